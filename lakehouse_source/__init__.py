@@ -1,0 +1,1 @@
+"""plake: ACID tables on plain Parquet, for PySpark and Python."""

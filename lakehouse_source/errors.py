@@ -1,0 +1,269 @@
+"""Pure. The one tree of errors that plake raises; knows no other room.
+
+    PlakeError
+    ├── DatasetNotFoundError     no dataset at that URI in that catalog
+    ├── DatasetExistsError       mode "error", and the dataset is there
+    ├── VersionNotFoundError     version or timestamp outside the history
+    ├── SchemaMismatchError      data or a schema change does not fit the dataset
+    ├── InvalidPredicateError    a condition that cannot be understood or bound
+    ├── InvalidOptionError       an option or argument with a value it cannot have
+    ├── CommitConflictError      somebody committed something that collides
+    ├── CommitUnknownError       the commit was sent and its outcome cannot be learned
+    ├── CatalogUnavailableError  the catalog cannot be reached, opened or locked
+    ├── StorageError             a file or folder cannot be read, written or deleted
+    └── CorruptDatasetError      a file or catalog row contradicts what was committed
+
+Every error keeps what it says as attributes (named after the constructor's
+keywords), so that a handler never parses text, and survives pickling between
+Spark's processes. No message or attribute holds a password: URLs are redacted
+by whoever raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+def _rebuild(cls: type[PlakeError], fields: dict[str, Any]) -> PlakeError:
+    return cls(**fields)
+
+
+def _listed(names: Iterable[object]) -> str:
+    return ", ".join(str(name) for name in names)
+
+
+class PlakeError(Exception):
+    """Root of all errors of this package. Subclasses take keywords only."""
+
+    def __init__(self, message: str, **fields: Any) -> None:
+        super().__init__(message)
+        self._fields = fields
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self._fields))
+
+
+class DatasetNotFoundError(PlakeError):
+    """There is no dataset at `dataset` in `catalog` (both redacted strings)."""
+
+    dataset: str
+    catalog: str
+
+    def __init__(self, *, dataset: str, catalog: str) -> None:
+        super().__init__(
+            f"no dataset at {dataset} in catalog {catalog}. Write to it first, or check the "
+            "path and the catalog (option 'catalog', environment variable PLAKE_CATALOG).",
+            dataset=dataset,
+            catalog=catalog,
+        )
+
+
+class DatasetExistsError(PlakeError):
+    """A dataset was to be created and exists already."""
+
+    dataset: str
+
+    def __init__(self, *, dataset: str) -> None:
+        super().__init__(
+            f"dataset {dataset} exists already. Use mode='append' or mode='overwrite'.",
+            dataset=dataset,
+        )
+
+
+class VersionNotFoundError(PlakeError):
+    """A version or timestamp outside of what the history holds.
+
+    `first` and `last` give the inclusive range of versions that can be read;
+    `first_timestamp` the time of the first one (ISO 8601, UTC).
+    """
+
+    dataset: str
+    requested: str
+    first: int
+    last: int
+    first_timestamp: str | None
+
+    def __init__(
+        self,
+        *,
+        dataset: str,
+        requested: str,
+        first: int,
+        last: int,
+        first_timestamp: str | None = None,
+    ) -> None:
+        text = f"{dataset} has no {requested}: it has versions {first} to {last}"
+        if first_timestamp is not None:
+            text += f", the first committed at {first_timestamp}"
+        super().__init__(
+            text + ".",
+            dataset=dataset,
+            requested=requested,
+            first=first,
+            last=last,
+            first_timestamp=first_timestamp,
+        )
+
+
+class SchemaMismatchError(PlakeError):
+    """Data that does not fit the dataset's schema, or a schema change that cannot be made.
+
+    `expected` and `got` are Arrow types, or None where the column itself is
+    missing or unknown; `reason` and `hint` are sentences.
+    """
+
+    column: str
+    expected: Any
+    got: Any
+    dataset: str | None
+    reason: str | None
+    hint: str | None
+
+    def __init__(
+        self,
+        *,
+        column: str,
+        expected: Any = None,
+        got: Any = None,
+        dataset: str | None = None,
+        reason: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        of = f" of {dataset}" if dataset else ""
+        if reason is None:
+            reason = f"is {expected} and the data has {got}"
+        if hint is None:
+            hint = "Cast it, or write with promote_to_string=True."
+        super().__init__(
+            f"column {column!r}{of} {reason}. {hint}",
+            column=column,
+            expected=expected,
+            got=got,
+            dataset=dataset,
+            reason=reason,
+            hint=hint,
+        )
+
+
+class InvalidPredicateError(PlakeError):
+    """A condition that cannot be parsed, or that does not fit the schema.
+
+    `position` is the 0-based character offset in `text`, where known.
+    """
+
+    reason: str
+    text: str | None
+    position: int | None
+
+    def __init__(
+        self, *, reason: str, text: str | None = None, position: int | None = None
+    ) -> None:
+        message = f"invalid predicate: {reason}"
+        if text is not None:
+            message += f", in {text!r}"
+            if position is not None:
+                message += f" at character {position}"
+        super().__init__(message, reason=reason, text=text, position=position)
+
+
+class InvalidOptionError(PlakeError):
+    """An option or argument that is unknown or cannot have the value given."""
+
+    option: str
+    value: Any
+    reason: str
+    known: tuple[str, ...] | None
+
+    def __init__(
+        self,
+        *,
+        option: str,
+        reason: str,
+        value: Any = None,
+        known: Iterable[str] | None = None,
+    ) -> None:
+        listed = None if known is None else tuple(known)
+        given = "" if value is None else f" (given: {value!r})"
+        text = f"option {option!r}{given}: {reason}"
+        if listed is not None:
+            text += f" Known: {_listed(listed)}."
+        super().__init__(text, option=option, value=value, reason=reason, known=listed)
+
+
+class CommitConflictError(PlakeError):
+    """Another commit came first and collides with this one; nothing was committed.
+
+    `base_version` is what this write read, `current_version` what it found.
+    """
+
+    dataset: str
+    base_version: int
+    current_version: int
+    reason: str
+
+    def __init__(
+        self, *, dataset: str, base_version: int, current_version: int, reason: str
+    ) -> None:
+        super().__init__(
+            f"commit to {dataset} conflicts: {reason} (this write is based on version "
+            f"{base_version}, the dataset is at {current_version}). Nothing was committed; "
+            "read again and retry.",
+            dataset=dataset,
+            base_version=base_version,
+            current_version=current_version,
+            reason=reason,
+        )
+
+
+class CommitUnknownError(PlakeError):
+    """The connection was lost after COMMIT was sent and the outcome could not be learned.
+
+    Look `write_id` up in the catalog's `transactions` table, or write again
+    with the same idempotency pair: it commits once.
+    """
+
+    dataset: str
+    write_id: str
+
+    def __init__(self, *, dataset: str, write_id: str) -> None:
+        super().__init__(
+            f"the outcome of the commit {write_id} to {dataset} is unknown: the catalog "
+            "connection was lost and could not be made again. No file was deleted.",
+            dataset=dataset,
+            write_id=write_id,
+        )
+
+
+class CatalogUnavailableError(PlakeError):
+    """The catalog cannot be reached, opened or locked. `catalog` is a redacted URL."""
+
+    catalog: str
+    reason: str
+
+    def __init__(self, *, catalog: str, reason: str) -> None:
+        super().__init__(
+            f"catalog {catalog} is unavailable: {reason}", catalog=catalog, reason=reason
+        )
+
+
+class StorageError(PlakeError):
+    """A file or folder could not be read, written or deleted."""
+
+    path: str
+    reason: str
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}", path=path, reason=reason)
+
+
+class CorruptDatasetError(PlakeError):
+    """A file or a catalog row contradicts what was committed."""
+
+    path: str
+    reason: str
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        super().__init__(f"{path} is not what was committed: {reason}", path=path, reason=reason)
