@@ -1,1 +1,27 @@
+"""Edge. The catalog: which datasets there are, and what belongs to each version of them.
 
+One SQL database holds everything but the data files. `open_catalog` finds the
+backend for a URL; everybody else knows `Catalog`, `CatalogReader` and
+`CatalogTransaction` only.
+"""
+
+from __future__ import annotations
+
+from lakehouse_source.catalog.base import Catalog
+from lakehouse_source.catalog.locate import open_catalog, redact, resolve_url
+from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.catalog.session import CommitOutcomeUnknown
+from lakehouse_source.catalog.transient import is_transient
+from lakehouse_source.catalog.writer import CatalogTransaction, PendingWrite
+
+__all__ = [
+    "Catalog",
+    "CatalogReader",
+    "CatalogTransaction",
+    "CommitOutcomeUnknown",
+    "PendingWrite",
+    "is_transient",
+    "open_catalog",
+    "redact",
+    "resolve_url",
+]

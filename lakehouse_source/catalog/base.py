@@ -1,0 +1,253 @@
+"""The catalog as others see it, and the pool of connections that its backends share.
+
+A catalog may be used by several threads: each transaction has a connection for
+itself. After a fork the child opens connections of its own and leaves the
+parent's alone.
+
+One thread must not open a `write()` inside its own `read()`: on SQLite the write
+would wait for that very read to end.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import Any, Generic, NoReturn, TypeVar
+
+from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.catalog.session import Session
+from lakehouse_source.catalog.writer import CatalogTransaction
+from lakehouse_source.errors import CatalogUnavailableError, PlakeError
+
+_MOST_IDLE = 4
+_ATTEMPTS = 4
+_RETRY_SECONDS = 5.0
+_FIRST_PAUSE_SECONDS = 0.05
+
+Connection = TypeVar("Connection")
+
+
+class Catalog(ABC):
+    """One catalog: many datasets, and their history, in one database.
+
+    `url` may hold a password and is for `open_catalog` only; everything that
+    people can see uses `redacted_url`. A catalog is not picklable, so that no
+    password travels with it.
+    """
+
+    url: str
+    redacted_url: str
+
+    @abstractmethod
+    def read(self) -> AbstractContextManager[CatalogReader]:
+        """One consistent snapshot for all calls inside the block."""
+
+    @abstractmethod
+    def write(self) -> AbstractContextManager[CatalogTransaction]:
+        """One database transaction: committed when the block ends, undone when it raises.
+
+        Raises:
+            CommitOutcomeUnknown: the connection was lost during COMMIT.
+            CatalogUnavailableError: the catalog cannot be reached or locked;
+                nothing was committed.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connections. Those in use are closed when their transaction ends."""
+
+    def __enter__(self) -> Catalog:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.redacted_url}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} cannot be pickled: its URL may hold a password. Open the catalog again "
+            "where it is needed."
+        )
+
+
+class PooledCatalog(Catalog, Generic[Connection]):
+    """A catalog over connections that are opened when needed and used again."""
+
+    def __init__(self, url: str, redacted_url: str) -> None:
+        self.url = url
+        self.redacted_url = redacted_url
+        self._idle: list[Connection] = []
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._closed = False
+        # Only for catalogs that nobody closed: datasets held until the program ends.
+        weakref.finalize(self, _close_idle, self._idle, self._disconnect, self._process)
+
+    # --- what a backend says
+
+    @abstractmethod
+    def _connect(self) -> Connection:
+        """A new connection to a catalog whose tables are there and of a known format."""
+
+    @staticmethod
+    @abstractmethod
+    def _disconnect(connection: Connection) -> None:
+        """Close a connection; never raises."""
+
+    def _is_current(self, connection: Connection) -> bool:
+        """Tell whether an idle connection still leads to this catalog."""
+        return True
+
+    @abstractmethod
+    def _begin(self, connection: Connection, read_only: bool) -> None:
+        """Start a transaction."""
+
+    @abstractmethod
+    def _commit(self, connection: Connection) -> None:
+        """Commit, or raise: `CommitOutcomeUnknown` only where it may have been carried out."""
+
+    @abstractmethod
+    def _rollback(self, connection: Connection) -> bool:
+        """End the transaction without a trace; False where the connection is of no more use."""
+
+    @abstractmethod
+    def _session(self, connection: Connection) -> Session:
+        """The open transaction on a connection."""
+
+    @abstractmethod
+    def _end_session(self, session: Session) -> None:
+        """Make a session that somebody kept refuse further statements."""
+
+    @abstractmethod
+    def _is_transient(self, error: BaseException) -> bool:
+        """Tell whether to start a transaction once more."""
+
+    # --- transactions
+
+    @contextmanager
+    def read(self) -> Iterator[CatalogReader]:
+        connection = self._start(read_only=True)
+        session = self._session(connection)
+        usable = False
+        try:
+            yield CatalogReader(session)
+        finally:
+            self._end_session(session)
+            usable = self._rollback(connection)
+            self._release(connection, usable)
+
+    @contextmanager
+    def write(self) -> Iterator[CatalogTransaction]:
+        connection = self._start(read_only=False)
+        session = self._session(connection)
+        committed = False
+        try:
+            yield CatalogTransaction(session)
+            self._commit(connection)
+            committed = True
+        finally:
+            self._end_session(session)
+            self._release(connection, committed or self._rollback(connection))
+
+    def close(self) -> None:
+        with self._guard():
+            self._closed = True
+        self._drop_idle()
+
+    # --- inside
+
+    def _start(self, read_only: bool) -> Connection:
+        """A connection with a transaction just begun.
+
+        Nothing was asked of the database before that, so a lost connection (one
+        that idled too long, a server that restarted) is no reason to fail.
+        """
+        give_up = time.monotonic() + _RETRY_SECONDS
+        pause = _FIRST_PAUSE_SECONDS
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return self._start_once(read_only)
+            except PlakeError as error:
+                transient = self._is_transient(error)
+                if transient:
+                    self._drop_idle()  # most likely lost with the one just tried
+                if attempt == _ATTEMPTS or time.monotonic() + pause > give_up or not transient:
+                    raise
+            time.sleep(pause * random.uniform(0.5, 1.5))
+            pause *= 3
+
+    def _start_once(self, read_only: bool) -> Connection:
+        connection = self._acquire()
+        try:
+            self._begin(connection, read_only)
+        except BaseException:
+            self._disconnect(connection)
+            raise
+        return connection
+
+    def _acquire(self) -> Connection:
+        with self._guard():
+            if self._closed:
+                raise CatalogUnavailableError(catalog=self.redacted_url, reason="it was closed")
+            connection = self._idle.pop() if self._idle else None
+        if connection is None:
+            return self._connect()
+        if not self._is_current(connection):
+            self._disconnect(connection)
+            self._drop_idle()
+            return self._connect()
+        return connection
+
+    def _drop_idle(self) -> None:
+        with self._guard():
+            idle, self._idle[:] = list(self._idle), []
+        for connection in idle:
+            self._disconnect(connection)
+
+    def _release(self, connection: Connection, usable: bool) -> None:
+        with self._guard():
+            if usable and not self._closed and len(self._idle) < _MOST_IDLE:
+                self._idle.append(connection)
+                return
+        self._disconnect(connection)
+
+    def _guard(self) -> threading.Lock:
+        process = os.getpid()
+        if process != self._process:
+            # A forked child. Closing a connection here would end the parent's
+            # session or drop its file locks; a lock may be held by a thread that
+            # does not exist in this process.
+            _of_parents.append(list(self._idle))
+            self._idle = []
+            self._lock = threading.Lock()
+            self._process = process
+            weakref.finalize(self, _close_idle, self._idle, self._disconnect, process)
+        return self._lock
+
+
+# Connections of parent processes, kept so that nothing closes them here.
+_of_parents: list[list[Any]] = []
+
+
+def _close_idle(idle: list[Any], disconnect: Callable[[Any], None], process: int) -> None:
+    if os.getpid() != process:
+        _of_parents.append(list(idle))
+        return
+    while idle:
+        disconnect(idle.pop())

@@ -1,0 +1,138 @@
+"""From what a user names to an open catalog: URLs, defaults, and hiding passwords."""
+
+from __future__ import annotations
+
+import os
+import re
+from urllib.parse import parse_qsl, quote, unquote
+
+from lakehouse_source.catalog.base import Catalog
+from lakehouse_source.catalog.postgres import PostgresCatalog
+from lakehouse_source.catalog.sqlite import SqliteCatalog
+from lakehouse_source.errors import InvalidOptionError
+
+VARIABLE = "PLAKE_CATALOG"
+FOLDER = "_plake"
+FILE = "catalog.db"
+KNOWN = ("sqlite:///absolute/path.db", "postgresql://user@host/database", "env:NAME")
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
+_USER_PASSWORD = re.compile(r"(//[^:@/?#]*):.*@", re.DOTALL)
+_SECRET_PARAMETER = re.compile(
+    r"((?:pass\w*|sslpassword|secret|token)\s*=\s*)[^&\s]*", re.IGNORECASE
+)
+
+
+def redact(url: str) -> str:
+    """The URL with its password replaced by `***`.
+
+    Rather too much than too little: everything up to the last `@` goes, since a
+    password with unescaped characters makes a URL that no parser reads as meant.
+    """
+    return _SECRET_PARAMETER.sub(r"\1***", _USER_PASSWORD.sub(r"\1:***@", url))
+
+
+def resolve_url(url: str | None, dataset_uri: str | None = None) -> str:
+    """The URL that `open_catalog` would use: environment and default applied.
+
+    Raises:
+        InvalidOptionError: no catalog is named and there is no default, or a
+            variable is not set.
+    """
+    if url is None:
+        url = os.environ.get(VARIABLE) or None
+    if url is None:
+        if dataset_uri is None or not dataset_uri.startswith("file:///"):
+            raise InvalidOptionError(
+                option="catalog",
+                reason="is missing, and only local datasets have a default. Name one: option "
+                f"'catalog', argument catalog=, or environment variable {VARIABLE}.",
+                known=KNOWN,
+            )
+        return "sqlite://" + dataset_uri.removeprefix("file://").rstrip("/") + f"/{FOLDER}/{FILE}"
+    if not url.startswith("env:"):
+        return url
+    name = url.removeprefix("env:")
+    value = os.environ.get(name, "")
+    if not value or value.startswith("env:"):
+        raise InvalidOptionError(
+            option="catalog",
+            value=url,
+            reason=f"the environment variable {name!r} holds no catalog URL.",
+        )
+    return value
+
+
+def open_catalog(
+    url: str | Catalog | None, *, dataset_uri: str | None = None, create: bool = True
+) -> Catalog:
+    """The catalog that a user names; it connects when it is first used.
+
+    An open catalog is answered as it is. Without a URL: the environment variable
+    `PLAKE_CATALOG`, else, for a local `dataset_uri` (canonical), a SQLite file in
+    the dataset's `_plake` folder. With `create` the catalog's tables (for SQLite
+    its file, for the default its folder) are made when they are missing.
+
+    Raises:
+        InvalidOptionError: the URL is none that plake knows.
+        DatasetNotFoundError: `create` is False and the file is missing.
+    """
+    if isinstance(url, Catalog):
+        return url
+    is_default = url is None and not os.environ.get(VARIABLE)
+    url = resolve_url(url, dataset_uri)
+    match = _SCHEME.match(url)
+    scheme = match.group(1).lower() if match else ""
+    if scheme in ("postgresql", "postgres") and url[len(scheme) :].startswith("://"):
+        return PostgresCatalog(url, redact(url), create=create, dataset=dataset_uri)
+    if scheme == "sqlite":
+        path, busy_seconds = _sqlite_parts(url)
+        return SqliteCatalog(
+            path,
+            create=create,
+            dataset=dataset_uri,
+            make_folder=is_default,
+            **({} if busy_seconds is None else {"busy_seconds": busy_seconds}),
+        )
+    reason = "is empty." if not url.strip() else "is not a catalog URL that plake knows."
+    if scheme == "duckdb":
+        reason = "is not supported yet."
+    raise InvalidOptionError(option="catalog", value=redact(url), reason=reason, known=KNOWN)
+
+
+def sqlite_url(path: str) -> str:
+    """The catalog URL of a SQLite file."""
+    return "sqlite://" + quote(path, safe="/")
+
+
+def _sqlite_parts(url: str) -> tuple[str, float | None]:
+    rest, _, query = url[len("sqlite:") :].partition("?")
+    path = unquote(rest.removeprefix("//"))
+    if not rest.startswith("///") or path.endswith("/") or "\0" in path:
+        raise InvalidOptionError(
+            option="catalog",
+            value=redact(url),
+            reason="needs an absolute path to a file: sqlite:///folder/catalog.db.",
+        )
+    # Four slashes is how SQLAlchemy writes an absolute path.
+    path = "/" + path.lstrip("/")
+    busy_seconds: float | None = None
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name != "timeout":
+            raise InvalidOptionError(
+                option="catalog",
+                value=redact(url),
+                reason=f"has a parameter {name!r}.",
+                known=("timeout (seconds to wait for a lock)",),
+            )
+        try:
+            busy_seconds = float(value)
+        except ValueError:
+            busy_seconds = -1.0
+        if not 0 <= busy_seconds <= 3600:
+            raise InvalidOptionError(
+                option="catalog",
+                value=redact(url),
+                reason="its timeout must be a number of seconds from 0 to 3600.",
+            )
+    return path, busy_seconds

@@ -1,0 +1,141 @@
+"""The catalog's tables, as ordered migrations: the same ones for every backend.
+
+A migration is never edited once it was released; a change of format is a new
+entry. A catalog whose format is newer than the last entry is refused, because
+what it means is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+FORMAT_TABLE = "catalog_format"
+
+# Tables in the order of their foreign keys.
+TABLES = (
+    "datasets",
+    "schema_versions",
+    "transactions",
+    "files",
+    "row_groups",
+    "partitions",
+    "column_bounds",
+    "pending_writes",
+)
+
+_FIRST: Sequence[str] = (
+    """CREATE TABLE catalog_format (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        version INTEGER NOT NULL,
+        created_at BIGINT NOT NULL DEFAULT ({now})
+    )""",
+    """CREATE TABLE datasets (
+        id {generated_key},
+        name TEXT NOT NULL,
+        base_uri TEXT NOT NULL UNIQUE,
+        current_version BIGINT NOT NULL DEFAULT 0,
+        properties_json TEXT NOT NULL DEFAULT '{}',
+        created_at BIGINT NOT NULL DEFAULT ({now})
+    )""",
+    """CREATE TABLE schema_versions (
+        id {generated_key},
+        dataset_id BIGINT NOT NULL REFERENCES datasets (id),
+        version BIGINT NOT NULL,
+        arrow_schema {bytes_type} NOT NULL,
+        created_at BIGINT NOT NULL DEFAULT ({now}),
+        UNIQUE (dataset_id, version)
+    )""",
+    """CREATE TABLE transactions (
+        id {generated_key},
+        dataset_id BIGINT NOT NULL REFERENCES datasets (id),
+        version BIGINT NOT NULL,
+        timestamp BIGINT NOT NULL,
+        operation TEXT NOT NULL,
+        metadata_json TEXT NOT NULL,
+        summary_json TEXT NOT NULL,
+        write_id TEXT NOT NULL UNIQUE,
+        txn_app_id TEXT,
+        txn_version BIGINT,
+        UNIQUE (dataset_id, version),
+        UNIQUE (dataset_id, txn_app_id, txn_version)
+    )""",
+    "CREATE INDEX transactions_by_time ON transactions (dataset_id, timestamp)",
+    """CREATE TABLE files (
+        id {generated_key},
+        dataset_id BIGINT NOT NULL REFERENCES datasets (id),
+        version BIGINT NOT NULL,
+        removed_version BIGINT,
+        schema_version BIGINT NOT NULL,
+        file_path TEXT NOT NULL,
+        file_size_bytes BIGINT NOT NULL,
+        row_count BIGINT NOT NULL,
+        created_at BIGINT NOT NULL DEFAULT ({now}),
+        is_tombstoned BOOLEAN NOT NULL DEFAULT FALSE,
+        stats_complete BOOLEAN NOT NULL DEFAULT TRUE
+    )""",
+    "CREATE INDEX files_by_version ON files (dataset_id, version)",
+    "CREATE INDEX files_by_removal ON files (dataset_id, removed_version)",
+    """CREATE TABLE row_groups (
+        id {generated},
+        file_id BIGINT NOT NULL REFERENCES files (id) ON DELETE CASCADE,
+        row_group_index INTEGER NOT NULL,
+        row_count BIGINT NOT NULL,
+        stats_min_json TEXT NOT NULL,
+        stats_max_json TEXT NOT NULL,
+        null_counts_json TEXT NOT NULL,
+        nan_json TEXT NOT NULL,
+        total_byte_size BIGINT NOT NULL,
+        compressed_byte_size BIGINT NOT NULL,
+        UNIQUE (file_id, row_group_index)
+    )""",
+    """CREATE TABLE partitions (
+        file_id BIGINT NOT NULL REFERENCES files (id) ON DELETE CASCADE,
+        key TEXT NOT NULL,
+        value TEXT,
+        PRIMARY KEY (file_id, key)
+    ){without_rowid}""",
+    """CREATE TABLE column_bounds (
+        dataset_id BIGINT NOT NULL,
+        column_id INTEGER NOT NULL,
+        upper {bytes_type} NOT NULL,
+        lower {bytes_type} NOT NULL,
+        file_id BIGINT NOT NULL REFERENCES files (id) ON DELETE CASCADE,
+        null_count BIGINT,
+        row_count BIGINT NOT NULL,
+        may_contain_nan BOOLEAN NOT NULL,
+        PRIMARY KEY (dataset_id, column_id, upper, lower, file_id)
+    ){without_rowid}""",
+    "CREATE INDEX column_bounds_by_file ON column_bounds (file_id, column_id)",
+    """CREATE TABLE pending_writes (
+        write_id TEXT PRIMARY KEY,
+        dataset_id BIGINT REFERENCES datasets (id),
+        state TEXT NOT NULL DEFAULT 'pending',
+        started_at BIGINT NOT NULL DEFAULT ({now}),
+        heartbeat_at BIGINT NOT NULL DEFAULT ({now})
+    ){without_rowid}""",
+    "INSERT INTO catalog_format (id, version) VALUES (1, 1)",
+)
+
+# MIGRATIONS[n] leads from format n to format n + 1.
+MIGRATIONS: Sequence[Sequence[str]] = (_FIRST,)
+LATEST = len(MIGRATIONS)
+
+
+def steps(found: int) -> list[str]:
+    """The statements that lead from format `found` (0: no tables) to the latest."""
+    result: list[str] = []
+    for number in range(found, LATEST):
+        result.extend(MIGRATIONS[number])
+        if number > 0:
+            result.append(f"UPDATE catalog_format SET version = {number + 1} WHERE id = 1")
+    return result
+
+
+def refusal(found: int) -> str | None:
+    """Why a catalog of format `found` cannot be used, or None where it can."""
+    if found > LATEST:
+        return (
+            f"it has format {found} and this version of plake knows formats up to {LATEST}. "
+            "Upgrade plake"
+        )
+    return None

@@ -1,0 +1,265 @@
+"""The catalog in a PostgreSQL database.
+
+Everything lives inside transactions (no session state, no prepared statements,
+no session locks), so a transaction pooler may stand in between. What an error
+means is read from its SQLSTATE, never from its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from lakehouse_source.catalog import migrations
+from lakehouse_source.catalog.base import PooledCatalog
+from lakehouse_source.catalog.session import CommitOutcomeUnknown, Row, Session
+from lakehouse_source.catalog.statements import POSTGRES
+from lakehouse_source.errors import (
+    CatalogUnavailableError,
+    CommitConflictError,
+    DatasetNotFoundError,
+    InvalidOptionError,
+    PlakeError,
+)
+
+CONNECT_SECONDS = 10
+_MIGRATION_LOCK = 0x706C616B65  # "plake"; transaction-scoped
+_ACTIVE_ELSEWHERE = {"40001", "40P01"}
+_SERVER_GONE = {"57P01", "57P02", "57P03", "53300"}
+
+# One round trip each. JIT compilation costs more than our longest statement.
+_BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off"
+# READ COMMITTED: a lock that was waited for then shows what the other one did.
+_BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL jit = off"
+
+_Connection: TypeAlias = "psycopg.Connection[Row]"
+
+
+def is_transient_error(error: psycopg.Error) -> bool:
+    """Tell whether the same transaction may well succeed when it is run again."""
+    state = error.sqlstate
+    if state is None:
+        # Raised by the client library itself: no server, or the connection broke.
+        return isinstance(error, psycopg.OperationalError)
+    return _connection_lost(error) or state in _ACTIVE_ELSEWHERE
+
+
+def _connection_lost(error: psycopg.Error) -> bool:
+    state = error.sqlstate
+    if state is None:
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return state.startswith("08") or state in _SERVER_GONE
+
+
+class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
+    """A catalog in a PostgreSQL database; `url` is what libpq takes, password and all.
+
+    `dataset` names the dataset for which the catalog is opened, for messages.
+    """
+
+    def __init__(
+        self, url: str, redacted_url: str, *, create: bool = True, dataset: str | None = None
+    ) -> None:
+        super().__init__(url, redacted_url)
+        self._create = create
+        self._dataset = dataset
+        self._ready = False
+        self._conninfo = _conninfo(url)
+        if self._conninfo is None:
+            raise InvalidOptionError(
+                option="catalog",
+                value=redacted_url,
+                reason="is not a PostgreSQL URL. Write special characters in the user and "
+                "password percent-encoded ('@' as %40, '/' as %2F).",
+            )
+
+    def _unavailable(self, reason: str) -> CatalogUnavailableError:
+        return CatalogUnavailableError(catalog=self.redacted_url, reason=reason)
+
+    # --- connections
+
+    def _connect(self) -> _Connection:
+        assert self._conninfo is not None
+        with self._translated():
+            connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+        try:
+            with self._translated():
+                if not self._ready:
+                    self._check_format(connection)
+                    self._ready = True
+        except BaseException:
+            self._disconnect(connection)
+            raise
+        return connection
+
+    def _check_format(self, connection: _Connection) -> None:
+        found = _format_of(connection)
+        if found == 0 and not self._create:
+            if self._dataset is None:
+                raise self._unavailable("the database has no plake catalog")
+            raise DatasetNotFoundError(dataset=self._dataset, catalog=self.redacted_url)
+        if found < migrations.LATEST:
+            with connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
+                found = _format_of(connection)  # somebody may have been faster
+                try:
+                    for statement in migrations.steps(found):
+                        connection.execute(sql.SQL(POSTGRES.render(statement)))
+                except psycopg.errors.DuplicateTable as exc:
+                    raise self._unavailable(
+                        "the schema has a table of another program under one of plake's names. "
+                        "Use another database or search_path"
+                    ) from exc
+        refusal = migrations.refusal(found)
+        if refusal is not None:
+            raise self._unavailable(refusal)
+
+    @staticmethod
+    def _disconnect(connection: _Connection) -> None:
+        with suppress(psycopg.Error):
+            connection.close()
+
+    # --- transactions
+
+    def _begin(self, connection: _Connection, read_only: bool) -> None:
+        with self._translated():
+            connection.execute(_BEGIN_READ if read_only else _BEGIN_WRITE)
+
+    def _commit(self, connection: _Connection) -> None:
+        try:
+            answer = connection.execute("COMMIT").statusmessage
+        except psycopg.Error as exc:
+            if connection.closed or _connection_lost(exc):
+                reason = self._reason(exc)
+                raise CommitOutcomeUnknown(catalog=self.redacted_url, reason=reason) from exc
+            raise self._translate(exc) from exc
+        if answer != "COMMIT":
+            # A failed statement whose error somebody swallowed: PostgreSQL takes
+            # COMMIT for ROLLBACK then, and says so without an error.
+            raise self._unavailable(
+                "the transaction failed before and was undone; nothing was committed"
+            )
+
+    def _rollback(self, connection: _Connection) -> bool:
+        try:
+            connection.execute("ROLLBACK")
+        except psycopg.Error:
+            return False
+        return not connection.closed
+
+    def _session(self, connection: _Connection) -> Session:
+        return _PostgresSession(self, connection)
+
+    def _end_session(self, session: Session) -> None:
+        assert isinstance(session, _PostgresSession)
+        session.connection = None
+
+    # --- errors
+
+    def _is_transient(self, error: BaseException) -> bool:
+        cause = error.__cause__
+        return isinstance(cause, psycopg.Error) and is_transient_error(cause)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as exc:
+            raise self._translate(exc) from exc
+
+    def _translate(self, exc: psycopg.Error) -> PlakeError:
+        if isinstance(exc, psycopg.IntegrityError):
+            return CommitConflictError(
+                dataset=self._dataset or self.redacted_url,
+                base_version=0,
+                current_version=0,
+                reason=f"the catalog refused a row: {exc.diag.message_primary}",
+            )
+        return self._unavailable(self._reason(exc))
+
+    def _reason(self, exc: psycopg.Error) -> str:
+        return " ".join(str(exc).split())
+
+
+class _PostgresSession:
+    """The open transaction on one connection."""
+
+    dialect = POSTGRES
+
+    def __init__(self, catalog: PostgresCatalog, connection: _Connection) -> None:
+        self.redacted_url = catalog.redacted_url
+        self.catalog = catalog
+        self.connection: _Connection | None = connection
+
+    def _open(self) -> _Connection:
+        if self.connection is None:
+            raise RuntimeError("this catalog transaction has ended")
+        return self.connection
+
+    def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        with self.catalog._translated():
+            cursor = self._open().execute(_rendered(statement), values, binary=True)
+            return cursor.fetchall()
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> int:
+        with self.catalog._translated():
+            return self._open().execute(_rendered(statement), values).rowcount
+
+    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        statement = f"COPY {table} ({', '.join(columns)}) FROM STDIN"
+        rows = list(rows)
+        if not rows:
+            return
+        with (
+            self.catalog._translated(),
+            self._open().cursor() as cursor,
+            cursor.copy(statement.encode()) as copy,
+        ):
+            for row in rows:
+                copy.write_row(row)
+
+    def id_list(self, ids: Iterable[int]) -> Any:
+        return list(ids)
+
+    def new_file_ids(self, count: int) -> Sequence[int]:
+        rows = self.query(
+            "SELECT nextval('files_id_seq') FROM generate_series(1, ?) AS n ORDER BY 1", (count,)
+        )
+        return [row[0] for row in rows]
+
+
+@lru_cache(maxsize=256)
+def _rendered(statement: str) -> bytes:
+    return POSTGRES.render(statement).replace("?", POSTGRES.placeholder).encode()
+
+
+def _format_of(connection: _Connection) -> int:
+    row = connection.execute("SELECT to_regclass('catalog_format') IS NOT NULL").fetchone()
+    if row is None or not row[0]:
+        return 0
+    row = connection.execute("SELECT version FROM catalog_format").fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def _conninfo(url: str) -> str | None:
+    """The URL as a connection string with our defaults, None where it cannot be parsed.
+
+    No error of libpq leaves this function: they quote the URL, password included.
+    """
+    try:
+        given = conninfo_to_dict(url)
+        defaults: dict[str, str | int | None] = {
+            "connect_timeout": CONNECT_SECONDS,
+            "fallback_application_name": "plake",
+        }
+        return make_conninfo(
+            url, **{name: value for name, value in defaults.items() if name not in given}
+        )
+    except (psycopg.Error, UnicodeError):
+        return None

@@ -1,0 +1,230 @@
+"""What the catalog tells: reading in one consistent snapshot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.catalog import search as searching
+from lakehouse_source.catalog import statements as sql
+from lakehouse_source.catalog.session import Row, Session
+from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
+from lakehouse_source.model import (
+    DatasetRecord,
+    FileRecord,
+    RowGroupMetadata,
+    Search,
+    TransactionRecord,
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
+_LARGEST = 2**63 - 1
+
+
+def to_datetime(microseconds: int) -> datetime:
+    """The instant (UTC) of a catalog timestamp."""
+    return _EPOCH + microseconds * _MICROSECOND
+
+
+def to_microseconds(instant: datetime) -> int:
+    """The catalog timestamp of an instant.
+
+    Raises:
+        InvalidOptionError: the datetime has no zone.
+    """
+    if instant.utcoffset() is None:
+        raise InvalidOptionError(
+            option="timestamp", value=instant, reason="has no time zone; give it one."
+        )
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def _within_int64(number: int) -> int:
+    # Versions come from users: one that no database can hold finds what the
+    # nearest one finds, which is nothing or everything.
+    return max(-_LARGEST - 1, min(_LARGEST, number))
+
+
+class CatalogReader:
+    """One snapshot of the catalog; it ends with the `with` block that gave it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    # --- datasets and their history
+
+    def dataset(self, base_uri: str) -> DatasetRecord | None:
+        """The dataset at a base URI."""
+        return self._one_dataset(sql.DATASET, base_uri)
+
+    def datasets(self) -> list[DatasetRecord]:
+        """All datasets, in the order in which they were registered."""
+        return [self._dataset_record(row) for row in self._session.query(sql.DATASETS)]
+
+    def schema_at(self, dataset_id: int, version: int) -> tuple[int, pa.Schema]:
+        """The schema in force at a version, and the version at which it came into force."""
+        rows = self._session.query(sql.SCHEMA_AT, (dataset_id, _within_int64(version)))
+        if not rows:
+            raise CorruptDatasetError(
+                path=self._session.redacted_url,
+                reason=f"dataset {dataset_id} has no schema for version {version}",
+            )
+        return rows[0][0], self._schema(rows[0][1])
+
+    def schemas(self, dataset_id: int) -> dict[int, pa.Schema]:
+        """Every schema that the dataset ever had, by the version at which it came into force."""
+        rows = self._session.query(sql.SCHEMAS, (dataset_id,))
+        return {version: self._schema(raw) for version, raw in rows}
+
+    def transactions(self, dataset_id: int, limit: int | None = None) -> list[TransactionRecord]:
+        """The history, newest first."""
+        count = _LARGEST if limit is None else _within_int64(limit)
+        return self._transactions(sql.TRANSACTIONS, dataset_id, count)
+
+    def transactions_since(self, dataset_id: int, version: int) -> list[TransactionRecord]:
+        """What was committed after a version, oldest first."""
+        return self._transactions(sql.TRANSACTIONS_SINCE, dataset_id, _within_int64(version))
+
+    def transaction(self, dataset_id: int, version: int) -> TransactionRecord | None:
+        """The commit that made a version."""
+        return self._one_transaction(sql.TRANSACTION, dataset_id, _within_int64(version))
+
+    def transaction_by_write_id(self, write_id: str) -> TransactionRecord | None:
+        """The commit of a write, in whichever dataset, or None where it was never committed."""
+        return self._one_transaction(sql.TRANSACTION_BY_WRITE_ID, write_id)
+
+    def transaction_by_txn(
+        self, dataset_id: int, app_id: str, txn_version: int
+    ) -> TransactionRecord | None:
+        """The commit with an idempotency pair."""
+        return self._one_transaction(
+            sql.TRANSACTION_BY_TXN, dataset_id, app_id, _within_int64(txn_version)
+        )
+
+    def last_txn_version(self, dataset_id: int, app_id: str) -> int | None:
+        """The highest `txn_version` that an application committed."""
+        rows = self._session.query(sql.LAST_TXN_VERSION, (dataset_id, app_id))
+        return rows[0][0] if rows else None
+
+    def version_at(self, dataset_id: int, timestamp: datetime) -> int | None:
+        """The last version committed at or before an instant."""
+        rows = self._session.query(sql.VERSION_AT, (dataset_id, to_microseconds(timestamp)))
+        return rows[0][0] if rows else None
+
+    def now(self) -> datetime:
+        """The database's clock, against which all timestamps of the catalog stand."""
+        return to_datetime(self._session.query(sql.NOW)[0][0])
+
+    # --- files
+
+    def files(
+        self, dataset_id: int, version: int, search: Search | None = None
+    ) -> list[FileRecord]:
+        """The files live at a version, ordered by version and id; with `search`, those it finds."""
+        version = _within_int64(version)
+        if search is None:
+            return self._files(sql.FILES, (dataset_id, version, version))
+        found = searching.compile_search(self._session, dataset_id, search)
+        return self._files(
+            sql.files_found(found.statement), (*found.values, dataset_id, version, version)
+        )
+
+    def files_added_since(self, dataset_id: int, version: int) -> list[FileRecord]:
+        """Every file that was added after a version, those removed since then too."""
+        return self._files(sql.FILES_ADDED_SINCE, (dataset_id, _within_int64(version)))
+
+    def row_groups(self, file_ids: Sequence[int]) -> dict[int, list[RowGroupMetadata]]:
+        """The row groups of files, ordered by index; an entry for every id asked for."""
+        result: dict[int, list[RowGroupMetadata]] = {file_id: [] for file_id in file_ids}
+        if result:
+            for row in self._session.query(sql.ROW_GROUPS, (self._session.id_list(result),)):
+                result[row[0]].append(RowGroupMetadata(*row[1:]))
+        return result
+
+    # --- rows to records
+
+    def _one_dataset(self, statement: str, base_uri: str) -> DatasetRecord | None:
+        rows = self._session.query(statement, (base_uri,))
+        return self._dataset_record(rows[0]) if rows else None
+
+    def _dataset_record(self, row: Row) -> DatasetRecord:
+        identity, name, base_uri, current_version, properties = row
+        return DatasetRecord(identity, name, base_uri, current_version, self._document(properties))
+
+    def _one_transaction(self, statement: str, *values: Any) -> TransactionRecord | None:
+        records = self._transactions(statement, *values)
+        return records[0] if records else None
+
+    def _transactions(self, statement: str, *values: Any) -> list[TransactionRecord]:
+        return [
+            TransactionRecord(
+                version,
+                to_datetime(timestamp),
+                operation,
+                self._document(metadata),
+                self._document(summary),
+                write_id,
+                txn_app_id,
+                txn_version,
+            )
+            for (
+                version, timestamp, operation, metadata, summary, write_id, txn_app_id,
+                txn_version,
+            ) in self._session.query(statement, values)
+        ]  # fmt: skip
+
+    def _files(self, statement: str, values: Sequence[Any]) -> list[FileRecord]:
+        rows = self._session.query(statement, values)
+        partitions = self._partitions(row[0] for row in rows)
+        nothing: dict[str, str | None] = {}
+        return [
+            FileRecord(
+                identity,
+                path,
+                size_bytes,
+                row_count,
+                schema_version,
+                version,
+                partitions.get(identity, nothing),
+                bool(stats_complete),
+            )
+            for (
+                identity, path, size_bytes, row_count, schema_version, version, stats_complete,
+            ) in rows
+        ]  # fmt: skip
+
+    def _partitions(self, file_ids: Iterable[int]) -> dict[int, dict[str, str | None]]:
+        ids = list(file_ids)
+        result: dict[int, dict[str, str | None]] = {}
+        if ids:
+            for file_id, key, value in self._session.query(
+                sql.PARTITIONS, (self._session.id_list(ids),)
+            ):
+                result.setdefault(file_id, {})[key] = value
+        return result
+
+    def _schema(self, raw: bytes) -> pa.Schema:
+        try:
+            return pa.ipc.read_schema(pa.py_buffer(raw))
+        except (pa.ArrowException, OSError) as exc:
+            raise CorruptDatasetError(
+                path=self._session.redacted_url, reason=f"a schema cannot be read: {exc}"
+            ) from exc
+
+    def _document(self, text: str) -> dict[str, Any]:
+        try:
+            document = json.loads(text)
+        except ValueError as exc:
+            raise CorruptDatasetError(
+                path=self._session.redacted_url, reason=f"a JSON document cannot be read: {exc}"
+            ) from exc
+        if not isinstance(document, dict):
+            raise CorruptDatasetError(
+                path=self._session.redacted_url, reason="a JSON document is not an object"
+            )
+        return document

@@ -1,0 +1,53 @@
+"""What readers and writers of the catalog ask of one open database transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from lakehouse_source.catalog.statements import Dialect
+from lakehouse_source.errors import PlakeError
+
+Row = tuple[Any, ...]
+
+
+class CommitOutcomeUnknown(PlakeError):
+    """The connection was lost while COMMIT was under way: it may have been carried out.
+
+    Only a look at `transactions.write_id` on a new connection can tell.
+    """
+
+    catalog: str
+    reason: str
+
+    def __init__(self, *, catalog: str, reason: str) -> None:
+        super().__init__(
+            f"catalog {catalog} was lost during a commit, whose outcome is unknown: {reason}",
+            catalog=catalog,
+            reason=reason,
+        )
+
+
+class Session(Protocol):
+    """One database transaction. Statements use `?` and the fragments of `dialect`.
+
+    Every failure is raised as a `PlakeError`, with the driver's error as its cause.
+    """
+
+    dialect: Dialect
+    redacted_url: str
+
+    def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        """The rows that a statement gives."""
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> int:
+        """Run a statement; answer how many rows it changed."""
+
+    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        """Insert many rows at once."""
+
+    def id_list(self, ids: Iterable[int]) -> Any:
+        """A list of ids as one bound value, for `Dialect.among` and `Dialect.ids`."""
+
+    def new_file_ids(self, count: int) -> Sequence[int]:
+        """Ids that no file has or had, ascending."""

