@@ -33,10 +33,23 @@ _MIGRATION_LOCK = 0x706C616B65  # "plake"; transaction-scoped
 _ACTIVE_ELSEWHERE = {"40001", "40P01"}
 _SERVER_GONE = {"57P01", "57P02", "57P03", "53300"}
 
-# One round trip each. JIT compilation costs more than our longest statement.
-_BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off"
+# Every statement of ours is an index scan, or a nested loop of them. Tables that
+# were just filled and never analysed, or analysed and guessed wrong, would else get
+# plans that read all of a table; JIT compilation costs more than our longest one.
+_PLANS = "".join(
+    f"; SET LOCAL {name} = off"
+    for name in (
+        "enable_seqscan",
+        "enable_bitmapscan",
+        "enable_hashjoin",
+        "enable_mergejoin",
+        "jit",
+    )
+)
+# One round trip each.
+_BEGIN_READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY{_PLANS}".encode()
 # READ COMMITTED: a lock that was waited for then shows what the other one did.
-_BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL jit = off"
+_BEGIN_WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE{_PLANS}".encode()
 
 _Connection: TypeAlias = "psycopg.Connection[Row]"
 

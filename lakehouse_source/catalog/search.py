@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse_source.catalog import statements as sql
-from lakehouse_source.catalog.session import Session
+from lakehouse_source.catalog.session import Row, Session
 from lakehouse_source.model import KeyRange, Search, SearchAll, SearchAny, SearchRanges
 
 # Up to here each range is an index scan of its own; above, one scan over all of
@@ -20,6 +20,9 @@ from lakehouse_source.model import KeyRange, Search, SearchAll, SearchAny, Searc
 # and on compound SELECTs.
 _MOST_SCANS = 8
 _MOST_TERMS = 50
+# Up to so many files that one condition of an AND leaves, the other conditions are
+# checked file by file.
+_FEW_FILES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +38,66 @@ def compile_search(session: Session, dataset_id: int, search: Search) -> Found:
     if isinstance(search, SearchRanges):
         return _ranges(session, dataset_id, search.column_id, disjoint(search.ranges))
     if isinstance(search, SearchAll):
-        return _combined(session, dataset_id, search.terms, " INTERSECT ")
+        return _all(session, dataset_id, search.terms)
     return _combined(session, dataset_id, _one_per_column(search.terms), " UNION ")
 
 
+def _all(session: Session, dataset_id: int, terms: Sequence[Search]) -> Found:
+    """An AND. A condition that leaves few files spares the others their index scans.
+
+    Which one that is cannot be known before: each is asked for its first files.
+    """
+    leaves = [term for term in terms if isinstance(term, SearchRanges)]
+    others = [term for term in terms if not isinstance(term, SearchRanges)]
+    leaves.sort(key=lambda leaf: len(leaf.ranges))
+    few: list[int] | None = None
+    checked_later: list[SearchRanges] = []
+    for leaf in leaves:
+        if few is not None:
+            few = _those_overlapping(session, leaf, few)
+            continue
+        few = _first_files(session, dataset_id, leaf)
+        if few is None:
+            checked_later.append(leaf)
+    if few is None:
+        return _combined(session, dataset_id, [*checked_later, *others], " INTERSECT ")
+    for leaf in checked_later:
+        few = _those_overlapping(session, leaf, few)
+    if not few:
+        return Found(sql.NO_FILE, ())
+    parts = [_compiled_ids(session, few)]
+    parts += [compile_search(session, dataset_id, term) for term in others]
+    return _merged(parts, " INTERSECT ")
+
+
+def _first_files(session: Session, dataset_id: int, leaf: SearchRanges) -> list[int] | None:
+    """The files of a condition where they are few, else None."""
+    ranges = disjoint(leaf.ranges)
+    if len(ranges) > _MOST_SCANS:
+        found = _overlapping_any(session, dataset_id, leaf.column_id, ranges)
+        return found if len(found) <= _FEW_FILES else None
+    part = _ranges(session, dataset_id, leaf.column_id, ranges)
+    statement = f"{part.statement} LIMIT {_FEW_FILES + 1}"
+    rows = session.query(statement, part.values)
+    return [row[0] for row in rows] if len(rows) <= _FEW_FILES else None
+
+
+def _those_overlapping(session: Session, leaf: SearchRanges, ids: Sequence[int]) -> list[int]:
+    if not ids:
+        return []
+    rows = session.query(sql.BOUNDS_OF_FILES, (session.id_list(ids), leaf.column_id))
+    return _overlapping(rows, disjoint(leaf.ranges))
+
+
+def _compiled_ids(session: Session, ids: Sequence[int]) -> Found:
+    return Found(session.dialect.ids, (session.id_list(ids),))
+
+
 def _combined(session: Session, dataset_id: int, terms: Sequence[Search], operator: str) -> Found:
-    parts = [compile_search(session, dataset_id, term) for term in terms]
+    return _merged([compile_search(session, dataset_id, term) for term in terms], operator)
+
+
+def _merged(parts: Sequence[Found], operator: str) -> Found:
     while len(parts) > 1:
         parts = [
             _joined(parts[start : start + _MOST_TERMS], operator)
@@ -109,7 +166,7 @@ def _ranges(
         return Found(sql.NO_FILE, ())
     if len(ranges) > _MOST_SCANS:
         ids = _overlapping_any(session, dataset_id, column_id, ranges)
-        return Found(session.dialect.ids, (session.id_list(ids),))
+        return _compiled_ids(session, ids)
     return _joined([_range(dataset_id, column_id, *pair) for pair in ranges], " UNION ")
 
 
@@ -128,9 +185,14 @@ def _overlapping_any(
     """The files that overlap one of many ranges: one scan, a binary search per file."""
     whole = _range(dataset_id, column_id, ranges[0][0], ranges[-1][1])
     statement = sql.BOUNDS_ABOVE if ranges[-1][1] is None else sql.BOUNDS_WITHIN
+    return _overlapping(session.query(statement, whole.values), ranges)
+
+
+def _overlapping(bounds: Iterable[Row], ranges: Sequence[tuple[bytes, bytes | None]]) -> list[int]:
+    """The ids among `bounds` (lower, upper, id) that overlap one of the disjoint ranges."""
     lowers = [lower for lower, _upper in ranges]
     found: list[int] = []
-    for lower, upper, file_id in session.query(statement, whole.values):
+    for lower, upper, file_id in bounds:
         # The last range that starts at or below the file's upper key ends above
         # its lower key, or no range overlaps the file.
         nearest = bisect_right(lowers, upper) - 1

@@ -17,7 +17,7 @@ class Dialect:
     `now` is the database's clock in microseconds since 1970 UTC; `greatest` the
     name of the function that picks the larger of two numbers; `among` tests
     membership in a bound list of ids and `ids` is that list as a relation;
-    `then` joins and keeps the order of the two relations, where that can be said.
+    `files_of_s` joins files to a relation `s` of ids that comes first, one look-up per id.
     """
 
     placeholder: str
@@ -25,7 +25,7 @@ class Dialect:
     greatest: str
     among: str
     ids: str
-    then: str
+    files_of_s: str
     lock: str
     generated_key: str
     generated: str
@@ -47,7 +47,7 @@ SQLITE = Dialect(
     greatest="max",
     among="IN (SELECT value FROM json_each(?))",
     ids="SELECT value AS file_id FROM json_each(?)",
-    then="CROSS JOIN",
+    files_of_s="CROSS JOIN files AS f ON f.id = s.file_id",
     lock="",  # BEGIN IMMEDIATE holds the only write lock there is
     generated_key="INTEGER PRIMARY KEY AUTOINCREMENT",
     generated="INTEGER PRIMARY KEY",
@@ -61,7 +61,9 @@ POSTGRES = Dialect(
     greatest="greatest",
     among="= ANY (CAST(? AS BIGINT[]))",
     ids="SELECT unnest(CAST(? AS BIGINT[])) AS file_id",
-    then="JOIN",
+    # OFFSET 0 keeps the planner from turning it into a join that it orders itself:
+    # on tables without statistics it puts files first.
+    files_of_s="CROSS JOIN LATERAL (SELECT * FROM files WHERE id = s.file_id OFFSET 0) AS f",
     # Not FOR UPDATE: that would also stop the foreign key checks of writers that
     # only register themselves.
     lock=" FOR NO KEY UPDATE",
@@ -129,8 +131,7 @@ ROW_GROUPS = (
 def files_found(search: str) -> str:
     """The live ones among the files that `search`, a SELECT of file_id, finds."""
     return (
-        f"SELECT {_FILE} FROM ({search}) AS s {{then}} files AS f ON f.id = s.file_id "
-        f"WHERE {_LIVE} ORDER BY f.version, f.id"
+        f"SELECT {_FILE} FROM ({search}) AS s {{files_of_s}} WHERE {_LIVE} ORDER BY f.version, f.id"
     )
 
 
