@@ -1,1 +1,70 @@
-"""plake: ACID tables on plain Parquet, for PySpark and Python."""
+"""plake: ACID tables on plain Parquet, for PySpark and Python.
+
+    import lakehouse_source as lake
+
+    lake.write_dataset(table, "/data/flights", partition_by="month")
+    lake.read_dataset("/data/flights", predicates="month = 3 AND carrier = 'UA'")
+
+In Spark the format is `plake`: `spark.read.format("plake").load("/data/flights")`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from lakehouse_source.catalog import Catalog, open_catalog
+from lakehouse_source.dataset import Dataset, open_dataset, read_dataset, write_dataset
+from lakehouse_source.errors import (
+    CatalogUnavailableError,
+    CommitConflictError,
+    CommitUnknownError,
+    CorruptDatasetError,
+    DatasetExistsError,
+    DatasetNotFoundError,
+    InvalidOptionError,
+    InvalidPredicateError,
+    PlakeError,
+    SchemaMismatchError,
+    StorageError,
+    VersionNotFoundError,
+)
+from lakehouse_source.model import FileMetadata, RowGroupMetadata, WriteResult
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.query import Scan
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Catalog",
+    "CatalogUnavailableError",
+    "CommitConflictError",
+    "CommitUnknownError",
+    "CorruptDatasetError",
+    "Dataset",
+    "DatasetExistsError",
+    "DatasetNotFoundError",
+    "FileMetadata",
+    "InvalidOptionError",
+    "InvalidPredicateError",
+    "PlakeError",
+    "PredicateSet",
+    "RowGroupMetadata",
+    "Scan",
+    "SchemaMismatchError",
+    "StorageError",
+    "VersionNotFoundError",
+    "WriteResult",
+    "open_catalog",
+    "open_dataset",
+    "read_dataset",
+    "spark",
+    "write_dataset",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """`lake.spark`, loaded when first asked for: plain Python users have no PySpark."""
+    if name == "spark":
+        return importlib.import_module("lakehouse_source.spark")
+    raise AttributeError(f"module 'lakehouse_source' has no attribute {name!r}")

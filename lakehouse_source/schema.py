@@ -169,7 +169,9 @@ def storage_type(type_: pa.DataType, column: str) -> pa.DataType:
         return pa.decimal128(type_.precision, type_.scale)
     if pa.types.is_interval(type_) or pa.types.is_union(type_):
         raise SchemaMismatchError(
-            column=column, got=type_, reason=f"has type {type_}, which Parquet cannot hold",
+            column=column,
+            got=type_,
+            reason=f"has type {type_}, which Parquet cannot hold",
             hint="Cast or drop it.",
         )
     if is_nested(type_):
@@ -311,6 +313,7 @@ def merge(
         return mine if type_ is mine.type else mine.with_type(type_)
 
     def merge_type(mine: pa.DataType, theirs: pa.DataType, path: str) -> pa.DataType:
+        as_text = promote_to_string and prints_as_string(theirs)
         if is_nested(mine) and is_nested(theirs):
             if pa.types.is_struct(mine) and pa.types.is_struct(theirs):
                 merged = merge_fields(children(mine), children(theirs), path + ".")
@@ -322,15 +325,15 @@ def merge(
                 old, new = children(mine), children(theirs)
                 merged = [merge_field(a, b, f"{path}.{a.name}") for a, b in zip(old, new)]
                 return mine if all(a is b for a, b in zip(merged, old)) else rebuild(mine, merged)
-        elif widens(theirs, mine):
-            return mine
-        elif promote_to_string and prints_as_string(theirs) and pa.types.is_string(mine):
+        elif widens(theirs, mine) or (
+            promote_to_string and prints_as_string(theirs) and pa.types.is_string(mine)
+        ):
             return mine
         elif add_columns and widens(mine, theirs):
             if is_nested(theirs):
                 return assign_ids(pa.field("x", theirs), numbers).type
             return theirs
-        elif promote_to_string and prints_as_string(theirs) and prints_as_string(mine):
+        elif as_text and prints_as_string(mine):
             return pa.string()
         if widens(mine, theirs):
             hint = "Cast it, or write with schema_merge=True to promote the column."

@@ -1,0 +1,55 @@
+# Everything starts from a fresh clone: each target sets up what it needs.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup java demo test test-quick lint types integration planner bench property clean
+
+help: ## Say what can be done
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(STAMP): pyproject.toml spark_conf/pyspark_plake.py
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+setup: $(STAMP) java ## Make a virtual environment with everything, and see that Java is there
+
+java:
+	@sh integration/java.sh
+
+demo: setup ## Run the main job on 336,776 real flights
+	@. integration/java_home.sh && $(BIN)/python integration/demo.py
+
+test: setup lint types ## Lint, types and all tests
+	@. integration/java_home.sh && $(BIN)/python -m pytest
+
+test-quick: setup ## The tests that take seconds
+	@. integration/java_home.sh && $(BIN)/python -m pytest -m 'not slow'
+
+lint: $(STAMP) ## Style
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || { $(BIN)/ruff format --diff . ; exit 1; }
+
+types: $(STAMP) ## Types
+	@$(BIN)/mypy
+
+property: $(STAMP) ## The property tests with many more examples
+	@HYPOTHESIS_PROFILE=property $(BIN)/python -m pytest tests/pure -q
+
+planner: $(STAMP) ## Compile the planner extension (needs a JDK), or check the jar that is here
+	@$(BIN)/python -m lakehouse_source.spark.planner.build
+
+integration: setup ## The long ones: other Spark versions, a cluster
+	@. integration/java_home.sh && $(BIN)/python integration/spark_versions.py
+
+bench: setup ## Measurements, side by side
+	@. integration/java_home.sh && $(BIN)/python integration/benchmarks/row_group_rows.py
+
+clean: ## Remove what was made here
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse artifacts
+	find . -name __pycache__ -prune -exec rm -rf {} +

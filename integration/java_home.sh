@@ -1,0 +1,23 @@
+# Sourced. Sets JAVA_MAJOR to the version of the Java that Spark would use, and JAVA_HOME
+# to another one where that is too old and a newer one is installed.
+java_major() {
+    "$1" -version 2>&1 | sed -n 's/.*version "\([0-9]*\)[."].*/\1/p' | head -n 1
+}
+JAVA_MAJOR=
+if [ -n "${JAVA_HOME:-}" ] && [ -x "$JAVA_HOME/bin/java" ]; then
+    JAVA_MAJOR=$(java_major "$JAVA_HOME/bin/java")
+elif command -v java >/dev/null 2>&1; then
+    JAVA_MAJOR=$(java_major java)
+fi
+if [ "${JAVA_MAJOR:-0}" -lt 17 ]; then
+    for home in /usr/lib/jvm/* /opt/homebrew/opt/openjdk@* /usr/local/opt/openjdk@*; do
+        [ -x "$home/bin/java" ] || continue
+        found=$(java_major "$home/bin/java")
+        if [ "${found:-0}" -ge 17 ]; then
+            JAVA_HOME=$home
+            export JAVA_HOME
+            JAVA_MAJOR=$found
+            break
+        fi
+    done
+fi

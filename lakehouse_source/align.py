@@ -1,0 +1,191 @@
+"""Pure. Brings Arrow columns from one schema to another: names, order, types, nulls.
+
+Three doors need it: data on its way into files (matched by name), files on
+their way to a newer schema (matched by field id), batches on their way to the
+exact types that an engine asked for (matched by name).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse_source.errors import SchemaMismatchError
+from lakehouse_source.schema import children, field_id, is_list_like, is_nested, rebuild
+
+# Finds the source field that belongs to a target field.
+Match = Callable[[pa.Field, Sequence[pa.Field]], pa.Field | None]
+
+
+def by_name(target: pa.Field, sources: Sequence[pa.Field]) -> pa.Field | None:
+    """The field of the same name; failing that, of the same name but for case."""
+    for field in sources:
+        if field.name == target.name:
+            return field
+    lowered = target.name.lower()
+    return next((field for field in sources if field.name.lower() == lowered), None)
+
+
+def by_id(target: pa.Field, sources: Sequence[pa.Field]) -> pa.Field | None:
+    """The field with the same id."""
+    wanted = field_id(target)
+    return next((field for field in sources if field_id(field) == wanted), None)
+
+
+def align(table: pa.Table, target: pa.Schema, source: pa.Schema, match: Match) -> pa.Table:
+    """The table with exactly the columns of `target`.
+
+    `source` describes the table's columns (its own schema, or the same with
+    ids). A target column without a source is all NULL.
+
+    Raises:
+        SchemaMismatchError: a value does not fit its target type, or a NULL is
+            in a column that is not nullable.
+    """
+    fields = list(source)
+    columns: list[pa.ChunkedArray] = []
+    for field in target:
+        found = match(field, fields)
+        if found is None:
+            column = pa.chunked_array([pa.nulls(table.num_rows, field.type)])
+        else:
+            column = convert(table.column(fields.index(found)), found, field, match)
+        if not field.nullable and column.null_count:
+            raise SchemaMismatchError(
+                column=field.name,
+                expected=field.type,
+                reason=f"is not nullable and the data has {column.null_count} NULL values",
+                hint="Fill or drop them.",
+            )
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=target)
+
+
+def convert(
+    column: pa.ChunkedArray, source: pa.Field, target: pa.Field, match: Match
+) -> pa.ChunkedArray:
+    """One column in the type of `target`.
+
+    Raises:
+        SchemaMismatchError: a value does not fit.
+    """
+    if column.type.equals(target.type):
+        return column
+    if isinstance(column.type, pa.BaseExtensionType):
+        stored = [chunk.storage for chunk in column.chunks]
+        column = pa.chunked_array(stored, type=column.type.storage_type)
+    if pa.types.is_run_end_encoded(column.type):
+        decoded = [pc.run_end_decode(chunk) for chunk in column.chunks]
+        column = pa.chunked_array(decoded, type=column.type.value_type)
+    if is_nested(column.type):
+        named = _named_like(source.type, target.type, match)
+        if named != column.type:
+            chunks = [relabel(chunk, named) for chunk in column.chunks]
+            _check_nested_nulls(chunks, target, source)
+            column = pa.chunked_array(chunks, type=named)
+    if column.type.equals(target.type):
+        return column
+    try:
+        return column.cast(target.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaMismatchError(
+            column=target.name,
+            expected=target.type,
+            got=source.type,
+            reason=f"is {target.type} and a value of type {source.type} does not fit ({error})",
+            hint="Cast the column to the dataset's type first.",
+        ) from error
+
+
+def _named_like(source: pa.DataType, target: pa.DataType, match: Match) -> pa.DataType:
+    """`source` with its nested fields named, and declared nullable, as in `target`."""
+    if not is_nested(source) or not is_nested(target):
+        return source
+    mine, theirs = children(source), children(target)
+    if pa.types.is_struct(source) and pa.types.is_struct(target):
+        found = {}
+        for wanted in theirs:
+            field = match(wanted, mine)
+            if field is not None:
+                found[mine.index(field)] = wanted
+        named = []
+        for position, field in enumerate(mine):
+            wanted = found.get(position)
+            if wanted is None:
+                named.append(pa.field(field.name, field.type, field.nullable))
+            else:
+                inner = _named_like(field.type, wanted.type, match)
+                named.append(pa.field(wanted.name, inner, wanted.nullable))
+        return rebuild(source, named)
+    if len(mine) != len(theirs):
+        return source
+    return rebuild(
+        source,
+        [
+            pa.field(
+                theirs[i].name, _named_like(field.type, theirs[i].type, match), theirs[i].nullable
+            )
+            for i, field in enumerate(mine)
+        ],
+    )
+
+
+def relabel(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """The array under a type that differs in names and nullability of nested fields only."""
+    if not is_nested(array.type) or array.type.equals(type_):
+        return array
+    if array.offset != 0:
+        # Buffers and offsets are taken as they are below: copy the slice out first.
+        array = pa.concat_arrays([array, array.slice(0, 0)])
+    if pa.types.is_struct(type_):
+        count = array.type.num_fields
+        inner = [relabel(array.field(i), type_.field(i).type) for i in range(count)]
+        own = 1
+    elif pa.types.is_map(type_):
+        entries = pa.StructArray.from_arrays(
+            [relabel(array.keys, type_.key_type), relabel(array.items, type_.item_type)],
+            fields=[type_.key_field, type_.item_field],
+        )
+        inner, own = [entries], 2
+    elif is_list_like(type_):
+        inner = [relabel(array.values, type_.value_type)]
+        own = 1 if pa.types.is_fixed_size_list(type_) else 2
+    else:
+        return array
+    return pa.Array.from_buffers(
+        type_, len(array), array.buffers()[:own], array.null_count, 0, inner
+    )
+
+
+def _check_nested_nulls(chunks: Sequence[pa.Array], target: pa.Field, source: pa.Field) -> None:
+    """Refuse NULLs below `target` where it allows none and `source` promised nothing."""
+
+    def walk(array: pa.Array, field: pa.Field, path: str) -> None:
+        if pa.types.is_struct(array.type) and pa.types.is_struct(field.type):
+            for child, values in zip(array.type, array.flatten()):
+                wanted = by_name(child, children(field.type))
+                if wanted is None:
+                    continue
+                if not wanted.nullable and array.null_count == 0 and values.null_count:
+                    _refuse(f"{path}.{wanted.name}", values.null_count)
+                walk(values, wanted, f"{path}.{wanted.name}")
+        elif is_list_like(array.type) and is_list_like(field.type):
+            wanted = field.type.value_field
+            values = array.flatten()
+            if not wanted.nullable and values.null_count:
+                _refuse(f"{path}.{wanted.name}", values.null_count)
+            walk(values, wanted, f"{path}.{wanted.name}")
+
+    def _refuse(path: str, count: int) -> None:
+        raise SchemaMismatchError(
+            column=path,
+            expected=target.type,
+            got=source.type,
+            reason=f"is not nullable and the data has {count} NULL values",
+            hint="Fill or drop them.",
+        )
+
+    for chunk in chunks:
+        walk(chunk, target, target.name)

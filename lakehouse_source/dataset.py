@@ -1,0 +1,305 @@
+"""Verb. What a Python user does with a dataset: write, read, open, look back, go back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from lakehouse_source import transaction
+from lakehouse_source.address import Address, CatalogLike, PathLike
+from lakehouse_source.errors import CommitUnknownError, InvalidOptionError
+from lakehouse_source.history import History
+from lakehouse_source.model import FileMetadata, FileRecord, WriteResult
+from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.query import Predicates, Scan
+from lakehouse_source.scan import Snapshot
+from lakehouse_source.schema import strip
+from lakehouse_source.write_options import WriteOptions
+
+
+def write_dataset(
+    data: Any,
+    dataset_uri: PathLike,
+    *,
+    catalog: CatalogLike = None,
+    mode: str = "append",
+    partition_by: str | Sequence[str] | None = None,
+    schema_merge: bool = False,
+    promote_to_string: bool = False,
+    overwrite_where: Predicates = None,
+    writer: str = "pyarrow",
+    commit_metadata: Mapping[str, Any] | None = None,
+    expected_version: int | None = None,
+    **layout: Any,
+) -> WriteResult:
+    """Write rows to a dataset as one new version; the first write creates the dataset.
+
+    Args:
+        data: a `pa.Table`, `pa.RecordBatch` or `pa.RecordBatchReader`, a pandas or
+            Polars DataFrame, a `pyarrow.dataset.Dataset`, or any object with
+            `__arrow_c_stream__`. Streams are consumed batch by batch.
+        dataset_uri: a folder or URI.
+        catalog: `sqlite:///abs/path.db`, `postgresql://…`, `env:NAME` or an open
+            catalog. Default: `PLAKE_CATALOG`; else, for a local dataset, SQLite in
+            `<dataset>/_plake/catalog.db`.
+        mode: `"append"`, `"overwrite"`, or `"error"` if the dataset must be new.
+        partition_by: columns that become Hive-style folders; fixed by the first write.
+        schema_merge: add new columns and promote types instead of refusing them.
+        promote_to_string: let a column that cannot be promoted become a string.
+        overwrite_where: with mode `"overwrite"`, replace only the rows that satisfy
+            this condition; all incoming rows must satisfy it.
+        writer: only `"pyarrow"`.
+        commit_metadata: JSON-compatible mapping kept in the history.
+        expected_version: commit only if the dataset is still at this version.
+        layout: `target_file_size_bytes`, `row_group_rows`, `compression`, `sort_by`,
+            `bloom_filter_columns`, `partition_overwrite_mode` ("static" or "dynamic"),
+            `txn_app_id` and `txn_version`.
+
+    Returns:
+        The new version and the files written.
+
+    Raises:
+        DatasetExistsError, SchemaMismatchError, InvalidOptionError,
+        InvalidPredicateError, CommitConflictError, CommitUnknownError,
+        CatalogUnavailableError, StorageError: nothing was committed (with
+        CommitUnknownError: it is not known).
+    """
+    if writer != "pyarrow":
+        raise InvalidOptionError(
+            option="writer", value=writer, reason="is not a writer.", known=("pyarrow",)
+        )
+    options = _options(
+        layout,
+        mode=mode,
+        partition_by=_listed(partition_by),
+        schema_merge=schema_merge,
+        promote_to_string=promote_to_string,
+        overwrite_where=None if overwrite_where is None else PredicateSet.of(overwrite_where),
+        commit_metadata=dict(commit_metadata or {}),
+        expected_version=expected_version,
+    )
+    options.check()
+    reader = to_reader(data)
+    address = Address(dataset_uri, catalog)
+    with address.open(create=True) as opened:
+        staged = transaction.begin(
+            opened, address.uri, address.key, address.given, reader.schema, options
+        )
+        files: list[FileMetadata] = []
+        try:
+            files = write_files(staged.spec, reader)
+            return transaction.commit(opened, staged, files)
+        except CommitUnknownError:
+            raise
+        except BaseException:
+            transaction.abort(opened, staged, files)
+            raise
+
+
+_LAYOUT = (
+    "target_file_size_bytes",
+    "row_group_rows",
+    "compression",
+    "sort_by",
+    "bloom_filter_columns",
+    "partition_overwrite_mode",
+    "txn_app_id",
+    "txn_version",
+)
+
+
+def _options(layout: dict[str, Any], **known: Any) -> WriteOptions:
+    for name in layout:
+        if name not in _LAYOUT:
+            raise InvalidOptionError(option=name, reason="is unknown.", known=_LAYOUT)
+    given = {name: value for name, value in layout.items() if value is not None}
+    for name in ("sort_by", "bloom_filter_columns"):
+        if name in given:
+            given[name] = _listed(given[name])
+    overwrite_mode = given.pop("partition_overwrite_mode", "static")
+    if overwrite_mode not in ("static", "dynamic"):
+        raise InvalidOptionError(
+            option="partition_overwrite_mode",
+            value=overwrite_mode,
+            reason="is not a mode.",
+            known=("static", "dynamic"),
+        )
+    dynamic = overwrite_mode == "dynamic" and known.get("mode") == "overwrite"
+    return WriteOptions(**known, **given, dynamic_partitions=dynamic)
+
+
+def _listed(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def to_reader(data: Any) -> pa.RecordBatchReader:
+    """Any tabular data as a stream of Arrow batches.
+
+    Raises:
+        InvalidOptionError: it is not tabular data that Arrow can take.
+    """
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if isinstance(data, pa.Table):
+        return data.to_reader()
+    if isinstance(data, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(data.schema, [data])
+    if isinstance(data, ds.Dataset):
+        return data.scanner().to_reader()
+    if type(data).__module__.partition(".")[0] == "pandas":
+        try:
+            return pa.Table.from_pandas(data, preserve_index=False).to_reader()
+        except (pa.ArrowException, TypeError, AttributeError) as error:
+            raise InvalidOptionError(
+                option="data", reason=f"pandas data that Arrow cannot take: {error}"
+            ) from error
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
+    raise InvalidOptionError(
+        option="data",
+        reason=f"a {type(data).__name__} is not tabular. Give a pyarrow Table or "
+        "RecordBatchReader, a pandas or Polars DataFrame, or an object with "
+        "__arrow_c_stream__.",
+    )
+
+
+def read_dataset(
+    dataset_uri: PathLike,
+    *,
+    catalog: CatalogLike = None,
+    version: int | None = None,
+    timestamp: datetime | str | None = None,
+    predicates: Predicates = None,
+    columns: Sequence[str] | None = None,
+    as_dataset: bool = False,
+) -> pa.Table | ds.FileSystemDataset:
+    """Read exactly the rows that match `predicates`, by Spark SQL's three-valued logic.
+
+    Args:
+        predicates: `(column, op, value)` triples (all must hold), an SQL condition,
+            predicate nodes, or a `pyarrow.dataset.Expression`, which filters as it
+            is and prunes nothing.
+        version, timestamp: read an older version; a timestamp means the last version
+            committed at or before it (text without a zone is UTC).
+        columns: top-level columns to read, all by default.
+        as_dataset: give a `pyarrow.dataset.FileSystemDataset` of the fragments that
+            can hold matches (rows that do not match may be among them).
+
+    Raises:
+        DatasetNotFoundError, VersionNotFoundError, InvalidPredicateError,
+        SchemaMismatchError, CatalogUnavailableError, StorageError,
+        CorruptDatasetError
+    """
+    with open_dataset(dataset_uri, catalog=catalog) as dataset:
+        scan = dataset.scan(predicates, columns, version, timestamp)
+        return scan.to_dataset() if as_dataset else scan.to_table()
+
+
+def open_dataset(dataset_uri: PathLike, *, catalog: CatalogLike = None) -> Dataset:
+    """Open a dataset that exists.
+
+    Raises:
+        DatasetNotFoundError, CatalogUnavailableError
+    """
+    return Dataset(Address(dataset_uri, catalog))
+
+
+class Dataset:
+    """A dataset as of when it was opened; `refresh()` moves it to the newest version.
+
+    A context manager, though nothing stays open between calls.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._snapshot = self._load()
+
+    def _load(self) -> Snapshot:
+        with self._address.open() as catalog, catalog.read() as reader:
+            return self._address.snapshot(catalog, reader)
+
+    def __enter__(self) -> Dataset:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.uri!r}, version={self.version})"
+
+    @property
+    def uri(self) -> str:
+        """The canonical URI."""
+        return self._address.uri
+
+    @property
+    def name(self) -> str:
+        return self._snapshot.dataset.name
+
+    @property
+    def version(self) -> int:
+        return self._snapshot.version
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema at this version."""
+        return strip(self._snapshot.schema)
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return self._snapshot.partition_by
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        return dict(self._snapshot.dataset.properties)
+
+    def refresh(self) -> Dataset:
+        """Move to the newest version; returns itself."""
+        self._snapshot = self._load()
+        return self
+
+    def history(self, limit: int | None = None) -> History:
+        """Committed versions, newest first; prints as a table."""
+        with self._address.open() as catalog, catalog.read() as reader:
+            return History(reader.transactions(self._snapshot.dataset.id, limit))
+
+    def files(self, version: int | None = None) -> list[FileRecord]:
+        """The data files that are live in a version (default: this one).
+
+        Raises:
+            VersionNotFoundError
+        """
+        with self._address.open() as catalog, catalog.read() as reader:
+            snapshot = self._address.snapshot(catalog, reader, version or self.version)
+            return reader.files(snapshot.dataset.id, snapshot.version)
+
+    def scan(
+        self,
+        predicates: Predicates = None,
+        columns: Sequence[str] | None = None,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> Scan:
+        """A scan of this version, or of the version or timestamp given; reads nothing yet."""
+        if version is None and timestamp is None:
+            version = self.version
+        return Scan(self._address, predicates, columns, version, timestamp)
+
+    def restore(self, version: int) -> WriteResult:
+        """Make an old version's content and schema the newest version.
+
+        Raises:
+            VersionNotFoundError
+        """
+        with self._address.open() as catalog:
+            where = self._address
+            result = transaction.restore(catalog, where.uri, where.key, version)
+        self.refresh()
+        return result

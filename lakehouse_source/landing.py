@@ -1,0 +1,334 @@
+"""Verb. What a commit does inside its one database transaction.
+
+Under the dataset's lock: has this write landed already, does a newer commit
+collide, what does it replace, and then the new version with its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lakehouse_source import conflicts
+from lakehouse_source.catalog.writer import CatalogTransaction
+from lakehouse_source.conflicts import Change, Verdict
+from lakehouse_source.errors import CommitConflictError, DatasetExistsError
+from lakehouse_source.model import (
+    DatasetRecord,
+    FileBounds,
+    FileMetadata,
+    FileRecord,
+    TransactionRecord,
+    WriteResult,
+)
+from lakehouse_source.partitioning import partition_text, partition_value
+from lakehouse_source.pruning import bounds
+from lakehouse_source.scan import candidates, open_snapshot
+from lakehouse_source.schema import leaves, max_id, merge
+from lakehouse_source.write_options import StagedWrite, WriteOptions
+
+# How many leaf columns the search index covers unless the dataset says otherwise.
+INDEXED_COLUMNS = 32
+
+
+def land(
+    tx: CatalogTransaction,
+    staged: StagedWrite,
+    files: Sequence[FileMetadata],
+    rewritten: Sequence[FileRecord],
+) -> WriteResult:
+    options, uri = staged.options, staged.uri
+    record = tx.lock_dataset(staged.key)
+    if record is None:
+        raise CommitConflictError(
+            dataset=uri,
+            base_version=staged.base_version,
+            current_version=0,
+            reason="the dataset was removed from the catalog",
+        )
+    done = tx.transaction_by_write_id(staged.write_id)
+    if done is None and options.txn_app_id is not None:
+        done = _committed_before(tx, record, options)
+    if done is not None:
+        tx.finish_pending(staged.write_id)
+        schema_version = tx.schema_at(record.id, done.version)[0]
+        own = files if done.write_id == staged.write_id else ()
+        return result(done.version, schema_version, own)
+    check_expected(uri, record, options)
+    if options.mode == "error" and record.current_version:
+        raise DatasetExistsError(dataset=uri)
+    current = record.current_version
+    _check_conflicts(tx, staged, record, files)
+    version = current + 1
+    if current == 0:
+        schema_before, schema_version = None, version
+        schema = staged.spec.schema
+    else:
+        schema_version, schema_before = tx.schema_at(record.id, current)
+        schema = _remerged(record, schema_before, staged)
+        if schema is not schema_before:
+            schema_version = version
+    if schema is not schema_before:
+        tx.insert_schema(record.id, version, schema)
+        record = _describe(tx, record, schema, schema_before, staged.spec.partition_by)
+    removed = _removed(tx, record, staged, files, rewritten)
+    counts = summary(tx, record, files, removed)
+    tx.insert_transaction(
+        record.id,
+        version,
+        options.operation,
+        options.commit_metadata,
+        counts,
+        staged.write_id,
+        txn_app_id=options.txn_app_id,
+        txn_version=options.txn_version,
+    )
+    encoded = [replace(file, partitions=encode_partitions(file, schema)) for file in files]
+    record_files(tx, record, version, schema_version, schema, encoded)
+    tx.remove_files(record.id, version, [file.id for file in removed])
+    tx.finish_pending(staged.write_id)
+    return result(version, schema_version, files)
+
+
+def result(version: int, schema_version: int, files: Sequence[FileMetadata]) -> WriteResult:
+    rows = sum(file.row_count for file in files)
+    return WriteResult(version, len(files), rows, schema_version, tuple(files))
+
+
+def _committed_before(
+    tx: CatalogTransaction, record: DatasetRecord, options: WriteOptions
+) -> TransactionRecord | None:
+    """The transaction that makes this one a repetition: same application, same or later number."""
+    assert options.txn_app_id is not None
+    assert options.txn_version is not None
+    last = tx.last_txn_version(record.id, options.txn_app_id)
+    if last is None or last < options.txn_version:
+        return None
+    return tx.transaction_by_txn(record.id, options.txn_app_id, options.txn_version) or (
+        tx.transaction_by_txn(record.id, options.txn_app_id, last)
+    )
+
+
+def check_expected(uri: str, record: DatasetRecord, options: WriteOptions) -> None:
+    expected = options.expected_version
+    if expected is not None and record.current_version != expected:
+        raise CommitConflictError(
+            dataset=uri,
+            base_version=expected,
+            current_version=record.current_version,
+            reason=f"version {expected} was expected",
+        )
+
+
+def _check_conflicts(
+    tx: CatalogTransaction,
+    staged: StagedWrite,
+    record: DatasetRecord,
+    files: Sequence[FileMetadata],
+) -> None:
+    if record.current_version == staged.base_version:
+        return
+
+    def collide(reason: str) -> CommitConflictError:
+        return CommitConflictError(
+            dataset=staged.uri,
+            base_version=staged.base_version,
+            current_version=record.current_version,
+            reason=reason,
+        )
+
+    check_added = False
+    for newer in tx.transactions_since(record.id, staged.base_version):
+        theirs = conflicts.change_of(newer.operation)
+        if theirs is None:
+            raise collide(f"version {newer.version} did {newer.operation!r}, unknown here")
+        found = conflicts.verdict(staged.options.change, theirs)
+        if found is Verdict.CHECK_ADDED:
+            check_added = True
+        elif found in (Verdict.CONFLICT, Verdict.CHECK_MINE):
+            raise collide(f"version {newer.version} did {newer.operation!r}")
+    if check_added:
+        added = tx.files_added_since(record.id, staged.base_version)
+        touched = _touching(tx, staged, record, added, files)
+        if touched is not None:
+            raise collide(f"{touched.path}, added by version {touched.version}, may be replaced")
+
+
+def _touching(
+    tx: CatalogTransaction,
+    staged: StagedWrite,
+    record: DatasetRecord,
+    added: Sequence[FileRecord],
+    files: Sequence[FileMetadata],
+) -> FileRecord | None:
+    """The first of the files others added that may hold a row that this write replaces."""
+    if staged.options.dynamic_partitions:
+        mine = _partition_keys(staged, files)
+        return next((file for file in added if _key(file.partitions, staged) in mine), None)
+    assert staged.options.overwrite_where is not None
+    snapshot = open_snapshot(tx, staged.key, staged.uri, "")
+    bound = staged.options.overwrite_where.bind(snapshot.schema)
+    return next((found.file for found in candidates(tx, snapshot, bound, added)), None)
+
+
+def _removed(
+    tx: CatalogTransaction,
+    record: DatasetRecord,
+    staged: StagedWrite,
+    files: Sequence[FileMetadata],
+    rewritten: Sequence[FileRecord],
+) -> Sequence[FileRecord]:
+    if staged.options.change is Change.APPEND or record.current_version == 0:
+        return ()
+    if staged.options.overwrite_where is not None:
+        return rewritten
+    live = tx.files(record.id, record.current_version)
+    if staged.options.dynamic_partitions:
+        mine = _partition_keys(staged, files)
+        return [file for file in live if _key(file.partitions, staged) in mine]
+    return live
+
+
+def _partition_keys(
+    staged: StagedWrite, files: Sequence[FileMetadata]
+) -> set[tuple[str | None, ...]]:
+    schema = staged.spec.schema
+    return {_key(encode_partitions(file, schema), staged) for file in files}
+
+
+def _key(partitions: Mapping[str, str | None], staged: StagedWrite) -> tuple[str | None, ...]:
+    return tuple(partitions[name] for name in staged.spec.partition_by)
+
+
+def merged(
+    record: DatasetRecord,
+    current: pa.Schema,
+    incoming: pa.Schema,
+    options: WriteOptions,
+    uri: str,
+) -> pa.Schema:
+    return merge(
+        current,
+        incoming,
+        add_columns=options.schema_merge,
+        promote_to_string=options.promote_to_string,
+        next_id=int(record.properties.get("last_field_id", max_id(current))) + 1,
+        dataset=uri,
+    )
+
+
+def _remerged(record: DatasetRecord, current: pa.Schema, staged: StagedWrite) -> pa.Schema:
+    """The schema after this write, given the schema now; the files are written already."""
+    schema = merged(record, current, staged.incoming, staged.options, staged.uri)
+    mine = {leaf.id: leaf for leaf in leaves(schema)}
+    for leaf in leaves(staged.spec.schema):
+        now = mine.get(leaf.id)
+        if now is None or now.type != leaf.type or now.path != leaf.path:
+            raise CommitConflictError(
+                dataset=staged.uri,
+                base_version=staged.base_version,
+                current_version=record.current_version,
+                reason=f"the schema changed: column {'.'.join(leaf.path)!r} is not what it was "
+                "when this write began",
+            )
+    return schema
+
+
+def _describe(
+    tx: CatalogTransaction,
+    record: DatasetRecord,
+    schema: pa.Schema,
+    before: pa.Schema | None,
+    partition_by: tuple[str, ...],
+) -> DatasetRecord:
+    """Bring the dataset's properties up to a new schema: ids in use, columns indexed."""
+    properties = dict(record.properties)
+    known = () if before is None else tuple(leaves(before))
+    old = {leaf.id: leaf for leaf in known}
+    indexed = list(properties.get("indexed_columns", ()))
+    limit = int(properties.get("index_column_limit", INDEXED_COLUMNS))
+    for leaf in leaves(schema):
+        was = old.get(leaf.id)
+        changed = was is not None and bounds.encoding(was.type) != bounds.encoding(leaf.type)
+        if changed and leaf.id in indexed:
+            # Keys written so far have another encoding: every file counts as unknown.
+            tx.unbound_column(record.id, leaf.id, bounds.UNBOUNDED_LOWER, bounds.UNBOUNDED_UPPER)
+            if bounds.encoding(leaf.type) is None:
+                indexed.remove(leaf.id)
+        elif was is None and bounds.encoding(leaf.type) is not None and not leaf.in_list:
+            wanted = len(indexed) < limit or leaf.path[0] in partition_by
+            indexed += [leaf.id] if wanted else []
+    properties["indexed_columns"] = indexed
+    properties["partition_by"] = list(partition_by)
+    properties["last_field_id"] = max(int(properties.get("last_field_id", 0)), max_id(schema))
+    tx.set_properties(record.id, properties)
+    return replace(record, properties=properties)
+
+
+def summary(
+    tx: CatalogTransaction,
+    record: DatasetRecord,
+    files: Sequence[FileMetadata],
+    removed: Sequence[FileRecord],
+) -> dict[str, int]:
+    """What the commit does, and what is live after it, so that nobody has to count."""
+    before: Mapping[str, int] = {}
+    if record.current_version:
+        last = tx.transaction(record.id, record.current_version)
+        before = {} if last is None else last.summary
+    groups = tx.row_groups([file.id for file in removed]) if removed else {}
+    added_rows = sum(file.row_count for file in files)
+    removed_rows = sum(file.row_count for file in removed)
+    return {
+        "files_added": len(files),
+        "files_removed": len(removed),
+        "rows_added": added_rows,
+        "rows_removed": removed_rows,
+        "live_files": before.get("live_files", 0) + len(files) - len(removed),
+        "live_rows": before.get("live_rows", 0) + added_rows - removed_rows,
+        "live_row_groups": before.get("live_row_groups", 0)
+        + sum(len(file.row_groups) for file in files)
+        - sum(len(found) for found in groups.values()),
+        "live_bytes": before.get("live_bytes", 0)
+        + sum(file.file_size_bytes for file in files)
+        - sum(file.size_bytes for file in removed),
+    }
+
+
+def record_files(
+    tx: CatalogTransaction,
+    record: DatasetRecord,
+    version: int,
+    schema_version: int,
+    schema: pa.Schema,
+    files: Sequence[FileMetadata],
+) -> None:
+    """Persist files with their row groups, partitions (JSON texts here) and index rows."""
+    indexed = set(record.properties.get("indexed_columns", ()))
+    partition_by = set(record.properties.get("partition_by", ()))
+    columns = [leaf for leaf in leaves(schema) if leaf.id in indexed]
+    in_files = [leaf for leaf in columns if leaf.path[0] not in partition_by]
+    in_folders = [leaf for leaf in columns if leaf.path[0] in partition_by]
+
+    def index_rows(file: FileMetadata) -> list[FileBounds]:
+        present = {leaf.id for leaf in leaves(file.schema)}
+        own = [leaf for leaf in in_files if leaf.id in present]
+        rows = bounds.file_bounds(file.row_groups, own)
+        for leaf in in_folders:
+            value = partition_value(file.partitions[leaf.path[0]], leaf.type)
+            rows.append(bounds.partition_bounds(leaf, value, file.row_count)[1])
+        return rows
+
+    tx.record_file_metadata(
+        record, version, files, schema_version=schema_version, bounds=index_rows
+    )
+
+
+def encode_partitions(file: FileMetadata, schema: pa.Schema) -> dict[str, str | None]:
+    """Partition values as the catalog keeps them: JSON text, None for NULL."""
+    return {
+        name: partition_text(value, schema.field(name).type)
+        for name, value in file.partitions.items()
+    }

@@ -1,0 +1,114 @@
+"""Edge. What a Parquet footer says, as `FileMetadata`.
+
+Statistics are taken from the footer in physical form and turned into ordinals
+by the column's own type: rounding by a Python class (a `datetime` has no
+nanoseconds) can never make a bound narrower than the data.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakehouse_source.model import ColumnBounds, FileMetadata, Ordinal, RowGroupMetadata
+from lakehouse_source.pruning import bounds
+from lakehouse_source.schema import Leaf, leaves
+
+
+def file_metadata(
+    footer: pq.FileMetaData,
+    *,
+    path: str,
+    file_size_bytes: int,
+    schema: pa.Schema,
+    partitions: Mapping[str, Any],
+    nan_columns: Sequence[frozenset[int] | None],
+) -> FileMetadata:
+    """Describe a file from its footer.
+
+    `schema` is the file's Arrow schema with ids, in the file's column order.
+    `nan_columns` gives per row group the ids of the float columns that hold a
+    NaN, or None where that is not known: Parquet statistics leave NaN out
+    without saying whether there was any.
+    """
+    columns = list(leaves(schema))
+    groups = tuple(
+        _row_group(footer.row_group(index), index, columns, nan_columns[index])
+        for index in range(footer.num_row_groups)
+    )
+    return FileMetadata(
+        path=path,
+        row_count=footer.num_rows,
+        file_size_bytes=file_size_bytes,
+        schema=schema,
+        row_groups=groups,
+        partitions=dict(partitions),
+        parquet_metadata=footer,
+    )
+
+
+def _row_group(
+    group: pq.RowGroupMetaData, index: int, columns: Sequence[Leaf], nans: frozenset[int] | None
+) -> RowGroupMetadata:
+    described: list[tuple[Leaf, ColumnBounds]] = []
+    compressed = 0
+    for position, leaf in enumerate(columns):
+        chunk = group.column(position)
+        compressed += chunk.total_compressed_size
+        if not leaf.in_list:
+            may_have_nan = pa.types.is_floating(leaf.type) and (nans is None or leaf.id in nans)
+            described.append((leaf, _bounds(chunk, leaf, group.num_rows, may_have_nan)))
+    lower, upper, nulls, nan = bounds.encode_row_group(described)
+    return RowGroupMetadata(
+        index=index,
+        row_count=group.num_rows,
+        stats_min_json=lower,
+        stats_max_json=upper,
+        null_counts_json=nulls,
+        nan_json=nan,
+        total_byte_size=group.total_byte_size,
+        compressed_byte_size=compressed,
+    )
+
+
+def _bounds(
+    chunk: pq.ColumnChunkMetaData, leaf: Leaf, row_count: int, may_have_nan: bool
+) -> ColumnBounds:
+    statistics = chunk.statistics
+    lower = upper = null_count = None
+    if statistics is not None:
+        if statistics.has_null_count:
+            null_count = statistics.null_count
+        if statistics.has_min_max:
+            lower = ordinal(statistics.min_raw, statistics.physical_type, leaf.type)
+            upper = ordinal(statistics.max_raw, statistics.physical_type, leaf.type)
+    return ColumnBounds(lower, upper, null_count, row_count, may_have_nan)
+
+
+def ordinal(raw: Any, physical: str, type_: pa.DataType) -> Ordinal | None:
+    """A bound in the footer's physical form as an ordinal of `type_`, None where it has none.
+
+    Source: Parquet format, LogicalTypes.md (order of each type) and `Statistics`
+    (a NaN bound means nothing). INT96 has no defined order and is never used.
+    """
+    t = pa.types
+    if physical == "INT96" or raw is None:
+        return None
+    if t.is_floating(type_):
+        value = struct.unpack("<e", raw)[0] if physical == "FIXED_LEN_BYTE_ARRAY" else float(raw)
+        return None if math.isnan(value) else value
+    if t.is_decimal(type_):
+        return raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
+    if t.is_unsigned_integer(type_):
+        # Physical integers are signed: the same bits, read without a sign.
+        return int(raw) & ((1 << (64 if physical == "INT64" else 32)) - 1)
+    if t.is_string(type_) or t.is_binary(type_) or t.is_fixed_size_binary(type_):
+        return raw.encode() if isinstance(raw, str) else bytes(raw)
+    if isinstance(raw, (bool, int)):
+        return int(raw)
+    return None

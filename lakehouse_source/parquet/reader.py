@@ -1,0 +1,225 @@
+"""Edge. Scan tasks to Arrow tables, on executors and in plain Python alike.
+
+Knows files and nothing else: no catalog, no planning. Row groups are read
+through `ParquetFileFragment`s that name exactly the row groups to read, and
+never with a filter: Arrow would prune by footer statistics on its own and lose
+rows with NaN. The condition's columns are decoded first, and a row group in
+which no row matches is left at that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from lakehouse_source.align import align, by_id
+from lakehouse_source.errors import CorruptDatasetError, PlakeError, StorageError
+from lakehouse_source.model import ScanTask
+from lakehouse_source.partitioning import partition_value
+from lakehouse_source.predicate import BoundPredicate
+from lakehouse_source.row_filter import matching_mask
+from lakehouse_source.schema import strip
+from lakehouse_source.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSpec:
+    """What all tasks of one scan have in common; pickled once, not per task.
+
+    `schema` is the dataset's schema (with ids) at the version read, `columns`
+    the top-level columns to give out, `file_schemas` the schemas that data files
+    were written under, by schema version.
+    """
+
+    uri: str
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    file_schemas: Mapping[int, pa.Schema]
+    predicate: BoundPredicate | None = None
+    expression: pc.Expression | None = None
+    # The other way round: give the rows for which the predicate is not TRUE.
+    unmatched: bool = False
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        """The schema of every table that a task gives."""
+        return strip(pa.schema([self.schema.field(name) for name in self.columns]))
+
+
+def read_task(spec: ReadSpec, task: ScanTask, storage: Storage) -> Iterator[pa.Table]:
+    """The matching rows of one task, a table per row group, in file order.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        CorruptDatasetError: the file is not the one that was committed.
+    """
+    return _FileReader(spec, task, storage).tables()
+
+
+def read_all(spec: ReadSpec, tasks: tuple[ScanTask, ...], storage: Storage) -> Iterator[pa.Table]:
+    """The matching rows of many tasks, in task order, files decoded side by side."""
+    if len(tasks) <= 1:
+        for task in tasks:
+            yield from read_task(spec, task, storage)
+        return
+    width = min(len(tasks), max(2, pa.cpu_count()))
+    with ThreadPoolExecutor(width, thread_name_prefix="plake-read") as pool:
+        # A sliding window: results wait for their turn, never more than a few files of them.
+        window = [pool.submit(_whole, spec, task, storage) for task in tasks[: 2 * width]]
+        following = iter(tasks[2 * width :])
+        try:
+            while window:
+                tables = window.pop(0).result()
+                coming = next(following, None)
+                if coming is not None:
+                    window.append(pool.submit(_whole, spec, coming, storage))
+                yield from tables
+        finally:
+            for waiting in window:
+                waiting.cancel()
+
+
+def _whole(spec: ReadSpec, task: ScanTask, storage: Storage) -> list[pa.Table]:
+    return list(read_task(spec, task, storage))
+
+
+class _FileReader:
+    def __init__(self, spec: ReadSpec, task: ScanTask, storage: Storage) -> None:
+        self.spec = spec
+        self.task = task
+        self.storage = storage
+        self.file_schema = spec.file_schemas[task.schema_version]
+        self.target = pa.schema([spec.schema.field(name) for name in spec.columns])
+        needed = spec.predicate.columns if spec.predicate is not None else ()
+        self.predicate_schema = pa.schema([spec.schema.field(name) for name in needed])
+
+    def tables(self) -> Iterator[pa.Table]:
+        with self._errors():
+            fragment = self._open()
+            groups = [group.id for group in fragment.row_groups]
+        for group in groups:
+            with self._errors():
+                table = self._row_group(fragment.subset(row_group_ids=[group]))
+            if table.num_rows:
+                yield table
+
+    def _open(self) -> ds.ParquetFileFragment:
+        task = self.task
+        path = self.storage.path(task.path)
+        if self.storage.is_local and os.path.getsize(path) != task.size_bytes:
+            raise CorruptDatasetError(
+                path=self.storage.display(task.path),
+                reason=f"it has {os.path.getsize(path)} bytes, not {task.size_bytes}",
+            )
+        fragment = ds.ParquetFileFormat().make_fragment(
+            path,
+            filesystem=self.storage.filesystem,
+            row_groups=task.row_groups,
+            file_size=task.size_bytes,
+        )
+        rows = fragment.metadata.num_rows
+        if rows != task.file_row_count:
+            raise CorruptDatasetError(
+                path=self.storage.display(task.path),
+                reason=f"its footer says {rows} rows, not {task.file_row_count}",
+            )
+        return fragment
+
+    def _row_group(self, fragment: ds.ParquetFileFragment) -> pa.Table:
+        spec = self.spec
+        rows = fragment.row_groups[0].num_rows
+        if spec.expression is not None:
+            table = self._read(fragment, spec.schema, rows).filter(spec.expression)
+            return _bare(table.select(list(spec.columns)), spec.output_schema)
+        if spec.predicate is None or not self.task.filtered:
+            return _bare(self._read(fragment, self.target, rows), spec.output_schema)
+        condition = self._read(fragment, self.predicate_schema, rows)
+        mask = pc.fill_null(matching_mask(condition, spec.predicate), False)
+        if spec.unmatched:
+            mask = pc.invert(mask)
+        matching = pc.sum(mask).as_py() or 0
+        if matching == 0:
+            return spec.output_schema.empty_table()
+        known = set(condition.column_names)
+        rest = pa.schema([field for field in self.target if field.name not in known])
+        table = self._read(fragment, rest, rows) if len(rest) else condition
+        columns = [(condition if name in known else table).column(name) for name in spec.columns]
+        result = pa.Table.from_arrays(columns, schema=spec.output_schema)
+        return result if matching == rows else result.filter(mask)
+
+    def _read(self, fragment: ds.ParquetFileFragment, wanted: pa.Schema, rows: int) -> pa.Table:
+        """Columns of one row group, in the dataset's types, partition values filled in."""
+        physical: list[pa.Field] = []
+        constants: dict[str, pa.Array] = {}
+        for field in wanted:
+            found = None
+            if field.name in self.spec.partition_by:
+                constants[field.name] = self._partition_column(field, rows)
+            else:
+                found = by_id(field, list(self.file_schema))
+            if found is not None:
+                physical.append(found)
+        # A column that another commit added while this file was written is not in it.
+        stored_names = set(fragment.physical_schema.names)
+        physical = [field for field in physical if field.name in stored_names]
+        if physical:
+            stored = fragment.to_table(
+                columns={field.name: ds.field((field.name,)) for field in physical},
+            )
+        else:
+            stored = pa.table({})
+        source = pa.schema(physical)
+        columns = []
+        for field in wanted:
+            constant = constants.get(field.name)
+            if constant is None and by_id(field, physical) is not None:
+                one = pa.schema([field])
+                columns.append(align(stored, one, source, by_id).column(0))
+            else:
+                filled = pa.nulls(rows, field.type) if constant is None else constant
+                columns.append(pa.chunked_array([filled]))
+        return pa.Table.from_arrays(columns, schema=wanted)
+
+    def _partition_column(self, field: pa.Field, rows: int) -> pa.Array:
+        text = self.task.partitions[self.spec.partition_by.index(field.name)]
+        if text is None:
+            return pa.nulls(rows, field.type)
+        return pa.repeat(partition_value(text, field.type), rows)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Name the file in whatever a damaged or missing one makes Arrow raise."""
+        shown = self.storage.display(self.task.path)
+        try:
+            yield
+        except PlakeError:
+            raise
+        except FileNotFoundError as error:
+            raise StorageError(
+                path=shown,
+                reason="the file is missing: deleted by hand, or vacuumed while an old version "
+                "was read",
+            ) from error
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, IndexError) as error:
+            raise CorruptDatasetError(path=shown, reason=str(error)) from error
+        except OSError as error:
+            raise StorageError(path=shown, reason=str(error)) from error
+
+
+def _bare(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same columns without field ids."""
+    return pa.Table.from_arrays(table.columns, schema=schema)
+
+
+def constant_partitions(names: tuple[str, ...], values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Partition values of a file in the order of the dataset's partition columns."""
+    return tuple(values.get(name) for name in names)

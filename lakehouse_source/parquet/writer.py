@@ -1,0 +1,309 @@
+"""Edge. Batches of rows to Parquet files, on executors and in plain Python alike.
+
+Spark hands over batches of 10,000 rows and Arrow's writer makes one row group
+per call: rows are therefore gathered here until a row group is full. What is
+held in memory is bounded by one row group per open partition value (a few when
+rows are sorted) and by a cap over all of them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import uuid6
+
+from lakehouse_source.align import align, by_name
+from lakehouse_source.errors import InvalidPredicateError, StorageError
+from lakehouse_source.model import FileMetadata
+from lakehouse_source.parquet.footer import file_metadata
+from lakehouse_source.partitioning import partition_folder
+from lakehouse_source.predicate import BoundPredicate
+from lakehouse_source.row_filter import matching_mask
+from lakehouse_source.schema import Leaf, leaves
+from lakehouse_source.storage import Storage
+from lakehouse_source.write_options import WriteSpec
+
+# Past these a row group is closed early: wide rows must not fill the memory.
+ROW_GROUP_BYTES = 256 * 1024 * 1024
+BUFFERED_BYTES = 512 * 1024 * 1024
+# With sort columns, runs of this many row groups are sorted at a time.
+SORT_RUN_ROW_GROUPS = 8
+
+
+def write_files(
+    spec: WriteSpec, batches: Iterable[pa.RecordBatch], storage: Storage | None = None
+) -> list[FileMetadata]:
+    """Write rows to new files below the dataset and describe the files.
+
+    The files are complete and durable when this returns; nothing refers to them
+    yet. When it raises, the files written so far are deleted as far as possible.
+
+    Raises:
+        SchemaMismatchError: a batch does not fit `spec.schema`.
+        InvalidPredicateError: a row does not satisfy `spec.must_match`.
+        StorageError: a file could not be written.
+    """
+    writer = _PartitionedWriter(spec, storage or Storage(spec.uri))
+    try:
+        for batch in batches:
+            writer.add(batch)
+        return writer.finish()
+    except BaseException:
+        writer.discard()
+        raise
+
+
+@dataclass(slots=True)
+class _Partition:
+    """One partition value: rows gathered for its next row group, its open file."""
+
+    values: dict[str, Any]
+    folder: str
+    tables: list[pa.Table] = field(default_factory=list)
+    rows: int = 0
+    size_bytes: int = 0
+    file: _OpenFile | None = None
+    used: int = 0
+
+
+class _PartitionedWriter:
+    def __init__(self, spec: WriteSpec, storage: Storage) -> None:
+        self.spec = spec
+        self.storage = storage
+        self.file_schema = spec.file_schema
+        self.partitions: dict[tuple[Any, ...], _Partition] = {}
+        self.finished: list[FileMetadata] = []
+        self.paths: list[str] = []
+        self.buffered_bytes = 0
+        self.clock = 0
+        run = SORT_RUN_ROW_GROUPS if spec.sort_by else 1
+        self.run_rows = spec.row_group_rows * run
+        self.run_bytes = min(ROW_GROUP_BYTES * run, BUFFERED_BYTES)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows == 0:
+            return
+        table = pa.Table.from_batches([batch])
+        table = align(table, self.spec.schema, table.schema, by_name)
+        if self.spec.must_match is not None:
+            _check_rows(table, self.spec.must_match)
+        for key, rows in split(table, self.spec.partition_by):
+            self._gather(key, rows)
+
+    def _gather(self, key: tuple[Any, ...], rows: pa.Table) -> None:
+        partition = self.partitions.get(key)
+        if partition is None:
+            values = dict(zip(self.spec.partition_by, key))
+            partition = _Partition(values, partition_folder(values))
+            self.partitions[key] = partition
+        self.clock += 1
+        partition.used = self.clock
+        size = rows.nbytes
+        partition.tables.append(rows)
+        partition.rows += rows.num_rows
+        partition.size_bytes += size
+        self.buffered_bytes += size
+        if partition.rows >= self.run_rows or partition.size_bytes >= self.run_bytes:
+            self._flush(partition, whole=partition.size_bytes >= self.run_bytes)
+        while self.buffered_bytes > BUFFERED_BYTES:
+            self._flush(max(self.partitions.values(), key=lambda p: p.size_bytes), whole=True)
+
+    def _flush(self, partition: _Partition, *, whole: bool) -> None:
+        """Write what was gathered; unless `whole`, keep the rows past the last full row group."""
+        if not partition.rows:
+            return
+        table = pa.concat_tables(partition.tables)
+        keep = 0 if whole else partition.rows % self.run_rows
+        rest = table.slice(table.num_rows - keep) if keep else None
+        table = table.slice(0, table.num_rows - keep)
+        self.buffered_bytes -= partition.size_bytes
+        partition.tables = [] if rest is None else [rest]
+        partition.rows = keep
+        partition.size_bytes = 0 if rest is None else rest.nbytes
+        self.buffered_bytes += partition.size_bytes
+        if self.spec.sort_by:
+            order = [(name, "ascending") for name in self.spec.sort_by]
+            table = table.sort_by(order)
+        for start in range(0, table.num_rows, self.spec.row_group_rows):
+            self._write_row_group(partition, table.slice(start, self.spec.row_group_rows))
+
+    def _write_row_group(self, partition: _Partition, rows: pa.Table) -> None:
+        if partition.file is None:
+            self._make_room()
+            name = f"{self.spec.write_id}-{uuid6.uuid7()}.parquet"
+            path = f"{partition.folder}/{name}" if partition.folder else name
+            self.paths.append(path)
+            partition.file = _OpenFile(self.spec, self.storage, path, self.file_schema)
+        partition.file.write(rows)
+        if partition.file.size_bytes >= self.spec.target_file_size_bytes:
+            self._close(partition)
+
+    def _make_room(self) -> None:
+        """Close the file that has waited longest when too many are open."""
+        opened = [p for p in self.partitions.values() if p.file is not None]
+        if len(opened) >= self.spec.max_open_files:
+            self._close(min(opened, key=lambda p: p.used))
+
+    def _close(self, partition: _Partition) -> None:
+        file, partition.file = partition.file, None
+        if file is not None:
+            self.finished.append(file.close(partition.values))
+
+    def finish(self) -> list[FileMetadata]:
+        for partition in self.partitions.values():
+            self._flush(partition, whole=True)
+            self._close(partition)
+        if self.finished:
+            self.storage.sync_folders(file.path for file in self.finished)
+        return self.finished
+
+    def discard(self) -> None:
+        for partition in self.partitions.values():
+            if partition.file is not None:
+                partition.file.abandon()
+        for path in self.paths:
+            try:
+                self.storage.delete(path)
+            except StorageError:
+                # An orphan: vacuum finds it. The first error is the one to tell.
+                continue
+
+
+class _OpenFile:
+    """One Parquet file being written."""
+
+    def __init__(
+        self, spec: WriteSpec, storage: Storage, path: str, file_schema: pa.Schema
+    ) -> None:
+        self.storage = storage
+        self.path = path
+        self.schema = file_schema
+        self.floats = [
+            leaf
+            for leaf in leaves(file_schema)
+            if pa.types.is_floating(leaf.type) and not leaf.in_list
+        ]
+        self.nans: list[frozenset[int] | None] = []
+        self.footers: list[pq.FileMetaData] = []
+        self.row_group_rows = spec.row_group_rows
+        self.sink = storage.open_output(path)
+        try:
+            with storage.errors(path):
+                self.writer = pq.ParquetWriter(
+                    self.sink,
+                    file_schema,
+                    compression=spec.compression,
+                    write_page_index=True,
+                    store_decimal_as_integer=True,
+                    metadata_collector=self.footers,
+                    **_layout(spec, file_schema),
+                )
+        except BaseException:
+            self.sink.close()
+            raise
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.sink.tell())
+
+    def write(self, rows: pa.Table) -> None:
+        rows = rows.select(self.schema.names)
+        self.nans.append(frozenset(leaf.id for leaf in self.floats if has_nan(rows, leaf)))
+        with self.storage.errors(self.path):
+            self.writer.write_table(rows, row_group_size=self.row_group_rows)
+
+    def close(self, partitions: Mapping[str, Any]) -> FileMetadata:
+        with self.storage.errors(self.path):
+            self.writer.close()
+            size = self.size_bytes
+            self.sink.close()
+        self._verify(size)
+        return file_metadata(
+            self.footers[0],
+            path=self.path,
+            file_size_bytes=size,
+            schema=self.schema,
+            partitions=partitions,
+            nan_columns=self.nans,
+        )
+
+    def _verify(self, size: int) -> None:
+        """What is stored must be what was written, end included (arrow#40502)."""
+        self.storage.sync_file(self.path)
+        with self.storage.open_input(self.path) as stored, self.storage.errors(self.path):
+            stored_size = stored.size()
+            stored.seek(max(0, stored_size - 4))
+            tail = stored.read(4)
+        if stored_size != size or tail != b"PAR1":
+            raise StorageError(
+                path=self.storage.display(self.path),
+                reason=f"{stored_size} bytes are stored of {size} written",
+            )
+
+    def abandon(self) -> None:
+        """Let go of the file without publishing it where the store allows that."""
+        try:
+            abort = getattr(self.sink, "abort", None)
+            if abort is not None:
+                abort()
+            elif not self.sink.closed:
+                self.sink.close()
+        except (OSError, pa.ArrowException):
+            return
+
+
+def _layout(spec: WriteSpec, file_schema: pa.Schema) -> dict[str, Any]:
+    extra: dict[str, Any] = {}
+    names = [name for name in spec.sort_by if name in file_schema.names]
+    if names:
+        extra["sorting_columns"] = pq.SortingColumn.from_ordering(
+            file_schema, [(name, "ascending") for name in names]
+        )
+    if spec.bloom_filter_columns:
+        extra["bloom_filter_options"] = dict.fromkeys(spec.bloom_filter_columns, True)
+    return extra
+
+
+def has_nan(rows: pa.Table, leaf: Leaf) -> bool:
+    """Tell whether a float column holds a NaN."""
+    column = rows.column(leaf.path[0])
+    if len(leaf.path) > 1:
+        column = pc.struct_field(column, list(leaf.path[1:]))
+    return bool(pc.any(pc.is_nan(column)).as_py())
+
+
+def _check_rows(table: pa.Table, must_match: BoundPredicate) -> None:
+    matching = pc.sum(pc.fill_null(matching_mask(table, must_match), False)).as_py() or 0
+    if matching != table.num_rows:
+        raise InvalidPredicateError(
+            reason=f"{table.num_rows - matching} incoming rows do not satisfy the condition of "
+            "the overwrite; nothing was written. Filter the data, or widen the condition",
+            text=str(must_match),
+        )
+
+
+def split(
+    table: pa.Table, partition_by: tuple[str, ...]
+) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
+    """The rows of each partition value, with that value as Python objects."""
+    if not partition_by:
+        yield (), table
+        return
+    keys = table.select(list(partition_by)).combine_chunks()
+    rows = pa.array(range(table.num_rows), pa.int64())
+    groups = (
+        keys.append_column("__row", rows)
+        .group_by(list(partition_by), use_threads=False)
+        .aggregate([("__row", "list")])
+    )
+    indices = groups.column("__row_list").combine_chunks()
+    names = groups.select(list(partition_by)).to_pylist()
+    for position, values in enumerate(names):
+        key = tuple(values[name] for name in partition_by)
+        picked = indices[position].values
+        yield key, table if len(picked) == table.num_rows else table.take(picked)

@@ -1,0 +1,134 @@
+"""Pure. Partition columns: which may be, and the Hive-style folders that people see.
+
+The folder is for people and other tools. Values are never read back from it:
+they come from the catalog, exact and typed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from lakehouse_source.align import by_name
+from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
+from lakehouse_source.ordinal import to_ordinal, to_scalar
+from lakehouse_source.pruning import bounds
+
+# What Hive writes for NULL, and every reader of Hive-style folders understands.
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+# File systems allow 255 bytes in a name; the rest is left for key and hash.
+_LONGEST_VALUE = 160
+
+
+def partition_folder(values: Mapping[str, Any]) -> str:
+    """`key=value/key=value`, percent-encoded; empty without partition columns.
+
+    A value that reads like the NULL marker is encoded so that it does not, and a
+    value too long for a file name is cut and made unique by a hash.
+    """
+    return "/".join(f"{_encode(key)}={_folder_value(value)}" for key, value in values.items())
+
+
+def partition_text(value: Any, type_: pa.DataType) -> str | None:
+    """A partition value as the catalog keeps it: JSON text, None for NULL."""
+    if value is None:
+        return None
+    exact = bounds.to_json_value(to_ordinal(value, type_), type_, limit=None)
+    return json.dumps(exact, ensure_ascii=False)
+
+
+def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar | None:
+    """The value behind a partition text, None for NULL.
+
+    Raises:
+        CorruptDatasetError: the text is none of the type's values.
+    """
+    if text is None:
+        return None
+    ordinal = bounds.from_json_value(json.loads(text), type_)
+    if ordinal is None:
+        raise CorruptDatasetError(
+            path="catalog", reason=f"the partition value {text} is no value of type {type_}"
+        )
+    return to_scalar(ordinal, type_)
+
+
+def _folder_value(value: Any) -> str:
+    if value is None:
+        return HIVE_NULL
+    if isinstance(value, bool):
+        text = "true" if value else "false"
+    elif isinstance(value, datetime.datetime):
+        text = value.replace(tzinfo=None).isoformat(sep=" ")
+    elif isinstance(value, decimal.Decimal):
+        text = format(value, "f")
+    else:
+        text = str(value)
+    encoded = _encode(text)
+    if encoded == HIVE_NULL:
+        return "%5F" + HIVE_NULL[1:]
+    if len(encoded) > _LONGEST_VALUE:
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return encoded[:_LONGEST_VALUE].rsplit("%", 1)[0] + "~" + digest
+    return encoded
+
+
+def _encode(text: str) -> str:
+    encoded = quote(text, safe=" !@$^&()[]{},;+-_~".replace("~", ""))
+    # A folder named `.` or starting with a dot is hidden or means another place.
+    return "%2E" + encoded[1:] if encoded.startswith(".") else encoded
+
+
+def check_partition_columns(schema: pa.Schema, partition_by: tuple[str, ...]) -> tuple[str, ...]:
+    """The partition columns by the schema's own spelling.
+
+    Raises:
+        SchemaMismatchError: a column is unknown, given twice, of a type that cannot
+            partition, or no column would be left in the files.
+    """
+    chosen: list[str] = []
+    t = pa.types
+    for name in partition_by:
+        found = by_name(pa.field(name, pa.null()), list(schema))
+        if found is None:
+            raise SchemaMismatchError(
+                column=name,
+                reason="is in partition_by and not in the data",
+                hint=f"The data has: {', '.join(schema.names)}.",
+            )
+        usable = (
+            t.is_boolean(found.type)
+            or t.is_integer(found.type)
+            or t.is_string(found.type)
+            or t.is_date(found.type)
+            or (t.is_timestamp(found.type) and found.type.unit != "ns")
+            or t.is_decimal(found.type)
+        )
+        if not usable:
+            raise SchemaMismatchError(
+                column=name,
+                expected=None,
+                got=found.type,
+                reason=f"has type {found.type}, which cannot partition a dataset",
+                hint="Partition by boolean, integer, string, date, timestamp (up to "
+                "microseconds) or decimal columns.",
+            )
+        if found.name in chosen:
+            raise SchemaMismatchError(
+                column=name, reason="is given twice in partition_by", hint="Name it once."
+            )
+        chosen.append(found.name)
+    if chosen and len(chosen) == len(schema):
+        raise SchemaMismatchError(
+            column=chosen[-1],
+            reason="and all others are partition columns: files would have no column",
+            hint="Leave at least one column out of partition_by.",
+        )
+    return tuple(chosen)

@@ -1,0 +1,119 @@
+"""Verb. A scan as a Python user holds it: plan, read, count, explain, hand over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from lakehouse_source import engines
+from lakehouse_source.address import Address
+from lakehouse_source.parquet.fragments import fragment
+from lakehouse_source.parquet.reader import read_all
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.scan import Pruning, ScanPlan, plan
+from lakehouse_source.schema import strip
+from lakehouse_source.storage import Storage
+
+# What `predicates=` takes: triples, SQL text, nodes, or an Arrow expression.
+Predicates: TypeAlias = Any
+
+
+class Scan:
+    """A condition and columns over one version. Each method plans and reads on its own."""
+
+    def __init__(
+        self,
+        address: Address,
+        predicates: Predicates,
+        columns: Sequence[str] | None,
+        version: int | None,
+        timestamp: datetime | str | None,
+    ) -> None:
+        self._address = address
+        self._expression = predicates if isinstance(predicates, pc.Expression) else None
+        self._predicates = PredicateSet.of(None if self._expression is not None else predicates)
+        self._columns = (columns,) if isinstance(columns, str) else columns
+        self._version = version
+        self._timestamp = timestamp
+
+    def __repr__(self) -> str:
+        return f"Scan({self._address.uri!r}, where={self._predicates})"
+
+    def plan(self, *, account: bool = False) -> ScanPlan:
+        """The tasks of this scan; opens no data file."""
+        with self._address.open() as catalog, catalog.read() as reader:
+            snapshot = self._address.snapshot(catalog, reader, self._version, self._timestamp)
+            return plan(
+                reader,
+                snapshot,
+                read_uri=self._address.given,
+                predicates=self._predicates,
+                columns=self._columns,
+                expression=self._expression,
+                account=account,
+            )
+
+    def explain(self) -> Pruning:
+        """How many files, row groups and bytes there are and have to be read, and why."""
+        return self.plan(account=True).pruning
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The matching rows as batches, in file order."""
+        found = self.plan()
+        for table in read_all(found.spec, found.tasks, Storage(found.spec.uri)):
+            yield from table.to_batches()
+
+    def to_table(self) -> pa.Table:
+        """The matching rows."""
+        found = self.plan()
+        tables = list(read_all(found.spec, found.tasks, Storage(found.spec.uri)))
+        return pa.concat_tables(tables) if tables else found.spec.output_schema.empty_table()
+
+    def count_rows(self) -> int:
+        """How many rows match; files in which every row matches are not opened."""
+        found = self.plan()
+        sure = 0
+        unsure = []
+        for task in found.tasks:
+            if task.filtered or self._expression is not None:
+                unsure.append(task)
+            else:
+                sure += task.row_count
+        tables = read_all(found.spec, tuple(unsure), Storage(found.spec.uri))
+        return sure + sum(table.num_rows for table in tables)
+
+    def fragments(self) -> list[ds.ParquetFileFragment]:
+        """The Parquet fragments, limited to the row groups, that can hold matches."""
+        return self._fragments(self.plan())
+
+    def _fragments(self, found: ScanPlan) -> list[ds.ParquetFileFragment]:
+        storage = Storage(found.spec.uri)
+        return [fragment(found.spec, task, storage) for task in found.tasks]
+
+    def to_dataset(self) -> ds.FileSystemDataset:
+        """The fragments that can hold matches, as an Arrow dataset."""
+        found = self.plan()
+        storage = Storage(found.spec.uri)
+        return ds.FileSystemDataset(
+            self._fragments(found),
+            strip(found.spec.schema),
+            ds.ParquetFileFormat(),
+            storage.filesystem,
+        )
+
+    def to_polars(self) -> Any:
+        """The matching rows as a Polars DataFrame."""
+        return engines.to_polars(self.to_table())
+
+    def to_duckdb(self, connection: Any, name: str = "plake") -> Any:
+        """The matching rows as a view `name` of a DuckDB connection; gives the relation."""
+        return engines.to_duckdb(self.to_table(), connection, name)
+
+    def to_datafusion(self, context: Any, name: str = "plake") -> Any:
+        """The matching rows as a table `name` of a DataFusion session; gives the data frame."""
+        return engines.to_datafusion(self.to_table(), context, name)

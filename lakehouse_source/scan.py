@@ -1,0 +1,403 @@
+"""Verb. A version and a condition become scan tasks, and the account of what was pruned.
+
+Runs on the driver: it knows the catalog and opens no data file. Two stages, each
+sound: the catalog's index answers with a superset of the files that can hold a
+match; the exact evaluator then looks at the row groups of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.align import by_name
+from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.errors import (
+    DatasetNotFoundError,
+    InvalidOptionError,
+    SchemaMismatchError,
+    VersionNotFoundError,
+)
+from lakehouse_source.model import (
+    ColumnBounds,
+    DatasetRecord,
+    FileRecord,
+    RowGroupMetadata,
+    ScanTask,
+)
+from lakehouse_source.parquet.reader import ReadSpec, constant_partitions
+from lakehouse_source.partitioning import partition_value
+from lakehouse_source.predicate import BoundPredicate, PredicateSet
+from lakehouse_source.pruning import bounds
+from lakehouse_source.pruning.evaluate import evaluate
+from lakehouse_source.pruning.search import search
+from lakehouse_source.schema import Leaf, leaves, strip
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A dataset at one version: all that planning needs besides the files themselves."""
+
+    dataset: DatasetRecord
+    uri: str
+    version: int
+    schema_version: int
+    schema: pa.Schema
+    file_schemas: Mapping[int, pa.Schema]
+    summary: Mapping[str, int]
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return tuple(self.dataset.properties.get("partition_by", ()))
+
+    @property
+    def indexed(self) -> frozenset[int]:
+        """Ids of the columns that the search index covers."""
+        return frozenset(self.dataset.properties.get("indexed_columns", ()))
+
+
+def open_snapshot(
+    reader: CatalogReader,
+    key: str,
+    uri: str,
+    catalog: str,
+    *,
+    version: int | None = None,
+    timestamp: datetime | str | None = None,
+) -> Snapshot:
+    """The dataset registered as `key`, at a version (default: the newest).
+
+    Raises:
+        DatasetNotFoundError, VersionNotFoundError, InvalidOptionError.
+    """
+    record = reader.dataset(key)
+    if record is None or record.current_version == 0:
+        raise DatasetNotFoundError(dataset=uri, catalog=catalog)
+    if version is not None and timestamp is not None:
+        raise InvalidOptionError(
+            option="version", value=version, reason="cannot be given together with a timestamp."
+        )
+    newest = record.current_version
+    if timestamp is not None:
+        moment = parse_timestamp(timestamp)
+        version = reader.version_at(record.id, moment)
+        if version is None:
+            first = reader.transaction(record.id, 1)
+            raise VersionNotFoundError(
+                dataset=uri,
+                requested=f"version at or before {moment.isoformat()}",
+                first=1,
+                last=newest,
+                first_timestamp=None if first is None else first.timestamp.isoformat(),
+            )
+    if version is None:
+        version = newest
+    if not 1 <= version <= newest:
+        raise VersionNotFoundError(
+            dataset=uri, requested=f"version {version}", first=1, last=newest
+        )
+    schema_version, schema = reader.schema_at(record.id, version)
+    transaction = reader.transaction(record.id, version)
+    return Snapshot(
+        dataset=record,
+        uri=uri,
+        version=version,
+        schema_version=schema_version,
+        schema=schema,
+        file_schemas=reader.schemas(record.id),
+        summary={} if transaction is None else transaction.summary,
+    )
+
+
+def parse_timestamp(value: datetime | str) -> datetime:
+    """An aware datetime; text is ISO 8601, without a zone it is UTC.
+
+    Raises:
+        InvalidOptionError: the text is not a timestamp.
+    """
+    if isinstance(value, str):
+        try:
+            parsed = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+        except ValueError as error:
+            raise InvalidOptionError(
+                option="timestamp",
+                value=value,
+                reason="is not an ISO 8601 timestamp such as '2026-01-31 13:00:00'.",
+            ) from error
+    else:
+        parsed = value
+    return parsed.replace(tzinfo=timezone.utc) if parsed.tzinfo is None else parsed
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """How much of a dataset a scan has to read. Prints as a table."""
+
+    dataset: str
+    version: int
+    predicate: str
+    files_total: int
+    files_read: int
+    files_pruned_by_partition: int
+    files_pruned_by_statistics: int
+    row_groups_total: int
+    row_groups_read: int
+    rows_total: int
+    rows_read: int
+    bytes_total: int
+    bytes_read: int
+    columns_total: int
+    columns_read: int
+
+    def __str__(self) -> str:
+        rows = [
+            ("files", self.files_total, self.files_read),
+            ("row groups", self.row_groups_total, self.row_groups_read),
+            ("rows", self.rows_total, self.rows_read),
+            ("bytes", self.bytes_total, self.bytes_read),
+            ("columns", self.columns_total, self.columns_read),
+        ]
+        lines = [
+            f"scan of {self.dataset} at version {self.version} where {self.predicate}",
+            f"{'':<12}{'total':>14}{'to read':>14}{'pruned':>14}",
+        ]
+        for name, total, read in rows:
+            lines.append(f"{name:<12}{total:>14,}{read:>14,}{total - read:>14,}")
+        lines.append(
+            f"files pruned by partition: {self.files_pruned_by_partition:,}, "
+            f"by statistics: {self.files_pruned_by_statistics:,}"
+        )
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """What is to be read: `spec` for all tasks, and the tasks. Picklable without the catalog."""
+
+    spec: ReadSpec
+    tasks: tuple[ScanTask, ...]
+    pruning: Pruning
+
+
+def resolve_columns(schema: pa.Schema, columns: Sequence[str] | None) -> tuple[str, ...]:
+    """Top-level column names in the schema's spelling; None means all.
+
+    Raises:
+        SchemaMismatchError: there is no such column.
+    """
+    if columns is None:
+        return tuple(schema.names)
+    chosen: list[str] = []
+    for name in columns:
+        found = by_name(pa.field(name, pa.null()), list(schema))
+        if found is None:
+            raise SchemaMismatchError(
+                column=name,
+                reason="is not in the dataset",
+                hint=f"It has: {', '.join(schema.names)}.",
+            )
+        if found.name not in chosen:
+            chosen.append(found.name)
+    return tuple(chosen)
+
+
+def plan(
+    reader: CatalogReader,
+    snapshot: Snapshot,
+    *,
+    read_uri: str | None = None,
+    predicates: PredicateSet | None = None,
+    columns: Sequence[str] | None = None,
+    expression: Any = None,
+    account: bool = False,
+    time_zone: str = "UTC",
+) -> ScanPlan:
+    """Plan the reading of `columns` of the rows that match `predicates`.
+
+    `read_uri` is where executors find the files (default: the dataset's URI).
+    With `account` the pruning says how many files went by partition values alone,
+    which takes a second look at the index.
+
+    Raises:
+        InvalidPredicateError, SchemaMismatchError.
+    """
+    wanted = resolve_columns(snapshot.schema, columns)
+    bound = (predicates or PredicateSet.of(None)).bind(snapshot.schema, timezone=time_zone)
+    tasks = tuple(
+        _task(found, snapshot.partition_by) for found in candidates(reader, snapshot, bound)
+    )
+    spec = ReadSpec(
+        uri=read_uri or snapshot.uri,
+        schema=snapshot.schema,
+        columns=wanted,
+        partition_by=snapshot.partition_by,
+        file_schemas={
+            number: snapshot.file_schemas[number]
+            for number in sorted({task.schema_version for task in tasks})
+        },
+        predicate=None if bound.always_true else bound,
+        expression=expression,
+    )
+    by_partition = _pruned_by_partition(reader, snapshot, bound) if account else 0
+    return ScanPlan(spec, tasks, _account(snapshot, predicates, wanted, tasks, by_partition))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that may hold matches: the row groups that may, and what is known of them.
+
+    `always`: every row of the kept row groups matches. `whole`: no row group was
+    left out.
+    """
+
+    file: FileRecord
+    row_groups: tuple[RowGroupMetadata, ...]
+    always: bool
+    whole: bool
+
+
+def candidates(
+    reader: CatalogReader,
+    snapshot: Snapshot,
+    bound: BoundPredicate,
+    files: Sequence[FileRecord] | None = None,
+) -> Iterator[Candidate]:
+    """The files (default: all of the snapshot) that may hold a row that matches."""
+    if bound.never_true:
+        return
+    if files is None:
+        narrowed = None if bound.always_true else search(bound, snapshot.indexed)
+        files = reader.files(snapshot.dataset.id, snapshot.version, narrowed)
+    groups = reader.row_groups([file.id for file in files])
+    statistics = _Statistics(snapshot)
+    for file in files:
+        kept: list[RowGroupMetadata] = []
+        always = True
+        for group in groups.get(file.id, ()):
+            outcome = evaluate(bound, statistics.of(file, group))
+            if outcome.may_match:
+                kept.append(group)
+                always = always and outcome.always
+        if kept:
+            whole = len(kept) == len(groups[file.id])
+            yield Candidate(file, tuple(kept), always, whole)
+
+
+def _task(found: Candidate, partition_by: tuple[str, ...]) -> ScanTask:
+    file, kept = found.file, found.row_groups
+    return ScanTask(
+        path=file.path,
+        size_bytes=file.size_bytes,
+        file_row_count=file.row_count,
+        row_count=sum(group.row_count for group in kept),
+        byte_count=sum(group.compressed_byte_size for group in kept),
+        schema_version=file.schema_version,
+        row_groups=tuple(group.index for group in kept),
+        partitions=constant_partitions(partition_by, file.partitions),
+        filtered=not found.always,
+    )
+
+
+def keep_others(
+    reader: CatalogReader, snapshot: Snapshot, condition: PredicateSet, read_uri: str
+) -> tuple[list[FileRecord], tuple[ScanTask, ...], ReadSpec]:
+    """The files that may hold rows of `condition`, and the tasks that read their other rows.
+
+    A file whose rows all match needs no task: nothing of it stays.
+    """
+    bound = condition.bind(snapshot.schema)
+    found = list(candidates(reader, snapshot, bound))
+    tasks = tuple(
+        replace(_task(one, snapshot.partition_by), row_groups=None, filtered=True)
+        for one in found
+        if not (one.whole and one.always)
+    )
+    spec = ReadSpec(
+        uri=read_uri,
+        schema=snapshot.schema,
+        columns=tuple(snapshot.schema.names),
+        partition_by=snapshot.partition_by,
+        file_schemas=snapshot.file_schemas,
+        predicate=bound,
+        unmatched=True,
+    )
+    return [one.file for one in found], tasks, spec
+
+
+class _Statistics:
+    """Looks up one column's bounds over one row group, whatever holds them."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.partition_by = frozenset(snapshot.partition_by)
+        self.now = {leaf.id: leaf for leaf in leaves(snapshot.schema)}
+        self.then: dict[int, dict[int, Leaf]] = {
+            number: {leaf.id: leaf for leaf in leaves(schema)}
+            for number, schema in snapshot.file_schemas.items()
+        }
+
+    def of(self, file: FileRecord, group: RowGroupMetadata) -> Callable[[int], ColumnBounds]:
+        columns = self.then[file.schema_version]
+
+        def look_up(column_id: int) -> ColumnBounds:
+            leaf = self.now.get(column_id)
+            if leaf is None or leaf.in_list:
+                return ColumnBounds(None, None, None, group.row_count, True)
+            if leaf.path[0] in self.partition_by:
+                value = partition_value(file.partitions.get(leaf.path[0]), leaf.type)
+                return bounds.partition_bounds(leaf, value, group.row_count)[0]
+            written = columns.get(column_id)
+            if written is None:
+                # The file is older than the column: all NULL.
+                return ColumnBounds(None, None, group.row_count, group.row_count, False)
+            return bounds.decode_row_group(group, column_id, written.type, leaf.type)
+
+        return look_up
+
+
+def _pruned_by_partition(reader: CatalogReader, snapshot: Snapshot, bound: BoundPredicate) -> int:
+    """How many files the conditions on partition columns alone leave out."""
+    names = set(snapshot.partition_by)
+    ids = frozenset(leaf.id for leaf in leaves(snapshot.schema) if leaf.path[0] in names)
+    narrowed = None if bound.always_true or bound.never_true else search(bound, ids)
+    if narrowed is None:
+        return 0
+    kept = reader.files(snapshot.dataset.id, snapshot.version, narrowed)
+    return snapshot.summary.get("live_files", len(kept)) - len(kept)
+
+
+def _account(
+    snapshot: Snapshot,
+    predicates: PredicateSet | None,
+    wanted: Sequence[str],
+    tasks: Sequence[ScanTask],
+    by_partition: int,
+) -> Pruning:
+    total = snapshot.summary
+    files = total.get("live_files", 0)
+    return Pruning(
+        dataset=snapshot.uri,
+        version=snapshot.version,
+        predicate=str(predicates) if predicates is not None else "TRUE",
+        files_total=files,
+        files_read=len(tasks),
+        files_pruned_by_partition=by_partition,
+        files_pruned_by_statistics=files - by_partition - len(tasks),
+        row_groups_total=total.get("live_row_groups", 0),
+        row_groups_read=sum(len(task.row_groups or ()) for task in tasks),
+        rows_total=total.get("live_rows", 0),
+        rows_read=sum(task.row_count for task in tasks),
+        bytes_total=total.get("live_bytes", 0),
+        bytes_read=sum(task.byte_count for task in tasks),
+        columns_total=len(snapshot.schema),
+        columns_read=len(wanted),
+    )
+
+
+def output_schema(snapshot: Snapshot, columns: Sequence[str] | None = None) -> pa.Schema:
+    """The Arrow schema, without ids, of what a scan of `columns` gives."""
+    names = resolve_columns(snapshot.schema, columns)
+    return strip(pa.schema([snapshot.schema.field(name) for name in names]))

@@ -1,0 +1,226 @@
+"""Door. Batch reads and writes: what Spark calls on the driver and on executors."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceReader,
+    Filter,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from lakehouse_source import transaction
+from lakehouse_source.address import Address
+from lakehouse_source.align import align, by_name
+from lakehouse_source.model import FileMetadata, ScanTask
+from lakehouse_source.parquet.reader import ReadSpec, read_task
+from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.scan import ScanPlan, plan
+from lakehouse_source.spark.filters import usable
+from lakehouse_source.spark.secrets import conceal, reveal
+from lakehouse_source.spark.types import batch_schema, columns_for
+from lakehouse_source.storage import Storage
+from lakehouse_source.write_options import StagedWrite
+
+SPLIT_SIZE_BYTES = 128 * 1024 * 1024
+# What opening one more file costs, in bytes that could have been read meanwhile.
+FILE_COST_BYTES = 1024 * 1024
+# Below this a partition of its own costs more (about 50 ms of a core) than it gains.
+SMALLEST_SPLIT_BYTES = 4 * 1024 * 1024
+# Rows of a batch handed to the JVM.
+BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class ScanPartition(InputPartition):
+    """The scan tasks of one Spark partition."""
+
+    tasks: tuple[ScanTask, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What a frame asks for: where, which version, and the options that narrow it."""
+
+    path: str
+    catalog: str | None
+    version: int
+    columns: tuple[str, ...] | None
+    where: str | None
+    split_size_bytes: int | None
+
+
+class PlakeReader(DataSourceReader):
+    """Reads one scan. Planned on the driver when Spark first needs the plan.
+
+    What reaches executors is a `TaskReader`: no catalog, no plan.
+    """
+
+    def __init__(self, request: ReadRequest, schema: StructType, rows_only: bool) -> None:
+        self.request = request
+        self.schema = schema
+        self.rows_only = rows_only
+        self.filters: Sequence[Filter] = ()
+        self._plan: ScanPlan | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (TaskReader, (self.plan().spec, self.schema, self.rows_only))
+
+    def plan(self) -> ScanPlan:
+        """The scan's tasks, planned once."""
+        if self._plan is None:
+            request = self.request
+            address = Address(request.path, reveal(request.catalog))
+            with address.open() as catalog, catalog.read() as reader:
+                snapshot = address.snapshot(catalog, reader, request.version)
+                condition = PredicateSet.of(request.where) & usable(self.filters, snapshot.schema)
+                self._plan = plan(
+                    reader,
+                    snapshot,
+                    read_uri=request.path,
+                    predicates=condition,
+                    columns=columns_for(self.schema, snapshot.schema),
+                )
+        return self._plan
+
+    def partitions(self) -> list[InputPartition]:
+        return list(pack(self.plan().tasks, self.request.split_size_bytes))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return TaskReader(self.plan().spec, self.schema, self.rows_only).read(partition)
+
+
+class PushdownReader(PlakeReader):
+    """A reader whose scan has a read plan of its own, so that filters may prune it.
+
+    Only the planner extension makes such scans: stock Spark shares one plan among
+    all scans of a frame, and a filter of one would lose rows of another.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:
+        self.filters = tuple(filters)
+        # All go back: Spark evaluates them again on what is left, which costs little.
+        return filters
+
+
+class TaskReader(DataSourceReader):
+    """Runs on executors: turns scan tasks into batches of exactly Spark's schema."""
+
+    def __init__(self, spec: ReadSpec, schema: StructType, rows_only: bool) -> None:
+        self.spec = spec
+        self.schema = schema
+        self.rows_only = rows_only
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        target = batch_schema(self.schema)
+        storage = Storage(self.spec.uri)
+        tasks = partition.tasks if isinstance(partition, ScanPartition) else ()
+        for task in tasks:
+            if self.rows_only and not task.filtered and target.field(0).nullable:
+                yield from _rows(task.row_count, target)
+                continue
+            for table in read_task(self.spec, task, storage):
+                aligned = align(table, target, table.schema, by_name).combine_chunks()
+                yield from aligned.to_batches(max_chunksize=BATCH_ROWS)
+
+
+def _rows(count: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows of which only the number matters: no file is opened."""
+    while count > 0:
+        size = min(count, BATCH_ROWS)
+        columns = [pa.nulls(size, field.type) for field in schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        count -= size
+
+
+def pack(tasks: Sequence[ScanTask], split_size_bytes: int | None) -> list[ScanPartition]:
+    """Tasks in Spark partitions of about equal bytes; small files share one.
+
+    Files larger than a partition are divided by row groups. Without a given size
+    there are at least as many partitions as the driver has cores, as long as
+    they are worth their start.
+    """
+    total = sum(task.byte_count + FILE_COST_BYTES for task in tasks)
+    size = split_size_bytes or SPLIT_SIZE_BYTES
+    if split_size_bytes is None:
+        share = math.ceil(total / (os.cpu_count() or 1))
+        size = min(size, max(SMALLEST_SPLIT_BYTES, share))
+    pieces = [piece for task in tasks for piece in _divide(task, size)]
+    count = max(1, math.ceil(sum(p.byte_count + FILE_COST_BYTES for p in pieces) / size))
+    bins: list[list[ScanTask]] = [[] for _ in range(min(count, len(pieces)))]
+    loads = [0] * len(bins)
+    # Largest first into the least loaded: within 4/3 of the best balance (Graham 1969).
+    for piece in sorted(pieces, key=lambda p: p.byte_count, reverse=True):
+        lightest = loads.index(min(loads))
+        bins[lightest].append(piece)
+        loads[lightest] += piece.byte_count + FILE_COST_BYTES
+    return [ScanPartition(None, tuple(some)) for some in bins]
+
+
+def _divide(task: ScanTask, size_bytes: int) -> Iterator[ScanTask]:
+    groups = task.row_groups
+    parts = min(math.ceil(task.byte_count / size_bytes), len(groups or ()))
+    if groups is None or parts <= 1:
+        yield task
+        return
+    for index in range(parts):
+        some = groups[index * len(groups) // parts : (index + 1) * len(groups) // parts]
+        share = len(some) / len(groups)
+        yield replace(
+            task,
+            row_groups=some,
+            row_count=int(task.row_count * share),
+            byte_count=int(task.byte_count * share),
+        )
+
+
+@dataclass(frozen=True)
+class FilesWritten(WriterCommitMessage):
+    """The files of one task attempt; only those named here can be committed."""
+
+    files: tuple[FileMetadata, ...]
+
+
+class PlakeWriter(DataSourceArrowWriter):
+    """Writes one frame: files on executors, one commit on the driver."""
+
+    def __init__(self, staged: StagedWrite, path: str, catalog: str | None) -> None:
+        self.staged = staged
+        self.path = path
+        self.catalog = conceal(catalog)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        files = write_files(self.staged.spec, iterator)
+        # The schema is the same for all and the footer is large: neither travels.
+        nothing = pa.schema([])
+        return FilesWritten(
+            tuple(replace(file, schema=nothing, parquet_metadata=None) for file in files)
+        )
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        with Address(self.path, reveal(self.catalog)).open() as catalog:
+            transaction.commit(catalog, self.staged, self._files(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        with Address(self.path, reveal(self.catalog)).open() as catalog:
+            transaction.abort(catalog, self.staged, self._files(messages))
+
+    def _files(self, messages: Sequence[WriterCommitMessage | None]) -> list[FileMetadata]:
+        """Failed tasks leave None."""
+        schema = self.staged.spec.file_schema
+        return [
+            replace(file, schema=schema)
+            for message in messages
+            if isinstance(message, FilesWritten)
+            for file in message.files
+        ]

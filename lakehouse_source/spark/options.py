@@ -1,0 +1,150 @@
+"""Door. The options of `spark.read.format("plake")` and `df.write.format("plake")`.
+
+Spark lower-cases option names on their way; what is unknown is refused, because
+an option that is silently ignored is a wrong answer waiting to be found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakehouse_source.errors import InvalidOptionError
+
+READ_OPTIONS = (
+    "path",
+    "catalog",
+    "version",
+    "versionAsOf",
+    "timestampAsOf",
+    "columns",
+    "where",
+    "splitSize",
+)
+WRITE_OPTIONS = (
+    "path",
+    "catalog",
+    "partitionBy",
+    "mergeSchema",
+    "promoteToString",
+    "overwriteWhere",
+    "partitionOverwriteMode",
+    "targetFileSize",
+    "rowGroupRows",
+    "compression",
+    "sortBy",
+    "bloomFilterColumns",
+    "expectedVersion",
+    "txnAppId",
+    "txnVersion",
+    "commitMetadata",
+)
+_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+
+
+class Options:
+    """Options of one read or write, by their names in any case."""
+
+    def __init__(self, given: Mapping[str, str], known: tuple[str, ...], kind: str) -> None:
+        spelled = {name.lower(): name for name in known}
+        self._values: dict[str, str] = {}
+        for key, value in given.items():
+            name = spelled.get(key.lower())
+            if name is None:
+                raise InvalidOptionError(
+                    option=key, reason=f"is not an option of {kind} plake.", known=known
+                )
+            self._values[name] = value
+
+    def text(self, name: str) -> str | None:
+        """The value, None where it is not given or empty."""
+        value = self._values.get(name)
+        return None if value is None or not value.strip() else value.strip()
+
+    def path(self) -> str:
+        """The dataset's URI.
+
+        Raises:
+            InvalidOptionError: there is none.
+        """
+        path = self.text("path")
+        if path is None:
+            raise InvalidOptionError(
+                option="path",
+                reason="is missing. Give the dataset's folder or URI: load('/data/flights'). "
+                "A table made by CREATE TABLE ... USING plake cannot be read: Spark drops its "
+                "options. Use CREATE TEMPORARY VIEW name USING plake OPTIONS (path '...') "
+                "instead.",
+            )
+        return path
+
+    def number(self, name: str) -> int | None:
+        """A whole number.
+
+        Raises:
+            InvalidOptionError: it is something else.
+        """
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            return int(value)
+        except ValueError as error:
+            raise InvalidOptionError(
+                option=name, value=value, reason="must be a whole number."
+            ) from error
+
+    def size(self, name: str) -> int | None:
+        """Bytes, as a number or with a unit: `128m`, `128MB`, `1GiB`.
+
+        Raises:
+            InvalidOptionError: it is something else.
+        """
+        value = self.text(name)
+        if value is None:
+            return None
+        compact = value.lower().replace(" ", "")
+        digits = compact.rstrip("abcdefghijklmnopqrstuvwxyz")
+        unit = compact[len(digits) :].removesuffix("ib")
+        unit = unit.removesuffix("b") if len(unit) > 1 else unit
+        if not digits.isdigit() or unit not in _UNITS or int(digits) == 0:
+            raise InvalidOptionError(
+                option=name,
+                value=value,
+                reason="must be a size in bytes such as 134217728 or 128m.",
+            )
+        return int(digits) * _UNITS[unit]
+
+    def flag(self, name: str) -> bool:
+        """True or false.
+
+        Raises:
+            InvalidOptionError: it is something else.
+        """
+        value = self.text(name)
+        if value is None:
+            return False
+        if value.lower() not in ("true", "false"):
+            raise InvalidOptionError(option=name, value=value, reason="must be true or false.")
+        return value.lower() == "true"
+
+    def names(self, name: str) -> tuple[str, ...] | None:
+        """Comma-separated column names; one with a comma in it goes in backquotes."""
+        value = self.text(name)
+        return None if value is None else tuple(split_names(value))
+
+
+def split_names(text: str) -> list[str]:
+    """Column names out of a comma-separated list, backquotes taken off."""
+    names: list[str] = []
+    current = ""
+    quoted = False
+    for char in text:
+        if char == "`":
+            quoted = not quoted
+        elif char == "," and not quoted:
+            names.append(current.strip())
+            current = ""
+        else:
+            current += char
+    names.append(current.strip())
+    return [name for name in names if name]

@@ -1,0 +1,169 @@
+"""Door. The data source that Spark knows as `plake`.
+
+One instance belongs to one frame. The version is pinned when Spark makes it
+(`load()`), so that every scan of the frame, both sides of a self join too, reads
+the same version.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader
+from pyspark.sql.types import StructType
+
+from lakehouse_source import transaction
+from lakehouse_source.address import Address
+from lakehouse_source.errors import InvalidOptionError, PlakeError
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.scan import Snapshot, resolve_columns
+from lakehouse_source.spark.batch import PlakeReader, PlakeWriter, PushdownReader, ReadRequest
+from lakehouse_source.spark.isolation import read_isolation
+from lakehouse_source.spark.options import READ_OPTIONS, WRITE_OPTIONS, Options
+from lakehouse_source.spark.secrets import conceal, reveal
+from lakehouse_source.spark.types import arrow_schema, spark_schema
+from lakehouse_source.write_options import WriteOptions
+
+
+class PlakeDataSource(DataSource):
+    """`spark.read.format("plake")` and `df.write.format("plake")`."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        # Executors get this object too: from here on it holds no password.
+        if "catalog" in self.options:
+            self.options["catalog"] = conceal(self.options["catalog"])
+        self._request: ReadRequest | None = None
+        self._problem: PlakeError | None = None
+        try:
+            self._pin()
+        except PlakeError as error:
+            # A frame that is written needs no dataset yet; a read says so when it reads.
+            self._problem = error
+
+    @classmethod
+    def name(cls) -> str:
+        return "plake"
+
+    def _pin(self) -> Snapshot:
+        """Resolve the version that this frame reads, once."""
+        given = Options(self.options, READ_OPTIONS, "reading")
+        path = given.path()
+        versions = [given.number("version"), given.number("versionAsOf")]
+        chosen = [version for version in versions if version is not None]
+        if len(set(chosen)) > 1:
+            raise InvalidOptionError(
+                option="version", value=chosen[0], reason="differs from versionAsOf."
+            )
+        version = chosen[0] if chosen else None
+        timestamp = given.text("timestampAsOf")
+        if self._request is not None:
+            version, timestamp = self._request.version, None
+        address = Address(path, reveal(given.text("catalog")))
+        with address.open() as catalog, catalog.read() as reader:
+            snapshot = address.snapshot(catalog, reader, version, timestamp)
+        columns = given.names("columns")
+        if columns is not None:
+            columns = resolve_columns(snapshot.schema, columns)
+        where = given.text("where")
+        PredicateSet.of(where).bind(snapshot.schema)
+        self._request = ReadRequest(
+            path=path,
+            catalog=given.text("catalog"),
+            version=snapshot.version,
+            columns=columns,
+            where=where,
+            split_size_bytes=given.size("splitSize"),
+        )
+        self._problem = None
+        return snapshot
+
+    def schema(self) -> StructType:
+        if self._problem is not None:
+            raise self._problem
+        snapshot = self._pin()
+        everything = spark_schema(snapshot.schema)
+        assert self._request is not None
+        if self._request.columns is None:
+            return everything
+        return StructType([everything[name] for name in self._request.columns])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        if self._request is None:
+            raise self._problem or InvalidOptionError(option="path", reason="is missing.")
+        isolation = read_isolation(schema)
+        kind = PushdownReader if isolation.filters_follow else PlakeReader
+        return kind(self._request, isolation.schema, isolation.rows_only)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        given = Options(self.options, WRITE_OPTIONS, "writing")
+        path = given.path()
+        incoming = arrow_schema(schema)
+        address = Address(path, reveal(given.text("catalog")))
+        with address.open(create=True) as catalog:
+            staged = transaction.begin(
+                catalog,
+                address.uri,
+                address.key,
+                path,
+                incoming,
+                _write_options(given, "overwrite" if overwrite else "append"),
+            )
+        return PlakeWriter(staged, path, given.text("catalog"))
+
+    def streamReader(self, schema: StructType) -> Any:
+        raise InvalidOptionError(option="readStream", reason="is not supported by plake yet.")
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        raise InvalidOptionError(
+            option="writeStream",
+            reason="is not supported by plake yet; write each batch with foreachBatch and the "
+            "options txnAppId and txnVersion.",
+        )
+
+
+def _write_options(given: Options, mode: str) -> WriteOptions:
+    where = given.text("overwriteWhere")
+    overwrite_mode = (given.text("partitionOverwriteMode") or "static").lower()
+    if overwrite_mode not in ("static", "dynamic"):
+        raise InvalidOptionError(
+            option="partitionOverwriteMode",
+            value=overwrite_mode,
+            reason="is not a mode.",
+            known=("static", "dynamic"),
+        )
+    optional: dict[str, Any] = {
+        "target_file_size_bytes": given.size("targetFileSize"),
+        "row_group_rows": given.number("rowGroupRows"),
+        "compression": given.text("compression"),
+        "sort_by": given.names("sortBy"),
+        "bloom_filter_columns": given.names("bloomFilterColumns"),
+    }
+    return WriteOptions(
+        mode=mode,
+        partition_by=given.names("partitionBy"),
+        schema_merge=given.flag("mergeSchema"),
+        promote_to_string=given.flag("promoteToString"),
+        overwrite_where=None if where is None else PredicateSet.of(where),
+        dynamic_partitions=overwrite_mode == "dynamic" and mode == "overwrite",
+        expected_version=given.number("expectedVersion"),
+        txn_app_id=given.text("txnAppId"),
+        txn_version=given.number("txnVersion"),
+        commit_metadata=_metadata(given.text("commitMetadata")),
+        **{name: value for name, value in optional.items() if value is not None},
+    )
+
+
+def _metadata(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        parsed = None
+    if not isinstance(parsed, dict):
+        raise InvalidOptionError(
+            option="commitMetadata", value=text, reason="must be a JSON object."
+        )
+    return parsed

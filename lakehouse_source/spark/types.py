@@ -1,0 +1,255 @@
+"""Door. Spark's types as dataset types and back.
+
+What Arrow has no name for (collations, char and varchar lengths) and the
+metadata of columns are kept as Spark's own JSON beside the field, so that a
+frame comes back with the schema it was written with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    UserDefinedType,
+    _parse_datatype_json_value,
+)
+
+from lakehouse_source.align import by_name
+from lakehouse_source.errors import SchemaMismatchError
+from lakehouse_source.schema import (
+    SPARK_METADATA,
+    SPARK_TYPE,
+    storage_schema,
+    strip,
+    with_metadata,
+)
+
+# By Spark's type name, so that a type that this PySpark lacks needs no import.
+_REFUSED = {
+    "variant": "Cast it to a string with to_json, or extract its fields with variant_get.",
+    "time": "Cast it to a string.",
+    "void": "Cast it to the type it stands for.",
+    "interval": "Cast it to a string.",
+    "geometry": "Store it as binary (ST_AsBinary).",
+    "geography": "Store it as binary (ST_AsBinary).",
+    "object": "Drop it.",
+}
+
+
+def arrow_schema(spark: StructType) -> pa.Schema:
+    """The schema in which a frame's rows are kept.
+
+    Raises:
+        SchemaMismatchError: a column has a type that cannot be stored.
+    """
+    for field in spark.fields:
+        _check(field.dataType, field.name)
+    plain = _without_user_types(spark)
+    arrow = to_arrow_schema(plain, timezone="UTC")
+    fields = []
+    for ours, theirs in zip(arrow, plain.fields):
+        extra: dict[bytes, bytes] = {}
+        if any(_is_special(part) for part in _parts(theirs.dataType)):
+            extra[SPARK_TYPE] = theirs.dataType.json().encode()
+        if theirs.metadata:
+            extra[SPARK_METADATA] = json.dumps(theirs.metadata).encode()
+        fields.append(with_metadata(ours, extra) if extra else ours)
+    return pa.schema(fields)
+
+
+def spark_schema(arrow: pa.Schema) -> StructType:
+    """The Spark schema of a dataset.
+
+    Raises:
+        SchemaMismatchError: a column has a type that Spark does not know.
+    """
+    fields = []
+    for field in arrow:
+        metadata = field.metadata or {}
+        type_ = _own_type(metadata.get(SPARK_TYPE), field)
+        if type_ is None:
+            type_ = _from_arrow(field.type, field.name)
+        kept = json.loads(metadata[SPARK_METADATA]) if SPARK_METADATA in metadata else None
+        fields.append(StructField(field.name, type_, field.nullable, kept))
+    return StructType(fields)
+
+
+def batch_schema(spark: StructType) -> pa.Schema:
+    """The Arrow schema that Spark wants to see in every batch of a read."""
+    return to_arrow_schema(spark, timezone="UTC")
+
+
+def readable(arrow: pa.DataType) -> pa.DataType:
+    """The type that Spark reads a stored type as.
+
+    Spark has no unsigned integers, no half floats, one resolution of timestamps
+    and durations, and no fixed-length binary.
+    """
+    t = pa.types
+    widened = {
+        pa.uint8(): pa.int16(),
+        pa.uint16(): pa.int32(),
+        pa.uint32(): pa.int64(),
+        pa.uint64(): pa.decimal128(20, 0),
+        pa.float16(): pa.float32(),
+    }
+    if arrow in widened:
+        return widened[arrow]
+    if t.is_timestamp(arrow):
+        return pa.timestamp("us", arrow.tz)
+    if t.is_duration(arrow):
+        return pa.duration("us")
+    if t.is_fixed_size_binary(arrow):
+        return pa.binary()
+    if t.is_struct(arrow):
+        return pa.struct([_readable_field(field) for field in arrow])
+    if t.is_map(arrow):
+        return pa.map_(readable(arrow.key_type), _readable_field(arrow.item_field))
+    if t.is_list(arrow) or t.is_fixed_size_list(arrow):
+        return pa.list_(_readable_field(arrow.value_field))
+    return arrow
+
+
+def _readable_field(field: pa.Field) -> pa.Field:
+    return pa.field(field.name, readable(field.type), field.nullable)
+
+
+def _own_type(spelled: bytes | None, field: pa.Field) -> DataType | None:
+    """The Spark type that a field was written with, unless the field has changed since."""
+    if spelled is None:
+        return None
+    type_ = _parse_datatype_json_value(json.loads(spelled))
+    now = strip(pa.schema([field.remove_metadata()]))
+    then = to_arrow_schema(StructType([StructField(field.name, type_, field.nullable)]), "UTC")
+    return type_ if storage_schema(then).equals(now) else None
+
+
+def _from_arrow(type_: pa.DataType, column: str) -> DataType:
+    try:
+        return _nullable_like(from_arrow_type(readable(type_)), type_)
+    except Exception as error:
+        raise SchemaMismatchError(
+            column=column,
+            got=type_,
+            reason=f"has type {type_}, which Spark does not know",
+            hint="Leave it out with option 'columns', or read the dataset from Python.",
+        ) from error
+
+
+def _nullable_like(spark: DataType, arrow: pa.DataType) -> DataType:
+    """Spark's own conversion forgets which nested values may be NULL."""
+    if isinstance(spark, StructType):
+        return StructType(
+            [
+                StructField(f.name, _nullable_like(f.dataType, a.type), a.nullable)
+                for f, a in zip(spark.fields, arrow)
+            ]
+        )
+    if isinstance(spark, ArrayType):
+        inner = _nullable_like(spark.elementType, arrow.value_type)
+        return ArrayType(inner, arrow.value_field.nullable)
+    if isinstance(spark, MapType):
+        return MapType(
+            _nullable_like(spark.keyType, arrow.key_type),
+            _nullable_like(spark.valueType, arrow.item_type),
+            arrow.item_field.nullable,
+        )
+    return spark
+
+
+def _parts(type_: DataType) -> Iterator[DataType]:
+    """A type and everything inside it."""
+    yield type_
+    if isinstance(type_, StructType):
+        for field in type_.fields:
+            yield from _parts(field.dataType)
+    elif isinstance(type_, ArrayType):
+        yield from _parts(type_.elementType)
+    elif isinstance(type_, MapType):
+        yield from _parts(type_.keyType)
+        yield from _parts(type_.valueType)
+    elif isinstance(type_, UserDefinedType):
+        yield from _parts(type_.sqlType())
+
+
+def _is_special(type_: DataType) -> bool:
+    """Tell whether Arrow forgets something about a type.
+
+    Interval fields (`INTERVAL DAY` against `DAY TO SECOND`), char and varchar
+    lengths, collations.
+    """
+    name = type_.typeName()
+    if name in ("char", "varchar") or type(type_).__name__ == "DayTimeIntervalType":
+        return True
+    return isinstance(type_, StringType) and "collate" in type_.simpleString()
+
+
+def _check(type_: DataType, column: str) -> None:
+    for part in _parts(type_):
+        name = part.typeName().split("(")[0]
+        words = part.simpleString()
+        if type(part).__name__ in ("YearMonthIntervalType", "CalendarIntervalType"):
+            name = "interval"
+        if name in _REFUSED:
+            raise SchemaMismatchError(
+                column=column,
+                got=words,
+                reason=f"has type {words}, which plake cannot store",
+                hint=_REFUSED[name],
+            )
+        if isinstance(part, StructType) and not part.fields:
+            raise SchemaMismatchError(
+                column=column,
+                got=words,
+                reason="has a struct without fields, which Parquet cannot hold",
+                hint="Drop it or give it a field.",
+            )
+
+
+def _without_user_types(type_: StructType) -> StructType:
+    """User-defined types are kept as the SQL types they are made of."""
+
+    def plain(part: DataType) -> DataType:
+        if isinstance(part, UserDefinedType):
+            return plain(part.sqlType())
+        if isinstance(part, StructType):
+            return StructType(
+                [StructField(f.name, plain(f.dataType), f.nullable, f.metadata) for f in part]
+            )
+        if isinstance(part, ArrayType):
+            return ArrayType(plain(part.elementType), part.containsNull)
+        if isinstance(part, MapType):
+            return MapType(plain(part.keyType), plain(part.valueType), part.valueContainsNull)
+        return part
+
+    result = plain(type_)
+    assert isinstance(result, StructType)
+    return result
+
+
+def columns_for(spark: StructType, arrow: pa.Schema) -> list[str]:
+    """The dataset's columns, by its own spelling, that a requested Spark schema names.
+
+    Raises:
+        SchemaMismatchError: one is not in the dataset.
+    """
+    names = []
+    for field in spark.fields:
+        found = by_name(pa.field(field.name, pa.null()), list(arrow))
+        if found is None:
+            raise SchemaMismatchError(
+                column=field.name,
+                reason="is asked for by schema(...) and not in the dataset",
+                hint=f"It has: {', '.join(arrow.names)}.",
+            )
+        names.append(found.name)
+    return names

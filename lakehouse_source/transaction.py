@@ -1,0 +1,311 @@
+"""Verb. One write from its first byte to its version: begin, commit, retry, abort.
+
+The order of events makes a crash harmless at every point: the write is
+registered as pending, files are written under names nobody else can have, and
+one database transaction makes them, and everything they replace, visible at
+once. Before it there are files that no version knows; after it there is the new
+version.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import pyarrow as pa
+import uuid6
+
+from lakehouse_source.catalog.base import Catalog, CatalogTransaction
+from lakehouse_source.catalog.transient import CommitOutcomeUnknown, is_transient
+from lakehouse_source.errors import (
+    CatalogUnavailableError,
+    CommitUnknownError,
+    DatasetExistsError,
+    InvalidOptionError,
+    PlakeError,
+    StorageError,
+)
+from lakehouse_source.landing import check_expected, land, merged, record_files, result, summary
+from lakehouse_source.model import DatasetRecord, FileMetadata, FileRecord, WriteResult
+from lakehouse_source.parquet.reader import read_all
+from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.partitioning import check_partition_columns
+from lakehouse_source.scan import keep_others, open_snapshot
+from lakehouse_source.schema import initial, storage_schema
+from lakehouse_source.storage import Storage
+from lakehouse_source.write_options import StagedWrite, WriteOptions, WriteSpec
+
+ATTEMPTS = 20
+
+
+def begin(
+    catalog: Catalog, uri: str, key: str, write_uri: str, incoming: pa.Schema, options: WriteOptions
+) -> StagedWrite:
+    """Register a write and work out how its files have to look.
+
+    `key` is the dataset's name in the catalog, `write_uri` where files go.
+
+    Raises:
+        DatasetExistsError, SchemaMismatchError, InvalidOptionError,
+        InvalidPredicateError, CommitConflictError: `expected_version` is past.
+    """
+    options.check()
+    incoming = storage_schema(incoming)
+    # Before the catalog is touched: a mistake in the call must not leave one behind.
+    check_partition_columns(incoming, options.partition_by or ())
+    write_id = str(uuid6.uuid7())
+
+    def register(tx: CatalogTransaction) -> StagedWrite:
+        record = tx.register_dataset(key, uri.rstrip("/").rsplit("/", 1)[-1])
+        check_expected(uri, record, options)
+        if record.current_version == 0:
+            schema = initial(incoming)
+            partition_by = check_partition_columns(schema, options.partition_by or ())
+        else:
+            if options.mode == "error":
+                raise DatasetExistsError(dataset=uri)
+            current = tx.schema_at(record.id, record.current_version)[1]
+            schema = merged(record, current, incoming, options, uri)
+            partition_by = _same_partitioning(record, current, options, uri)
+        must_match = None
+        if options.overwrite_where is not None:
+            must_match = options.overwrite_where.bind(schema)
+        if options.dynamic_partitions and not partition_by:
+            raise InvalidOptionError(
+                option="partitionOverwriteMode",
+                value="dynamic",
+                reason=f"needs a partitioned dataset, and {uri} has no partition columns.",
+            )
+        spec = WriteSpec(
+            uri=write_uri,
+            write_id=write_id,
+            schema=schema,
+            partition_by=partition_by,
+            row_group_rows=options.row_group_rows,
+            target_file_size_bytes=options.target_file_size_bytes,
+            compression=options.compression,
+            sort_by=_names(schema, options.sort_by, "sortBy"),
+            bloom_filter_columns=_names(schema, options.bloom_filter_columns, "bloomFilterColumns"),
+            must_match=must_match,
+        )
+        tx.register_pending(write_id, record.id)
+        return StagedWrite(uri, key, record.current_version, incoming, options, spec)
+
+    return in_transaction(catalog, uri, write_id, register)
+
+
+def commit(catalog: Catalog, staged: StagedWrite, files: Sequence[FileMetadata]) -> WriteResult:
+    """Make the files of a write, and what they replace, one new version.
+
+    The same write committed again answers what the first time did.
+
+    Raises:
+        CommitConflictError: a newer commit collides; nothing is visible.
+        CommitUnknownError: the catalog was lost and cannot be asked.
+    """
+    replacement = _Replacement((), ())
+    if staged.options.overwrite_where is not None and staged.base_version > 0:
+        replacement = _replace_matching(catalog, staged)
+    everything = [*files, *replacement.files]
+
+    def land_files(tx: CatalogTransaction) -> WriteResult:
+        return land(tx, staged, everything, replacement.removed)
+
+    try:
+        return in_transaction(catalog, staged.uri, staged.write_id, land_files)
+    except CommitUnknownError:
+        raise
+    except PlakeError:
+        # The caller aborts its own files; those made here are this function's.
+        _delete(staged, replacement.files)
+        raise
+
+
+def abort(catalog: Catalog, staged: StagedWrite, files: Iterable[FileMetadata]) -> bool:
+    """Give a write up: make sure that it can never commit, then delete its files.
+
+    False, and nothing is deleted, where it turns out to have been committed.
+    """
+
+    def close(tx: CatalogTransaction) -> bool:
+        return tx.close_write(staged.write_id)
+
+    closed = in_transaction(catalog, staged.uri, staged.write_id, close, resolve=False)
+    if closed:
+        _delete(staged, files)
+    return closed
+
+
+def _delete(staged: StagedWrite, files: Iterable[FileMetadata]) -> None:
+    storage = Storage(staged.spec.uri)
+    for file in files:
+        try:
+            storage.delete(file.path)
+        except StorageError:
+            # Left as an orphan for vacuum; the failure that led here is the one to tell.
+            continue
+
+
+# --- database transactions, with bounded retry --------------------------------
+
+T = TypeVar("T")
+
+
+def in_transaction(
+    catalog: Catalog,
+    uri: str,
+    write_id: str,
+    work: Callable[[CatalogTransaction], T],
+    *,
+    resolve: bool = True,
+) -> T:
+    """Run `work` in one database transaction, again where the database says to.
+
+    A commit whose outcome is unknown is looked up by `write_id` on a new
+    connection before anything else is done.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            with catalog.write() as tx:
+                return work(tx)
+        except CommitOutcomeUnknown as error:
+            if resolve:
+                _await_catalog(catalog, uri, write_id, error)
+            # `work` is idempotent: it finds its own write_id if the commit had landed.
+        except Exception as error:
+            if not is_transient(error) or attempt == ATTEMPTS - 1:
+                raise
+        time.sleep(min(1.0, 0.005 * 2**attempt) * random.uniform(0.5, 1.5))
+    raise CommitUnknownError(dataset=uri, write_id=write_id)
+
+
+def _await_catalog(catalog: Catalog, uri: str, write_id: str, cause: BaseException) -> None:
+    """Wait, for a bounded time, until the catalog answers again."""
+    for attempt in range(8):
+        try:
+            with catalog.read() as reader:
+                reader.transaction_by_write_id(write_id)
+            return
+        except CatalogUnavailableError:
+            time.sleep(min(2.0, 0.05 * 2**attempt))
+    raise CommitUnknownError(dataset=uri, write_id=write_id) from cause
+
+
+# --- replacing the rows of a condition ---------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Replacement:
+    """Files that go, and files that keep those of their rows that stay."""
+
+    removed: tuple[FileRecord, ...]
+    files: tuple[FileMetadata, ...]
+
+
+def _replace_matching(catalog: Catalog, staged: StagedWrite) -> _Replacement:
+    """Find the files that hold rows of the condition; write their other rows anew."""
+    assert staged.options.overwrite_where is not None
+    with catalog.read() as reader:
+        snapshot = open_snapshot(reader, staged.key, staged.uri, "", version=staged.base_version)
+        removed, tasks, spec = keep_others(
+            reader, snapshot, staged.options.overwrite_where, staged.spec.uri
+        )
+    if not tasks:
+        return _Replacement(tuple(removed), ())
+    storage = Storage(staged.spec.uri)
+    kept = write_files(
+        replace(staged.spec, must_match=None),
+        (batch for table in read_all(spec, tasks, storage) for batch in table.to_batches()),
+        storage,
+    )
+    return _Replacement(tuple(removed), tuple(kept))
+
+
+def _names(schema: pa.Schema, given: Sequence[str], option: str) -> tuple[str, ...]:
+    """Column names in the schema's spelling."""
+    spelled = {name.lower(): name for name in schema.names}
+    for name in given:
+        if name.lower() not in spelled:
+            raise InvalidOptionError(
+                option=option, value=name, reason="is not a column.", known=schema.names
+            )
+    return tuple(spelled[name.lower()] for name in given)
+
+
+def _same_partitioning(
+    record: DatasetRecord, schema: pa.Schema, options: WriteOptions, uri: str
+) -> tuple[str, ...]:
+    existing = tuple(record.properties.get("partition_by", ()))
+    if options.partition_by is None:
+        return existing
+    given = check_partition_columns(schema, options.partition_by)
+    if given != existing:
+        has = ", ".join(existing) if existing else "none"
+        raise InvalidOptionError(
+            option="partitionBy",
+            value=", ".join(options.partition_by),
+            reason=f"does not match the partition columns of {uri} ({has}). Leave the option out.",
+        )
+    return existing
+
+
+def restore(catalog: Catalog, uri: str, key: str, version: int) -> WriteResult:
+    """Commit a version whose files and schema are those of an old one.
+
+    Raises:
+        DatasetNotFoundError, VersionNotFoundError
+    """
+    write_id = str(uuid6.uuid7())
+
+    def land_old(tx: CatalogTransaction) -> WriteResult:
+        record = tx.lock_dataset(key)
+        done = tx.transaction_by_write_id(write_id)
+        target = open_snapshot(tx, key, uri, catalog.redacted_url, version=version)
+        if record is None or done is not None:
+            new_version = target.dataset.current_version if done is None else done.version
+            return result(new_version, target.schema_version, ())
+        current = record.current_version
+        live = {file.path: file for file in tx.files(record.id, current)}
+        wanted = {file.path: file for file in tx.files(record.id, version)}
+        removed = [file for path, file in live.items() if path not in wanted]
+        returning = [file for path, file in wanted.items() if path not in live]
+        groups = tx.row_groups([file.id for file in returning])
+        files: dict[int, list[FileMetadata]] = {}
+        for file in returning:
+            schema = target.file_schemas[file.schema_version]
+            files.setdefault(file.schema_version, []).append(
+                FileMetadata(
+                    path=file.path,
+                    row_count=file.row_count,
+                    file_size_bytes=file.size_bytes,
+                    schema=pa.schema([f for f in schema if f.name not in target.partition_by]),
+                    row_groups=tuple(groups.get(file.id, ())),
+                    partitions=file.partitions,
+                    stats_complete=file.stats_complete,
+                )
+            )
+        new_version = current + 1
+        schema_now = tx.schema_at(record.id, current)[1]
+        schema_version = target.schema_version
+        if not target.schema.equals(schema_now, check_metadata=True):
+            tx.insert_schema(record.id, new_version, target.schema)
+            schema_version = new_version
+        everything = [file for some in files.values() for file in some]
+        tx.insert_transaction(
+            record.id,
+            new_version,
+            "restore",
+            {"restored_version": version},
+            summary(tx, record, everything, removed),
+            write_id,
+        )
+        for written_under, some in files.items():
+            schema = target.file_schemas[written_under]
+            record_files(tx, record, new_version, written_under, schema, some)
+        tx.remove_files(record.id, new_version, [file.id for file in removed])
+        return result(new_version, schema_version, everything)
+
+    return in_transaction(catalog, uri, write_id, land_old)

@@ -1,0 +1,143 @@
+"""Pure. What a write was asked to do, how its files have to look, and a write that has begun.
+
+Values only: they travel from the driver to executors and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.conflicts import Change
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.predicate import BoundPredicate, PredicateSet
+
+# Rows of a row group. Measured on the flights data and on 10M x 8 (see
+# integration/benchmarks/row_group_rows.py): smaller groups cost scan speed, larger
+# ones cost point lookups in proportion; the curve is flat between 100k and 260k.
+ROW_GROUP_ROWS = 131_072
+TARGET_FILE_SIZE_BYTES = 256 * 1024 * 1024
+COMPRESSION = "zstd"
+MAX_OPEN_FILES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSpec:
+    """How rows become files; small, travels to executors.
+
+    `schema` is the dataset's schema (with ids) that the files are written under.
+    `must_match` is the condition of an `overwrite where`: a row that does not
+    satisfy it is refused.
+    """
+
+    uri: str
+    write_id: str
+    schema: pa.Schema
+    partition_by: tuple[str, ...] = ()
+    row_group_rows: int = ROW_GROUP_ROWS
+    target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES
+    compression: str = COMPRESSION
+    sort_by: tuple[str, ...] = ()
+    bloom_filter_columns: tuple[str, ...] = ()
+    must_match: BoundPredicate | None = None
+    max_open_files: int = MAX_OPEN_FILES
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        """The physical schema of data files: partition columns live in the catalog only."""
+        return pa.schema([f for f in self.schema if f.name not in self.partition_by])
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What the caller asked for. Sizes in bytes and rows; None leaves the default."""
+
+    mode: str = "append"
+    partition_by: tuple[str, ...] | None = None
+    schema_merge: bool = False
+    promote_to_string: bool = False
+    overwrite_where: PredicateSet | None = None
+    dynamic_partitions: bool = False
+    expected_version: int | None = None
+    txn_app_id: str | None = None
+    txn_version: int | None = None
+    commit_metadata: Mapping[str, Any] = field(default_factory=dict)
+    target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES
+    row_group_rows: int = ROW_GROUP_ROWS
+    compression: str = COMPRESSION
+    sort_by: tuple[str, ...] = ()
+    bloom_filter_columns: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            InvalidOptionError
+        """
+        if self.mode not in ("append", "overwrite", "error"):
+            raise InvalidOptionError(
+                option="mode",
+                value=self.mode,
+                reason="is not a way to write.",
+                known=("append", "overwrite", "error"),
+            )
+        if self.overwrite_where is not None and self.mode != "overwrite":
+            raise InvalidOptionError(
+                option="overwrite_where", reason="needs mode 'overwrite'.", value=self.mode
+            )
+        if self.dynamic_partitions and self.overwrite_where is not None:
+            raise InvalidOptionError(
+                option="partitionOverwriteMode",
+                value="dynamic",
+                reason="cannot be combined with overwriteWhere.",
+            )
+        for name, number in (
+            ("targetFileSize", self.target_file_size_bytes),
+            ("rowGroupRows", self.row_group_rows),
+        ):
+            if number < 1:
+                raise InvalidOptionError(option=name, value=number, reason="must be at least 1.")
+        if not pa.Codec.is_available(self.compression) and self.compression != "none":
+            raise InvalidOptionError(
+                option="compression",
+                value=self.compression,
+                reason="is not a codec of this PyArrow.",
+                known=("zstd", "snappy", "lz4", "gzip", "brotli", "none"),
+            )
+        if (self.txn_app_id is None) != (self.txn_version is None):
+            raise InvalidOptionError(
+                option="txnAppId", reason="and txnVersion go together: give both or none."
+            )
+
+    @property
+    def change(self) -> Change:
+        if self.mode != "overwrite":
+            return Change.APPEND
+        partial = self.overwrite_where is not None or self.dynamic_partitions
+        return Change.OVERWRITE_WHERE if partial else Change.OVERWRITE
+
+    @property
+    def operation(self) -> str:
+        """The name of this write in the history."""
+        if self.dynamic_partitions:
+            return "overwrite partitions"
+        return self.change.value
+
+
+@dataclass(frozen=True, slots=True)
+class StagedWrite:
+    """A write that has begun. Picklable; knows no catalog and no password."""
+
+    uri: str
+    key: str
+    base_version: int
+    incoming: pa.Schema
+    options: WriteOptions
+    spec: WriteSpec
+
+    @property
+    def write_id(self) -> str:
+        return self.spec.write_id
