@@ -1,0 +1,408 @@
+"""Pure. Binds conditions to a schema: finds columns, places literals, normalises.
+
+Literals are never narrowed to a column's type. What a column cannot hold is
+folded: `tiny = 300` is FALSE, and `tiny < 300` TRUE, where the column has a
+value, NULL where it has none.
+"""
+
+from __future__ import annotations
+
+from datetime import tzinfo
+
+import pyarrow as pa
+
+from lakehouse_source import schema as schemas
+from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.model import Ordinal
+from lakehouse_source.ordinal import domain
+from lakehouse_source.predicate_bound import (
+    FALSE,
+    NULL,
+    BoundColumn,
+    BoundCompare,
+    BoundConstant,
+    BoundIn,
+    BoundIsNull,
+    BoundLike,
+    BoundNode,
+    BoundPredicate,
+    BoundText,
+    IfPresent,
+    conjunction,
+    disjunction,
+    negation,
+)
+from lakehouse_source.predicate_literals import Place, parse_zone, place, text_bytes
+from lakehouse_source.predicate_nodes import (
+    And,
+    Column,
+    Compare,
+    Constant,
+    Contains,
+    EndsWith,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Node,
+    Not,
+    Or,
+    StartsWith,
+    literal,
+)
+
+
+def bind(node: Node, schema: pa.Schema, zone: str = "UTC") -> BoundPredicate:
+    """The condition over a schema with field ids.
+
+    `zone` is the zone of dates and of times without zone where a column holds
+    instants.
+
+    Raises:
+        InvalidPredicateError: a column is missing, cannot be compared, or a
+            literal does not fit its type.
+    """
+    try:
+        found = parse_zone(zone)
+    except ValueError as exc:
+        raise InvalidPredicateError(reason=str(exc)) from exc
+    try:
+        return BoundPredicate(_Binder(schema, found).bind(node))
+    except RecursionError:
+        raise InvalidPredicateError(reason="it is nested too deeply") from None
+
+
+class _Binder:
+    def __init__(self, schema: pa.Schema, zone: tzinfo) -> None:
+        self._schema = schema
+        self._zone = zone
+        self._columns: dict[Column, BoundColumn] = {}
+        self._collated: set[int] = set()
+
+    def bind(self, node: Node) -> BoundNode:
+        if isinstance(node, Constant):
+            return BoundConstant(node.value)
+        if isinstance(node, Not):
+            return negation(self.bind(node.term))
+        if isinstance(node, And):
+            return conjunction([self.bind(term) for term in node.terms])
+        if isinstance(node, Or):
+            return disjunction([self.bind(term) for term in node.terms])
+        if isinstance(node, IsNull):
+            column = self._find(node.column)
+            return BoundConstant(True) if column.kind == "null" else BoundIsNull(column)
+        column = self._comparable(node.column)
+        if isinstance(node, Compare):
+            return self._compare(column, node.op, literal(node.value))
+        if isinstance(node, In):
+            return self._in(column, [literal(value) for value in node.values])
+        if isinstance(node, Like):
+            return self._like(column, node)
+        if isinstance(node, (StartsWith, EndsWith, Contains)):
+            return self._text(column, node)
+        raise InvalidPredicateError(reason=f"{node!r} is no node of a condition")
+
+    # --- columns ---
+
+    def _comparable(self, name: Column) -> BoundColumn:
+        column = self._find(name)
+        if column.kind == "nested":
+            raise InvalidPredicateError(
+                reason=f"column {name} is {column.type}: only IS NULL and IS NOT NULL apply to it"
+            )
+        if column.kind == "other":
+            raise InvalidPredicateError(
+                reason=f"column {name} has type {column.type}, which has no order"
+            )
+        if column.id in self._collated:
+            raise InvalidPredicateError(
+                reason=f"column {name} has a collation: only Spark compares it, and only "
+                "IS NULL and IS NOT NULL apply to it here"
+            )
+        return column
+
+    def _find(self, name: Column) -> BoundColumn:
+        found = self._columns.get(name)
+        if found is None:
+            found = self._columns[name] = self._resolve(name)
+        return found
+
+    def _resolve(self, name: Column) -> BoundColumn:
+        fields = self._walk(list(self._schema), name.path, name.dotted)
+        if fields is None:
+            raise InvalidPredicateError(
+                reason=f"there is no column {name}; the columns are "
+                + ", ".join(field.name for field in self._schema)
+            )
+        for above in fields[:-1]:
+            if not pa.types.is_struct(above.type):
+                raise InvalidPredicateError(
+                    reason=f"column {name} lies inside of {above.name}, a list or map: "
+                    "conditions on elements are not supported"
+                )
+        last = fields[-1]
+        identity = schemas.field_id(last)
+        if identity is None:
+            raise InvalidPredicateError(reason=f"column {name} has no field id")
+        column = BoundColumn.of(identity, tuple(field.name for field in fields), last.type)
+        if column.kind == "string" and any(
+            b"collate" in (field.metadata or {}).get(schemas.SPARK_TYPE, b"").lower()
+            for field in fields
+        ):
+            self._collated.add(identity)
+        return column
+
+    def _walk(
+        self, fields: list[pa.Field], path: tuple[str, ...], dotted: bool
+    ) -> list[pa.Field] | None:
+        """The fields from the top level down to the column, or None."""
+        parts = path[0].split(".") if dotted else list(path)
+        for taken in range(len(parts) if dotted else 1, 0, -1):
+            match = _named(fields, ".".join(parts[:taken]) if dotted else parts[0])
+            if match is None:
+                continue
+            if taken == len(parts):
+                return [match]
+            rest = (".".join(parts[taken:]),) if dotted else tuple(parts[1:])
+            below = self._walk(schemas.children(match.type), rest, dotted)
+            if below is not None:
+                return [match, *below]
+        return None
+
+    # --- comparisons ---
+
+    def _place(self, column: BoundColumn, value: Literal) -> Place:
+        try:
+            return place(value, domain(column.type), self._zone)
+        except ValueError as exc:
+            raise InvalidPredicateError(
+                reason=f"column {'.'.join(column.path)} ({column.type}): {exc}"
+            ) from exc
+
+    def _compare(self, column: BoundColumn, op: str, value: Literal | None) -> BoundNode:
+        if value is None:
+            return (
+                BoundIsNull(column)
+                if op == "<=>" and column.kind != "null"
+                else (BoundConstant(True) if op == "<=>" else NULL)
+            )
+        if column.kind == "null":
+            return FALSE if op == "<=>" else NULL
+        if op == "!=":
+            return negation(self._compare(column, "=", value))
+        if column.is_float and self._means_nan(value):
+            return _compare_nan(column, op)
+        where = self._place(column, value)
+        if op in ("=", "<=>"):
+            equal = _between(column, where)
+            if isinstance(equal, BoundCompare):
+                return BoundCompare(column, op, equal.value)
+            if op == "=":
+                return equal
+            if isinstance(equal, IfPresent):
+                return BoundConstant(False) if not equal.truth else negation(BoundIsNull(column))
+            return conjunction([negation(BoundIsNull(column)), equal])
+        if op in ("<", ">="):
+            less = _bounded(column, "<", where.ceiling)
+            return less if op == "<" else negation(less)
+        not_above = _bounded(column, "<=", where.floor)
+        return not_above if op == "<=" else negation(not_above)
+
+    def _means_nan(self, value: Literal) -> bool:
+        return value != value or (isinstance(value, str) and value.strip().lower() == "nan")
+
+    def _in(self, column: BoundColumn, values: list[Literal | None]) -> BoundNode:
+        if not values:
+            return FALSE
+        if column.kind == "null":
+            return NULL
+        has_null = None in values
+        has_nan = False
+        single: set[Ordinal] = set()
+        ranges: list[BoundNode] = []
+        as_double = any(isinstance(value, float) for value in values)
+        for value in values:
+            if value is None:
+                continue
+            if column.is_float and self._means_nan(value):
+                has_nan = True
+                continue
+            if as_double and isinstance(value, int) and not isinstance(value, bool):
+                value = float(value)  # Spark widens the whole list
+            equal = _between(column, self._place(column, value))
+            if isinstance(equal, BoundCompare):
+                single.add(equal.value)
+            elif not isinstance(equal, IfPresent) or equal.truth:
+                ranges.append(equal)
+        found: BoundNode
+        if len(single) + has_nan == 1 and not has_null:
+            nan_or_value = float("nan") if has_nan else next(iter(single))
+            found = BoundCompare(column, "=", nan_or_value)
+        elif single or has_nan:
+            found = BoundIn(column, tuple(sorted(single)), has_nan, has_null)
+        elif has_null:
+            found = NULL
+        else:
+            found = IfPresent(column, False)
+        return disjunction([found, *ranges]) if ranges else found
+
+    # --- text ---
+
+    def _text(self, column: BoundColumn, node: StartsWith | EndsWith | Contains) -> BoundNode:
+        self._require_text(column, bytes_too=True)
+        value = literal(node.text)
+        if value is None or column.kind == "null":
+            return NULL
+        try:
+            text = text_bytes(value, domain(column.type))
+        except ValueError as exc:
+            raise InvalidPredicateError(
+                reason=f"column {'.'.join(column.path)} ({column.type}): {exc}"
+            ) from exc
+        if text == b"":
+            return IfPresent(column, True)
+        form = {StartsWith: "prefix", EndsWith: "suffix", Contains: "contains"}[type(node)]
+        return BoundText(column, form, text)
+
+    def _like(self, column: BoundColumn, node: Like) -> BoundNode:
+        self._require_text(column, bytes_too=False)
+        if node.pattern is None or column.kind == "null":
+            return NULL
+        pieces = _pieces(node.pattern, node.escape)
+        wild = [piece for piece in pieces if piece in (_ANY, _ONE)]
+        plain = [piece for piece in pieces if piece not in (_ANY, _ONE)]
+        if not wild:
+            return self._compare(column, "=", "".join(plain))
+        if _ONE not in wild and len(plain) <= 1:
+            text = "".join(plain)
+            if not text:
+                return IfPresent(column, True)
+            name = Column(column.path)
+            if pieces[0] is not _ANY:
+                return self._text(column, StartsWith(name, text))
+            if pieces[-1] is not _ANY:
+                return self._text(column, EndsWith(name, text))
+            return self._text(column, Contains(name, text))
+        regex = "".join(
+            ".*" if piece is _ANY else "." if piece is _ONE else _plain_regex(piece)
+            for piece in pieces
+        )
+        like = BoundLike(column, regex)
+        if pieces[0] in (_ANY, _ONE):
+            return like
+        # The plain beginning says nothing new, and can be searched by.
+        return conjunction([BoundText(column, "prefix", pieces[0].encode()), like])
+
+    def _require_text(self, column: BoundColumn, *, bytes_too: bool) -> None:
+        if column.kind in ("string", "null") or (bytes_too and column.kind == "binary"):
+            return
+        raise InvalidPredicateError(
+            reason=f"column {'.'.join(column.path)} is {column.type}: only text can be searched in"
+        )
+
+
+def _named(fields: list[pa.Field], name: str) -> pa.Field | None:
+    folded = None
+    for field in fields:
+        if field.name == name:
+            return field
+        if field.name.lower() == name.lower():
+            if folded is not None:
+                raise InvalidPredicateError(
+                    reason=f"{name} may be {folded.name} or {field.name}: spell it as one of them"
+                )
+            folded = field
+    return folded
+
+
+def _bounded(column: BoundColumn, op: str, ordinal: Ordinal | None) -> BoundNode:
+    """`column < ceiling` or `column <= floor`, folded at the ends of the domain."""
+    if ordinal is None:
+        return IfPresent(column, op == "<")
+    if not column.is_float and not isinstance(ordinal, bytes):
+        ends = domain(column.type)
+        if op == "<" and ordinal == ends.low:
+            return IfPresent(column, False)
+        if op == "<=" and ordinal == ends.high:
+            return IfPresent(column, True)
+    return BoundCompare(column, op, ordinal)
+
+
+def _between(column: BoundColumn, where: Place) -> BoundNode:
+    """The values that equal a literal: none, one, or a range."""
+    low, high = where.ceiling, where.floor
+    if low is None or high is None or low > high:  # type: ignore[operator]
+        return IfPresent(column, False)
+    if low == high:
+        return BoundCompare(column, "=", low)
+    return conjunction([negation(_bounded(column, "<", low)), _bounded(column, "<=", high)])
+
+
+def _compare_nan(column: BoundColumn, op: str) -> BoundNode:
+    """A comparison with NaN, which equals itself and is greater than all numbers."""
+    nan = float("nan")
+    if op in ("=", "<=>", "<"):
+        return BoundCompare(column, op, nan)
+    if op == ">=":
+        return BoundCompare(column, "=", nan)
+    return IfPresent(column, op == "<=")
+
+
+# --- LIKE -------------------------------------------------------------------
+
+# Text that cannot be a piece of a pattern marks the wildcards.
+_ANY, _ONE = "\udc00%", "\udc00_"
+
+
+def _pieces(pattern: str, escape: str) -> list[str]:
+    """A LIKE pattern as plain texts and the marks `_ANY` and `_ONE`.
+
+    Raises:
+        InvalidPredicateError: an escape character stands before something else
+            than `%`, `_` or itself, as in Spark; or it is not one character.
+    """
+    if len(escape) != 1:
+        raise InvalidPredicateError(reason=f"ESCAPE takes one character, not {escape!r}")
+    try:
+        pattern.encode()
+    except UnicodeEncodeError:
+        raise InvalidPredicateError(
+            reason=f"the text {pattern!r} holds half a surrogate pair"
+        ) from None
+    pieces: list[str] = []
+    plain: list[str] = []
+
+    def flush() -> None:
+        if plain:
+            pieces.append("".join(plain))
+            plain.clear()
+
+    at = 0
+    while at < len(pattern):
+        character = pattern[at]
+        if character == escape:
+            at += 1
+            if at == len(pattern) or pattern[at] not in ("%", "_", escape):
+                raise InvalidPredicateError(
+                    reason=f"in the pattern {pattern!r} the escape character {escape!r} must "
+                    "stand before %, _ or itself",
+                    position=at - 1,
+                )
+            plain.append(pattern[at])
+        elif character == "%":
+            flush()
+            if pieces[-1:] != [_ANY]:
+                pieces.append(_ANY)
+        elif character == "_":
+            flush()
+            pieces.append(_ONE)
+        else:
+            plain.append(character)
+        at += 1
+    flush()
+    return pieces
+
+
+def _plain_regex(text: str) -> str:
+    r"""Text as a regular expression that RE2 and Python read alike."""
+    return "".join(c if c.isalnum() or ord(c) > 127 else rf"\x{ord(c):02x}" for c in text)

@@ -1,0 +1,248 @@
+"""Pure. Conditions bound to a schema: columns by id, literals as ordinals, normalised.
+
+Every leaf is about one column. NOT stands only before leaves that have no
+opposite of their own. A literal always lies in its column's domain: what does
+not (`tiny = 300`) was folded into `IfPresent`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from lakehouse_source.model import Ordinal
+from lakehouse_source.ordinal import domain
+
+
+@dataclass(frozen=True, slots=True)
+class BoundColumn:
+    """A column of a schema, names as the schema spells them.
+
+    `kind` is that of `ordinal.Domain`, or "nested" for a struct, list or map: such
+    a column has no statistics and only IS NULL is asked of it.
+    """
+
+    id: int
+    path: tuple[str, ...]
+    type: pa.DataType
+    kind: str
+
+    @property
+    def is_float(self) -> bool:
+        """Tell whether NaN may occur in the column."""
+        return self.kind == "float"
+
+    @classmethod
+    def of(cls, id: int, path: tuple[str, ...], type: pa.DataType) -> BoundColumn:
+        """A column with its kind worked out."""
+        kind = "nested" if pa.types.is_nested(type) else domain(type).kind
+        return cls(id, path, type, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCompare:
+    """`column op ordinal`, op one of = != < <= > >= <=>.
+
+    With a NaN ordinal only `=`, `!=`, `<` and `<=>` occur.
+    """
+
+    column: BoundColumn
+    op: str
+    value: Ordinal
+
+
+@dataclass(frozen=True, slots=True)
+class BoundIn:
+    """`column IN (values)`: ascending, distinct, without NaN; NaN and NULL are flags."""
+
+    column: BoundColumn
+    values: tuple[Ordinal, ...]
+    has_nan: bool
+    has_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BoundIsNull:
+    """`column IS NULL`."""
+
+    column: BoundColumn
+
+
+@dataclass(frozen=True, slots=True)
+class BoundText:
+    """`column` starts with, ends with or contains `text`; `form` is prefix, suffix or contains."""
+
+    column: BoundColumn
+    form: str
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BoundLike:
+    """The whole of `column` matches `regex`, which RE2 and Python read alike; `.` is any."""
+
+    column: BoundColumn
+    regex: str
+
+
+@dataclass(frozen=True, slots=True)
+class IfPresent:
+    """`truth` where the column has a value, NULL where it is null."""
+
+    column: BoundColumn
+    truth: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BoundNot:
+    """The opposite of an IN, an IS NULL, a text match or a `<=>`."""
+
+    term: BoundIn | BoundIsNull | BoundText | BoundLike | BoundCompare
+
+
+@dataclass(frozen=True, slots=True)
+class BoundAnd:
+    """At least two terms."""
+
+    terms: tuple[BoundNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundOr:
+    """At least two terms."""
+
+    terms: tuple[BoundNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundConstant:
+    """TRUE, FALSE or (None) NULL."""
+
+    value: bool | None
+
+
+BoundLeaf: TypeAlias = BoundCompare | BoundIn | BoundIsNull | BoundText | BoundLike | IfPresent
+BoundNode: TypeAlias = BoundLeaf | BoundNot | BoundAnd | BoundOr | BoundConstant
+
+TRUE = BoundConstant(True)
+FALSE = BoundConstant(False)
+NULL = BoundConstant(None)
+_OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPredicate:
+    """A condition over one schema, ready to be evaluated, searched or filtered by."""
+
+    root: BoundNode
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The top-level columns that the condition reads, in order of appearance."""
+        return tuple(dict.fromkeys(column.path[0] for column in _columns(self.root)))
+
+    @property
+    def column_ids(self) -> tuple[int, ...]:
+        """The ids of the fields that the condition is about, in order of appearance."""
+        return tuple(dict.fromkeys(column.id for column in _columns(self.root)))
+
+    @property
+    def bound_columns(self) -> tuple[BoundColumn, ...]:
+        """The columns that the condition is about, in order of appearance."""
+        return tuple(dict.fromkeys(_columns(self.root)))
+
+    @property
+    def always_true(self) -> bool:
+        """Tell whether every row matches, whatever it holds."""
+        return self.root == TRUE
+
+    @property
+    def never_true(self) -> bool:
+        """Tell whether no row can match, whatever it holds."""
+        return _never(self.root)
+
+
+def _columns(node: BoundNode) -> Iterator[BoundColumn]:
+    if isinstance(node, (BoundAnd, BoundOr)):
+        for term in node.terms:
+            yield from _columns(term)
+    elif isinstance(node, BoundNot):
+        yield node.term.column
+    elif not isinstance(node, BoundConstant):
+        yield node.column
+
+
+def _never(node: BoundNode) -> bool:
+    if isinstance(node, BoundConstant):
+        return node.value is not True
+    if isinstance(node, IfPresent):
+        return not node.truth
+    if isinstance(node, BoundAnd):
+        return any(_never(term) for term in node.terms)
+    if isinstance(node, BoundOr):
+        return all(_never(term) for term in node.terms)
+    return False
+
+
+def conjunction(terms: list[BoundNode]) -> BoundNode:
+    """AND of normalised terms: flat, without TRUE and repetitions, FALSE where one is FALSE."""
+    return _gather(terms, BoundAnd, neutral=TRUE, absorbing=FALSE)
+
+
+def disjunction(terms: list[BoundNode]) -> BoundNode:
+    """OR of normalised terms: flat, without FALSE and repetitions, TRUE where one is TRUE."""
+    return _gather(terms, BoundOr, neutral=FALSE, absorbing=TRUE)
+
+
+def _gather(
+    terms: list[BoundNode],
+    kind: type[BoundAnd] | type[BoundOr],
+    neutral: BoundConstant,
+    absorbing: BoundConstant,
+) -> BoundNode:
+    flat: dict[BoundNode, None] = {}
+    for term in terms:
+        for part in (
+            term.terms
+            if isinstance(term, (BoundAnd, BoundOr)) and isinstance(term, kind)
+            else (term,)
+        ):
+            if part == absorbing:
+                return absorbing
+            if part != neutral:
+                flat[part] = None
+    if not flat:
+        return neutral
+    if len(flat) == 1:
+        return next(iter(flat))
+    return kind(tuple(flat))
+
+
+def negation(node: BoundNode) -> BoundNode:
+    """NOT of a normalised node, pushed inward (De Morgan holds in three-valued logic)."""
+    if isinstance(node, BoundConstant):
+        return node if node.value is None else BoundConstant(not node.value)
+    if isinstance(node, BoundAnd):
+        return disjunction([negation(term) for term in node.terms])
+    if isinstance(node, BoundOr):
+        return conjunction([negation(term) for term in node.terms])
+    if isinstance(node, BoundNot):
+        return node.term
+    if isinstance(node, IfPresent):
+        return IfPresent(node.column, not node.truth)
+    if isinstance(node, BoundCompare) and node.op in _OPPOSITE:
+        if node.value == node.value or node.op in ("=", "!="):
+            return BoundCompare(node.column, _OPPOSITE[node.op], node.value)
+        return BoundCompare(node.column, "=", node.value)  # NOT (x < NaN): x = NaN
+    return BoundNot(node)
+
+
+@lru_cache(maxsize=256)
+def compiled(regex: str) -> re.Pattern[str]:
+    """A LIKE pattern for Python's `re`."""
+    return re.compile(regex, re.DOTALL)

@@ -1,0 +1,446 @@
+"""Pure. Reads conditions written as SQL text, with Spark's grammar as sqlglot knows it.
+
+What is no condition on bare columns and literals (functions of columns,
+arithmetic, columns compared with columns, subqueries) is refused by name and
+position: nothing is read approximately.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any, NoReturn, TypeAlias
+
+import sqlglot
+from sqlglot import expressions as sql
+from sqlglot.errors import ParseError, SqlglotError
+
+from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.ordinal import EPOCH, UNIT_NS
+from lakehouse_source.predicate_literals import (
+    parse_date,
+    parse_time,
+    parse_timestamp,
+    round_half_up,
+)
+from lakehouse_source.predicate_nodes import (
+    And,
+    Column,
+    Compare,
+    Constant,
+    Contains,
+    EndsWith,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Node,
+    Not,
+    Or,
+    StartsWith,
+    Timestamp,
+)
+
+Tree: TypeAlias = Any  # sqlglot's expressions; its typing differs between versions
+
+_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
+_COMPARISONS: dict[type, str] = {
+    sql.EQ: "=",
+    sql.NEQ: "!=",
+    sql.LT: "<",
+    sql.LTE: "<=",
+    sql.GT: ">",
+    sql.GTE: ">=",
+    sql.NullSafeEQ: "<=>",
+}
+_TEXTS: dict[type, Callable[[Column, Any], Node]] = {
+    sql.StartsWith: StartsWith,
+    sql.EndsWith: EndsWith,
+    sql.Contains: Contains,
+}
+
+
+def parse(text: str) -> Node:
+    """The condition that `text` spells.
+
+    Raises:
+        InvalidPredicateError: it is no condition, or not one that is supported.
+    """
+    try:
+        return _Reader(text).condition(_tree(text))
+    except RecursionError:
+        raise InvalidPredicateError(reason="it is nested too deeply", text=text) from None
+
+
+def _tree(text: str) -> Tree:
+    if not text.strip():
+        raise InvalidPredicateError(reason="it is empty", text=text)
+    try:
+        return sqlglot.parse_one(_single_quoted(text), read="spark", into=sql.Condition)
+    except ParseError as exc:
+        error = exc.errors[0] if exc.errors else {}
+        before = error.get("start_context") or ""
+        around = before + (error.get("highlight") or "")
+        start = text.find(around) if around else -1
+        raise InvalidPredicateError(
+            reason=(error.get("description") or "it is no SQL condition").split(" for <class")[0],
+            text=text,
+            position=None if start < 0 else start + len(before),
+        ) from exc
+    except SqlglotError as exc:
+        raise InvalidPredicateError(
+            reason=str(exc).splitlines()[0] if str(exc) else "it is no SQL condition", text=text
+        ) from exc
+
+
+def _single_quoted(text: str) -> str:
+    """The text with each doubled quote inside of a text (`'it''s'`) escaped by a backslash.
+
+    That is one quote to Spark 4 and the seam of two texts to sqlglot. The length
+    stays, and so do positions.
+    """
+    if "''" not in text and '""' not in text:
+        return text
+    characters = list(text)
+    tokens = sqlglot.tokenize(text, read="spark")
+    for left, right in pairwise(tokens):
+        strings = left.token_type.name == right.token_type.name == "STRING"
+        if strings and right.start == left.end + 1 and text[left.end] == text[right.start]:
+            characters[left.end] = "\\"
+    return "".join(characters)
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def _refuse(self, tree: Tree, reason: str) -> NoReturn:
+        positions = [
+            node.meta["start"] for node in tree.walk() if node.meta.get("start") is not None
+        ]
+        raise InvalidPredicateError(
+            reason=reason, text=self._text, position=min(positions, default=None)
+        )
+
+    # --- conditions ---
+
+    def condition(self, tree: Tree) -> Node:
+        tree = _bare(tree)
+        op = _COMPARISONS.get(type(tree))
+        if op is not None:
+            return self._compare(tree, tree.this, op, tree.expression)
+        if isinstance(tree, (sql.And, sql.Or)):
+            terms = tuple(self.condition(term) for term in _chain(tree))
+            return And(terms) if isinstance(tree, sql.And) else Or(terms)
+        if isinstance(tree, sql.Not):
+            return Not(self.condition(tree.this))
+        if isinstance(tree, sql.Boolean):
+            return Constant(bool(tree.this))
+        if isinstance(tree, sql.Null):
+            return Constant(None)
+        if isinstance(tree, sql.Column):
+            return Compare(self._column(tree), "=", True)
+        if isinstance(tree, sql.Is):
+            return self._is(tree)
+        if isinstance(tree, sql.NullSafeNEQ):
+            return Not(self._compare(tree, tree.this, "<=>", tree.expression))
+        if isinstance(tree, sql.In):
+            return self._in(tree)
+        if isinstance(tree, sql.Between):
+            return self._between(tree)
+        if isinstance(tree, sql.Like):
+            return self._like(tree, "\\")
+        if isinstance(tree, sql.Escape) and isinstance(tree.this, sql.Like):
+            return self._like(tree.this, self._string(tree.expression))
+        build = _TEXTS.get(type(tree))
+        if build is not None:
+            return build(self._column(tree.this), self._text_literal(tree.expression))
+        if isinstance(tree, sql.Anonymous) and len(tree.expressions) == 1:
+            name = str(tree.this).lower()
+            if name in ("isnull", "isnotnull"):
+                null = IsNull(self._column(tree.expressions[0]))
+                return null if name == "isnull" else Not(null)
+        return self._refuse(tree, f"{_name(tree)} is not supported as a condition")
+
+    def _compare(self, tree: Tree, left: Tree, op: str, right: Tree) -> Node:
+        left, right = _bare(left), _bare(right)
+        if isinstance(left, sql.Column):
+            if isinstance(right, sql.Column):
+                self._refuse(
+                    tree,
+                    f"columns {self._column(left)} and {self._column(right)} are compared with "
+                    "each other; only a column and a literal can be",
+                )
+            return Compare(self._column(left), op, self._literal(right))
+        if isinstance(right, sql.Column):
+            return Compare(self._column(right), _FLIPPED[op], self._literal(left))
+        return self._fold(tree, self._literal(left), op, self._literal(right))
+
+    def _fold(self, tree: Tree, left: Literal | None, op: str, right: Literal | None) -> Node:
+        """A comparison of two literals, such as the `1 = 1` of generated SQL."""
+        if op == "<=>" and (left is None or right is None):
+            return Constant(left is right)
+        if left is None or right is None:
+            return Constant(None)
+        numbers = all(
+            isinstance(side, (int, Decimal)) and not isinstance(side, bool)
+            for side in (left, right)
+        )
+        if not numbers and not (type(left) is type(right) and isinstance(left, (bool, str, bytes))):
+            self._refuse(tree, "two literals of these types are compared with each other")
+        a: Any = left.encode() if isinstance(left, str) else left
+        b: Any = right.encode() if isinstance(right, str) else right
+        return Constant(
+            {
+                "=": a == b,
+                "<=>": a == b,
+                "!=": a != b,
+                "<": a < b,
+                "<=": a <= b,
+                ">": a > b,
+                ">=": a >= b,
+            }[op]
+        )
+
+    def _is(self, tree: Tree) -> Node:
+        column, what = self._column(tree.this), _bare(tree.expression)
+        if isinstance(what, sql.Null):
+            return IsNull(column)
+        if isinstance(what, sql.Boolean):
+            return Compare(column, "<=>", bool(what.this))
+        return self._refuse(tree, f"IS {_name(what)} is not supported")
+
+    def _in(self, tree: Tree) -> Node:
+        if {key for key, value in tree.args.items() if value} - {"this", "expressions"}:
+            self._refuse(tree, "IN takes a list of literals")
+        if not tree.expressions:
+            self._refuse(tree, "IN takes at least one literal")
+        return In(self._column(tree.this), tuple(self._literal(item) for item in tree.expressions))
+
+    def _between(self, tree: Tree) -> Node:
+        if tree.args.get("symmetric"):
+            self._refuse(tree, "BETWEEN SYMMETRIC is not supported")
+        low = self._compare(tree, tree.this, ">=", tree.args["low"])
+        return And((low, self._compare(tree, tree.this, "<=", tree.args["high"])))
+
+    def _like(self, tree: Tree, escape: str) -> Node:
+        return Like(self._column(tree.this), self._string_or_null(tree.expression), escape)
+
+    # --- columns ---
+
+    def _column(self, tree: Tree) -> Column:
+        tree = _bare(tree)
+        if isinstance(tree, sql.Dot):  # five names and more
+            parts, inner = [], tree
+            while isinstance(inner, sql.Dot):
+                parts.append(inner.expression)
+                inner = inner.this
+            names = [*(inner.parts if isinstance(inner, sql.Column) else [inner]), *parts[::-1]]
+        elif isinstance(tree, sql.Column):
+            names = tree.parts
+        else:
+            self._refuse(
+                tree, f"{_name(tree)} stands where a column should; only bare columns are compared"
+            )
+        if not all(isinstance(name, sql.Identifier) for name in names):
+            self._refuse(tree, f"{_name(tree)} names no column")
+        return Column(tuple(name.name for name in names))
+
+    # --- literals ---
+
+    def _string(self, tree: Tree) -> str:
+        value = self._literal(tree)
+        if not isinstance(value, str):
+            self._refuse(tree, f"{_name(tree)} stands where text should")
+        return value
+
+    def _string_or_null(self, tree: Tree) -> str | None:
+        return None if isinstance(_bare(tree), sql.Null) else self._string(tree)
+
+    def _text_literal(self, tree: Tree) -> str | bytes | None:
+        value = self._literal(tree)
+        if value is not None and not isinstance(value, (str, bytes)):
+            self._refuse(tree, f"{_name(tree)} stands where text should")
+        return value
+
+    def _literal(self, tree: Tree) -> Literal | None:
+        tree = _bare(tree)
+        if isinstance(tree, sql.Literal):
+            return str(tree.this) if tree.is_string else _number(str(tree.this))
+        if isinstance(tree, sql.Null):
+            return None
+        if isinstance(tree, sql.Boolean):
+            return bool(tree.this)
+        if isinstance(tree, sql.Neg):
+            value = self._literal(tree.this)
+            if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+                return value.copy_negate() if isinstance(value, Decimal) else -value
+        if isinstance(tree, sql.HexString):
+            digits = str(tree.this)
+            return bytes.fromhex(digits if len(digits) % 2 == 0 else "0" + digits)
+        if isinstance(tree, sql.RawString):
+            return str(tree.this)
+        if isinstance(tree, sql.Concat):
+            return self._adjacent(tree)
+        if isinstance(tree, sql.Interval):
+            return self._interval(tree)
+        if isinstance(tree, sql.Cast):
+            return self._cast(tree)
+        return self._refuse(
+            tree, f"{_name(tree)} stands where a literal should; compute it beforehand"
+        )
+
+    def _adjacent(self, tree: Tree) -> str:
+        """Texts side by side, which are one text."""
+        parts = tree.expressions
+        if not all(isinstance(part, sql.Literal) and part.is_string for part in parts):
+            self._refuse(tree, "function concat is not supported")
+        return "".join(str(part.this) for part in parts)
+
+    def _interval(self, tree: Tree) -> timedelta:
+        unit = str(tree.args["unit"] or "").upper().removesuffix("S")
+        seconds = {"DAY": 86_400, "HOUR": 3600, "MINUTE": 60, "SECOND": 1}.get(unit)
+        number = re.fullmatch(r"\s*[+-]?\d+(\.\d+)?\s*", str(getattr(tree.this, "this", "")))
+        if seconds is None or number is None:
+            self._refuse(
+                tree, "only intervals of a number of days, hours, minutes or seconds are supported"
+            )
+        micros = Decimal(number[0].strip()) * seconds * 10**6
+        if micros != int(micros):
+            self._refuse(tree, "the interval is finer than a microsecond")
+        return timedelta(microseconds=int(micros))
+
+    # --- casts of literals ---
+
+    def _cast(self, tree: Tree) -> Literal | None:
+        value, to = self._literal(tree.this), tree.to
+        try:
+            cast = _cast(value, to.this.value.upper(), [int(p.name) for p in to.expressions])
+        except (ValueError, ArithmeticError) as exc:
+            self._refuse(tree, f"{value!r} cannot be cast to {to.sql('spark')}: {exc}")
+        if cast is NotImplemented:
+            self._refuse(tree, f"a cast to {to.sql('spark')} is not supported")
+        return cast  # type: ignore[no-any-return]
+
+
+_INTEGERS = {
+    "TINYINT": 8,
+    "SMALLINT": 16,
+    "INT": 32,
+    "INTEGER": 32,
+    "BIGINT": 64,
+}
+_STAMPS = ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "DATETIME")
+
+
+def _cast(value: Literal | None, kind: str, parameters: list[int]) -> Any:
+    """A literal cast as Spark's ANSI mode does, or NotImplemented."""
+    if value is None:
+        return None
+    if kind in _INTEGERS:
+        whole = _to_integer(value)
+        bits = _INTEGERS[kind]
+        if whole is not None and not -(1 << (bits - 1)) <= whole < 1 << (bits - 1):
+            raise ValueError("out of range")
+        return NotImplemented if whole is None else whole
+    number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
+    if kind in ("DOUBLE", "FLOAT") and (number or isinstance(value, str)):
+        double = float(value.strip() if isinstance(value, str) else value)  # type: ignore[arg-type]
+        return _single(double) if kind == "FLOAT" else double
+    if kind == "DECIMAL" and (number or isinstance(value, str)):
+        precision, scale = [*parameters, *[10, 0][len(parameters) :]]
+        text = value.strip() if isinstance(value, str) else value
+        rounded = round_half_up(Decimal(str(text)), scale)
+        if abs(rounded) >= Decimal(10) ** (precision - scale):
+            raise ValueError("out of range")
+        return rounded
+    if kind in ("TEXT", "VARCHAR") and isinstance(value, str) and not parameters:
+        return value
+    if kind in ("BINARY", "VARBINARY") and isinstance(value, (str, bytes)):
+        return value.encode() if isinstance(value, str) else value
+    if kind == "BOOLEAN" and isinstance(value, bool):
+        return value
+    if kind == "DATE":
+        return _to_date(value)
+    if kind in _STAMPS:
+        return _to_timestamp(value, without_zone=kind == "TIMESTAMPNTZ")
+    if kind == "TIME" and isinstance(value, str):
+        return _to_time(parse_time(value))
+    return NotImplemented
+
+
+def _to_integer(value: Literal) -> int | None:
+    if isinstance(value, str):
+        return int(value.strip())
+    if isinstance(value, (int, float, Decimal)):
+        return int(value)  # towards zero, as Spark
+    return None
+
+
+def _single(double: float) -> float:
+    return float(struct.unpack("<f", struct.pack("<f", double))[0])
+
+
+def _to_date(value: Literal) -> Any:
+    if isinstance(value, str):
+        return parse_date(value)
+    return value if isinstance(value, date) and not isinstance(value, datetime) else NotImplemented
+
+
+def _to_timestamp(value: Literal, *, without_zone: bool) -> Any:
+    if isinstance(value, str):
+        moment = parse_timestamp(value)
+        if without_zone and moment.zoned:
+            raise ValueError("it has a zone")
+        return moment
+    if isinstance(value, date):
+        days = (value - EPOCH.date()).days
+        return Timestamp(days * 86_400 * UNIT_NS["s"], False)
+    return value if isinstance(value, Timestamp) else NotImplemented
+
+
+def _to_time(nanoseconds: int) -> time:
+    micros, rest = divmod(nanoseconds, 1000)
+    if rest:
+        raise ValueError("it is finer than a microsecond")
+    return (EPOCH + timedelta(microseconds=micros)).time()
+
+
+def _number(text: str) -> int | float | Decimal:
+    """A bare number: an integer, a decimal with a point, a double with an exponent."""
+    if "e" in text.lower():
+        return float(text)
+    return int(text) if text.isdigit() else Decimal(text)
+
+
+def _bare(tree: Tree) -> Tree:
+    while isinstance(tree, sql.Paren):
+        tree = tree.this
+    return tree
+
+
+def _chain(tree: Tree) -> list[Tree]:
+    """The terms of `a AND b AND c`, which sqlglot nests to the left; no recursion."""
+    terms: list[Tree] = []
+    stack = [tree]
+    while stack:
+        top = stack.pop()
+        inner = _bare(top)
+        if type(inner) is type(tree):
+            stack += [inner.expression, inner.this]
+        else:
+            terms.append(top)
+    return terms
+
+
+def _name(tree: Tree) -> str:
+    """What a construct is called, in an error."""
+    if isinstance(tree, sql.Anonymous):
+        return f"function {str(tree.this).lower()}"
+    if isinstance(tree, sql.Func) and not isinstance(tree, (sql.Cast, sql.Case, sql.Exists)):
+        return f"function {tree.sql_name().lower()}"
+    return f"{tree.key.upper()} ({tree.sql('spark')})"

@@ -1,0 +1,224 @@
+"""Pure. The truth values that a condition may take on rows of which only statistics are known.
+
+One rule for each thing that may be missing:
+
+    a bound is absent            any value lies there
+    the null count is absent     there may be nulls, and there may be values
+    NaN may be there             it lies above every bound (it equals itself)
+    bounds are wider than data   nothing is concluded but from what lies between them
+    bounds are the wrong way     they are taken as absent
+
+Source: Parquet format, `Statistics` (rules for NaN and signed zero).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import Any
+
+from lakehouse_source.model import ColumnBounds
+from lakehouse_source.predicate_bound import (
+    BoundAnd,
+    BoundColumn,
+    BoundCompare,
+    BoundConstant,
+    BoundIn,
+    BoundIsNull,
+    BoundLeaf,
+    BoundLike,
+    BoundNode,
+    BoundNot,
+    BoundOr,
+    BoundPredicate,
+    BoundText,
+    IfPresent,
+    compiled,
+)
+from lakehouse_source.pruning.outcome import (
+    AND_TABLE,
+    ANY_BITS,
+    FALSE_BIT,
+    NOT_TABLE,
+    NULL_BIT,
+    OR_TABLE,
+    OUTCOMES,
+    TRUE_BIT,
+    Outcome,
+)
+
+_BITS = {True: TRUE_BIT, False: FALSE_BIT, None: NULL_BIT}
+_BOTH = TRUE_BIT | FALSE_BIT
+
+
+def evaluate(predicate: BoundPredicate, statistics: Callable[[int], ColumnBounds]) -> Outcome:
+    """Tell which truth values `predicate` may take on the rows summarised here.
+
+    Sound, not exact: every value that some row really takes is in the answer.
+    `statistics` gives what is known of a leaf column by its id; it is not asked
+    about nested columns. No rows at all have no outcome.
+
+    Source: Parquet format, `Statistics` (rules for NaN and signed zero).
+    """
+    return OUTCOMES[_evaluate(predicate.root, statistics)]
+
+
+def _evaluate(node: BoundNode, statistics: Callable[[int], ColumnBounds]) -> int:
+    if isinstance(node, BoundAnd):
+        bits = TRUE_BIT
+        for term in node.terms:
+            bits = AND_TABLE[bits][_evaluate(term, statistics)]
+            if bits == FALSE_BIT:
+                break
+        return bits
+    if isinstance(node, BoundOr):
+        bits = FALSE_BIT
+        for term in node.terms:
+            bits = OR_TABLE[bits][_evaluate(term, statistics)]
+            if bits == TRUE_BIT:
+                break
+        return bits
+    if isinstance(node, BoundNot):
+        return NOT_TABLE[_evaluate(node.term, statistics)]
+    if isinstance(node, BoundConstant):
+        return _BITS[node.value]
+    return _leaf(node, statistics)
+
+
+def _leaf(node: BoundLeaf, statistics: Callable[[int], ColumnBounds]) -> int:
+    column = node.column
+    if column.kind == "nested":
+        return _BOTH  # only IS NULL is asked of it
+    known = statistics(column.id)
+    rows, nulls = known.row_count, known.null_count
+    if nulls is None or not 0 <= nulls <= rows:
+        may_be_null = may_have_value = rows != 0
+    else:
+        may_be_null, may_have_value = nulls > 0, nulls < rows
+
+    if isinstance(node, BoundIsNull):
+        return (TRUE_BIT if may_be_null else 0) | (FALSE_BIT if may_have_value else 0)
+    bits = _on_values(node, column, known) if may_have_value else 0
+    if may_be_null:
+        null_safe = isinstance(node, BoundCompare) and node.op == "<=>"
+        bits |= FALSE_BIT if null_safe else NULL_BIT
+    return bits
+
+
+def _on_values(node: BoundLeaf, column: BoundColumn, known: ColumnBounds) -> int:
+    """The outcome on rows in which the column is not null."""
+    if isinstance(node, IfPresent):
+        return TRUE_BIT if node.truth else FALSE_BIT
+    # Ordinals of one column have one type, and None where unknown.
+    lower: Any = known.lower
+    upper: Any = known.upper
+    if column.kind == "float":
+        may_be_nan = known.may_contain_nan
+        if lower != lower or upper != upper:
+            lower, upper, may_be_nan = None, None, True
+    else:
+        may_be_nan = False
+    if lower is not None and upper is not None and lower > upper:
+        lower = upper = None
+
+    if isinstance(node, BoundCompare):
+        bits = _compare(node.op, node.value, lower, upper)
+        return bits | _compare_nan(node.op, node.value) if may_be_nan else bits
+    if isinstance(node, BoundIn):
+        return _in(node, lower, upper, may_be_nan)
+    if isinstance(node, BoundText):
+        return _text(node, lower, upper)
+    if isinstance(node, BoundLike):
+        return _like(node, lower, upper)
+    return ANY_BITS
+
+
+def _compare(op: str, value: Any, lower: Any, upper: Any) -> int:
+    """The outcome on values between two bounds, NaN not among them."""
+    if value != value:  # NaN: no other value equals it, all are less
+        return TRUE_BIT if op in ("<", "!=") else FALSE_BIT
+    if op in ("=", "<=>"):
+        return _equal(value, lower, upper)
+    if op == "!=":
+        return NOT_TABLE[_equal(value, lower, upper)]
+    if op == "<":
+        may = lower is None or lower < value
+        may_not = upper is None or upper >= value
+    elif op == "<=":
+        may = lower is None or lower <= value
+        may_not = upper is None or upper > value
+    elif op == ">":
+        may = upper is None or upper > value
+        may_not = lower is None or lower <= value
+    else:
+        may = upper is None or upper >= value
+        may_not = lower is None or lower < value
+    return (TRUE_BIT if may else 0) | (FALSE_BIT if may_not else 0)
+
+
+def _equal(value: Any, lower: Any, upper: Any) -> int:
+    if (lower is not None and value < lower) or (upper is not None and value > upper):
+        return FALSE_BIT
+    if lower is not None and lower == upper:
+        return TRUE_BIT
+    return _BOTH
+
+
+def _compare_nan(op: str, value: Any) -> int:
+    """The outcome where the column's value is NaN."""
+    equal = value != value
+    truth = equal if op in ("=", "<=>") else not equal if op == "!=" else op in (">", ">=")
+    return TRUE_BIT if truth else FALSE_BIT
+
+
+def _in(node: BoundIn, lower: Any, upper: Any, may_be_nan: bool) -> int:
+    values: Any = node.values
+    start = 0 if lower is None else bisect_left(values, lower)
+    stop = len(values) if upper is None else bisect_right(values, upper)
+    missed = NULL_BIT if node.has_null else FALSE_BIT
+    bits = TRUE_BIT if stop > start else 0
+    found_all = False
+    if lower is not None and upper is not None:
+        if lower == upper:
+            found_all = stop > start
+        elif isinstance(lower, int):  # every whole number between the bounds is listed
+            found_all = stop - start == upper - lower + 1
+    if not found_all:
+        bits |= missed
+    if may_be_nan:
+        bits |= TRUE_BIT if node.has_nan else missed
+    return bits
+
+
+def _text(node: BoundText, lower: bytes | None, upper: bytes | None) -> int:
+    text = node.text
+    if lower is not None and lower == upper:  # one value, known to the last byte
+        if node.form == "prefix":
+            match = lower.startswith(text)
+        elif node.form == "suffix":
+            match = lower.endswith(text)
+        else:
+            match = text in lower
+        return TRUE_BIT if match else FALSE_BIT
+    if node.form != "prefix":
+        return _BOTH
+    if (lower is not None and lower[: len(text)] > text) or (upper is not None and upper < text):
+        return FALSE_BIT
+    if (
+        lower is not None
+        and upper is not None
+        and lower.startswith(text)
+        and upper.startswith(text)
+    ):
+        return TRUE_BIT
+    return _BOTH
+
+
+def _like(node: BoundLike, lower: bytes | None, upper: bytes | None) -> int:
+    if lower is None or lower != upper:
+        return _BOTH
+    try:
+        value = lower.decode()
+    except UnicodeDecodeError:
+        return _BOTH
+    return TRUE_BIT if compiled(node.regex).fullmatch(value) else FALSE_BIT

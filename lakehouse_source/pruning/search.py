@@ -1,0 +1,246 @@
+"""Pure. A condition as ranges of byte keys that a catalog's index can be asked for.
+
+The answer finds a superset of the files that hold a matching row: what cannot be
+said as a range of one column is left out of an AND, and makes an OR useless.
+`evaluate` then decides about the survivors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping
+
+from lakehouse_source.model import (
+    KeyRange,
+    Ordinal,
+    Search,
+    SearchAll,
+    SearchAny,
+    SearchRanges,
+)
+from lakehouse_source.predicate_bound import (
+    BoundAnd,
+    BoundColumn,
+    BoundCompare,
+    BoundConstant,
+    BoundIn,
+    BoundIsNull,
+    BoundLike,
+    BoundNode,
+    BoundNot,
+    BoundOr,
+    BoundPredicate,
+    BoundText,
+    IfPresent,
+)
+from lakehouse_source.pruning.bounds import (
+    UNBOUNDED_LOWER,
+    encoding,
+    key,
+    prefix_range,
+    upper_key,
+)
+
+# More ranges than this are joined across the smallest gaps between them.
+MAX_RANGES = 256
+
+# Below the lower end of the interval of all-null columns, above every key.
+_HIGHEST = b"\xff" * 39
+_ANY_VALUE = KeyRange(UNBOUNDED_LOWER, _HIGHEST)
+
+
+class _Never:
+    """No row can match: nothing to add to an OR."""
+
+
+_NEVER = _Never()
+
+
+def search(
+    predicate: BoundPredicate, indexed: Mapping[int, str | None] | Container[int]
+) -> Search | None:
+    """The question to put to the index, or None where it cannot narrow the files down.
+
+    `indexed` holds the ids of the columns that have index rows; a mapping tells
+    the encoding (`bounds.encoding`) of their keys too, and columns whose encoding
+    is another one now are not searched by. For a condition that no row can match
+    (`predicate.never_true`) the answer is None: callers skip the search.
+    """
+    found = _search(predicate.root, indexed)
+    return None if isinstance(found, _Never) else found
+
+
+def _search(
+    node: BoundNode, indexed: Mapping[int, str | None] | Container[int]
+) -> Search | _Never | None:
+    if isinstance(node, BoundAnd):
+        return _all([_search(term, indexed) for term in node.terms])
+    if isinstance(node, BoundOr):
+        return _any([_search(term, indexed) for term in node.terms])
+    if isinstance(node, BoundConstant):
+        return None if node.value else _NEVER
+    if isinstance(node, BoundNot):
+        if isinstance(node.term, BoundIsNull):
+            return _ranges(node.term.column, [_ANY_VALUE], indexed)
+        return None
+    if isinstance(node, IfPresent):
+        return _ranges(node.column, [_ANY_VALUE], indexed) if node.truth else _NEVER
+    if isinstance(node, BoundCompare):
+        return _ranges(node.column, _compare(node), indexed)
+    if isinstance(node, BoundIn):
+        return _ranges(node.column, _in(node), indexed)
+    if isinstance(node, BoundText) and node.form == "prefix":
+        lower, upper = prefix_range(node.text, node.column.type)
+        return _ranges(node.column, [KeyRange(lower, min(upper, _HIGHEST))], indexed)
+    if isinstance(node, (BoundText, BoundLike)):
+        return _ranges(node.column, [_ANY_VALUE], indexed)
+    return None  # IS NULL: files without a row in the index match too
+
+
+def _ranges(
+    column: BoundColumn,
+    ranges: list[KeyRange] | None,
+    indexed: Mapping[int, str | None] | Container[int],
+) -> Search | None:
+    if ranges is None or column.id not in indexed or column.kind == "nested":
+        return None
+    name = encoding(column.type)
+    if name is None:
+        return None
+    if isinstance(indexed, Mapping) and indexed[column.id] != name:
+        return None
+    return SearchRanges(column.id, merged(ranges))
+
+
+def _compare(node: BoundCompare) -> list[KeyRange] | None:
+    op, value, type_ = node.op, node.value, node.column.type
+    if op == "!=":
+        return None
+    if op in ("=", "<=>"):
+        return [KeyRange(key(value, type_), upper_key(value, type_))]
+    if op in (">", ">="):
+        return [KeyRange(key(_after(value) if op == ">" else value, type_), None)]
+    if value != value:  # less than NaN: every number
+        return [KeyRange(None, key(math.inf, type_))]
+    return [KeyRange(None, upper_key(_before(value) if op == "<" else value, type_))]
+
+
+def _after(value: Ordinal) -> Ordinal:
+    """A value that nothing lies between and `value`, above it."""
+    if isinstance(value, bytes):
+        return value + b"\x00"
+    return value + 1 if isinstance(value, int) else math.nextafter(value, math.inf)
+
+
+def _before(value: Ordinal) -> Ordinal:
+    """The value next below `value`; text and bytes have none, and stay."""
+    if isinstance(value, bytes):
+        return value
+    return value - 1 if isinstance(value, int) else math.nextafter(value, -math.inf)
+
+
+def _in(node: BoundIn) -> list[KeyRange]:
+    type_ = node.column.type
+    values = list(node.values)
+    if node.has_nan:
+        values.append(math.nan)
+    return [KeyRange(key(value, type_), upper_key(value, type_)) for value in values]
+
+
+# --- combining --------------------------------------------------------------
+
+
+def merged(ranges: list[KeyRange]) -> tuple[KeyRange, ...]:
+    """The ranges in order, overlapping ones joined, at most `MAX_RANGES` of them."""
+    spans: list[tuple[bytes, bytes | None]] = []
+    for lower, upper in sorted(
+        ((r.lower or b"", r.upper) for r in ranges), key=lambda span: span[0]
+    ):
+        if spans and (spans[-1][1] is None or lower <= spans[-1][1]):
+            last = spans[-1][1]
+            spans[-1] = (spans[-1][0], None if last is None or upper is None else max(last, upper))
+        else:
+            spans.append((lower, upper))
+    if len(spans) > MAX_RANGES:
+        spans = _joined(spans)
+    if spans[0] == (b"", None):  # open on both sides: files that are all null stay out
+        return (_ANY_VALUE,)
+    return tuple(KeyRange(lower or None, upper) for lower, upper in spans)
+
+
+def _joined(spans: list[tuple[bytes, bytes | None]]) -> list[tuple[bytes, bytes | None]]:
+    """As many spans as allowed: the widest gaps stay open."""
+
+    def number(key: bytes) -> int:
+        return int.from_bytes(key.ljust(40, b"\x00"), "big")
+
+    gaps = [number(spans[i + 1][0]) - number(spans[i][1] or b"") for i in range(len(spans) - 1)]
+    widest = sorted(range(len(gaps)), key=gaps.__getitem__, reverse=True)[: MAX_RANGES - 1]
+    result, start = [], 0
+    for end in [*sorted(widest), len(spans) - 1]:
+        result.append((spans[start][0], spans[end][1]))
+        start = end + 1
+    return result
+
+
+def _any(found: list[Search | _Never | None]) -> Search | _Never | None:
+    """OR: every branch has to narrow; ranges of one column become one question."""
+    by_column: dict[int, list[KeyRange]] = {}
+    others: list[Search] = []
+    for branch in found:
+        if branch is None:
+            return None
+        if isinstance(branch, SearchRanges):
+            by_column.setdefault(branch.column_id, []).extend(branch.ranges)
+        elif isinstance(branch, SearchAny):
+            others += branch.terms
+        elif isinstance(branch, SearchAll):
+            others.append(branch)
+    terms: list[Search] = [SearchRanges(id, merged(ranges)) for id, ranges in by_column.items()]
+    terms += others
+    if not terms:
+        return _NEVER
+    return terms[0] if len(terms) == 1 else SearchAny(tuple(terms))
+
+
+def _all(found: list[Search | _Never | None]) -> Search | _Never | None:
+    """AND: what narrows is kept; ranges of one column are cut with each other."""
+    by_column: dict[int, tuple[KeyRange, ...]] = {}
+    others: list[Search] = []
+    for branch in found:
+        if isinstance(branch, _Never):
+            return _NEVER
+        if isinstance(branch, SearchRanges):
+            before = by_column.get(branch.column_id)
+            ranges = branch.ranges if before is None else _cut(before, branch.ranges)
+            if ranges:
+                by_column[branch.column_id] = ranges
+            else:  # nothing lies in both: both are asked, and few files answer
+                others.append(branch)
+        elif isinstance(branch, SearchAll):
+            others += branch.terms
+        elif branch is not None:
+            others.append(branch)
+    terms: list[Search] = [SearchRanges(id, ranges) for id, ranges in by_column.items()]
+    terms += others
+    if not terms:
+        return None
+    return terms[0] if len(terms) == 1 else SearchAll(tuple(terms))
+
+
+def _cut(left: tuple[KeyRange, ...], right: tuple[KeyRange, ...]) -> tuple[KeyRange, ...]:
+    """What two ascending lists of ranges have in common."""
+    result: list[KeyRange] = []
+    i = j = 0
+    while i < len(left) and j < len(right):
+        a, b = left[i], right[j]
+        lower = max(a.lower or b"", b.lower or b"")
+        uppers = [upper for upper in (a.upper, b.upper) if upper is not None]
+        upper = min(uppers) if uppers else None
+        if upper is None or lower <= upper:
+            result.append(KeyRange(lower or None, upper))
+        if a.upper is None or (b.upper is not None and b.upper <= a.upper):
+            j += 1
+        else:
+            i += 1
+    return tuple(result)

@@ -1,0 +1,184 @@
+"""Pure. Bound conditions as filters over tables in memory, exactly as Spark decides rows.
+
+For tables and batches, never for scans of files: PyArrow prunes row groups by
+itself, and loses rows with NaN when it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse_source.ordinal import to_scalar
+from lakehouse_source.predicate_bound import (
+    BoundAnd,
+    BoundColumn,
+    BoundCompare,
+    BoundConstant,
+    BoundIn,
+    BoundIsNull,
+    BoundLeaf,
+    BoundLike,
+    BoundNode,
+    BoundNot,
+    BoundOr,
+    BoundPredicate,
+    BoundText,
+    IfPresent,
+)
+
+# Columns and results, either expressions or arrays: the kernels take both.
+Values: TypeAlias = Any
+
+_KERNELS = {
+    "=": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def row_filter(
+    predicate: BoundPredicate, columns: Mapping[int, tuple[str, ...]] | None = None
+) -> pc.Expression:
+    """The condition as an expression for `pa.Table.filter`; rows where it is NULL are dropped.
+
+    The table's columns have the types of the schema that the condition is bound
+    to. `columns` gives the paths of columns (by id) that go by another name there.
+    """
+    paths = columns or {}
+
+    def column_of(column: BoundColumn) -> Values:
+        return pc.field(paths.get(column.id, column.path))
+
+    return _Builder(column_of, pc.scalar).build(predicate.root)
+
+
+def filter_table(table: pa.Table, predicate: BoundPredicate) -> pa.Table:
+    """The rows of a table (or batch) that match, in their order."""
+    if predicate.always_true:
+        return table
+    if predicate.never_true:
+        return table.slice(0, 0)
+    return table.filter(matching_mask(table, predicate))
+
+
+def matching_mask(
+    batch: pa.RecordBatch | pa.Table, predicate: BoundPredicate
+) -> pa.BooleanArray | pa.ChunkedArray:
+    """For every row whether it matches: true or false, never null."""
+    arrays: dict[tuple[str, ...], Values] = {}
+
+    def column_of(column: BoundColumn) -> Values:
+        found = arrays.get(column.path)
+        if found is None:
+            found = batch.column(column.path[0])
+            for name in column.path[1:]:
+                found = pc.struct_field(found, pc.field(name))
+            arrays[column.path] = found
+        return found
+
+    mask = _Builder(column_of, lambda scalar: scalar).build(predicate.root)
+    if isinstance(mask, pa.Scalar):
+        return pa.repeat(pa.scalar(mask.as_py() is True), batch.num_rows)
+    return pc.fill_null(mask, False)
+
+
+class _Builder:
+    """Puts a condition together from kernels, over expressions or over arrays."""
+
+    def __init__(
+        self, column_of: Callable[[BoundColumn], Values], constant: Callable[[pa.Scalar], Values]
+    ) -> None:
+        self._column_of = column_of
+        self._constant = constant
+
+    def build(self, node: BoundNode) -> Values:
+        if isinstance(node, (BoundAnd, BoundOr)):
+            combine = pc.and_kleene if isinstance(node, BoundAnd) else pc.or_kleene
+            return _balanced(combine, [self.build(term) for term in node.terms])
+        if isinstance(node, BoundNot):
+            return pc.invert(self.build(node.term))
+        if isinstance(node, BoundConstant):
+            return self._truth(node.value)
+        return self._leaf(node)
+
+    def _truth(self, value: bool | None) -> Values:
+        return self._constant(pa.scalar(value, pa.bool_()))
+
+    def _leaf(self, node: BoundLeaf) -> Values:
+        column = self._comparable(node.column)
+        if isinstance(node, BoundIsNull):
+            return pc.is_null(column)
+        if isinstance(node, IfPresent):
+            return pc.if_else(pc.is_valid(column), self._truth(node.truth), self._truth(None))
+        if isinstance(node, BoundCompare):
+            if node.op != "<=>":
+                return self._compare(node, column, node.op)
+            return pc.and_kleene(pc.is_valid(column), self._compare(node, column, "="))
+        if isinstance(node, BoundIn):
+            return self._in(node, column)
+        if isinstance(node, BoundText):
+            return self._text(node, column)
+        return self._like(node, column)
+
+    def _comparable(self, column: BoundColumn) -> Values:
+        """The column in a type that the kernels compare."""
+        found = self._column_of(column)
+        stand_in = _stand_in(column.type)
+        return found if stand_in is column.type else found.cast(stand_in)
+
+    def _compare(self, node: BoundCompare, column: Values, op: str) -> Values:
+        if node.value != node.value:  # NaN
+            is_nan = pc.is_nan(column)
+            return is_nan if op == "=" else pc.invert(is_nan)
+        scalar = self._constant(to_scalar(node.value, _stand_in(node.column.type)))
+        result = _KERNELS[op](column, scalar)
+        if node.column.is_float and op in (">", ">="):
+            return pc.or_kleene(result, pc.is_nan(column))
+        return result
+
+    def _in(self, node: BoundIn, column: Values) -> Values:
+        type_ = _stand_in(node.column.type)
+        scalars = [to_scalar(value, type_) for value in node.values]
+        if node.column.is_float and 0.0 in node.values:
+            scalars.append(pa.scalar(-0.0, type_))
+        found = pc.is_in(column, value_set=pa.array(scalars, type_))
+        if node.has_nan:
+            found = pc.or_kleene(found, pc.is_nan(column))
+        missed = self._truth(None if node.has_null else False)
+        # The kernel answers false for null.
+        if node.has_null:
+            return pc.if_else(pc.and_kleene(pc.is_valid(column), found), self._truth(True), missed)
+        return pc.if_else(pc.is_valid(column), found, self._truth(None))
+
+    def _text(self, node: BoundText, column: Values) -> Values:
+        kernel = {
+            "prefix": pc.starts_with,
+            "suffix": pc.ends_with,
+            "contains": pc.match_substring,
+        }[node.form]
+        return kernel(column, pattern=node.text)
+
+    def _like(self, node: BoundLike, column: Values) -> Values:
+        return pc.match_substring_regex(column, pattern=rf"(?s)\A(?:{node.regex})\z")
+
+
+def _stand_in(type_: pa.DataType) -> pa.DataType:
+    """The type in which values are compared: the kernels lack half floats and fixed binaries."""
+    if pa.types.is_float16(type_):
+        return pa.float32()
+    return pa.binary() if pa.types.is_fixed_size_binary(type_) else type_
+
+
+def _balanced(combine: Callable[[Values, Values], Values], terms: list[Values]) -> Values:
+    """Terms combined as a tree: thousands of them in a row would nest too deeply."""
+    while len(terms) > 1:
+        pairs = [combine(a, b) for a, b in zip(terms[::2], terms[1::2])]
+        terms = pairs + terms[len(pairs) * 2 :]
+    return terms[0]
