@@ -22,9 +22,17 @@ from types import TracebackType
 from typing import Any, Generic, NoReturn, TypeVar
 
 from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.catalog.session import Session
+from lakehouse_source.catalog.session import CommitOutcomeUnknown, Session
 from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.errors import CatalogUnavailableError, PlakeError
+
+__all__ = [
+    "Catalog",
+    "CatalogReader",
+    "CatalogTransaction",
+    "CommitOutcomeUnknown",
+    "PooledCatalog",
+]
 
 _MOST_IDLE = 4
 _ATTEMPTS = 4
@@ -187,10 +195,20 @@ class PooledCatalog(Catalog, Generic[Connection]):
                 transient = self._is_transient(error)
                 if transient:
                     self._drop_idle()  # most likely lost with the one just tried
-                if attempt == _ATTEMPTS or time.monotonic() + pause > give_up or not transient:
+                if not transient:
                     raise
+                if attempt == _ATTEMPTS or time.monotonic() + pause > give_up:
+                    # Without the driver's error as its cause it is not transient
+                    # any more: nobody should multiply these attempts by their own.
+                    raise self._final(error, attempt) from None
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause *= 3
+
+    def _final(self, error: PlakeError, attempts: int) -> PlakeError:
+        if not isinstance(error, CatalogUnavailableError):
+            return error
+        reason = f"{error.reason} ({attempts} attempts)"
+        return CatalogUnavailableError(catalog=self.redacted_url, reason=reason)
 
     def _start_once(self, read_only: bool) -> Connection:
         connection = self._acquire()

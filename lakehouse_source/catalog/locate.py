@@ -17,7 +17,7 @@ FILE = "catalog.db"
 KNOWN = ("sqlite:///absolute/path.db", "postgresql://user@host/database", "env:NAME")
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
-_USER_PASSWORD = re.compile(r"(//[^:@/?#]*):.*@", re.DOTALL)
+_USER_PASSWORD = re.compile(r"^([^:/?#]*:/*[^:@/?#]*):.*@", re.DOTALL)
 _SECRET_PARAMETER = re.compile(
     r"((?:pass\w*|sslpassword|secret|token)\s*=\s*)[^&\s]*", re.IGNORECASE
 )

@@ -7,7 +7,7 @@ means is read from its SQLSTATE, never from its text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -253,7 +253,12 @@ def _rendered(statement: str) -> bytes:
 
 
 def _format_of(connection: _Connection) -> int:
-    row = connection.execute("SELECT to_regclass('catalog_format') IS NOT NULL").fetchone()
+    # Not to_regclass: in the transaction that waited for another one's migration it
+    # answers from a cache that does not know of it.
+    row = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class WHERE relname = 'catalog_format' "
+        "AND pg_catalog.pg_table_is_visible(oid))"
+    ).fetchone()
     if row is None or not row[0]:
         return 0
     row = connection.execute("SELECT version FROM catalog_format").fetchone()
@@ -267,6 +272,8 @@ def _conninfo(url: str) -> str | None:
     """
     try:
         given = conninfo_to_dict(url)
+        if not _is_as_meant(url, given):
+            return None
         defaults: dict[str, str | int | None] = {
             "connect_timeout": CONNECT_SECONDS,
             "fallback_application_name": "plake",
@@ -276,3 +283,14 @@ def _conninfo(url: str) -> str | None:
         )
     except (psycopg.Error, UnicodeError):
         return None
+
+
+def _is_as_meant(url: str, parsed: Mapping[str, object]) -> bool:
+    # libpq reads `u:pass/word@host` as host u, port pass: a password with unescaped
+    # characters would come back in messages about hosts and ports.
+    address = url.partition("?")[0]
+    if address.count("@") > 1:
+        return False
+    if "@" in address and not ("user" in parsed or "password" in parsed):
+        return False
+    return all(part.isdecimal() or not part for part in str(parsed.get("port", "")).split(","))

@@ -211,7 +211,7 @@ class CatalogReader:
     def _schema(self, raw: bytes) -> pa.Schema:
         try:
             return pa.ipc.read_schema(pa.py_buffer(raw))
-        except (pa.ArrowException, OSError) as exc:
+        except (pa.ArrowException, OSError, TypeError) as exc:
             raise CorruptDatasetError(
                 path=self._session.redacted_url, reason=f"a schema cannot be read: {exc}"
             ) from exc

@@ -158,9 +158,6 @@ NO_FILE = "SELECT 0 AS file_id WHERE 1 = 0"
 REGISTER_DATASET = (
     "INSERT INTO datasets (name, base_uri) VALUES (?, ?) ON CONFLICT (base_uri) DO NOTHING"
 )
-UNBOUND_COLUMN = (
-    "UPDATE column_bounds SET lower = ?, upper = ? WHERE dataset_id = ? AND column_id = ?"
-)
 SET_PROPERTIES = "UPDATE datasets SET properties_json = ? WHERE id = ?"
 ADVANCE = "UPDATE datasets SET current_version = ? WHERE id = ? AND current_version = ?"
 INSERT_SCHEMA = "INSERT INTO schema_versions (dataset_id, version, arrow_schema) VALUES (?, ?, ?)"

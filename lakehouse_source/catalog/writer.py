@@ -46,14 +46,6 @@ class CatalogTransaction(CatalogReader):
         """Replace the dataset's properties."""
         self._session.execute(sql.SET_PROPERTIES, (_json(properties, "properties"), dataset_id))
 
-    def unbound_column(self, dataset_id: int, column_id: int, lower: bytes, upper: bytes) -> None:
-        """Give one column the same bounds in the index for every file.
-
-        For a column whose keys are written differently from now on: the caller
-        passes the interval that every range meets.
-        """
-        self._session.execute(sql.UNBOUND_COLUMN, (lower, upper, dataset_id, column_id))
-
     # --- one commit
 
     def insert_schema(self, dataset_id: int, version: int, schema: pa.Schema) -> None:

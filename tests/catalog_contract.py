@@ -1,0 +1,851 @@
+"""What every catalog backend must do. A backend's test module subclasses `CatalogContract`."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from lakehouse_source.catalog import (
+    Catalog,
+    is_transient,
+    open_catalog,
+    redact,
+    resolve_url,
+)
+from lakehouse_source.errors import (
+    CatalogUnavailableError,
+    CommitConflictError,
+    CorruptDatasetError,
+    DatasetNotFoundError,
+    InvalidOptionError,
+)
+from lakehouse_source.model import (
+    DatasetRecord,
+    FileBounds,
+    FileMetadata,
+    FileRecord,
+    KeyRange,
+    RowGroupMetadata,
+    Search,
+    SearchAll,
+    SearchAny,
+    SearchRanges,
+)
+
+URI = "file:///data/flights"
+SCHEMA = pa.schema([pa.field("a", pa.int32(), metadata={"PARQUET:field_id": "1"})])
+
+
+def key(number: int) -> bytes:
+    return (number + (1 << 63)).to_bytes(8, "big")
+
+
+def point(column: int, *numbers: int) -> SearchRanges:
+    return SearchRanges(column, tuple(KeyRange(key(n), key(n)) for n in numbers))
+
+
+def group(index: int = 0, rows: int = 10) -> RowGroupMetadata:
+    return RowGroupMetadata(
+        index, rows, '{"1": 1}', '{"1": 9}', '{"1": 0}', '{"1": false}', 100 + index, 50 + index
+    )
+
+
+def file_of(
+    path: str, *, groups: int = 1, partitions: dict[str, str | None] | None = None
+) -> FileMetadata:
+    return FileMetadata(
+        path, 10 * groups, 1000, SCHEMA, tuple(group(i) for i in range(groups)), partitions or {}
+    )
+
+
+def bound(column: int, low: int, high: int) -> FileBounds:
+    return FileBounds(column, key(low), key(high), 0, 10, False)
+
+
+def commit(
+    catalog: Catalog,
+    files: Sequence[tuple[FileMetadata, Sequence[FileBounds]]] = (),
+    *,
+    uri: str = URI,
+    remove: Sequence[int] = (),
+    write_id: str | None = None,
+    txn: tuple[str, int] | None = None,
+) -> DatasetRecord:
+    """Commit one version the way the transaction room does; answer the dataset after it."""
+    app_id, txn_version = txn or (None, None)
+    bounds = {file.path: own for file, own in files}
+    with catalog.write() as transaction:
+        transaction.register_dataset(uri, uri.rpartition("/")[2])
+        dataset = transaction.lock_dataset(uri)
+        assert dataset is not None
+        version = dataset.current_version + 1
+        if version == 1:
+            transaction.insert_schema(dataset.id, 1, SCHEMA)
+        transaction.insert_transaction(
+            dataset.id,
+            version,
+            "append",
+            {"by": "contract"},
+            {"files_added": len(files)},
+            write_id or str(uuid4()),
+            app_id,
+            txn_version,
+        )
+        transaction.record_file_metadata(
+            dataset,
+            version,
+            [file for file, _ in files],
+            schema_version=1,
+            bounds=lambda file: bounds[file.path],
+        )
+        transaction.remove_files(dataset.id, version, remove)
+        changed = transaction.dataset(uri)
+        assert changed is not None
+        return changed
+
+
+def paths(files: Sequence[FileRecord]) -> list[str]:
+    return [file.path for file in files]
+
+
+def live(catalog: Catalog, dataset_id: int, version: int, search: Search | None = None) -> set[str]:
+    with catalog.read() as reader:
+        return set(paths(reader.files(dataset_id, version, search)))
+
+
+def _register_in_process(url: str, barrier: Any, answers: Any) -> None:
+    with open_catalog(url) as catalog:
+        barrier.wait(30)
+        with catalog.write() as transaction:
+            answers.put(transaction.register_dataset(URI, "flights").id)
+
+
+def _use_inherited(catalog: Catalog, answers: Any) -> None:
+    with catalog.read() as reader:
+        answers.put(len(reader.datasets()))
+    commit(catalog, uri=URI + "-child")
+    catalog.close()
+
+
+class CatalogContract:
+    """Needs two fixtures: `url` (a new catalog) and `plant` (runs raw SQL in it)."""
+
+    @pytest.fixture
+    def url(self) -> str:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def plant(self, url: str) -> Callable[[str], None]:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def catalog(self, url: str) -> Iterator[Catalog]:
+        with open_catalog(url) as catalog:
+            yield catalog
+
+    @pytest.fixture
+    def other(self, url: str) -> Iterator[Catalog]:
+        """A second catalog object: what others see."""
+        with open_catalog(url) as catalog:
+            yield catalog
+
+    # --- datasets
+
+    def test_a_new_catalog_is_empty(self, catalog: Catalog) -> None:
+        with catalog.read() as reader:
+            assert reader.datasets() == []
+            assert reader.dataset(URI) is None
+
+    def test_registering_twice_gives_the_same_dataset(self, catalog: Catalog) -> None:
+        with catalog.write() as transaction:
+            first = transaction.register_dataset(URI, "flights")
+            assert transaction.register_dataset(URI, "other name") == first
+        assert first == DatasetRecord(first.id, "flights", URI, 0, {})
+
+    def test_threads_that_register_at_once_get_one_dataset(self, url: str) -> None:
+        barrier = threading.Barrier(4)
+
+        def register(_: int) -> int:
+            with open_catalog(url) as catalog:
+                barrier.wait(30)
+                with catalog.write() as transaction:
+                    return transaction.register_dataset(URI, "flights").id
+
+        with ThreadPoolExecutor(4) as pool:
+            assert len(set(pool.map(register, range(4)))) == 1
+
+    def test_processes_that_register_at_once_get_one_dataset(self, url: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        barrier, answers = context.Barrier(2), context.Queue()
+        processes = [
+            context.Process(target=_register_in_process, args=(url, barrier, answers))
+            for _ in range(2)
+        ]
+        for process in processes:
+            process.start()
+        ids = {answers.get(timeout=60) for _ in processes}
+        for process in processes:
+            process.join()
+        assert len(ids) == 1
+
+    def test_properties_are_replaced(self, catalog: Catalog) -> None:
+        properties = {"partition_by": ["a"], "text": "nul \0, quote ', snow ☃"}
+        with catalog.write() as transaction:
+            dataset = transaction.register_dataset(URI, "flights")
+            transaction.set_properties(dataset.id, properties)
+        with catalog.read() as reader:
+            found = reader.dataset(URI)
+        assert found is not None
+        assert found.properties == properties
+
+    def test_datasets_come_in_the_order_of_registration(self, catalog: Catalog) -> None:
+        for name in ("b", "a", "c"):
+            commit(catalog, uri=f"file:///{name}")
+        with catalog.read() as reader:
+            assert [d.name for d in reader.datasets()] == ["b", "a", "c"]
+
+    # --- commit
+
+    def test_a_commit_is_read_back(self, catalog: Catalog) -> None:
+        file = file_of("x.parquet", groups=3, partitions={"year": "2013", "note": None})
+        dataset = commit(catalog, [(file, [bound(1, 1, 9)])], txn=("app", 7), write_id="w")
+        assert dataset.current_version == 1
+        with catalog.read() as reader:
+            (found,) = reader.files(dataset.id, 1)
+            assert found == FileRecord(
+                found.id, "x.parquet", 1000, 30, 1, 1, {"year": "2013", "note": None}, True
+            )
+            assert reader.row_groups([found.id, 10**9]) == {
+                found.id: list(file.row_groups),
+                10**9: [],
+            }
+            (record,) = reader.transactions(dataset.id)
+            assert record == reader.transaction(dataset.id, 1)
+            assert record == reader.transaction_by_write_id("w")
+            assert record == reader.transaction_by_txn(dataset.id, "app", 7)
+            assert reader.transaction_by_write_id("nobody") is None
+            assert (record.operation, record.metadata, record.summary, record.write_id) == (
+                "append", {"by": "contract"}, {"files_added": 1}, "w",
+            )  # fmt: skip
+            assert record.timestamp.tzinfo is timezone.utc
+            assert abs(record.timestamp - reader.now()) < timedelta(minutes=1)
+            assert reader.schema_at(dataset.id, 1) == (1, SCHEMA)
+            _, schema = reader.schema_at(dataset.id, 99)
+            assert schema.equals(SCHEMA, check_metadata=True)
+            assert reader.schemas(dataset.id) == {1: SCHEMA}
+
+    def test_history_is_ordered_and_limited(self, catalog: Catalog) -> None:
+        for _ in range(4):
+            dataset = commit(catalog)
+        with catalog.read() as reader:
+            versions = [t.version for t in reader.transactions(dataset.id)]
+            assert versions == [4, 3, 2, 1]
+            assert [t.version for t in reader.transactions(dataset.id, limit=2)] == [4, 3]
+            assert [t.version for t in reader.transactions_since(dataset.id, 2)] == [3, 4]
+
+    def test_the_schema_in_force_is_the_last_one_before(self, catalog: Catalog) -> None:
+        dataset = commit(catalog)
+        later = pa.schema([("a", pa.int64())])
+        with catalog.write() as transaction:
+            transaction.insert_schema(dataset.id, 5, later)
+        with catalog.read() as reader:
+            assert reader.schema_at(dataset.id, 4) == (1, SCHEMA)
+            assert reader.schema_at(dataset.id, 5) == (5, later)
+            with pytest.raises(CorruptDatasetError):
+                reader.schema_at(dataset.id, 0)
+
+    def test_a_rollback_leaves_nothing(self, catalog: Catalog, other: Catalog) -> None:
+        dataset = commit(catalog)
+
+        def write_and_fail() -> None:
+            with catalog.write() as transaction:
+                transaction.insert_transaction(dataset.id, 2, "append", {}, {}, "undone")
+                transaction.record_file_metadata(
+                    dataset, 2, [file_of("x")], schema_version=1, bounds=lambda _: [bound(1, 1, 2)]
+                )
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            write_and_fail()
+        with other.read() as reader:
+            assert reader.dataset(URI) == dataset
+            assert reader.files(dataset.id, 2) == []
+            assert reader.files(dataset.id, 2, point(1, 1)) == []
+            assert reader.transaction_by_write_id("undone") is None
+
+    def test_others_see_nothing_before_the_commit(self, catalog: Catalog, other: Catalog) -> None:
+        with catalog.write() as transaction:
+            transaction.register_dataset(URI, "flights")
+            with other.read() as reader:
+                assert reader.dataset(URI) is None
+        with other.read() as reader:
+            assert reader.dataset(URI) is not None
+
+    def test_the_version_must_follow_the_current_one(self, catalog: Catalog) -> None:
+        dataset = commit(catalog)
+        for version in (1, 3):
+            with (
+                pytest.raises(CommitConflictError) as caught,
+                catalog.write() as transaction,
+            ):
+                transaction.insert_transaction(dataset.id, version, "append", {}, {}, "late")
+            assert caught.value.dataset == URI
+            assert caught.value.current_version == 1
+            assert caught.value.base_version == version - 1
+
+    def test_the_lock_makes_the_second_writer_see_the_first(
+        self, catalog: Catalog, other: Catalog
+    ) -> None:
+        commit(catalog)
+        holding, seen = threading.Event(), []
+
+        def second() -> None:
+            holding.wait(30)
+            with other.write() as transaction:
+                dataset = transaction.lock_dataset(URI)
+                assert dataset is not None
+                seen.append(dataset.current_version)
+
+        thread = threading.Thread(target=second)
+        thread.start()
+        with catalog.write() as transaction:
+            dataset = transaction.lock_dataset(URI)
+            assert dataset is not None
+            holding.set()
+            thread.join(0.3)
+            assert seen == []
+            transaction.insert_transaction(dataset.id, 2, "append", {}, {}, "first")
+        thread.join(30)
+        assert seen == [2]
+
+    def test_two_writers_at_once_lose_no_commit(self, url: str) -> None:
+        def write(number: int) -> None:
+            with open_catalog(url) as catalog:
+                for turn in range(5):
+                    commit(
+                        catalog, [(file_of(f"{number}-{turn}"), [])], write_id=f"{number}/{turn}"
+                    )
+
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(write, range(3)))
+        with open_catalog(url) as catalog, catalog.read() as reader:
+            dataset = reader.dataset(URI)
+            assert dataset is not None
+            assert dataset.current_version == 15
+            assert len(reader.files(dataset.id, 15)) == 15
+
+    def test_a_write_id_commits_once(self, catalog: Catalog) -> None:
+        commit(catalog, write_id="once")
+        with pytest.raises(CommitConflictError, match="committed already, as version 1"):
+            commit(catalog, write_id="once")
+        with pytest.raises(CommitConflictError, match="committed already"):
+            commit(catalog, write_id="once", uri="file:///another")
+
+    def test_an_idempotency_pair_commits_once(self, catalog: Catalog) -> None:
+        dataset = commit(catalog, txn=("app", 1))
+        with pytest.raises(CommitConflictError, match="committed already, as version 1"):
+            commit(catalog, txn=("app", 1))
+        commit(catalog, txn=("app", 3))
+        commit(catalog, txn=("other", 1))
+        commit(catalog, txn=("app", 1), uri="file:///another")
+        with catalog.read() as reader:
+            assert reader.last_txn_version(dataset.id, "app") == 3
+            assert reader.last_txn_version(dataset.id, "nobody") is None
+
+    @pytest.mark.parametrize("pair", [("app", None), (None, 1), ("app", -1), ("app", 2**63)])
+    def test_half_or_impossible_idempotency_pairs_are_refused(
+        self, catalog: Catalog, pair: tuple[str | None, int | None]
+    ) -> None:
+        dataset = commit(catalog)
+        with pytest.raises(InvalidOptionError), catalog.write() as transaction:
+            transaction.insert_transaction(dataset.id, 2, "append", {}, {}, "w2", *pair)
+
+    def test_a_row_that_is_there_already_is_a_conflict(self, catalog: Catalog) -> None:
+        dataset = commit(catalog)
+        with pytest.raises(CommitConflictError), catalog.write() as transaction:
+            transaction.insert_schema(dataset.id, 1, SCHEMA)
+
+    def test_a_transaction_kept_beyond_its_block_is_dead(self, catalog: Catalog) -> None:
+        with catalog.read() as reader:
+            pass
+        with pytest.raises(RuntimeError, match="ended"):
+            reader.datasets()
+
+    # --- close the door
+
+    def test_a_closed_write_cannot_commit(self, catalog: Catalog, other: Catalog) -> None:
+        dataset = commit(catalog)
+        with catalog.write() as transaction:
+            transaction.register_pending("late", dataset.id)
+        with other.write() as transaction:
+            assert transaction.close_write("late")
+            assert transaction.close_write("never registered")
+        for write_id in ("late", "never registered"):
+            with pytest.raises(CommitConflictError, match="given up"):
+                commit(catalog, write_id=write_id)
+        with other.write() as transaction:
+            transaction.finish_pending("late")
+            assert transaction.close_write("late")
+        with pytest.raises(CommitConflictError, match="given up"):
+            commit(catalog, write_id="late")
+
+    def test_the_door_cannot_be_closed_on_a_committed_write(self, catalog: Catalog) -> None:
+        commit(catalog, write_id="done")
+        with catalog.write() as transaction:
+            assert not transaction.close_write("done")
+            assert transaction.pending_writes() == []
+
+    def test_closing_the_door_waits_for_a_commit_under_way(
+        self, catalog: Catalog, other: Catalog
+    ) -> None:
+        dataset = commit(catalog)
+        committing, answers = threading.Event(), []
+
+        def close() -> None:
+            committing.wait(30)
+            with other.write() as transaction:
+                answers.append(transaction.close_write("slow"))
+
+        thread = threading.Thread(target=close)
+        thread.start()
+        with catalog.write() as transaction:
+            transaction.insert_transaction(dataset.id, 2, "append", {}, {}, "slow")
+            committing.set()
+            thread.join(0.3)
+            assert answers == []
+        thread.join(30)
+        assert answers == [False]
+
+    def test_a_commit_waits_for_the_door_being_closed(
+        self, catalog: Catalog, other: Catalog
+    ) -> None:
+        commit(catalog)
+        closing, errors = threading.Event(), []
+
+        def late() -> None:
+            closing.wait(30)
+            try:
+                commit(other, write_id="slow")
+            except CommitConflictError as exc:
+                errors.append(exc)
+
+        thread = threading.Thread(target=late)
+        thread.start()
+        with catalog.write() as transaction:
+            assert transaction.close_write("slow")
+            closing.set()
+            thread.join(0.3)
+            assert errors == []
+        thread.join(30)
+        assert len(errors) == 1
+
+    # --- pending writes
+
+    def test_pending_writes_end_with_their_commit(self, catalog: Catalog) -> None:
+        dataset = commit(catalog)
+        with catalog.write() as transaction:
+            transaction.register_pending("one", dataset.id)
+            transaction.register_pending("one", dataset.id)
+            transaction.register_pending("two", dataset.id)
+            assert [p.write_id for p in transaction.pending_writes()] == ["one", "two"]
+            assert transaction.pending_writes(dataset.id + 1) == []
+        with catalog.write() as transaction:
+            assert transaction.heartbeat("one")
+            first, second = transaction.pending_writes(dataset.id)
+            assert first.heartbeat_at >= first.started_at
+            assert second.dataset_id == dataset.id
+            transaction.finish_pending("two")
+            assert not transaction.heartbeat("two")
+        commit(catalog, write_id="one")
+        with catalog.write() as transaction:
+            assert transaction.pending_writes() == []
+
+    # --- time
+
+    def test_timestamps_never_run_backwards(
+        self, catalog: Catalog, plant: Callable[[str], None]
+    ) -> None:
+        dataset = commit(catalog)
+        future = datetime(2100, 1, 1, tzinfo=timezone.utc)
+        microseconds = (future - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(
+            microseconds=1
+        )
+        plant(f"UPDATE transactions SET timestamp = {microseconds}")
+        commit(catalog)
+        commit(catalog)
+        with catalog.read() as reader:
+            steps = [t.timestamp - future for t in reader.transactions_since(dataset.id, 0)]
+        assert steps == [timedelta(microseconds=n) for n in range(3)]
+
+    def test_the_version_at_an_instant(self, catalog: Catalog) -> None:
+        for _ in range(3):
+            dataset = commit(catalog)
+        commit(catalog, uri="file:///another")
+        tick = timedelta(microseconds=1)
+        with catalog.read() as reader:
+            first, second, third = (t.timestamp for t in reader.transactions_since(dataset.id, 0))
+            assert reader.version_at(dataset.id, first - tick) is None
+            assert reader.version_at(dataset.id, first) == 1
+            assert reader.version_at(dataset.id, second - tick) == 1
+            assert reader.version_at(dataset.id, second) == 2
+            elsewhere = third.astimezone(timezone(timedelta(hours=5, minutes=45)))
+            assert reader.version_at(dataset.id, elsewhere) == 3
+            assert reader.version_at(dataset.id, datetime.max.replace(tzinfo=timezone.utc)) == 3
+            assert reader.version_at(dataset.id, datetime.min.replace(tzinfo=timezone.utc)) is None
+            with pytest.raises(InvalidOptionError, match="time zone"):
+                reader.version_at(dataset.id, datetime(2020, 1, 1))
+
+    def test_versions_beyond_any_integer_find_nothing(self, catalog: Catalog) -> None:
+        dataset = commit(catalog, [(file_of("x"), [])])
+        with catalog.read() as reader:
+            assert reader.transaction(dataset.id, 10**30) is None
+            assert reader.files(dataset.id, -(10**30)) == []
+            assert len(reader.files(dataset.id, 10**30)) == 1
+
+    # --- files over time
+
+    def test_removed_files_stay_in_their_versions(self, catalog: Catalog) -> None:
+        dataset = commit(catalog, [(file_of("a"), [bound(1, 1, 1)]), (file_of("b"), [])])
+        commit(catalog, [(file_of("c"), [bound(1, 1, 1)])])
+        with catalog.read() as reader:
+            first = reader.files(dataset.id, 1)[0]
+        commit(catalog, [(file_of("d"), [])], remove=[first.id])
+        assert live(catalog, dataset.id, 0) == set()
+        assert live(catalog, dataset.id, 1) == {"a", "b"}
+        assert live(catalog, dataset.id, 2) == {"a", "b", "c"}
+        assert live(catalog, dataset.id, 3) == {"b", "c", "d"}
+        assert live(catalog, dataset.id, 2, point(1, 1)) == {"a", "c"}
+        assert live(catalog, dataset.id, 3, point(1, 1)) == {"c"}
+        with catalog.read() as reader:
+            assert paths(reader.files_added_since(dataset.id, 1)) == ["c", "d"]
+            assert paths(reader.files_added_since(dataset.id, 0)) == ["a", "b", "c", "d"]
+
+    def test_a_file_is_removed_once(self, catalog: Catalog) -> None:
+        dataset = commit(catalog, [(file_of("a"), []), (file_of("b"), [])])
+        another = commit(catalog, [(file_of("z"), [])], uri="file:///another")
+        with catalog.read() as reader:
+            ids = {f.path: f.id for f in reader.files(dataset.id, 1)}
+            foreign = reader.files(another.id, 1)[0].id
+        commit(catalog, remove=[ids["a"], ids["a"]])
+        for gone in (ids["a"], foreign, 10**12):
+            with pytest.raises(CommitConflictError, match="1 of the 2 files"):
+                commit(catalog, remove=[ids["b"], gone])
+        assert live(catalog, dataset.id, 2) == {"b"}
+
+    def test_ids_are_never_given_twice(
+        self, catalog: Catalog, plant: Callable[[str], None]
+    ) -> None:
+        dataset = commit(catalog, [(file_of("a"), [])])
+        with catalog.read() as reader:
+            first = reader.files(dataset.id, 1)[0].id
+        plant("DELETE FROM row_groups")
+        plant("DELETE FROM files")
+        commit(catalog, [(file_of("b"), [])])
+        with catalog.read() as reader:
+            assert reader.files(dataset.id, 2)[0].id > first
+
+    def test_row_groups_of_very_many_files(self, catalog: Catalog) -> None:
+        dataset = commit(catalog, [(file_of(f"f{n}", groups=2), []) for n in range(50)])
+        with catalog.read() as reader:
+            ids = [f.id for f in reader.files(dataset.id, 1)]
+            found = reader.row_groups([*ids, *range(10**9, 10**9 + 100_000)])
+            assert reader.row_groups([]) == {}
+        assert len(found) == 100_050
+        assert all([g.index for g in found[i]] == [0, 1] for i in ids)
+
+    def test_texts_of_any_kind_survive(self, catalog: Catalog) -> None:
+        nasty = 'a"b\\c%s {now} ? \u2028 ☃ 😀 \ud800'.encode("utf-16", "surrogatepass").decode(
+            "utf-16", "replace"
+        )
+        group_ = RowGroupMetadata(0, 1, '{"1": "a\\u0000b"}', '{"1": "\\ttab"}', "{}", "{}")
+        file = FileMetadata(
+            f"part=%00/{nasty}\t\n.parquet", 1, 1, SCHEMA, (group_,), {nasty: '"\\u0000"'}
+        )
+        dataset = commit(catalog, [(file, [])])
+        with catalog.read() as reader:
+            (found,) = reader.files(dataset.id, 1)
+            assert found.path == file.path
+            assert found.partitions == file.partitions
+            assert reader.row_groups([found.id])[found.id] == [group_]
+
+    def test_nul_is_kept_in_metadata_and_refused_in_names(self, catalog: Catalog) -> None:
+        with catalog.write() as transaction:
+            dataset = transaction.register_dataset(URI, "flights")
+            transaction.insert_transaction(dataset.id, 1, "append", {"k\0": "v\0"}, {}, "w")
+        with catalog.read() as reader:
+            assert reader.transactions(dataset.id)[0].metadata == {"k\0": "v\0"}
+        with pytest.raises(InvalidOptionError, match="NUL"), catalog.write() as transaction:
+            transaction.insert_transaction(dataset.id, 2, "append", {}, {}, "w2", "app\0", 1)
+
+    def test_metadata_that_is_no_json_is_refused(self, catalog: Catalog) -> None:
+        dataset = commit(catalog)
+        with pytest.raises(InvalidOptionError, match="JSON"), catalog.write() as transaction:
+            transaction.insert_transaction(dataset.id, 2, "append", {"k": object()}, {}, "w2")
+
+    # --- snapshots
+
+    def test_a_reader_keeps_its_snapshot_while_another_commits(
+        self, catalog: Catalog, other: Catalog
+    ) -> None:
+        dataset = commit(catalog, [(file_of("a"), [])])
+        thread = threading.Thread(target=lambda: commit(other, [(file_of("b"), [])]))
+        with catalog.read() as reader:
+            before = reader.dataset(URI)
+            thread.start()
+            thread.join(0.3)  # where readers block commits (a rollback journal), it goes on later
+            assert reader.dataset(URI) == before
+            assert paths(reader.files(dataset.id, 99)) == ["a"]
+            assert len(reader.transactions(dataset.id)) == 1
+        thread.join(30)
+        with catalog.read() as reader:
+            assert paths(reader.files(dataset.id, 99)) == ["a", "b"]
+
+    def test_threads_share_a_catalog(self, catalog: Catalog) -> None:
+        def work(number: int) -> int:
+            commit(catalog, [(file_of(f"f{number}"), [])])
+            with catalog.read() as reader:
+                return len(reader.transactions(1))
+
+        with ThreadPoolExecutor(4) as pool:
+            assert max(pool.map(work, range(8))) == 8
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+    @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+    def test_a_forked_child_opens_its_own_connection(self, catalog: Catalog) -> None:
+        commit(catalog)
+        context = multiprocessing.get_context("fork")
+        answers = context.Queue()
+        child = context.Process(target=_use_inherited, args=(catalog, answers))
+        child.start()
+        assert answers.get(timeout=30) == 1
+        child.join(30)
+        assert child.exitcode == 0
+        commit(catalog)
+        with catalog.read() as reader:
+            assert len(reader.datasets()) == 2
+
+    # --- the search index
+
+    def test_search_finds_what_brute_force_finds(self, catalog: Catalog) -> None:
+        rng = random.Random(7)
+        keys = [b"", b"\x00", b"a", b"ab", b"b", b"\x7f", b"\x80", b"\xff", b"\xff\xff"]
+        keys += [rng.randbytes(rng.randint(1, 3)) for _ in range(30)]
+        model: dict[str, dict[int, tuple[bytes, bytes]]] = {}
+        files = []
+        for number in range(60):
+            own: dict[int, tuple[bytes, bytes]] = {}
+            for column in (1, 2, 3):
+                if rng.random() < 0.85:
+                    low, high = sorted(rng.choices(keys, k=2))
+                    own[column] = (low, high)
+            model[f"f{number}"] = own
+            bounds = [
+                FileBounds(c, low, high, None, 10, bool(c % 2)) for c, (low, high) in own.items()
+            ]
+            files.append((file_of(f"f{number}"), bounds))
+        dataset = commit(catalog, files)
+
+        def ranges() -> SearchRanges:
+            chosen = []
+            for _ in range(rng.choice([0, 1, 1, 1, 2, 5, 12])):
+                low, high = rng.choices([*keys, None, None], k=2)
+                if low is not None and high is not None and rng.random() < 0.9:
+                    low, high = sorted((low, high))
+                chosen.append(KeyRange(low, high))
+            return SearchRanges(rng.choice([1, 2, 3, 4]), tuple(chosen))
+
+        def tree(depth: int) -> Search:
+            kind = rng.choice(["ranges", "all", "any"]) if depth else "ranges"
+            if kind == "ranges":
+                return ranges()
+            terms = tuple(tree(depth - 1) for _ in range(rng.randint(1, 3)))
+            return SearchAll(terms) if kind == "all" else SearchAny(terms)
+
+        def matches(own: dict[int, tuple[bytes, bytes]], search: Search) -> bool:
+            if isinstance(search, SearchAll):
+                return all(matches(own, term) for term in search.terms)
+            if isinstance(search, SearchAny):
+                return any(matches(own, term) for term in search.terms)
+            if search.column_id not in own:
+                return False
+            low, high = own[search.column_id]
+            return any(
+                (r.upper is None or r.upper >= low)
+                and (r.lower is None or r.lower <= high)
+                and (r.lower is None or r.upper is None or r.lower <= r.upper)
+                for r in search.ranges
+            )
+
+        for _ in range(300):
+            search = tree(rng.choice([0, 1, 2, 3]))
+            expected = {path for path, own in model.items() if matches(own, search)}
+            with catalog.read() as reader:
+                found = paths(reader.files(dataset.id, 1, search))
+            assert len(found) == len(set(found))
+            assert set(found) == expected, search
+
+    def test_one_condition_with_ten_thousand_ranges(self, catalog: Catalog) -> None:
+        dataset = commit(
+            catalog, [(file_of(f"f{n}"), [bound(1, n * 10, n * 10 + 4)]) for n in range(200)]
+        )
+        even = point(1, *range(0, 20_000, 2))
+        gaps = point(1, *range(5, 20_000, 10), *range(-10_000, 0))
+        assert len(live(catalog, dataset.id, 1, even)) == 200
+        assert live(catalog, dataset.id, 1, gaps) == set()
+        both = SearchAll((even, point(1, 33, 42)))
+        assert live(catalog, dataset.id, 1, both) == {"f3", "f4"}
+
+    def test_conditions_with_very_many_terms(self, catalog: Catalog) -> None:
+        dataset = commit(
+            catalog, [(file_of(f"f{n}"), [bound(c, n, n) for c in (1, 2)]) for n in range(20)]
+        )
+        either = SearchAny(tuple(SearchAll((point(1, n % 7), point(2, n % 7))) for n in range(700)))
+        assert live(catalog, dataset.id, 1, either) == {f"f{n}" for n in range(7)}
+        every = SearchAll(tuple(SearchRanges(1, (KeyRange(key(0), None),)) for _ in range(700)))
+        assert len(live(catalog, dataset.id, 1, every)) == 20
+
+    def test_an_and_of_conditions_that_many_files_match(self, catalog: Catalog) -> None:
+        files = [(file_of(f"f{n}"), [bound(1, 0, n), bound(2, n, 5000)]) for n in range(2500)]
+        dataset = commit(catalog, files)
+        low = SearchRanges(1, (KeyRange(key(1000), None),))
+        high = SearchRanges(2, (KeyRange(None, key(1999)),))
+        found = live(catalog, dataset.id, 1, SearchAll((low, high)))
+        assert found == {f"f{n}" for n in range(1000, 2000)}
+        found = live(catalog, dataset.id, 1, SearchAll((low, high, point(1, 1998))))
+        assert found == {"f1998", "f1999"}
+
+    def test_two_datasets_with_equal_column_ids_do_not_mix(self, catalog: Catalog) -> None:
+        """DuckLake #867: another table's statistics were used."""
+        one = commit(catalog, [(file_of("one"), [bound(1, 1, 1), bound(2, 1, 1)])])
+        two = commit(catalog, [(file_of("two"), [bound(1, 1, 1)])], uri="file:///two")
+        for search in (point(1, 1), point(1, *range(1, 100, 2)), SearchAll((point(1, 1),))):
+            assert live(catalog, one.id, 1, search) == {"one"}
+            assert live(catalog, two.id, 1, search) == {"two"}
+
+    def test_a_column_whose_encoding_changed_is_unbounded(self, catalog: Catalog) -> None:
+        dataset = commit(
+            catalog,
+            [(file_of("a"), [bound(1, 1, 1), bound(2, 1, 1)]), (file_of("b"), [bound(2, 9, 9)])],
+        )
+        with catalog.write() as transaction:
+            transaction.unbound_column(dataset.id, 1, b"", b"\xff")
+        assert live(catalog, dataset.id, 1, point(1, 777)) == {"a"}
+        assert live(catalog, dataset.id, 1, SearchRanges(1, (KeyRange(None, b""),))) == {"a"}
+        assert live(catalog, dataset.id, 1, point(2, 777)) == set()
+
+    # --- format
+
+    def test_a_catalog_of_a_newer_format_is_refused(
+        self, catalog: Catalog, url: str, plant: Callable[[str], None]
+    ) -> None:
+        commit(catalog)
+        plant("UPDATE catalog_format SET version = 99")
+        with (
+            open_catalog(url) as newer,
+            pytest.raises(CatalogUnavailableError, match=r"format 99 .* Upgrade plake"),
+            newer.read(),
+        ):
+            pass
+
+    def test_tables_of_another_program_are_left_alone(
+        self, url: str, plant: Callable[[str], None]
+    ) -> None:
+        plant("CREATE TABLE files (name TEXT)")
+        with (
+            open_catalog(url) as catalog,
+            pytest.raises(CatalogUnavailableError, match=r"not plake's|another program"),
+            catalog.write(),
+        ):
+            pass
+        plant("INSERT INTO files VALUES ('mine')")
+        with (
+            open_catalog(url) as catalog,
+            pytest.raises(CatalogUnavailableError),
+            catalog.read(),
+        ):
+            pass
+
+    def test_processes_may_create_the_tables_at_once(self, url: str) -> None:
+        barrier = threading.Barrier(4)
+
+        def first_use(_: int) -> int:
+            with open_catalog(url) as catalog:
+                barrier.wait(30)
+                with catalog.read() as reader:
+                    return len(reader.datasets())
+
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(first_use, range(4))) == [0, 0, 0, 0]
+
+    def test_rows_that_make_no_sense_are_told_as_such(
+        self, catalog: Catalog, plant: Callable[[str], None]
+    ) -> None:
+        dataset = commit(catalog)
+        plant("UPDATE transactions SET metadata_json = 'not json'")
+        plant("UPDATE datasets SET properties_json = '[1]'")
+        plant("UPDATE schema_versions SET arrow_schema = ''")
+        with catalog.read() as reader:
+            with pytest.raises(CorruptDatasetError, match="JSON"):
+                reader.transactions(dataset.id)
+            with pytest.raises(CorruptDatasetError, match="not an object"):
+                reader.dataset(URI)
+            with pytest.raises(CorruptDatasetError, match="schema"):
+                reader.schemas(dataset.id)
+
+    # --- the catalog object
+
+    def test_without_create_a_missing_catalog_is_a_missing_dataset(self, url: str) -> None:
+        with (
+            pytest.raises(DatasetNotFoundError) as caught,
+            open_catalog(url, dataset_uri=URI, create=False) as catalog,
+            catalog.read(),
+        ):
+            pass
+        assert caught.value.dataset == URI
+        with open_catalog(url) as catalog, catalog.read() as reader:
+            assert reader.datasets() == []
+        with (
+            open_catalog(url, dataset_uri=URI, create=False) as catalog,
+            catalog.read() as reader,
+        ):
+            assert reader.dataset(URI) is None
+
+    def test_a_closed_catalog_says_so(self, catalog: Catalog) -> None:
+        commit(catalog)
+        catalog.close()
+        catalog.close()
+        with pytest.raises(CatalogUnavailableError, match="closed"), catalog.read():
+            pass
+
+    def test_a_catalog_cannot_be_pickled(self, catalog: Catalog) -> None:
+        commit(catalog)
+        with pytest.raises(TypeError, match="cannot be pickled"):
+            pickle.dumps(catalog)
+
+    def test_an_open_catalog_is_taken_as_it_is(self, catalog: Catalog) -> None:
+        assert open_catalog(catalog) is catalog
+
+    def test_its_url_opens_it_again(self, catalog: Catalog, url: str) -> None:
+        commit(catalog)
+        assert resolve_url(url) == url
+        with open_catalog(catalog.url) as again, again.read() as reader:
+            assert reader.dataset(URI) is not None
+        assert redact(url) == catalog.redacted_url
+        assert catalog.redacted_url in repr(catalog)
+
+    def test_conflicts_are_not_transient(self, catalog: Catalog) -> None:
+        commit(catalog, write_id="same")
+        with pytest.raises(CommitConflictError) as caught:
+            commit(catalog, write_id="same")
+        assert not is_transient(caught.value)

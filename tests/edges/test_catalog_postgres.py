@@ -1,0 +1,331 @@
+from __future__ import annotations
+
+import pickle
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from lakehouse_source.catalog import CommitOutcomeUnknown, is_transient, open_catalog
+from lakehouse_source.catalog.base import Catalog
+from lakehouse_source.errors import CatalogUnavailableError, PlakeError
+from tests.catalog_contract import SCHEMA, URI, CatalogContract, commit, file_of
+from tests.postgres_server import PostgresServer
+
+CANARY = "canary-Passw0rd"
+
+
+@pytest.fixture
+def url(postgres_server: PostgresServer) -> str:
+    return postgres_server.fresh_database(CANARY)
+
+
+@pytest.fixture
+def catalog(url: str) -> Iterator[Catalog]:
+    with open_catalog(url) as catalog:
+        yield catalog
+
+
+class TestPostgresContract(CatalogContract):
+    @pytest.fixture
+    def url(self, postgres_server: PostgresServer) -> str:
+        return postgres_server.fresh_database(CANARY)
+
+    @pytest.fixture
+    def plant(self, url: str) -> Callable[[str], None]:
+        def run(statement: str) -> None:
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute(statement.encode())
+
+        return run
+
+
+def kill_backends(postgres_server: PostgresServer, url: str) -> None:
+    database = url.rpartition("/test_")[2].partition("?")[0]
+    postgres_server.run(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+        f"WHERE datname = 'test_{database}' AND pid <> pg_backend_pid()"
+    )
+
+
+class Cutter:
+    """A TCP proxy that can lose the answer to COMMIT, or everything."""
+
+    def __init__(self, socket_folder: str) -> None:
+        self._target = f"{socket_folder}/.s.PGSQL.5432"
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.cut_after_commit = False
+        self._threads: list[threading.Thread] = []
+        self._serve(self._accept)
+
+    def _serve(self, target: Callable[..., None], *args: socket.socket) -> None:
+        thread = threading.Thread(target=target, args=args, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(self._target)
+            self._serve(self._forward, client, server)
+            self._serve(self._back, server, client)
+
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        try:
+            while data := client.recv(65536):
+                cut = self.cut_after_commit and b"COMMIT\0" in data
+                if cut:
+                    client.shutdown(socket.SHUT_RDWR)
+                server.sendall(data)
+                if cut:
+                    time.sleep(0.2)
+                    break
+        except OSError:
+            pass
+        finally:
+            client.close()
+            server.close()
+
+    def _back(self, server: socket.socket, client: socket.socket) -> None:
+        try:
+            while data := server.recv(65536):
+                client.sendall(data)
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join(5)
+
+
+@pytest.fixture
+def cutter(postgres_server: PostgresServer) -> Iterator[Cutter]:
+    cutter = Cutter(postgres_server.socket_folder)
+    yield cutter
+    cutter.close()
+
+
+def test_a_commit_whose_answer_is_lost_has_an_unknown_outcome(
+    url: str, catalog: Catalog, cutter: Cutter
+) -> None:
+    """iceberg #2317: it was taken for a failure, and its files were deleted."""
+    name = url.rpartition("@/")[2].partition("?")[0]
+    through = f"postgresql://postgres:{CANARY}@127.0.0.1:{cutter.port}/{name}?sslmode=disable"
+    with open_catalog(through) as cut:
+        commit(cut)
+        cutter.cut_after_commit = True
+        with pytest.raises(CommitOutcomeUnknown) as caught:
+            commit(cut, write_id="was it?")
+        assert not is_transient(caught.value)
+        assert CANARY not in str(caught.value)
+        assert isinstance(pickle.loads(pickle.dumps(caught.value)), CommitOutcomeUnknown)
+        cutter.cut_after_commit = False
+        with cut.read() as reader:
+            done = reader.transaction_by_write_id("was it?")
+    assert done is not None
+    assert done.version == 2
+
+
+def test_a_connection_lost_before_commit_committed_nothing(
+    url: str, catalog: Catalog, postgres_server: PostgresServer
+) -> None:
+    dataset = commit(catalog)
+
+    def write_on() -> None:
+        with catalog.write() as transaction:
+            transaction.insert_schema(dataset.id, 2, SCHEMA)
+            kill_backends(postgres_server, url)
+            transaction.insert_schema(dataset.id, 3, SCHEMA)
+
+    with pytest.raises(CatalogUnavailableError) as caught:
+        write_on()
+    assert is_transient(caught.value)
+    with catalog.read() as reader:
+        assert list(reader.schemas(dataset.id)) == [1]
+
+
+def test_idle_connections_that_were_lost_are_replaced(
+    url: str, catalog: Catalog, postgres_server: PostgresServer
+) -> None:
+    commit(catalog)
+    with catalog.read(), catalog.read(), catalog.read(), catalog.read():
+        pass
+    kill_backends(postgres_server, url)
+    with catalog.read() as reader:
+        assert len(reader.datasets()) == 1
+    kill_backends(postgres_server, url)
+    assert commit(catalog).current_version == 2
+
+
+def test_a_deadlock_is_transient(url: str) -> None:
+    with open_catalog(url) as one, open_catalog(url) as two:
+        commit(one, uri="file:///a")
+        commit(one, uri="file:///b")
+        barrier, errors = threading.Barrier(2), []
+
+        def lock(catalog: Catalog, first: str, second: str) -> None:
+            try:
+                with catalog.write() as transaction:
+                    transaction.lock_dataset(first)
+                    barrier.wait(30)
+                    transaction.lock_dataset(second)
+            except PlakeError as exc:
+                errors.append(exc)
+
+        threads = [
+            threading.Thread(target=lock, args=(one, "file:///a", "file:///b")),
+            threading.Thread(target=lock, args=(two, "file:///b", "file:///a")),
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    (error,) = errors
+    assert isinstance(error, CatalogUnavailableError)
+    assert is_transient(error)
+
+
+def test_what_is_transient_does_not_hang_on_the_servers_language() -> None:
+    """ducklake #1311: retries were decided by English error text."""
+    for name, expected in (
+        ("SerializationFailure", True),
+        ("DeadlockDetected", True),
+        ("AdminShutdown", True),
+        ("ConnectionFailure", True),
+        ("UniqueViolation", False),
+        ("UndefinedTable", False),
+        ("DiskFull", False),
+        ("InsufficientPrivilege", False),
+    ):
+        error = getattr(psycopg.errors, name)("Verbindung verloren")
+        assert is_transient(error) is expected, name
+    assert not is_transient(ValueError("could not connect to server"))
+
+
+def test_writers_of_two_datasets_do_not_wait_for_each_other(catalog: Catalog) -> None:
+    commit(catalog, uri="file:///a")
+    commit(catalog, uri="file:///b")
+    with catalog.write() as transaction:
+        dataset = transaction.lock_dataset("file:///a")
+        assert dataset is not None
+        transaction.insert_transaction(dataset.id, 2, "append", {}, {}, "held")
+        transaction.record_file_metadata(
+            dataset, 2, [file_of("x")], schema_version=1, bounds=lambda _: []
+        )
+        done = threading.Thread(
+            target=lambda: commit(catalog, [(file_of("y"), [])], uri="file:///b")
+        )
+        done.start()
+        done.join(10)
+        assert not done.is_alive()
+
+
+def test_announcing_a_write_does_not_wait_for_a_commit(catalog: Catalog) -> None:
+    dataset = commit(catalog)
+
+    def announce() -> None:
+        with catalog.write() as transaction:
+            transaction.register_pending("next", dataset.id)
+
+    with catalog.write() as transaction:
+        transaction.lock_dataset(URI)
+        thread = threading.Thread(target=announce)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_swallowed_error_does_not_look_like_a_commit(catalog: Catalog) -> None:
+    """PostgreSQL answers COMMIT of a failed transaction with ROLLBACK, and no error."""
+    dataset = commit(catalog)
+
+    def write_on() -> None:
+        with catalog.write() as transaction:
+            transaction.insert_schema(dataset.id, 2, SCHEMA)
+            with pytest.raises(PlakeError):
+                transaction.insert_schema(dataset.id, 2, SCHEMA)
+
+    with pytest.raises(CatalogUnavailableError, match="nothing was committed"):
+        write_on()
+    with catalog.read() as reader:
+        assert list(reader.schemas(dataset.id)) == [1]
+
+
+def test_nothing_outlives_a_transaction(url: str, catalog: Catalog) -> None:
+    """pgbouncer #418: with a transaction pooler, session state is somebody else's."""
+    commit(catalog, [(file_of("x"), [])])
+    with psycopg.connect(url) as connection:
+        held = connection.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+        ).fetchone()
+    assert held == (0,)
+    with catalog.read() as reader:
+        assert reader._session.query("SELECT count(*) FROM pg_prepared_statements") == [(0,)]
+    connection_ = catalog._idle[-1]  # type: ignore[attr-defined]
+    assert connection_.execute("SHOW enable_seqscan").fetchone() == ("on",)
+
+
+@pytest.mark.parametrize("kind", ["refused", "no such host", "no such database", "not a server"])
+def test_a_server_that_cannot_be_reached(
+    kind: str, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    address = {
+        "refused": f"postgresql://user:{CANARY}@127.0.0.1:{port}/db",
+        "no such host": f"postgresql://user:{CANARY}@plake.invalid/db",
+        "no such database": postgres_server.url("nowhere", password=CANARY),
+        "not a server": f"postgresql://user:{CANARY}@/db?host={tmp_path}",
+    }[kind]
+    started = time.monotonic()
+    with (
+        open_catalog(address) as catalog,
+        pytest.raises(CatalogUnavailableError) as caught,
+        catalog.read(),
+    ):
+        pass
+    assert time.monotonic() - started < 20
+    assert "user:***@" in str(caught.value) or kind == "no such database"
+    assert CANARY not in "".join(traceback.format_exception(caught.value))
+    assert not is_transient(caught.value)  # it was tried several times
+
+
+def test_a_server_that_does_not_answer_is_given_up(url: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"postgresql://u:{CANARY}@127.0.0.1:{silent.getsockname()[1]}/d?connect_timeout=2"
+        started = time.monotonic()
+        with (
+            open_catalog(address) as catalog,
+            pytest.raises(CatalogUnavailableError),
+            catalog.read(),
+        ):
+            pass
+    assert time.monotonic() - started < 15
+
+
+def test_the_password_is_never_shown(url: str, catalog: Catalog) -> None:
+    assert CANARY in url
+    shown = [repr(catalog), str(catalog), catalog.redacted_url]
+    for act in (
+        lambda: commit(catalog, remove=[5]),
+        lambda: [commit(catalog, write_id="same") for _ in range(2)],
+        lambda: pickle.dumps(catalog),
+    ):
+        with pytest.raises((PlakeError, TypeError)) as caught:
+            act()
+        shown.append("".join(traceback.format_exception(caught.value)))
+        if isinstance(caught.value, PlakeError):
+            shown += [repr(vars(caught.value)), repr(pickle.dumps(caught.value))]
+    assert CANARY not in "".join(shown)

@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from sqlite_utils import Database
+
+from lakehouse_source.catalog import is_transient, open_catalog, redact, resolve_url
+from lakehouse_source.catalog.migrations import TABLES
+from lakehouse_source.catalog.sqlite import SqliteCatalog
+from lakehouse_source.errors import (
+    CatalogUnavailableError,
+    DatasetNotFoundError,
+    InvalidOptionError,
+)
+from tests.catalog_contract import URI, CatalogContract, commit, file_of
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "catalog.db"
+
+
+class TestSqliteContract(CatalogContract):
+    @pytest.fixture
+    def url(self, path: Path) -> str:
+        return f"sqlite://{path}"
+
+    @pytest.fixture
+    def plant(self, path: Path) -> Callable[[str], None]:
+        def run(statement: str) -> None:
+            with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+                connection.execute(statement)
+
+        return run
+
+
+def test_the_file_is_readable_by_its_owner_only(path: Path) -> None:
+    old = os.umask(0)
+    try:
+        with open_catalog(f"sqlite://{path}") as catalog:
+            commit(catalog)
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_commits_go_through_a_rollback_journal_and_are_synced(path: Path) -> None:
+    with open_catalog(f"sqlite://{path}") as catalog, catalog.read() as reader:
+        ask = reader._session.query
+        assert ask("PRAGMA journal_mode") == [("delete",)]
+        assert ask("PRAGMA synchronous") == [(2,)]
+        assert ask("PRAGMA foreign_keys") == [(1,)]
+
+
+def test_a_wal_database_is_turned_back(path: Path) -> None:
+    with open_catalog(f"sqlite://{path}") as catalog:
+        commit(catalog)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    with open_catalog(f"sqlite://{path}") as catalog, catalog.read() as reader:
+        assert reader._session.query("PRAGMA journal_mode") == [("delete",)]
+        assert len(reader.datasets()) == 1
+
+
+def test_sqlite_utils_sees_the_documented_tables(path: Path) -> None:
+    with open_catalog(f"sqlite://{path}") as catalog:
+        commit(catalog, [(file_of("a", partitions={"year": "2013"}), [])])
+    with closing(sqlite3.connect(path)) as connection:
+        database = Database(connection)
+        assert {*TABLES, "catalog_format"} <= set(database.table_names())
+        assert [row["file_path"] for row in database["files"].rows] == ["a"]
+        assert list(database["row_groups"].columns_dict)[:6] == [
+            "id", "file_id", "row_group_index", "row_count", "stats_min_json", "stats_max_json",
+        ]  # fmt: skip
+
+
+def test_a_locked_catalog_says_so_after_the_timeout(path: Path) -> None:
+    with open_catalog(f"sqlite://{path}?timeout=0.2") as catalog:
+        commit(catalog)
+        with closing(sqlite3.connect(path, isolation_level=None)) as blocker:
+            blocker.execute("BEGIN EXCLUSIVE")
+            for act in (catalog.write, catalog.read):
+                with (
+                    pytest.raises(CatalogUnavailableError, match="locked") as caught,
+                    act() as transaction,
+                ):
+                    transaction.datasets()
+                assert not is_transient(caught.value)
+            blocker.execute("ROLLBACK")
+        commit(catalog)
+
+
+def test_a_commit_that_readers_keep_out_is_undone(path: Path) -> None:
+    url = f"sqlite://{path}?timeout=0.2"
+    with open_catalog(url) as catalog, open_catalog(url) as other:
+        commit(catalog)
+        with other.read() as reader:
+            before = reader.datasets()
+            with pytest.raises(CatalogUnavailableError, match="locked"):
+                commit(catalog)
+        with other.read() as reader:
+            assert reader.datasets() == before
+        assert commit(catalog).current_version == 2
+
+
+def test_a_writer_waits_for_the_lock(path: Path) -> None:
+    """ducklake #1309: a read that became a write did not wait."""
+    url = f"sqlite://{path}"
+    with open_catalog(url) as catalog, open_catalog(url) as other:
+        commit(catalog)
+        with catalog.write() as transaction:
+            thread = threading.Thread(target=lambda: commit(other))
+            thread.start()
+            thread.join(0.2)
+            assert thread.is_alive()
+            transaction.datasets()
+        thread.join(30)
+        with catalog.read() as reader:
+            assert reader.datasets()[0].current_version == 2
+
+
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
+    with (
+        open_catalog(f"sqlite://{tmp_path}/no/such/catalog.db") as catalog,
+        pytest.raises(CatalogUnavailableError, match=r"does not exist\. Create it first"),
+        catalog.read(),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_no_database_is_refused_and_kept(path: Path) -> None:
+    path.write_text("these are my notes, not a database at all")
+    with (
+        open_catalog(f"sqlite://{path}") as catalog,
+        pytest.raises(CatalogUnavailableError, match="not a SQLite database"),
+        catalog.read(),
+    ):
+        pass
+    assert path.read_text().startswith("these are my notes")
+
+
+def test_a_damaged_database_is_refused(path: Path) -> None:
+    path.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
+    with (
+        open_catalog(f"sqlite://{path}") as catalog,
+        pytest.raises(CatalogUnavailableError),
+        catalog.read(),
+    ):
+        pass
+
+
+def test_a_folder_in_its_place_is_refused(tmp_path: Path) -> None:
+    with (
+        open_catalog(f"sqlite://{tmp_path}") as catalog,
+        pytest.raises(CatalogUnavailableError, match="cannot be read"),
+        catalog.read(),
+    ):
+        pass
+
+
+def test_an_empty_file_becomes_a_catalog(path: Path) -> None:
+    """A crash between making the file and making its tables leaves one."""
+    path.touch()
+    with open_catalog(f"sqlite://{path}") as catalog, catalog.read() as reader:
+        assert reader.datasets() == []
+
+
+def test_a_crash_while_the_tables_are_made_leaves_none(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sqlite-utils must not commit inside our transaction."""
+    from lakehouse_source.catalog import migrations
+
+    with monkeypatch.context() as patched:
+        patched.setattr(migrations, "MIGRATIONS", [[*migrations.MIGRATIONS[0][:5], "BROKEN"]])
+        with (
+            open_catalog(f"sqlite://{path}") as catalog,
+            pytest.raises(CatalogUnavailableError, match="syntax"),
+            catalog.read(),
+        ):
+            pass
+    with closing(sqlite3.connect(path)) as connection:
+        assert Database(connection).table_names() == []
+    with open_catalog(f"sqlite://{path}") as catalog:
+        commit(catalog)
+
+
+def test_a_deleted_catalog_does_not_swallow_commits(path: Path) -> None:
+    with open_catalog(f"sqlite://{path}") as catalog:
+        commit(catalog)
+        path.unlink()
+        assert commit(catalog).current_version == 1
+        assert path.exists()
+
+
+def test_a_read_only_catalog_can_be_read(path: Path) -> None:
+    with open_catalog(f"sqlite://{path}") as catalog:
+        commit(catalog)
+    path.chmod(0o400)
+    with open_catalog(f"sqlite://{path}") as catalog:
+        with catalog.read() as reader:
+            assert len(reader.datasets()) == 1
+        if os.geteuid() != 0:
+            with pytest.raises(CatalogUnavailableError, match="read-only"):
+                commit(catalog)
+
+
+def test_a_local_dataset_has_its_catalog_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PLAKE_CATALOG", raising=False)
+    folder = tmp_path / "my flights ☃ 100%"
+    uri = "file://" + quote(str(folder))
+    with pytest.raises(DatasetNotFoundError) as caught:
+        open_catalog(None, dataset_uri=uri, create=False)
+    assert caught.value.dataset == uri
+    assert not folder.exists()
+    with open_catalog(None, dataset_uri=uri) as catalog:
+        assert not folder.exists()
+        commit(catalog, uri=uri)
+        assert catalog.url == resolve_url(None, uri)
+    assert (folder / "_plake" / "catalog.db").exists()
+    with open_catalog(resolve_url(None, uri), create=False) as catalog, catalog.read() as reader:
+        assert reader.dataset(uri) is not None
+
+
+def test_the_environment_names_a_catalog(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLAKE_CATALOG", f"sqlite://{path}")
+    monkeypatch.setenv("ELSEWHERE", f"sqlite://{path}2")
+    assert resolve_url(None, URI) == f"sqlite://{path}"
+    assert resolve_url("env:ELSEWHERE") == f"sqlite://{path}2"
+    monkeypatch.setenv("PLAKE_CATALOG", "env:ELSEWHERE")
+    with open_catalog(None, dataset_uri=URI) as catalog:
+        assert isinstance(catalog, SqliteCatalog)
+        assert catalog.path == f"{path}2"
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("", "is empty"),
+        ("   ", "is empty"),
+        ("catalog.db", "Known: sqlite:///absolute/path.db"),
+        ("/abs/catalog.db", "Known: sqlite:///absolute/path.db"),
+        ("mysql://u:canary@h/d", "Known: sqlite:///absolute/path.db"),
+        ("duckdb:///x.db", "not supported yet"),
+        ("sqlite://relative.db", "absolute path"),
+        ("sqlite:relative.db", "absolute path"),
+        ("sqlite://", "absolute path"),
+        ("sqlite:///", "absolute path"),
+        ("sqlite:///folder/", "absolute path"),
+        ("sqlite:///x.db?mode=memory", "parameter 'mode'"),
+        ("sqlite:///x.db?timeout=soon", "number of seconds"),
+        ("env:PLAKE_NO_SUCH", "PLAKE_NO_SUCH"),
+        ("postgresql:u:canary@h", "Known:"),
+        ("postgresql://u:canary/1@h:port/d", "percent-encoded"),
+        ("postgresql://u:can@ary:canary@h/d", "percent-encoded"),
+        ("postgresql://h/d?password=canary&bogus=1", "percent-encoded"),
+    ],
+)
+def test_urls_that_name_no_catalog(url: str, said: str) -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        open_catalog(url)
+    assert said in str(caught.value)
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert "canary" not in f"{error!s} {error!r} {vars(error)}"
+        error = error.__cause__ or error.__context__
+
+
+def test_no_catalog_and_no_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PLAKE_CATALOG", raising=False)
+    for uri in (None, "s3://bucket/flights"):
+        with pytest.raises(InvalidOptionError, match="PLAKE_CATALOG"):
+            open_catalog(None, dataset_uri=uri)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://user:canary@host:5432/db", "postgresql://user:***@host:5432/db"),
+        ("postgresql://user@host/db", "postgresql://user@host/db"),
+        ("postgresql://host:5432/db", "postgresql://host:5432/db"),
+        ("postgresql://u:can/ary?ca#na@r:y@host/db", "postgresql://u:***@host/db"),
+        ("postgresql://:canary@host/db", "postgresql://:***@host/db"),
+        (
+            "postgresql://h/db?user=u&password=canary&sslpassword=canary&x=1",
+            "postgresql://h/db?user=u&password=***&sslpassword=***&x=1",
+        ),
+        ("sqlite:///a@b:c@d.db", "sqlite:///a@b:c@d.db"),
+        ("env:NAME", "env:NAME"),
+    ],
+)
+def test_redaction(url: str, shown: str) -> None:
+    assert redact(url) == shown
