@@ -73,7 +73,7 @@ def enable(spark: Any) -> Any:
     """
     session = _classic(spark)
     if not _has_rule(spark, session):
-        _extension(spark).apply(session.extensions())
+        _apply_extension(spark, session.extensions())
     spark.conf.set(SWITCH, "true")
     spark.conf.set(_REDACTION, _with_catalog(spark.conf.get(_REDACTION, _REDACTION_DEFAULT)))
     return spark
@@ -118,20 +118,31 @@ def _has_rule(spark: Any, session: Any) -> bool:
     return any(rules.apply(i).ruleName() == RULE for i in range(rules.size()))
 
 
-def _extension(spark: Any) -> Any:
-    """An instance of the extension, from the packaged jar."""
-    jvm = spark._jvm
-    gateway = spark.sparkContext._gateway
-    urls = gateway.new_array(jvm.java.net.URL, 1)
-    urls[0] = jvm.java.io.File(str(planner_jar())).toURI().toURL()
+def _apply_extension(spark: Any, extensions: Any) -> None:
+    """Load the extension from the packaged jar and let it add its rule."""
+    jvm, gateway = spark._jvm, spark.sparkContext._gateway
+
+    def array(kind: Any, *items: Any) -> Any:
+        made = gateway.new_array(kind, len(items))
+        for i, item in enumerate(items):
+            made[i] = item
+        return made
+
+    url = jvm.java.io.File(str(planner_jar())).toURI().toURL()
     spark_loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
-    loader = jvm.java.net.URLClassLoader(urls, spark_loader)
-    constructor = loader.loadClass(EXTENSION).getConstructor(gateway.new_array(jvm.Class, 0))
-    return constructor.newInstance(gateway.new_array(jvm.Object, 0))
+    loader = jvm.java.net.URLClassLoader(array(jvm.java.net.URL, url), spark_loader)
+    extension = loader.loadClass(EXTENSION)
+    instance = extension.getConstructor(array(jvm.Class)).newInstance(array(jvm.Object))
+    # Not `instance.apply(...)`: Py4J remembers methods by the name of their class and would call
+    # that of an earlier loader, once a second session in this JVM is enabled.
+    method = extension.getMethod("apply", array(jvm.Class, jvm.Class.forName("java.lang.Object")))
+    method.invoke(instance, array(jvm.Object, extensions))
 
 
 def _with_catalog(regex: str) -> str:
     """A redaction pattern that also covers the option `catalog`."""
     if "catalog" in regex:
         return regex
-    return f"{regex}|(?i)catalog" if regex else "(?i)catalog"
+    if not regex:
+        return "(?i)catalog"
+    return f"{regex}|catalog" if regex.startswith("(?i)") else f"{regex}|(?i)catalog"

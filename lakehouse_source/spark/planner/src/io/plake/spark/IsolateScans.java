@@ -43,6 +43,8 @@ final class IsolateScans extends Rule<LogicalPlan> {
   /** Set to false, this session's plans are left alone. */
   static final String SWITCH = "spark.plake.planner.enabled";
 
+  static final String UNKNOWN_SPARK = "this Spark is not one that plake knows";
+
   private static final Logger LOG = LoggerFactory.getLogger(PlakeExtension.class);
   private static final Set<String> SAID = ConcurrentHashMap.newKeySet();
 
@@ -54,7 +56,7 @@ final class IsolateScans extends Rule<LogicalPlan> {
     try {
       return plan.transformUp(new Swap());
     } catch (LinkageError | RuntimeException e) {
-      standAside("this Spark is not one that plake knows", e);
+      standAside(UNKNOWN_SPARK, e);
       return plan;
     }
   }
@@ -103,7 +105,7 @@ final class IsolateScans extends Rule<LogicalPlan> {
             relation.output(), relation.catalog(), relation.identifier(), relation.options(),
             relation.timeTravelSpec());
       } catch (ReflectiveOperationException e) {
-        standAside("this Spark is not one that plake knows", e);
+        standAside(UNKNOWN_SPARK, e);
         return relation;
       }
     }
@@ -124,7 +126,12 @@ final class IsolateScans extends Rule<LogicalPlan> {
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-      return new IsolatedScanBuilder(frame, shortName, schema, options);
+      try {
+        return new IsolatedScanBuilder(frame, shortName, schema, options);
+      } catch (LinkageError e) {
+        standAside(UNKNOWN_SPARK, e);
+        return stock(frame, shortName, schema, options);
+      }
     }
 
     /** The scan builder that Spark would have used. */

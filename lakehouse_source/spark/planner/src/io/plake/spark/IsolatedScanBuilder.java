@@ -92,7 +92,7 @@ final class IsolatedScanBuilder
       Scan stock = new PythonScanBuilder(source, shortName, marked, options).build();
       return new IsolatedScan(stock, source);
     } catch (LinkageError e) {
-      IsolateScans.standAside("this Spark is not one that plake knows", e);
+      IsolateScans.standAside(IsolateScans.UNKNOWN_SPARK, e);
       return IsolateScans.IsolatedTable.stock(frame, shortName, full, options).build();
     }
   }

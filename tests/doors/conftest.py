@@ -1,0 +1,29 @@
+"""Sessions with the planner extension, in the JVM of the plain `spark` session."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakehouse_source.spark import enable
+
+
+def unshared_session(spark: SparkSession) -> SparkSession:
+    """A session on the same SparkContext with extensions of its own.
+
+    `newSession()` and `cloneSession()` share the extensions of their parent:
+    enabling plake's planner in one of them would enable it in the plain session
+    too, which could then no longer stand for Spark without it.
+    """
+    jvm, context = spark._jvm, spark.sparkContext
+    options = jvm.java.util.HashMap()
+    for key in ("spark.sql.session.timeZone", "spark.sql.shuffle.partitions"):
+        options.put(key, spark.conf.get(key))
+    session = jvm.org.apache.spark.sql.classic.SparkSession(context._jsc.sc(), options)
+    return SparkSession(context, jsparkSession=session)
+
+
+@pytest.fixture(scope="session")
+def spark_planner(spark: SparkSession) -> SparkSession:
+    """A session whose queries are planned with the extension; `spark` stays without."""
+    return enable(unshared_session(spark))
