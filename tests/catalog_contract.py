@@ -739,7 +739,7 @@ class CatalogContract:
             [(file_of("a"), [bound(1, 1, 1), bound(2, 1, 1)]), (file_of("b"), [bound(2, 9, 9)])],
         )
         with catalog.write() as transaction:
-            transaction.unbound_column(dataset.id, 1, b"", b"\xff")
+            transaction.unbound_column(dataset.id, 1)
         assert live(catalog, dataset.id, 1, point(1, 777)) == {"a"}
         assert live(catalog, dataset.id, 1, SearchRanges(1, (KeyRange(None, b""),))) == {"a"}
         assert live(catalog, dataset.id, 1, point(2, 777)) == set()

@@ -172,6 +172,9 @@ REMOVE_FILES = (
     "UPDATE files SET removed_version = ?, is_tombstoned = TRUE "
     "WHERE dataset_id = ? AND removed_version IS NULL AND id {among}"
 )
+UNBOUND_COLUMN = (
+    "UPDATE column_bounds SET lower = ?, upper = ? WHERE dataset_id = ? AND column_id = ?"
+)
 
 FILE_COLUMNS = (
     "id", "dataset_id", "version", "schema_version", "file_path", "file_size_bytes",

@@ -14,6 +14,7 @@ from lakehouse_source.catalog import statements as sql
 from lakehouse_source.catalog.reader import CatalogReader, to_datetime
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 from lakehouse_source.model import DatasetRecord, FileBounds, FileMetadata
+from lakehouse_source.pruning.bounds import UNBOUNDED_LOWER, UNBOUNDED_UPPER
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +218,11 @@ class CatalogTransaction(CatalogReader):
                 version,
                 f"{len(ids) - removed} of the {len(ids)} files to remove are not there any more",
             )
+
+    def unbound_column(self, dataset_id: int, column_id: int) -> None:
+        """Make every file match any search over a column: its keys have a new encoding."""
+        values = (UNBOUNDED_LOWER, UNBOUNDED_UPPER, dataset_id, column_id)
+        self._session.execute(sql.UNBOUND_COLUMN, values)
 
     # --- pending writes
 
