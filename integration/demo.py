@@ -8,6 +8,7 @@ the source data; the demo fails when one differs.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import time
@@ -63,6 +64,8 @@ def main() -> None:
 
     from pyspark.sql import SparkSession
 
+    # Spark looks for "python3" on the PATH unless told: it must be this one, where plake is.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = lake.spark.configure(
         SparkSession.builder.master("local[2]")
         .appName("plake demo")

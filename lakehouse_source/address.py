@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from lakehouse_source.catalog import Catalog, open_catalog, resolve_url
+from lakehouse_source.catalog.locate import sqlite_url
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.scan import Snapshot, open_snapshot
 from lakehouse_source.storage import RESERVED_FOLDER, canonical_uri, local_path
@@ -30,8 +31,7 @@ class Address:
         self.catalog = catalog
         path = local_path(self.uri)
         url = None if isinstance(catalog, Catalog) else resolve_url(catalog, self.uri)
-        own = None if path is None else f"sqlite:///{path}/{RESERVED_FOLDER}/catalog.db"
-        self.url = url
+        own = None if path is None else sqlite_url(f"{path}/{RESERVED_FOLDER}/catalog.db")
         self.key = "." if url is not None and url == own else self.uri
 
     @contextmanager

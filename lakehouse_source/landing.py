@@ -254,7 +254,7 @@ def _describe(
         changed = was is not None and bounds.encoding(was.type) != bounds.encoding(leaf.type)
         if changed and leaf.id in indexed:
             # Keys written so far have another encoding: every file counts as unknown.
-            tx.unbound_column(record.id, leaf.id, bounds.UNBOUNDED_LOWER, bounds.UNBOUNDED_UPPER)
+            tx.unbound_column(record.id, leaf.id)
             if bounds.encoding(leaf.type) is None:
                 indexed.remove(leaf.id)
         elif was is None and bounds.encoding(leaf.type) is not None and not leaf.in_list:

@@ -85,7 +85,7 @@ class Scan:
             else:
                 sure += task.row_count
         tables = read_all(found.spec, tuple(unsure), Storage(found.spec.uri))
-        return sure + sum(table.num_rows for table in tables)
+        return sure + sum(int(table.num_rows) for table in tables)
 
     def fragments(self) -> list[ds.ParquetFileFragment]:
         """The Parquet fragments, limited to the row groups, that can hold matches."""

@@ -115,13 +115,17 @@ def commit(catalog: Catalog, staged: StagedWrite, files: Sequence[FileMetadata])
         return land(tx, staged, everything, replacement.removed)
 
     try:
-        return in_transaction(catalog, staged.uri, staged.write_id, land_files)
+        landed = in_transaction(catalog, staged.uri, staged.write_id, land_files)
     except CommitUnknownError:
         raise
     except PlakeError:
         # The caller aborts its own files; those made here are this function's.
         _delete(staged, replacement.files)
         raise
+    if not landed.metadata:
+        # An earlier write with the same idempotency pair stands for this one.
+        _delete(staged, everything)
+    return landed
 
 
 def abort(catalog: Catalog, staged: StagedWrite, files: Iterable[FileMetadata]) -> bool:

@@ -164,7 +164,7 @@ def pack(tasks: Sequence[ScanTask], split_size_bytes: int | None) -> list[ScanPa
         lightest = loads.index(min(loads))
         bins[lightest].append(piece)
         loads[lightest] += piece.byte_count + FILE_COST_BYTES
-    return [ScanPartition(None, tuple(some)) for some in bins]
+    return [ScanPartition(tuple(some)) for some in bins]
 
 
 def _divide(task: ScanTask, size_bytes: int) -> Iterator[ScanTask]:
