@@ -1,0 +1,152 @@
+"""Bringing columns to a schema, and the folders that partition values make."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse_source.align import align, by_id, by_name, relabel
+from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
+from lakehouse_source.partitioning import (
+    HIVE_NULL,
+    check_partition_columns,
+    partition_folder,
+    partition_text,
+    partition_value,
+)
+from lakehouse_source.schema import initial
+
+
+def aligned(table: pa.Table, target: pa.Schema) -> pa.Table:
+    return align(table, target, table.schema, by_name)
+
+
+class TestAlign:
+    def test_names_match_whatever_their_case_the_exact_one_first(self) -> None:
+        table = pa.table({"B": [1], "a": [2]})
+        target = pa.schema([("A", pa.int64()), ("b", pa.int32()), ("c", pa.string())])
+        assert aligned(table, target).to_pylist() == [{"A": 2, "b": 1, "c": None}]
+
+    def test_nested_fields_are_renamed_reordered_added_and_cast(self) -> None:
+        rows = [{"Y": "y", "X": 1}, None, {"Y": None, "X": 3}]
+        table = pa.table({"s": pa.array(rows)}).slice(1)
+        inner = [("x", pa.int64()), ("y", pa.string()), ("z", pa.int8())]
+        result = aligned(table, pa.schema([("s", pa.struct(inner))]))
+        assert result["s"].to_pylist() == [None, {"x": 3, "y": None, "z": None}]
+
+    @pytest.mark.parametrize(
+        ("type_", "renamed", "value"),
+        [
+            (
+                pa.list_(pa.struct([("A", pa.int8())])),
+                pa.list_(pa.struct([("a", pa.int8())])),
+                [{"A": 1}, None],
+            ),
+            (
+                pa.map_(pa.string(), pa.struct([("A", pa.int8())])),
+                pa.map_(pa.string(), pa.struct([("a", pa.int8())])),
+                [("k", {"A": 1}), ("l", None)],
+            ),
+            (
+                pa.list_(pa.struct([("A", pa.int8())]), 2),
+                pa.list_(pa.struct([("a", pa.int8())]), 2),
+                [{"A": 1}, {"A": 2}],
+            ),
+        ],
+    )
+    def test_relabelling_touches_no_value(
+        self, type_: pa.DataType, renamed: pa.DataType, value: object
+    ) -> None:
+        array = pa.array([value, None, value, value], type_).slice(1, 2)
+        result = relabel(array, renamed)
+        result.validate(full=True)
+        assert result.type.equals(renamed)
+        assert repr(result.to_pylist()) == repr(array.to_pylist()).replace("'A'", "'a'")
+
+    def test_columns_follow_their_ids_through_a_rename(self) -> None:
+        then = initial(pa.schema([("old", pa.int32()), ("other", pa.int32())]))
+        now = pa.schema([then.field("old").with_name("new")])
+        table = pa.table({"old": pa.array([1], pa.int32()), "other": pa.array([2], pa.int32())})
+        assert align(table, now, then, by_id).to_pylist() == [{"new": 1}]
+
+    def test_a_value_that_does_not_fit_is_refused(self) -> None:
+        with pytest.raises(SchemaMismatchError, match="does not fit"):
+            aligned(pa.table({"a": [300]}), pa.schema([("a", pa.int8())]))
+
+    @pytest.mark.parametrize(
+        "target",
+        [
+            pa.schema([pa.field("a", pa.int64(), nullable=False)]),
+            pa.schema([("l", pa.list_(pa.field("item", pa.int64(), nullable=False)))]),
+        ],
+    )
+    def test_nulls_where_none_may_be_are_refused(self, target: pa.Schema) -> None:
+        table = pa.table({"a": [1, None], "l": [[1, None], []]})
+        with pytest.raises(SchemaMismatchError, match="not nullable"):
+            aligned(table, target)
+
+
+VALUES = [
+    (None, pa.string(), HIVE_NULL),
+    ("", pa.string(), ""),
+    (HIVE_NULL, pa.string(), "%5F_HIVE_DEFAULT_PARTITION__"),
+    ("a b/c=d%", pa.string(), "a b%2Fc%3Dd%25"),
+    ("..", pa.string(), "%2E."),
+    ("é", pa.string(), "%C3%A9"),
+    ("nul\x00", pa.string(), "nul%00"),
+    (True, pa.bool_(), "true"),
+    (-5, pa.int8(), "-5"),
+    (datetime.date(1, 1, 1), pa.date32(), "0001-01-01"),
+    (
+        datetime.datetime(2020, 1, 2, 3, 4, 5, 6),
+        pa.timestamp("us"),
+        "2020-01-02 03%3A04%3A05.000006",
+    ),
+    (decimal.Decimal("1E+1"), pa.decimal128(4, 1), "10"),
+]
+
+
+class TestPartitions:
+    @pytest.mark.parametrize(("value", "type_", "folder"), VALUES)
+    def test_folders_and_values(self, value: object, type_: pa.DataType, folder: str) -> None:
+        assert partition_folder({"k": value}) == f"k={folder}"
+        back = partition_value(partition_text(value, type_), type_)
+        assert back == (None if value is None else pa.scalar(value, type_))
+
+    def test_a_value_too_long_for_a_file_name_is_cut_and_stays_unique(self) -> None:
+        one, two = partition_folder({"k": "x" * 400}), partition_folder({"k": "x" * 401})
+        assert one != two
+        assert len(one) < 255
+
+    @given(st.text(max_size=60), st.text(max_size=60))
+    def test_two_values_never_share_a_folder(self, left: str, right: str) -> None:
+        same = partition_folder({"k": left}) == partition_folder({"k": right})
+        assert same == (left == right)
+        assert "/" not in partition_folder({"k": left})
+
+    def test_a_text_that_is_no_value_of_the_type(self) -> None:
+        with pytest.raises(CorruptDatasetError, match="no value of type"):
+            partition_value('"x"', pa.int32())
+
+    @pytest.mark.parametrize(
+        ("columns", "message"),
+        [
+            (("nope",), "in partition_by and not in the data"),
+            (("a", "A"), "given twice"),
+            (("f",), "cannot partition"),
+            (("l",), "cannot partition"),
+        ],
+    )
+    def test_columns_that_cannot_partition(self, columns: tuple[str, ...], message: str) -> None:
+        schema = pa.schema([("a", pa.int8()), ("f", pa.float64()), ("l", pa.list_(pa.int8()))])
+        with pytest.raises(SchemaMismatchError, match=message):
+            check_partition_columns(schema, columns)
+
+    def test_something_must_be_left_for_the_files(self) -> None:
+        with pytest.raises(SchemaMismatchError, match="files would have no column"):
+            check_partition_columns(pa.schema([("a", pa.int8())]), ("a",))

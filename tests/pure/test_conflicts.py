@@ -1,0 +1,39 @@
+"""The conflict table, cell by cell, in both orders."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from lakehouse_source.conflicts import OPERATIONS, Change, Verdict, change_of, verdict
+
+A, O, W, S, R = Change  # noqa: E741 - the letters of the table
+REBASE, SCHEMA = Verdict.REBASE, Verdict.REBASE_SCHEMA
+ADDED, MINE, STOP = Verdict.CHECK_ADDED, Verdict.CHECK_MINE, Verdict.CONFLICT
+
+# (mine, theirs): what must happen. Written out, not computed: this is the specification.
+CELLS = {
+    (A, A): REBASE, (A, O): REBASE, (A, W): REBASE, (A, S): SCHEMA, (A, R): REBASE,
+    (O, A): REBASE, (O, O): REBASE, (O, W): REBASE, (O, S): SCHEMA, (O, R): REBASE,
+    (W, A): ADDED, (W, O): STOP, (W, W): STOP, (W, S): STOP, (W, R): STOP,
+    (S, A): REBASE, (S, O): REBASE, (S, W): REBASE, (S, S): STOP, (S, R): REBASE,
+    (R, A): MINE, (R, O): STOP, (R, W): STOP, (R, S): STOP, (R, R): STOP,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("mine", "theirs"), list(itertools.product(Change, Change)))
+def test_each_cell(mine: Change, theirs: Change) -> None:
+    assert verdict(mine, theirs) is CELLS[mine, theirs]
+
+
+def test_a_delete_and_a_compaction_of_the_same_files_never_both_land() -> None:
+    """Whichever comes second gives up: rows would come back to life (iceberg#10720)."""
+    assert verdict(R, W) is STOP
+    assert verdict(W, R) is STOP
+    assert verdict(R, R) is STOP
+
+
+def test_every_operation_of_the_history_is_a_change() -> None:
+    assert {change_of(name) for name in OPERATIONS} == set(Change)
+    assert change_of("an operation of a later release") is None
