@@ -15,9 +15,10 @@ from lakehouse_source.conflicts import Change
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.predicate import BoundPredicate, PredicateSet
 
-# Rows of a row group. Measured on the flights data and on 10M x 8 (see
-# integration/benchmarks/row_group_rows.py): smaller groups cost scan speed, larger
-# ones cost point lookups in proportion; the curve is flat between 100k and 260k.
+# Rows of a row group, and the codec. Measured by integration/benchmarks/row_group_rows.py on
+# 3M rows x 8 columns with zstd: a full scan takes 0.29 s at 32k rows per group, 0.18 s at 131k
+# and 0.15 s at 524k; a point lookup 7, 12 and 30 ms. Snappy files were 1.6 times as large and
+# no faster to read or write.
 ROW_GROUP_ROWS = 131_072
 TARGET_FILE_SIZE_BYTES = 256 * 1024 * 1024
 COMPRESSION = "zstd"
