@@ -71,6 +71,12 @@ def convert(
     Raises:
         SchemaMismatchError: a value does not fit.
     """
+    return _settled(_converted(column, source, target, match), source, target)
+
+
+def _converted(
+    column: pa.ChunkedArray, source: pa.Field, target: pa.Field, match: Match
+) -> pa.ChunkedArray:
     if column.type.equals(target.type):
         return column
     if isinstance(column.type, pa.BaseExtensionType):
@@ -82,9 +88,9 @@ def convert(
     if is_nested(column.type):
         named = _named_like(source.type, target.type, match)
         if named != column.type:
-            chunks = [relabel(chunk, named) for chunk in column.chunks]
-            _check_nested_nulls(chunks, target, source)
-            column = pa.chunked_array(chunks, type=named)
+            column = pa.chunked_array(
+                [relabel(chunk, named) for chunk in column.chunks], type=named
+            )
     if column.type.equals(target.type):
         return column
     try:
@@ -159,33 +165,104 @@ def relabel(array: pa.Array, type_: pa.DataType) -> pa.Array:
     )
 
 
-def _check_nested_nulls(chunks: Sequence[pa.Array], target: pa.Field, source: pa.Field) -> None:
-    """Refuse NULLs below `target` where it allows none and `source` promised nothing."""
+def _settled(column: pa.ChunkedArray, source: pa.Field, target: pa.Field) -> pa.ChunkedArray:
+    """The column with no NULL in nested fields that allow none.
 
-    def walk(array: pa.Array, field: pa.Field, path: str) -> None:
-        if pa.types.is_struct(array.type) and pa.types.is_struct(field.type):
-            for child, values in zip(array.type, array.flatten()):
-                wanted = by_name(child, children(field.type))
-                if wanted is None:
-                    continue
-                if not wanted.nullable and array.null_count == 0 and values.null_count:
-                    _refuse(f"{path}.{wanted.name}", values.null_count)
-                walk(values, wanted, f"{path}.{wanted.name}")
-        elif is_list_like(array.type) and is_list_like(field.type):
-            wanted = field.type.value_field
+    Arrow gives such a field a NULL where its parent is NULL, and Parquet's writer
+    then refuses the column: those are taken out. Any other NULL is an error.
+
+    Raises:
+        SchemaMismatchError: a nested field that is not nullable has NULL values.
+    """
+    if not _has_required(target.type):
+        return column
+    for chunk in column.chunks:
+        _check_nested_nulls(chunk, source, target)
+    return pa.chunked_array([_sealed(chunk) for chunk in column.chunks], type=column.type)
+
+
+def _has_required(type_: pa.DataType) -> bool:
+    """Tell whether a field below the type (keys of maps apart) is not nullable."""
+    below = children(type_)[1:] if pa.types.is_map(type_) else children(type_)
+    return any(not field.nullable or _has_required(field.type) for field in below)
+
+
+def _check_nested_nulls(chunk: pa.Array, source: pa.Field, target: pa.Field) -> None:
+    def walk(array: pa.Array, path: str) -> None:
+        if pa.types.is_struct(array.type):
+            # Flattening makes a child NULL where its parent is.
+            for field, values in zip(children(array.type), array.flatten()):
+                check(field, values, values.null_count - array.null_count, f"{path}.{field.name}")
+        elif pa.types.is_map(array.type):
+            present = array.drop_null()
+            first, end = (present.offsets[i].as_py() for i in (0, len(present)))
+            values = present.items.slice(first, end - first)
+            check(array.type.item_field, values, values.null_count, f"{path}.value")
+        elif is_list_like(array.type):
             values = array.flatten()
-            if not wanted.nullable and values.null_count:
-                _refuse(f"{path}.{wanted.name}", values.null_count)
-            walk(values, wanted, f"{path}.{wanted.name}")
+            check(array.type.value_field, values, values.null_count, f"{path}.element")
 
-    def _refuse(path: str, count: int) -> None:
-        raise SchemaMismatchError(
-            column=path,
-            expected=target.type,
-            got=source.type,
-            reason=f"is not nullable and the data has {count} NULL values",
-            hint="Fill or drop them.",
-        )
+    def check(field: pa.Field, values: pa.Array, null_count: int, path: str) -> None:
+        if not field.nullable and null_count:
+            raise SchemaMismatchError(
+                column=path,
+                expected=target.type,
+                got=source.type,
+                reason=f"is not nullable and the data has {null_count} NULL values",
+                hint="Fill or drop them.",
+            )
+        if _has_required(field.type):
+            walk(values, path)
 
-    for chunk in chunks:
-        walk(chunk, target, target.name)
+    walk(chunk, target.name)
+
+
+def _sealed(array: pa.Array) -> pa.Array:
+    """The array, fields below it that are not nullable without a validity bitmap."""
+    type_ = array.type
+    if not is_nested(type_) or not _has_required(type_):
+        return array
+    if array.offset != 0:
+        array = pa.concat_arrays([array, array.slice(0, 0)])
+
+    def below(field: pa.Field, values: pa.Array) -> pa.Array:
+        values = _sealed(values)
+        return values if field.nullable else _without_validity(values)
+
+    own = 2
+    if pa.types.is_struct(type_):
+        inner = [below(type_.field(i), array.field(i)) for i in range(type_.num_fields)]
+        own = 1
+    elif pa.types.is_map(type_):
+        fields = [type_.key_field, type_.item_field]
+        values = [below(fields[0], array.keys), below(fields[1], array.items)]
+        inner = [pa.StructArray.from_arrays(values, fields=fields)]
+    else:
+        inner = [below(type_.value_field, array.values)]
+        own = 1 if pa.types.is_fixed_size_list(type_) else 2
+    return pa.Array.from_buffers(
+        type_, len(array), array.buffers()[:own], array.null_count, 0, inner
+    )
+
+
+def _without_validity(array: pa.Array) -> pa.Array:
+    """The values behind the NULLs of an array: nobody looks at them."""
+    if array.null_count == 0 or pa.types.is_null(array.type):
+        return array
+    if array.offset != 0:
+        array = pa.concat_arrays([array, array.slice(0, 0)])
+    type_, inner = array.type, []
+    if pa.types.is_struct(type_):
+        inner = [array.field(i) for i in range(type_.num_fields)]
+        own = 1
+    elif pa.types.is_map(type_):
+        fields = [type_.key_field, type_.item_field]
+        inner = [pa.StructArray.from_arrays([array.keys, array.items], fields=fields)]
+        own = 2
+    elif is_list_like(type_):
+        inner = [array.values]
+        own = 1 if pa.types.is_fixed_size_list(type_) else 2
+    else:
+        own = len(array.buffers())
+    buffers = [None, *array.buffers()[1:own]]
+    return pa.Array.from_buffers(type_, len(array), buffers, 0, 0, inner)

@@ -7,7 +7,7 @@ value, NULL where it has none.
 
 from __future__ import annotations
 
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 
 import pyarrow as pa
 
@@ -32,7 +32,13 @@ from lakehouse_source.predicate_bound import (
     disjunction,
     negation,
 )
-from lakehouse_source.predicate_literals import Place, parse_zone, place, text_bytes
+from lakehouse_source.predicate_literals import (
+    Place,
+    parse_timestamp,
+    parse_zone,
+    place,
+    text_bytes,
+)
 from lakehouse_source.predicate_nodes import (
     And,
     Column,
@@ -48,6 +54,7 @@ from lakehouse_source.predicate_nodes import (
     Not,
     Or,
     StartsWith,
+    Timestamp,
     literal,
 )
 
@@ -146,7 +153,7 @@ class _Binder:
             raise InvalidPredicateError(reason=f"column {name} has no field id")
         column = BoundColumn.of(identity, tuple(field.name for field in fields), last.type)
         if column.kind == "string" and any(
-            b"collate" in (field.metadata or {}).get(schemas.SPARK_TYPE, b"").lower()
+            b"collat" in (field.metadata or {}).get(schemas.SPARK_TYPE, b"").lower()
             for field in fields
         ):
             self._collated.add(identity)
@@ -220,15 +227,10 @@ class _Binder:
         has_nan = False
         single: set[Ordinal] = set()
         ranges: list[BoundNode] = []
-        as_double = any(isinstance(value, float) for value in values)
-        for value in values:
-            if value is None:
-                continue
+        for value in self._widened(column, values):
             if column.is_float and self._means_nan(value):
                 has_nan = True
                 continue
-            if as_double and isinstance(value, int) and not isinstance(value, bool):
-                value = float(value)  # Spark widens the whole list
             equal = _between(column, self._place(column, value))
             if isinstance(equal, BoundCompare):
                 single.add(equal.value)
@@ -245,6 +247,18 @@ class _Binder:
         else:
             found = IfPresent(column, False)
         return disjunction([found, *ranges]) if ranges else found
+
+    def _widened(self, column: BoundColumn, values: list[Literal | None]) -> list[Literal]:
+        """The values of a list in the one type that Spark finds for all of them."""
+        present = [value for value in values if value is not None]
+        if any(isinstance(value, float) for value in present):
+            return [float(value) if type(value) is int else value for value in present]
+        if column.kind == "date" and any(isinstance(v, (datetime, Timestamp)) for v in present):
+            try:
+                return [parse_timestamp(v) if isinstance(v, str) else v for v in present]
+            except ValueError as exc:
+                raise InvalidPredicateError(reason=str(exc)) from exc
+        return present
 
     # --- text ---
 

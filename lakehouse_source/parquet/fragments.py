@@ -31,9 +31,6 @@ def _promise(spec: ReadSpec, task: ScanTask) -> pc.Expression | None:
     for name, text in zip(spec.partition_by, task.partitions):
         type_ = spec.schema.field(name).type
         column = pc.field((name,))
-        if text is None:
-            term = column.is_null()
-        else:
-            term = column == partition_value(text, type_)
+        term = column.is_null() if text is None else column == partition_value(text, type_)
         promise = term if promise is None else promise & term
     return promise

@@ -218,10 +218,14 @@ class _OpenFile:
             self.writer.write_table(rows, row_group_size=self.row_group_rows)
 
     def close(self, partitions: Mapping[str, Any]) -> FileMetadata:
-        with self.storage.errors(self.path):
-            self.writer.close()
-            size = self.size_bytes
-            self.sink.close()
+        try:
+            with self.storage.errors(self.path):
+                self.writer.close()
+                size = self.size_bytes
+                self.sink.close()
+        except BaseException:
+            self.abandon()
+            raise
         self._verify(size)
         return file_metadata(
             self.footers[0],
@@ -247,6 +251,8 @@ class _OpenFile:
 
     def abandon(self) -> None:
         """Let go of the file without publishing it where the store allows that."""
+        # Else PyArrow tries to finish the file when the writer is collected.
+        self.writer.is_open = False
         try:
             abort = getattr(self.sink, "abort", None)
             if abort is not None:

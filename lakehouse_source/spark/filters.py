@@ -51,12 +51,13 @@ def to_node(pushed: Filter) -> Any | None:
         return None
     column = Column(tuple(attribute))
     kind = type(pushed)
+    value: Any = getattr(pushed, "value", None)
     if kind in _COMPARISONS:
-        return Compare(column, _COMPARISONS[kind], pushed.value)
+        return Compare(column, _COMPARISONS[kind], value)
     if kind in _TEXT:
-        return _TEXT[kind](column, pushed.value)
+        return _TEXT[kind](column, value)
     if isinstance(pushed, spark_filters.In):
-        return In(column, tuple(pushed.value))
+        return In(column, tuple(value))
     if isinstance(pushed, spark_filters.IsNull):
         return IsNull(column)
     if isinstance(pushed, spark_filters.IsNotNull):

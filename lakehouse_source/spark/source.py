@@ -33,7 +33,7 @@ class PlakeDataSource(DataSource):
         super().__init__(options)
         # Executors get this object too: from here on it holds no password.
         if "catalog" in self.options:
-            self.options["catalog"] = conceal(self.options["catalog"])
+            self.options["catalog"] = conceal(self.options["catalog"]) or ""
         self._request: ReadRequest | None = None
         self._problem: PlakeError | None = None
         try:

@@ -1,8 +1,8 @@
 """Door. Spark's types as dataset types and back.
 
-What Arrow has no name for (collations, char and varchar lengths) and the
-metadata of columns are kept as Spark's own JSON beside the field, so that a
-frame comes back with the schema it was written with.
+What Arrow has no name for (collations, fields of intervals) and the metadata of
+columns are kept as Spark's own JSON beside the field, so that a frame comes back
+with the schema it was written with.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
+    CharType,
     DataType,
     MapType,
     StringType,
     StructField,
     StructType,
     UserDefinedType,
+    VarcharType,
     _parse_datatype_json_value,
 )
 
@@ -32,6 +34,9 @@ from lakehouse_source.schema import (
     strip,
     with_metadata,
 )
+
+# Where Spark keeps the lengths of char and varchar in the metadata of a string column.
+CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 
 # By Spark's type name, so that a type that this PySpark lacks needs no import.
 _REFUSED = {
@@ -53,16 +58,21 @@ def arrow_schema(spark: StructType) -> pa.Schema:
     """
     for field in spark.fields:
         _check(field.dataType, field.name)
-    plain = _without_user_types(spark)
-    arrow = to_arrow_schema(plain, timezone="UTC")
     fields = []
-    for ours, theirs in zip(arrow, plain.fields):
+    for field in _plain(spark, (UserDefinedType,)).fields:
+        # PySpark cannot read char and varchar from a Python source. Spark's own tables keep
+        # them like this as well, and Spark pads and checks lengths by it.
+        plain = _plain(StructType([field]), (CharType, VarcharType)).fields[0]
+        kept = dict(field.metadata or {})
+        if plain.dataType != field.dataType:
+            kept[CHAR_VARCHAR] = field.dataType.simpleString()
         extra: dict[bytes, bytes] = {}
-        if any(_is_special(part) for part in _parts(theirs.dataType)):
-            extra[SPARK_TYPE] = theirs.dataType.json().encode()
-        if theirs.metadata:
-            extra[SPARK_METADATA] = json.dumps(theirs.metadata).encode()
-        fields.append(with_metadata(ours, extra) if extra else ours)
+        if any(_is_special(part) for part in _parts(plain.dataType)):
+            extra[SPARK_TYPE] = plain.dataType.json().encode()
+        if kept:
+            extra[SPARK_METADATA] = json.dumps(kept).encode()
+        arrow = batch_schema(StructType([plain])).field(0)
+        fields.append(with_metadata(arrow, extra) if extra else arrow)
     return pa.schema(fields)
 
 
@@ -127,10 +137,27 @@ def _own_type(spelled: bytes | None, field: pa.Field) -> DataType | None:
     """The Spark type that a field was written with, unless the field has changed since."""
     if spelled is None:
         return None
-    type_ = _parse_datatype_json_value(json.loads(spelled))
-    now = strip(pa.schema([field.remove_metadata()]))
-    then = to_arrow_schema(StructType([StructField(field.name, type_, field.nullable)]), "UTC")
-    return type_ if storage_schema(then).equals(now) else None
+    try:
+        document = json.loads(spelled)
+        if _names_a_class(document):
+            return None
+        type_ = _parse_datatype_json_value(document)
+        own = StructType([StructField(field.name, type_, field.nullable)])
+        then = strip(storage_schema(batch_schema(own)))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        # Written by a Spark that knows more types than this one.
+        return None
+    return type_ if then.equals(strip(pa.schema([field]))) else None
+
+
+def _names_a_class(document: object) -> bool:
+    """Tell whether Spark would import, or even unpickle, a class to parse this JSON.
+
+    The catalog's text must never make it do so, and plake writes none such.
+    """
+    if isinstance(document, dict):
+        return document.get("type") == "udt" or any(map(_names_a_class, document.values()))
+    return isinstance(document, list) and any(map(_names_a_class, document))
 
 
 def _from_arrow(type_: pa.DataType, column: str) -> DataType:
@@ -184,11 +211,12 @@ def _parts(type_: DataType) -> Iterator[DataType]:
 def _is_special(type_: DataType) -> bool:
     """Tell whether Arrow forgets something about a type.
 
-    Interval fields (`INTERVAL DAY` against `DAY TO SECOND`), char and varchar
-    lengths, collations.
+    Interval fields (`INTERVAL DAY` against `DAY TO SECOND`), collations, metadata
+    of nested fields.
     """
-    name = type_.typeName()
-    if name in ("char", "varchar") or type(type_).__name__ == "DayTimeIntervalType":
+    if isinstance(type_, StructType) and any(field.metadata for field in type_.fields):
+        return True
+    if type(type_).__name__ == "DayTimeIntervalType":
         return True
     return isinstance(type_, StringType) and "collate" in type_.simpleString()
 
@@ -215,12 +243,12 @@ def _check(type_: DataType, column: str) -> None:
             )
 
 
-def _without_user_types(type_: StructType) -> StructType:
-    """User-defined types are kept as the SQL types they are made of."""
+def _plain(type_: StructType, special: tuple[type[DataType], ...]) -> StructType:
+    """The schema with `special` types replaced by the plain ones that hold their values."""
 
     def plain(part: DataType) -> DataType:
-        if isinstance(part, UserDefinedType):
-            return plain(part.sqlType())
+        if isinstance(part, special):
+            return plain(part.sqlType()) if isinstance(part, UserDefinedType) else StringType()
         if isinstance(part, StructType):
             return StructType(
                 [StructField(f.name, plain(f.dataType), f.nullable, f.metadata) for f in part]
