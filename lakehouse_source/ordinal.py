@@ -162,8 +162,9 @@ def to_ordinal(value: Any, type_: pa.DataType) -> Ordinal:
         if isinstance(value, bool) or value in (0, 1):
             return int(value)
     elif name == "decimal":
-        if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
-            return _unscaled(Decimal(value), kind.scale)
+        # An integer could be a number or an ordinal, and the two differ by the scale.
+        if isinstance(value, Decimal):
+            return _unscaled(value, kind.scale)
     elif name == "int":
         if isinstance(value, int) and not isinstance(value, bool):
             return int(value)

@@ -52,6 +52,7 @@ __all__ = [
     "KEY_LIMIT",
     "UNBOUNDED_LOWER",
     "UNBOUNDED_UPPER",
+    "constant_bounds",
     "decode_row_group",
     "encode_row_group",
     "encoding",
@@ -412,6 +413,8 @@ def _promoted(
     elif _carries(source, target) and source.unit_ns % target.unit_ns == 0:
         factor = source.unit_ns // target.unit_ns
         low, high = _times(lower, factor), _times(upper, factor)
+        if not _fits(low, target) or not _fits(high, target):
+            low = high = None  # such values cannot be carried over
     stays_nan = may_be_nan if source.kind == "float" else low is None and high is None
     return ColumnBounds(low, high, null_count, row_count, target.kind == "float" and stays_nan)
 
@@ -420,6 +423,10 @@ def _carries(source: Domain, target: Domain) -> bool:
     if source.kind == target.kind and source.kind in ("timestamp", "time", "duration"):
         return source.zoned == target.zoned
     return source.kind == "date" and target.kind == "timestamp" and not target.zoned
+
+
+def _fits(ordinal: int | None, target: Domain) -> bool:
+    return ordinal is None or target.low <= ordinal <= target.high
 
 
 def _times(ordinal: Ordinal | None, factor: int) -> int | None:
@@ -522,12 +529,20 @@ def partition_bounds(leaf: Leaf, value: Any, row_count: int) -> tuple[ColumnBoun
     Raises:
         ValueError: the value is none of the column's type.
     """
-    kind = domain(leaf.type)
     if value is None or (isinstance(value, pa.Scalar) and not value.is_valid):
+        return constant_bounds(leaf, None, row_count)
+    return constant_bounds(leaf, to_ordinal(value, leaf.type), row_count)
+
+
+def constant_bounds(
+    leaf: Leaf, ordinal: Ordinal | None, row_count: int
+) -> tuple[ColumnBounds, FileBounds]:
+    """`partition_bounds` of a value that is an ordinal already; None is NULL."""
+    kind = domain(leaf.type)
+    if ordinal is None:
         known = ColumnBounds(None, None, row_count, row_count, False)
         empty = FileBounds(leaf.id, EMPTY_LOWER, EMPTY_UPPER, row_count, row_count, False)
         return known, empty
-    ordinal = to_ordinal(value, leaf.type)
     if ordinal != ordinal:
         known = ColumnBounds(None, None, 0, row_count, True)
         return known, FileBounds(leaf.id, _NAN_KEY, _NAN_KEY, 0, row_count, True)

@@ -34,7 +34,6 @@ from lakehouse_source.predicate_bound import (
     IfPresent,
 )
 from lakehouse_source.pruning.bounds import (
-    UNBOUNDED_LOWER,
     encoding,
     key,
     prefix_range,
@@ -46,7 +45,7 @@ MAX_RANGES = 256
 
 # Below the lower end of the interval of all-null columns, above every key.
 _HIGHEST = b"\xff" * 39
-_ANY_VALUE = KeyRange(UNBOUNDED_LOWER, _HIGHEST)
+_ANY_VALUE = KeyRange(None, _HIGHEST)
 
 
 class _Never:

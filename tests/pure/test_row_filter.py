@@ -1,0 +1,138 @@
+"""The exact filter: NaN, signed zero, NULL, nested columns, names with dots."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from lakehouse_source import schema as schemas
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.row_filter import filter_table, matching_mask, row_filter
+
+NAN = float("nan")
+
+
+def matching(table, condition):
+    """Numbers of the rows that match, the same by all three functions."""
+    bound = PredicateSet.of(condition).bind(schemas.initial(table.schema))
+    mask = matching_mask(table, bound).to_pylist()
+    numbered = table.append_column("number of the row", [list(range(table.num_rows))])
+    found = [number for number, keep in enumerate(mask) if keep]
+    assert numbered.filter(row_filter(bound))["number of the row"].to_pylist() == found
+    assert filter_table(table, bound).num_rows == len(found)
+    return found
+
+
+def test_nan_equals_itself_and_is_greater_than_everything():
+    table = pa.table({"x": [1.0, NAN, None, float("inf")]})
+    assert matching(table, "x > 0.5") == [0, 1, 3]
+    assert matching(table, "x < 5") == [0]
+    assert matching(table, "NOT (x < 5)") == [1, 3]
+    assert matching(table, "x != 1") == [1, 3]
+    assert matching(table, "x > CAST('inf' AS DOUBLE)") == [1]
+    assert matching(table, [("x", "=", NAN)]) == [1]
+    assert matching(table, [("x", "in", [NAN, 1.0])]) == [0, 1]
+    assert matching(table, [("x", "not in", [NAN, 1.0])]) == [3]
+
+
+def test_zeros_are_equal():
+    table = pa.table({"x": [0.0, -0.0, 1.0]})
+    for condition in ("x = 0", "x = -0.0D", "x IN (0, 7)", "x <= -0.0D", "x IN (-0.0D, 5D)"):
+        assert matching(table, condition) == [0, 1]
+    assert matching(table, "x > 0") == [2]
+
+
+def test_not_in_with_null_matches_nothing():
+    table = pa.table({"x": [1, 2, None]})
+    assert matching(table, "x NOT IN (1, NULL)") == []
+    assert matching(table, "x IN (1, NULL)") == [0]
+    assert matching(table, "x NOT IN (1)") == [1]
+    assert matching(table, "x IN (1, NULL) OR x = 2") == [0, 1]
+
+
+def test_null_safe_equality():
+    table = pa.table({"x": [1, None]})
+    assert matching(table, "x <=> NULL") == [1]
+    assert matching(table, "NOT (x <=> 1)") == [1]
+    assert matching(table, "x <=> 1") == [0]
+
+
+def test_fields_of_null_structs_are_null():
+    table = pa.table({"s": [{"x": 1}, {"x": None}, None]})
+    assert matching(table, "s.x IS NULL") == [1, 2]
+    assert matching(table, "s IS NULL") == [2]
+    assert matching(table, "s.x = 1") == [0]
+    assert matching(table, "s.x != 1") == []
+
+
+def test_a_field_below_a_null_struct_is_null_even_with_a_value_in_its_place():
+    inner = pa.array([1, 1])
+    column = pa.StructArray.from_arrays([inner], ["x"], mask=pa.array([False, True]))
+    table = pa.table({"s": column})
+    assert matching(table, "s.x = 1") == [0]
+    assert matching(table, "s.x IS NULL") == [1]
+    assert matching(table, "s.x < 300") == [0]
+
+
+def test_a_column_named_a_dot_b_is_not_field_b_of_a():
+    table = pa.table({"a": [{"b": 1}, {"b": 2}], "a.b": [2, 1]})
+    assert matching(table, "a.b = 1") == [0]
+    assert matching(table, "`a.b` = 1") == [1]
+    assert matching(table, [("a.b", "=", 1)]) == [1]
+
+
+def test_strings_compare_as_utf8():
+    table = pa.table({"x": ["\uffee", "\U0001f600", "aé", "az", "b"]})
+    assert matching(table, "x > '\uffee'") == [1]
+    assert matching(table, "x < 'aé'") == [3]
+
+
+def test_like():
+    table = pa.table({"x": ["abc", "a_c", "a\nc", "a%", "", None, "ab"]})
+    assert matching(table, "x LIKE 'a_c'") == [0, 1, 2]
+    assert matching(table, r"x LIKE 'a\_c'") == [1]
+    assert matching(table, r"x LIKE '%\%'") == [3]
+    assert matching(table, "x LIKE 'a%c'") == [0, 1, 2]
+    assert matching(table, "x NOT LIKE '%b%'") == [1, 2, 3, 4]
+    assert matching(table, "x LIKE ''") == [4]
+    assert matching(table, "x LIKE '%'") == [0, 1, 2, 3, 4, 6]
+
+
+@pytest.mark.parametrize("condition", ["TRUE", "FALSE", "NULL", "1 = 1 OR x = 1"])
+def test_constants(condition):
+    table = pa.table({"x": [1, None]})
+    expected = [0, 1] if condition.startswith(("TRUE", "1")) else []
+    assert matching(table, condition) == expected
+
+
+def test_literals_out_of_range_under_not_leave_null_out():
+    table = pa.table({"x": pa.array([1, None], pa.int8())})
+    assert matching(table, "x != 300") == [0]
+    assert matching(table, "NOT (x = 300)") == [0]
+    assert matching(table, "x < 300") == [0]
+    assert matching(table, "x = 300 OR x IS NULL") == [1]
+
+
+def test_batches_and_slices():
+    batch = pa.record_batch({"x": [1, 2, 3, None], "s": [{"y": i} for i in range(4)]})[1:]
+    schema = schemas.initial(batch.schema)
+    bound = PredicateSet.of("x >= 3 OR s.y = 1").bind(schema)
+    mask = matching_mask(batch, bound)
+    assert isinstance(mask, pa.BooleanArray)
+    assert mask.to_pylist() == [True, True, False]
+    constant = PredicateSet.of("NULL").bind(schema)
+    assert matching_mask(batch, constant).to_pylist() == [False] * 3
+
+
+def test_columns_may_go_by_another_name():
+    schema = schemas.initial(pa.schema([("new", pa.int32())]))
+    bound = PredicateSet.of("new = 1").bind(schema)
+    table = pa.table({"old": pa.array([1, 2], pa.int32())})
+    assert table.filter(row_filter(bound, {1: ("old",)})).num_rows == 1
+
+
+def test_thousands_of_alternatives():
+    table = pa.table({"x": list(range(10))})
+    condition = " OR ".join(f"(x = {i} AND x < 8)" for i in range(3000))
+    assert matching(table, condition) == list(range(8))
+    assert matching(table, [("x", "in", list(range(5, 100_000)))]) == [5, 6, 7, 8, 9]
