@@ -7,14 +7,21 @@ collide, what does it replace, and then the new version with its files.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
 from lakehouse_source import conflicts
 from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.conflicts import Change, Verdict
-from lakehouse_source.errors import CommitConflictError, DatasetExistsError
+from lakehouse_source.errors import (
+    CommitConflictError,
+    DatasetExistsError,
+    SchemaMismatchError,
+)
+from lakehouse_source.failpoints import reach
 from lakehouse_source.model import (
     DatasetRecord,
     FileBounds,
@@ -26,11 +33,40 @@ from lakehouse_source.model import (
 from lakehouse_source.partitioning import partition_text, partition_value
 from lakehouse_source.pruning import bounds
 from lakehouse_source.scan import candidates, open_snapshot
-from lakehouse_source.schema import leaves, max_id, merge
+from lakehouse_source.schema import Leaf, leaves, max_id, merge
 from lakehouse_source.write_options import StagedWrite, WriteOptions
 
 # How many leaf columns the search index covers unless the dataset says otherwise.
 INDEXED_COLUMNS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a commit knows of its files before it locks the dataset.
+
+    Others wait while the lock is held, and index rows are worked out from JSON.
+    `files` have their partition values as the catalog keeps them; `rows` are their
+    rows of the search index over the columns `indexed`; `removed_groups` counts the
+    row groups of files that may go.
+    """
+
+    files: tuple[FileMetadata, ...]
+    indexed: frozenset[int] = frozenset()
+    rows: Mapping[str, Sequence[FileBounds]] = field(default_factory=dict)
+    removed_groups: Mapping[int, int] = field(default_factory=dict)
+
+
+def prepare(
+    staged: StagedWrite,
+    files: Sequence[FileMetadata],
+    removed_groups: Mapping[int, int] | None = None,
+) -> Prepared:
+    """Work out what the catalog will be told of files, for the schema the write began with."""
+    schema = staged.spec.schema
+    encoded = tuple(replace(file, partitions=encode_partitions(file, schema)) for file in files)
+    indexed = frozenset(staged.indexed)
+    rows = _index_rows(encoded, schema, indexed, staged.spec.partition_by)
+    return Prepared(encoded, indexed, rows, removed_groups or {})
 
 
 def land(
@@ -38,9 +74,20 @@ def land(
     staged: StagedWrite,
     files: Sequence[FileMetadata],
     rewritten: Sequence[FileRecord],
+    prepared: Prepared | None = None,
 ) -> WriteResult:
+    """Make the files of a write, and the removal of those rewritten, the next version.
+
+    Answers what the first time did where the write, or one with the same
+    idempotency pair, has landed already: without metadata in the second case.
+
+    Raises:
+        CommitConflictError, DatasetExistsError
+    """
     options, uri = staged.options, staged.uri
+    reach("transaction begun")
     record = tx.lock_dataset(staged.key)
+    reach("dataset locked")
     if record is None:
         raise CommitConflictError(
             dataset=uri,
@@ -49,8 +96,8 @@ def land(
             reason="the dataset was removed from the catalog",
         )
     done = tx.transaction_by_write_id(staged.write_id)
-    if done is None and options.txn_app_id is not None:
-        done = _committed_before(tx, record, options)
+    if done is None:
+        done = committed_before(tx, record, options)
     if done is not None:
         tx.finish_pending(staged.write_id)
         schema_version = tx.schema_at(record.id, done.version)[0]
@@ -61,6 +108,7 @@ def land(
         raise DatasetExistsError(dataset=uri)
     current = record.current_version
     _check_conflicts(tx, staged, record, files)
+    reach("conflicts checked")
     version = current + 1
     if current == 0:
         schema_before, schema_version = None, version
@@ -73,8 +121,11 @@ def land(
     if schema is not schema_before:
         tx.insert_schema(record.id, version, schema)
         record = _describe(tx, record, schema, schema_before, staged.spec.partition_by)
-    removed = _removed(tx, record, staged, files, rewritten)
-    counts = summary(tx, record, files, removed)
+        reach("schema written")
+    if prepared is None:
+        prepared = prepare(staged, files)
+    removed = _removed(tx, record, staged, prepared.files, rewritten)
+    counts = summary(tx, record, files, removed, prepared.removed_groups)
     tx.insert_transaction(
         record.id,
         version,
@@ -85,10 +136,13 @@ def land(
         txn_app_id=options.txn_app_id,
         txn_version=options.txn_version,
     )
-    encoded = [replace(file, partitions=encode_partitions(file, schema)) for file in files]
-    record_files(tx, record, version, schema_version, schema, encoded)
+    reach("transaction written")
+    record_files(tx, record, version, schema_version, schema, prepared.files, prepared=prepared)
+    reach("files written")
     tx.remove_files(record.id, version, [file.id for file in removed])
+    reach("files removed")
     tx.finish_pending(staged.write_id)
+    reach("pending finished")
     return result(version, schema_version, files)
 
 
@@ -97,12 +151,12 @@ def result(version: int, schema_version: int, files: Sequence[FileMetadata]) -> 
     return WriteResult(version, len(files), rows, schema_version, tuple(files))
 
 
-def _committed_before(
+def committed_before(
     tx: CatalogTransaction, record: DatasetRecord, options: WriteOptions
 ) -> TransactionRecord | None:
     """The transaction that makes this one a repetition: same application, same or later number."""
-    assert options.txn_app_id is not None
-    assert options.txn_version is not None
+    if options.txn_app_id is None or options.txn_version is None:
+        return None
     last = tx.last_txn_version(record.id, options.txn_app_id)
     if last is None or last < options.txn_version:
         return None
@@ -139,6 +193,10 @@ def _check_conflicts(
             reason=reason,
         )
 
+    theirs_by = tuple(record.properties.get("partition_by", ()))
+    if theirs_by != staged.spec.partition_by:
+        # Two writers made the dataset at once, each in its own way.
+        raise collide(f"the dataset was made with partition columns ({', '.join(theirs_by)})")
     check_added = False
     for newer in tx.transactions_since(record.id, staged.base_version):
         theirs = conflicts.change_of(newer.operation)
@@ -165,7 +223,8 @@ def _touching(
 ) -> FileRecord | None:
     """The first of the files others added that may hold a row that this write replaces."""
     if staged.options.dynamic_partitions:
-        mine = _partition_keys(staged, files)
+        schema = staged.spec.schema
+        mine = {_key(encode_partitions(file, schema), staged) for file in files}
         return next((file for file in added if _key(file.partitions, staged) in mine), None)
     assert staged.options.overwrite_where is not None
     snapshot = open_snapshot(tx, staged.key, staged.uri, "")
@@ -194,8 +253,8 @@ def _removed(
 def _partition_keys(
     staged: StagedWrite, files: Sequence[FileMetadata]
 ) -> set[tuple[str | None, ...]]:
-    schema = staged.spec.schema
-    return {_key(encode_partitions(file, schema), staged) for file in files}
+    """The partitions that files are for; their values are JSON texts."""
+    return {_key(file.partitions, staged) for file in files}
 
 
 def _key(partitions: Mapping[str, str | None], staged: StagedWrite) -> tuple[str | None, ...]:
@@ -221,18 +280,30 @@ def merged(
 
 def _remerged(record: DatasetRecord, current: pa.Schema, staged: StagedWrite) -> pa.Schema:
     """The schema after this write, given the schema now; the files are written already."""
-    schema = merged(record, current, staged.incoming, staged.options, staged.uri)
+    if record.current_version == staged.base_version:
+        if current.equals(staged.spec.schema, check_metadata=True):
+            return current
+        return staged.spec.schema
+
+    def collide(reason: str) -> CommitConflictError:
+        return CommitConflictError(
+            dataset=staged.uri,
+            base_version=staged.base_version,
+            current_version=record.current_version,
+            reason=f"the schema changed: {reason}",
+        )
+
+    try:
+        schema = merged(record, current, staged.incoming, staged.options, staged.uri)
+    except SchemaMismatchError as error:
+        # It did fit when the write began.
+        raise collide(str(error)) from error
     mine = {leaf.id: leaf for leaf in leaves(schema)}
     for leaf in leaves(staged.spec.schema):
         now = mine.get(leaf.id)
         if now is None or now.type != leaf.type or now.path != leaf.path:
-            raise CommitConflictError(
-                dataset=staged.uri,
-                base_version=staged.base_version,
-                current_version=record.current_version,
-                reason=f"the schema changed: column {'.'.join(leaf.path)!r} is not what it was "
-                "when this write began",
-            )
+            name = ".".join(leaf.path)
+            raise collide(f"column {name!r} is not what it was when this write began")
     return schema
 
 
@@ -244,17 +315,31 @@ def _describe(
     partition_by: tuple[str, ...],
 ) -> DatasetRecord:
     """Bring the dataset's properties up to a new schema: ids in use, columns indexed."""
-    properties = dict(record.properties)
-    known = () if before is None else tuple(leaves(before))
-    old = {leaf.id: leaf for leaf in known}
+    properties, changed = described(record.properties, schema, before, partition_by)
+    for column_id in changed:
+        # Keys written so far have another encoding: every file counts as unknown.
+        tx.unbound_column(record.id, column_id)
+    tx.set_properties(record.id, properties)
+    return replace(record, properties=properties)
+
+
+def described(
+    properties: Mapping[str, Any],
+    schema: pa.Schema,
+    before: pa.Schema | None,
+    partition_by: tuple[str, ...],
+) -> tuple[dict[str, Any], list[int]]:
+    """A dataset's properties under a new schema, and the columns whose old keys say nothing."""
+    properties = dict(properties)
+    old = {} if before is None else {leaf.id: leaf for leaf in leaves(before)}
     indexed = list(properties.get("indexed_columns", ()))
     limit = int(properties.get("index_column_limit", INDEXED_COLUMNS))
+    unknown: list[int] = []
     for leaf in leaves(schema):
         was = old.get(leaf.id)
         changed = was is not None and bounds.encoding(was.type) != bounds.encoding(leaf.type)
         if changed and leaf.id in indexed:
-            # Keys written so far have another encoding: every file counts as unknown.
-            tx.unbound_column(record.id, leaf.id)
+            unknown.append(leaf.id)
             if bounds.encoding(leaf.type) is None:
                 indexed.remove(leaf.id)
         elif was is None and bounds.encoding(leaf.type) is not None and not leaf.in_list:
@@ -263,8 +348,7 @@ def _describe(
     properties["indexed_columns"] = indexed
     properties["partition_by"] = list(partition_by)
     properties["last_field_id"] = max(int(properties.get("last_field_id", 0)), max_id(schema))
-    tx.set_properties(record.id, properties)
-    return replace(record, properties=properties)
+    return properties, unknown
 
 
 def summary(
@@ -272,13 +356,23 @@ def summary(
     record: DatasetRecord,
     files: Sequence[FileMetadata],
     removed: Sequence[FileRecord],
+    removed_groups: Mapping[int, int] | None = None,
 ) -> dict[str, int]:
-    """What the commit does, and what is live after it, so that nobody has to count."""
+    """What the commit does, and what is live after it, so that nobody has to count.
+
+    `removed_groups` has the numbers of row groups that are known already, by file id.
+    """
     before: Mapping[str, int] = {}
     if record.current_version:
         last = tx.transaction(record.id, record.current_version)
         before = {} if last is None else last.summary
-    groups = tx.row_groups([file.id for file in removed]) if removed else {}
+    if removed and len(removed) == before.get("live_files"):
+        groups = before.get("live_row_groups", 0)  # everything goes
+    else:
+        known = removed_groups or {}
+        unknown = [file.id for file in removed if file.id not in known]
+        groups = sum(known.get(file.id, 0) for file in removed)
+        groups += sum(len(found) for found in tx.row_groups(unknown).values())
     added_rows = sum(file.row_count for file in files)
     removed_rows = sum(file.row_count for file in removed)
     return {
@@ -290,7 +384,7 @@ def summary(
         "live_rows": before.get("live_rows", 0) + added_rows - removed_rows,
         "live_row_groups": before.get("live_row_groups", 0)
         + sum(len(file.row_groups) for file in files)
-        - sum(len(found) for found in groups.values()),
+        - groups,
         "live_bytes": before.get("live_bytes", 0)
         + sum(file.file_size_bytes for file in files)
         - sum(file.size_bytes for file in removed),
@@ -304,26 +398,59 @@ def record_files(
     schema_version: int,
     schema: pa.Schema,
     files: Sequence[FileMetadata],
+    *,
+    prepared: Prepared | None = None,
+    types: Mapping[int, pa.DataType] | None = None,
 ) -> None:
-    """Persist files with their row groups, partitions (JSON texts here) and index rows."""
-    indexed = set(record.properties.get("indexed_columns", ()))
-    partition_by = set(record.properties.get("partition_by", ()))
+    """Persist files with their row groups, partitions (JSON texts here) and index rows.
+
+    `types` gives, by id, the types of columns that were promoted since the files
+    were written; keys have the encoding of those.
+    """
+    own = {leaf.id for leaf in leaves(schema)}
+    indexed = own.intersection(record.properties.get("indexed_columns", ()))
+    if prepared is not None and prepared.indexed & own == indexed:
+        rows = prepared.rows
+    else:
+        partition_by = tuple(record.properties.get("partition_by", ()))
+        rows = _index_rows(files, schema, indexed, partition_by, types)
+    tx.record_file_metadata(
+        record,
+        version,
+        files,
+        schema_version=schema_version,
+        bounds=lambda file: rows[file.path],
+    )
+
+
+def _index_rows(
+    files: Sequence[FileMetadata],
+    schema: pa.Schema,
+    indexed: AbstractSet[int],
+    partition_by: Sequence[str],
+    types: Mapping[int, pa.DataType] | None = None,
+) -> dict[str, list[FileBounds]]:
+    """The index rows of files, by path; `schema` is the one they were written under."""
     columns = [leaf for leaf in leaves(schema) if leaf.id in indexed]
     in_files = [leaf for leaf in columns if leaf.path[0] not in partition_by]
     in_folders = [leaf for leaf in columns if leaf.path[0] in partition_by]
+    present: dict[int, list[Leaf]] = {}  # most files share one schema object
 
-    def index_rows(file: FileMetadata) -> list[FileBounds]:
-        present = {leaf.id for leaf in leaves(file.schema)}
-        own = [leaf for leaf in in_files if leaf.id in present]
-        rows = bounds.file_bounds(file.row_groups, own)
+    def rows_of(file: FileMetadata) -> list[FileBounds]:
+        if id(file.schema) not in present:
+            ids = {leaf.id for leaf in leaves(file.schema)}
+            present[id(file.schema)] = [leaf for leaf in in_files if leaf.id in ids]
+        rows = bounds.file_bounds(file.row_groups, present[id(file.schema)], types)
         for leaf in in_folders:
             value = partition_value(file.partitions[leaf.path[0]], leaf.type)
-            rows.append(bounds.partition_bounds(leaf, value, file.row_count)[1])
+            now = leaf.type if types is None else types.get(leaf.id, leaf.type)
+            row = bounds.partition_bounds(leaf, value, file.row_count)[1]
+            if bounds.encoding(now) != bounds.encoding(leaf.type):
+                row = replace(row, lower=bounds.UNBOUNDED_LOWER, upper=bounds.UNBOUNDED_UPPER)
+            rows.append(row)
         return rows
 
-    tx.record_file_metadata(
-        record, version, files, schema_version=schema_version, bounds=index_rows
-    )
+    return {file.path: rows_of(file) for file in files}
 
 
 def encode_partitions(file: FileMetadata, schema: pa.Schema) -> dict[str, str | None]:

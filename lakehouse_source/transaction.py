@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -28,17 +29,32 @@ from lakehouse_source.errors import (
     PlakeError,
     StorageError,
 )
-from lakehouse_source.landing import check_expected, land, merged, record_files, result, summary
+from lakehouse_source.failpoints import reach
+from lakehouse_source.landing import (
+    check_expected,
+    committed_before,
+    described,
+    land,
+    merged,
+    prepare,
+    record_files,
+    result,
+    summary,
+)
 from lakehouse_source.model import DatasetRecord, FileMetadata, FileRecord, WriteResult
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.partitioning import check_partition_columns
 from lakehouse_source.scan import keep_others, open_snapshot
-from lakehouse_source.schema import initial, storage_schema
+from lakehouse_source.schema import initial, leaves, storage_schema
 from lakehouse_source.storage import Storage
 from lakehouse_source.write_options import StagedWrite, WriteOptions, WriteSpec
 
 ATTEMPTS = 20
+# How long a commit, whose files are written, waits for a server that went away.
+PATIENCE_SECONDS = 30.0
+# Size checks of files in an object store at a time: each is a request.
+CHECKS_AT_ONCE = 16
 
 
 def begin(
@@ -60,16 +76,22 @@ def begin(
 
     def register(tx: CatalogTransaction) -> StagedWrite:
         record = tx.register_dataset(key, uri.rstrip("/").rsplit("/", 1)[-1])
-        check_expected(uri, record, options)
+        # A repetition answers what the first time did, whatever came after that.
+        if committed_before(tx, record, options) is None:
+            check_expected(uri, record, options)
+            if options.mode == "error" and record.current_version:
+                raise DatasetExistsError(dataset=uri)
         if record.current_version == 0:
             schema = initial(incoming)
             partition_by = check_partition_columns(schema, options.partition_by or ())
+            properties = described(record.properties, schema, None, partition_by)[0]
         else:
-            if options.mode == "error":
-                raise DatasetExistsError(dataset=uri)
             current = tx.schema_at(record.id, record.current_version)[1]
             schema = merged(record, current, incoming, options, uri)
             partition_by = _same_partitioning(record, current, options, uri)
+            properties = dict(record.properties)
+            if schema is not current:
+                properties = described(properties, schema, current, partition_by)[0]
         must_match = None
         if options.overwrite_where is not None:
             must_match = options.overwrite_where.bind(schema)
@@ -92,9 +114,14 @@ def begin(
             must_match=must_match,
         )
         tx.register_pending(write_id, record.id)
-        return StagedWrite(uri, key, record.current_version, incoming, options, spec)
+        reach("pending written")
+        indexed = tuple(properties.get("indexed_columns", ()))
+        return StagedWrite(uri, key, record.current_version, incoming, options, spec, indexed)
 
-    return in_transaction(catalog, uri, write_id, register)
+    reach("begin")
+    staged = in_transaction(catalog, uri, write_id, register, resolve=False)
+    reach("pending committed")
+    return staged
 
 
 def commit(catalog: Catalog, staged: StagedWrite, files: Sequence[FileMetadata]) -> WriteResult:
@@ -106,41 +133,86 @@ def commit(catalog: Catalog, staged: StagedWrite, files: Sequence[FileMetadata])
         CommitConflictError: a newer commit collides; nothing is visible.
         CommitUnknownError: the catalog was lost and cannot be asked.
     """
+    reach("commit begun")
     replacement = _Replacement((), ())
     if staged.options.overwrite_where is not None and staged.base_version > 0:
         replacement = _replace_matching(catalog, staged)
     everything = [*files, *replacement.files]
-
-    def land_files(tx: CatalogTransaction) -> WriteResult:
-        return land(tx, staged, everything, replacement.removed)
-
     try:
-        landed = in_transaction(catalog, staged.uri, staged.write_id, land_files)
+        _check_stored(staged, files)
+        reach("files checked")
+        prepared = prepare(staged, everything, replacement.removed_groups)
+
+        def land_files(tx: CatalogTransaction) -> WriteResult:
+            return land(tx, staged, everything, replacement.removed, prepared)
+
+        landed = in_transaction(
+            catalog, staged.uri, staged.write_id, land_files, patience_seconds=PATIENCE_SECONDS
+        )
     except CommitUnknownError:
         raise
     except PlakeError:
-        # The caller aborts its own files; those made here are this function's.
-        _delete(staged, replacement.files)
+        # The caller gives its own files up; those made here nobody else knows.
+        if replacement.files:
+            abort(catalog, staged, replacement.files)
         raise
-    if not landed.metadata:
+    reach("after COMMIT")
+    if everything and not landed.metadata:
         # An earlier write with the same idempotency pair stands for this one.
-        _delete(staged, everything)
+        abort(catalog, staged, everything)
     return landed
 
 
 def abort(catalog: Catalog, staged: StagedWrite, files: Iterable[FileMetadata]) -> bool:
     """Give a write up: make sure that it can never commit, then delete its files.
 
-    False, and nothing is deleted, where it turns out to have been committed.
+    False, and nothing is deleted, where it turns out to have been committed, or
+    where the catalog cannot be asked: vacuum finds the files later. What led here
+    is the error to tell.
     """
+    reach("abort begun")
 
     def close(tx: CatalogTransaction) -> bool:
-        return tx.close_write(staged.write_id)
+        closed = tx.close_write(staged.write_id)
+        reach("door closed")
+        return closed
 
-    closed = in_transaction(catalog, staged.uri, staged.write_id, close, resolve=False)
+    try:
+        closed = in_transaction(catalog, staged.uri, staged.write_id, close, resolve=False)
+    except CatalogUnavailableError:
+        return False
+    reach("door committed")
     if closed:
         _delete(staged, files)
+    reach("aborted")
     return closed
+
+
+def _check_stored(staged: StagedWrite, files: Sequence[FileMetadata]) -> None:
+    """See that the files are still there as they were written, before a version names them.
+
+    Raises:
+        StorageError: one is missing or has another size.
+    """
+    storage = Storage(staged.spec.uri)
+
+    def check(file: FileMetadata) -> None:
+        size = storage.size(file.path)
+        if size == file.file_size_bytes:
+            return
+        found = "it is not there any more" if size is None else f"it has {size} bytes now"
+        raise StorageError(
+            path=storage.display(file.path),
+            reason=f"{file.file_size_bytes} bytes were written and {found}. Nothing was committed",
+        )
+
+    if storage.is_local or len(files) < 2:
+        for file in files:
+            check(file)
+        return
+    with ThreadPoolExecutor(CHECKS_AT_ONCE) as pool:
+        for _ in pool.map(check, files):
+            pass
 
 
 def _delete(staged: StagedWrite, files: Iterable[FileMetadata]) -> None:
@@ -148,6 +220,7 @@ def _delete(staged: StagedWrite, files: Iterable[FileMetadata]) -> None:
     for file in files:
         try:
             storage.delete(file.path)
+            reach("file deleted")
         except StorageError:
             # Left as an orphan for vacuum; the failure that led here is the one to tell.
             continue
@@ -165,37 +238,56 @@ def in_transaction(
     work: Callable[[CatalogTransaction], T],
     *,
     resolve: bool = True,
+    patience_seconds: float = 0.0,
 ) -> T:
     """Run `work` in one database transaction, again where the database says to.
 
-    A commit whose outcome is unknown is looked up by `write_id` on a new
-    connection before anything else is done.
+    `work` must do nothing where it finds that it was carried out already: when
+    the outcome of a COMMIT is unknown, it is run again, on a new connection, to
+    find out. A server that went away is waited for as long as `patience_seconds`.
+
+    Raises:
+        CommitUnknownError: a commit was sent and the catalog cannot be asked
+            whether it was carried out.
     """
+    give_up = time.monotonic() + patience_seconds
+    lost: CommitOutcomeUnknown | None = None
     for attempt in range(ATTEMPTS):
+        failure: PlakeError
         try:
             with catalog.write() as tx:
-                return work(tx)
+                done = work(tx)
+                reach("before COMMIT")
+            return done
         except CommitOutcomeUnknown as error:
+            # Only `work` can tell, and it looks its write up under the lock: a
+            # COMMIT that is still on its way holds that lock.
+            failure = error
             if resolve:
-                _await_catalog(catalog, uri, write_id, error)
-            # `work` is idempotent: it finds its own write_id if the commit had landed.
-        except Exception as error:
-            if not is_transient(error) or attempt == ATTEMPTS - 1:
+                lost = error
+                give_up = max(give_up, time.monotonic() + PATIENCE_SECONDS / 2)
+        except PlakeError as error:
+            away = _server_is_away(error)
+            if not (is_transient(error) or (away and time.monotonic() < give_up)):
+                if lost is not None and isinstance(error, CatalogUnavailableError):
+                    # Nobody answered: what was sent before may have been carried out.
+                    raise CommitUnknownError(dataset=uri, write_id=write_id) from error
                 raise
-        time.sleep(min(1.0, 0.005 * 2**attempt) * random.uniform(0.5, 1.5))
-    raise CommitUnknownError(dataset=uri, write_id=write_id)
+            failure = error
+        if attempt < ATTEMPTS - 1:
+            time.sleep(min(1.0, 0.005 * 2**attempt) * random.uniform(0.5, 1.5))
+    if lost is not None:
+        raise CommitUnknownError(dataset=uri, write_id=write_id) from failure
+    if isinstance(failure, CommitOutcomeUnknown):
+        reason = f"it is lost again and again: {failure.reason}"
+        raise CatalogUnavailableError(catalog=catalog.redacted_url, reason=reason) from None
+    raise failure
 
 
-def _await_catalog(catalog: Catalog, uri: str, write_id: str, cause: BaseException) -> None:
-    """Wait, for a bounded time, until the catalog answers again."""
-    for attempt in range(8):
-        try:
-            with catalog.read() as reader:
-                reader.transaction_by_write_id(write_id)
-            return
-        except CatalogUnavailableError:
-            time.sleep(min(2.0, 0.05 * 2**attempt))
-    raise CommitUnknownError(dataset=uri, write_id=write_id) from cause
+def _server_is_away(error: PlakeError) -> bool:
+    """Tell whether the catalog tried, more than once, to reach a server and could not."""
+    tried = error.__context__
+    return isinstance(error, CatalogUnavailableError) and tried is not None and is_transient(tried)
 
 
 # --- replacing the rows of a condition ---------------------------------------------
@@ -207,25 +299,32 @@ class _Replacement:
 
     removed: tuple[FileRecord, ...]
     files: tuple[FileMetadata, ...]
+    removed_groups: Mapping[int, int] = field(default_factory=dict)
 
 
 def _replace_matching(catalog: Catalog, staged: StagedWrite) -> _Replacement:
     """Find the files that hold rows of the condition; write their other rows anew."""
     assert staged.options.overwrite_where is not None
     with catalog.read() as reader:
+        if reader.transaction_by_write_id(staged.write_id) is not None:
+            return _Replacement((), ())  # committed before: `land` finds it too
         snapshot = open_snapshot(reader, staged.key, staged.uri, "", version=staged.base_version)
         removed, tasks, spec = keep_others(
             reader, snapshot, staged.options.overwrite_where, staged.spec.uri
         )
+        groups = reader.row_groups([file.id for file in removed])
+    counts = {file_id: len(found) for file_id, found in groups.items()}
+    reach("rows to keep found")
     if not tasks:
-        return _Replacement(tuple(removed), ())
+        return _Replacement(tuple(removed), (), counts)
     storage = Storage(staged.spec.uri)
     kept = write_files(
         replace(staged.spec, must_match=None),
         (batch for table in read_all(spec, tasks, storage) for batch in table.to_batches()),
         storage,
     )
-    return _Replacement(tuple(removed), tuple(kept))
+    reach("rows to keep written")
+    return _Replacement(tuple(removed), tuple(kept), counts)
 
 
 def _names(schema: pa.Schema, given: Sequence[str], option: str) -> tuple[str, ...]:
@@ -306,9 +405,11 @@ def restore(catalog: Catalog, uri: str, key: str, version: int) -> WriteResult:
             summary(tx, record, everything, removed),
             write_id,
         )
+        # A column may have been promoted between the file and the version restored.
+        types = {leaf.id: leaf.type for leaf in leaves(target.schema)}
         for written_under, some in files.items():
             schema = target.file_schemas[written_under]
-            record_files(tx, record, new_version, written_under, schema, some)
+            record_files(tx, record, new_version, written_under, schema, some, types=types)
         tx.remove_files(record.id, new_version, [file.id for file in removed])
         return result(new_version, schema_version, everything)
 

@@ -130,7 +130,11 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class StagedWrite:
-    """A write that has begun. Picklable; knows no catalog and no password."""
+    """A write that has begun. Picklable; knows no catalog and no password.
+
+    `indexed` are the ids of the columns that the search index most likely covers
+    when the write commits.
+    """
 
     uri: str
     key: str
@@ -138,6 +142,7 @@ class StagedWrite:
     incoming: pa.Schema
     options: WriteOptions
     spec: WriteSpec
+    indexed: tuple[int, ...] = ()
 
     @property
     def write_id(self) -> str:

@@ -28,9 +28,10 @@ SIDEWAYS = {
         "transaction": {"landing", "scan"},
         "address": {"scan"},
         "query": {"address", "scan", "engines"},
-        "dataset": {"address", "query", "scan", "transaction"},
+        "expiry": {"transaction"},
+        "dataset": {"address", "expiry", "query", "scan", "transaction"},
     },
-    EDGE: {"parquet": {"storage"}, "storage": set(), "catalog": set()},
+    EDGE: {"parquet": {"failpoints", "storage"}, "storage": set(), "catalog": set()},
 }
 
 

@@ -19,6 +19,7 @@ import uuid6
 
 from lakehouse_source.align import align, by_name
 from lakehouse_source.errors import InvalidPredicateError, StorageError
+from lakehouse_source.failpoints import reach
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.footer import file_metadata
 from lakehouse_source.partitioning import partition_folder
@@ -158,8 +159,10 @@ class _PartitionedWriter:
         for partition in self.partitions.values():
             self._flush(partition, whole=True)
             self._close(partition)
+        reach("files closed")
         if self.finished:
             self.storage.sync_folders(file.path for file in self.finished)
+        reach("folders synced")
         return self.finished
 
     def discard(self) -> None:
@@ -206,6 +209,7 @@ class _OpenFile:
         except BaseException:
             self.sink.close()
             raise
+        reach("file opened")
 
     @property
     def size_bytes(self) -> int:
@@ -216,6 +220,7 @@ class _OpenFile:
         self.nans.append(frozenset(leaf.id for leaf in self.floats if has_nan(rows, leaf)))
         with self.storage.errors(self.path):
             self.writer.write_table(rows, row_group_size=self.row_group_rows)
+        reach("row group written")
 
     def close(self, partitions: Mapping[str, Any]) -> FileMetadata:
         try:
@@ -226,7 +231,9 @@ class _OpenFile:
         except BaseException:
             self.abandon()
             raise
+        reach("file closed")
         self._verify(size)
+        reach("file verified")
         return file_metadata(
             self.footers[0],
             path=self.path,
@@ -239,6 +246,7 @@ class _OpenFile:
     def _verify(self, size: int) -> None:
         """What is stored must be what was written, end included (arrow#40502)."""
         self.storage.sync_file(self.path)
+        reach("file synced")
         with self.storage.open_input(self.path) as stored, self.storage.errors(self.path):
             stored_size = stored.size()
             stored.seek(max(0, stored_size - 4))

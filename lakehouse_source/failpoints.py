@@ -1,0 +1,79 @@
+"""Edge. Named points of a write at which a test may have the process die.
+
+A crash must be harmless wherever it comes, and only a process that is really
+killed shows that it is. `PLAKE_FAILPOINT=<name>` in the environment kills this
+process (SIGKILL: nothing is flushed, no handler runs) when it gets there for the
+first time, `<name>:3` the third time. Unset, a point costs one comparison.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+VARIABLE = "PLAKE_FAILPOINT"
+
+# In the order in which a write passes them.
+POINTS = (
+    "begin",
+    "pending written",
+    "pending committed",
+    "file opened",
+    "row group written",
+    "file closed",
+    "file synced",
+    "file verified",
+    "files closed",
+    "folders synced",
+    "commit begun",
+    "rows to keep found",
+    "rows to keep written",
+    "files checked",
+    "transaction begun",
+    "dataset locked",
+    "conflicts checked",
+    "schema written",
+    "transaction written",
+    "files written",
+    "files removed",
+    "pending finished",
+    "before COMMIT",
+    "after COMMIT",
+    "abort begun",
+    "door closed",
+    "door committed",
+    "file deleted",
+    "aborted",
+)
+
+_armed: str | None = None
+_passes = 0
+
+
+def arm(point: str | None) -> None:
+    """Die at a point (`name` or `name:count`); None: nowhere.
+
+    Raises:
+        ValueError: there is no such point.
+    """
+    global _armed, _passes
+    name, _, count = (point or "").partition(":")
+    if point and name not in POINTS:
+        raise ValueError(f"{VARIABLE}: there is no point {name!r}. Known: {', '.join(POINTS)}")
+    _armed, _passes = name or None, int(count or 1)
+
+
+def reach(point: str) -> None:
+    """Say that the process is at a point; it does not survive it when a test says so."""
+    if _armed is not None and point == _armed:
+        _die()
+
+
+def _die() -> None:
+    global _passes
+    _passes -= 1
+    if _passes == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+arm(os.environ.get(VARIABLE))
