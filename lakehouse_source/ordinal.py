@@ -26,6 +26,9 @@ from lakehouse_source.model import Ordinal
 
 UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 DAY_NS = 86_400 * 10**9
+# The calendar repeats after this many years, which have this many days.
+YEARS = 400
+YEARS_DAYS = 146_097
 EPOCH = datetime(1970, 1, 1)
 EPOCH_DATE = date(1970, 1, 1)
 # Wide enough for decimal256; the default context rounds to 28 digits.

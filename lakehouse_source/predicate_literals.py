@@ -29,6 +29,8 @@ from lakehouse_source.ordinal import (
     EPOCH,
     EPOCH_DATE,
     EXACT,
+    YEARS,
+    YEARS_DAYS,
     Domain,
     time_ns,
     timedelta_ns,
@@ -353,7 +355,7 @@ _PLACERS: dict[str, Callable[[Literal, Domain, tzinfo], Place]] = {
 
 # --- text -------------------------------------------------------------------
 
-_DATE = r"(?P<year>\d{4,6})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})%s)?)?"
+_DATE = r"(?P<year>[+-]?\d{4,9})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})%s)?)?"
 _CLOCK = r"(?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<part>\d*))?)?)?"
 _DATE_TEXT = re.compile(_DATE % r"(?:[T ].*)?", re.ASCII | re.DOTALL)
 _TIMESTAMP_TEXT = re.compile(_DATE % rf"(?:[T ]+{_CLOCK}\s*(?P<zone>\S.*)?)?", re.ASCII)
@@ -361,18 +363,27 @@ _TIME_TEXT = re.compile(_CLOCK, re.ASCII)
 _OFFSET = re.compile(r"([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)?", re.ASCII)
 
 
-def parse_date(text: str) -> date:
-    """`yyyy[-m[-d]]`; what follows a `T` or a space is left out, as Spark does."""
+def parse_date(text: str) -> date | Timestamp:
+    """`yyyy[-m[-d]]`; what follows a `T` or a space is left out, as Spark does.
+
+    A date that Python has no name for is its midnight.
+    """
     match = _DATE_TEXT.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"the text {text!r} is no date; write it as '2024-01-31'")
-    return _date(match, text)
-
-
-def _date(match: re.Match[str], text: str) -> date:
-    year, month, day = (int(match[name] or 1) for name in ("year", "month", "day"))
+    days = _days(match, text)
     try:
-        return date(year, month, day)
+        return EPOCH_DATE + timedelta(days=days)
+    except OverflowError:
+        return Timestamp(days * DAY_NS, False)
+
+
+def _days(match: re.Match[str], text: str) -> int:
+    """Days from 1970-01-01, in any year: the calendar repeats every 400 years."""
+    year, month, day = (int(match[name] or 1) for name in ("year", "month", "day"))
+    cycles, within = divmod(year - 1970, YEARS)
+    try:
+        return (date(1970 + within, month, day) - EPOCH_DATE).days + cycles * YEARS_DAYS
     except ValueError as exc:
         raise ValueError(f"the text {text!r} is no date: {exc}") from None
 
@@ -385,8 +396,7 @@ def parse_timestamp(text: str) -> Timestamp:
             f"the text {text!r} is no timestamp; write it as '2024-01-31 12:30:00', "
             "with '+00:00' behind it for an instant"
         )
-    days = (_date(match, text) - EPOCH_DATE).days
-    wall = days * DAY_NS + (0 if match["hour"] is None else _clock(match, text))
+    wall = _days(match, text) * DAY_NS + (0 if match["hour"] is None else _clock(match, text))
     if match["zone"] is None:
         return Timestamp(wall, False)
     return Timestamp(to_instant(wall, parse_zone(match["zone"])), True)

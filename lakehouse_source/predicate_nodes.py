@@ -20,7 +20,15 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.ordinal import EPOCH, UNIT_NS, domain, instant_ns, timedelta_ns
+from lakehouse_source.ordinal import (
+    EPOCH,
+    UNIT_NS,
+    YEARS,
+    YEARS_DAYS,
+    domain,
+    instant_ns,
+    timedelta_ns,
+)
 
 OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "<=>")
 
@@ -304,11 +312,12 @@ def spell(value: Literal | None) -> str:
 
 def _spell_timestamp(value: Timestamp) -> str:
     seconds, rest = divmod(value.nanoseconds, 10**9)
-    try:
-        text = (EPOCH + timedelta(seconds=seconds)).isoformat(" ")
-    except OverflowError:
-        text = f"epoch {seconds:+} seconds"
-    text += f".{rest:09}".rstrip("0").rstrip(".")
+    cycles, within = divmod(seconds, YEARS_DAYS * 86_400)
+    near = EPOCH + timedelta(seconds=within)
+    year = near.year + cycles * YEARS
+    # Years of other than four digits carry a sign, as Java writes them.
+    name = f"{year:04}" if 0 <= year <= 9999 else f"{year:+05}"
+    text = name + near.isoformat(" ")[4:] + f".{rest:09}".rstrip("0").rstrip(".")
     return f"TIMESTAMP '{text}+00:00'" if value.zoned else f"TIMESTAMP_NTZ '{text}'"
 
 

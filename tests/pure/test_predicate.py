@@ -474,6 +474,9 @@ def test_a_date_against_an_instant_is_its_midnight_in_the_sessions_zone():
 
 
 def test_timestamps_beyond_pythons_years_are_literals():
+    assert leaf("t = '+10000-01-01'") == ("=", 253_402_300_800_000_000)
+    assert leaf("day = '+10000-01-01'") == leaf("day = DATE '+10000-01-01'") == ("=", 2_932_897)
+    assert leaf("wall < '-0001-12-31 00:00:00'")[1] < leaf("wall < '0000-01-01'")[1]
     last = pa.scalar(2**63 - 1, pa.timestamp("us", "UTC"))
     assert leaf([("t", "=", last)]) == ("=", 2**63 - 1)
     assert isinstance(
