@@ -30,9 +30,9 @@ class Address:
         self.uri = canonical_uri(self.given)
         self.catalog = catalog
         path = local_path(self.uri)
-        url = None if isinstance(catalog, Catalog) else resolve_url(catalog, self.uri)
+        url = catalog.url if isinstance(catalog, Catalog) else resolve_url(catalog, self.uri)
         own = None if path is None else sqlite_url(f"{path}/{RESERVED_FOLDER}/catalog.db")
-        self.key = "." if url is not None and url == own else self.uri
+        self.key = "." if own is not None and url == own else self.uri
 
     @contextmanager
     def open(self, *, create: bool = False) -> Iterator[Catalog]:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from lakehouse_source import transaction
+from lakehouse_source import expiry, transaction
 from lakehouse_source.address import Address, CatalogLike, PathLike
 from lakehouse_source.errors import CommitUnknownError, InvalidOptionError
 from lakehouse_source.history import History
@@ -17,6 +17,7 @@ from lakehouse_source.model import FileMetadata, FileRecord, WriteResult
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.query import Predicates, Scan
+from lakehouse_source.reports import ExpiryReport
 from lakehouse_source.scan import Snapshot
 from lakehouse_source.schema import strip
 from lakehouse_source.write_options import WriteOptions
@@ -266,9 +267,10 @@ class Dataset:
         return self
 
     def history(self, limit: int | None = None) -> History:
-        """Committed versions, newest first; prints as a table."""
+        """Committed versions, newest first, expired ones marked; prints as a table."""
         with self._address.open() as catalog, catalog.read() as reader:
-            return History(reader.transactions(self._snapshot.dataset.id, limit))
+            record = reader.dataset(self._address.key) or self._snapshot.dataset
+            return History(reader.transactions(record.id, limit), record.oldest_version)
 
     def files(self, version: int | None = None) -> list[FileRecord]:
         """The data files that are live in a version (default: this one).
@@ -296,10 +298,32 @@ class Dataset:
         """Make an old version's content and schema the newest version.
 
         Raises:
-            VersionNotFoundError
+            VersionNotFoundError: there is no such version, or it was expired.
         """
         with self._address.open() as catalog:
             where = self._address
             result = transaction.restore(catalog, where.uri, where.key, version)
         self.refresh()
         return result
+
+    def expire_versions(
+        self, keep_seconds: float | None = None, keep_last: int | None = None
+    ) -> ExpiryReport:
+        """Give up versions that are older than both limits; the newest always stays.
+
+        Args:
+            keep_seconds: versions that were current at some moment of the last so many
+                seconds stay, by the catalog's clock.
+            keep_last: so many of the newest versions stay.
+
+        Expired versions stay in the history and can be neither read nor restored. Their
+        files are deleted by `vacuum()`, once its retention has passed since now.
+
+        Raises:
+            InvalidOptionError: neither limit is given.
+        """
+        with self._address.open() as catalog:
+            where = self._address
+            return expiry.expire_versions(
+                catalog, where.uri, where.key, keep_seconds=keep_seconds, keep_last=keep_last
+            )

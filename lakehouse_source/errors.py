@@ -74,10 +74,11 @@ class DatasetExistsError(PlakeError):
 
 
 class VersionNotFoundError(PlakeError):
-    """A version or timestamp outside of what the history holds.
+    """A version or timestamp outside of what can be read.
 
     `first` and `last` give the inclusive range of versions that can be read;
-    `first_timestamp` the time of the first one (ISO 8601, UTC).
+    `first_timestamp` the time of the first one (ISO 8601, UTC). `expired`: there
+    was such a version, and `expire_versions` gave it up.
     """
 
     dataset: str
@@ -85,6 +86,7 @@ class VersionNotFoundError(PlakeError):
     first: int
     last: int
     first_timestamp: str | None
+    expired: bool
 
     def __init__(
         self,
@@ -94,8 +96,12 @@ class VersionNotFoundError(PlakeError):
         first: int,
         last: int,
         first_timestamp: str | None = None,
+        expired: bool = False,
     ) -> None:
-        text = f"{dataset} has no {requested}: it has versions {first} to {last}"
+        if expired:
+            text = f"{requested} of {dataset} was expired: versions {first} to {last} can be read"
+        else:
+            text = f"{dataset} has no {requested}: it has versions {first} to {last}"
         if first_timestamp is not None:
             text += f", the first committed at {first_timestamp}"
         super().__init__(
@@ -105,6 +111,7 @@ class VersionNotFoundError(PlakeError):
             first=first,
             last=last,
             first_timestamp=first_timestamp,
+            expired=expired,
         )
 
 

@@ -11,13 +11,22 @@ _HEADERS = ("version", "timestamp (UTC)", "operation", "files", "rows", "live ro
 
 
 class History(list[TransactionRecord]):
-    """Committed versions, newest first. `str()` gives a table."""
+    """Committed versions, newest first. `str()` gives a table.
 
-    def __init__(self, records: Iterable[TransactionRecord]) -> None:
+    Versions below `oldest_version` were expired: they stay in the history, marked, and
+    cannot be read.
+    """
+
+    def __init__(self, records: Iterable[TransactionRecord], oldest_version: int = 1) -> None:
         super().__init__(records)
+        self.oldest_version = oldest_version
+
+    def is_readable(self, record: TransactionRecord) -> bool:
+        """Tell whether a version can still be read."""
+        return record.version >= self.oldest_version
 
     def __str__(self) -> str:
-        rows = [_HEADERS, *(_row(record) for record in self)]
+        rows = [_HEADERS, *(_row(record, self.is_readable(record)) for record in self)]
         widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADERS))]
         lines = []
         for row in rows:
@@ -30,14 +39,14 @@ class History(list[TransactionRecord]):
         return "\n".join(lines)
 
 
-def _row(record: TransactionRecord) -> tuple[str, ...]:
+def _row(record: TransactionRecord, readable: bool) -> tuple[str, ...]:
     count = record.summary.get
     moment = record.timestamp.replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")
     metadata = json.dumps(dict(record.metadata), default=str) if record.metadata else ""
     return (
         str(record.version),
         moment,
-        record.operation,
+        record.operation if readable else f"{record.operation} (expired)",
         f"+{count('files_added', 0):,} -{count('files_removed', 0):,}",
         f"+{count('rows_added', 0):,} -{count('rows_removed', 0):,}",
         f"{count('live_rows', 0):,}",

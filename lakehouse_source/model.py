@@ -106,13 +106,17 @@ class WriteResult:
 
 @dataclass(frozen=True, slots=True)
 class DatasetRecord:
-    """A row of `datasets`. `current_version` 0: registered, nothing committed yet."""
+    """A row of `datasets`. `current_version` 0: registered, nothing committed yet.
+
+    Versions below `oldest_version` were expired: history knows them, nobody reads them.
+    """
 
     id: int
     name: str
     base_uri: str
     current_version: int
     properties: Mapping[str, Any]
+    oldest_version: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,16 @@ class FileRecord:
     version: int
     partitions: Mapping[str, str | None]
     stats_complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredFile:
+    """A row of `files` that no readable version has any more, since `expired_at`."""
+
+    id: int
+    path: str
+    size_bytes: int
+    expired_at: datetime
 
 
 # --- what the catalog is asked ----------------------------------------------

@@ -81,24 +81,29 @@ def open_snapshot(
         raise InvalidOptionError(
             option="version", value=version, reason="cannot be given together with a timestamp."
         )
-    newest = record.current_version
+    oldest, newest = record.oldest_version, record.current_version
     if timestamp is not None:
         moment = parse_timestamp(timestamp)
         version = reader.version_at(record.id, moment)
-        if version is None:
-            first = reader.transaction(record.id, 1)
+        if version is None or version < oldest:
+            first = reader.transaction(record.id, oldest)
             raise VersionNotFoundError(
                 dataset=uri,
                 requested=f"version at or before {moment.isoformat()}",
-                first=1,
+                first=oldest,
                 last=newest,
                 first_timestamp=None if first is None else first.timestamp.isoformat(),
+                expired=version is not None,
             )
     if version is None:
         version = newest
-    if not 1 <= version <= newest:
+    if not oldest <= version <= newest:
         raise VersionNotFoundError(
-            dataset=uri, requested=f"version {version}", first=1, last=newest
+            dataset=uri,
+            requested=f"version {version}",
+            first=oldest,
+            last=newest,
+            expired=1 <= version < oldest,
         )
     schema_version, schema = reader.schema_at(record.id, version)
     transaction = reader.transaction(record.id, version)

@@ -19,6 +19,7 @@ import pytest
 from lakehouse_source.catalog import (
     Catalog,
     is_transient,
+    migrations,
     open_catalog,
     redact,
     resolve_url,
@@ -744,7 +745,141 @@ class CatalogContract:
         assert live(catalog, dataset.id, 1, SearchRanges(1, (KeyRange(None, b""),))) == {"a"}
         assert live(catalog, dataset.id, 1, point(2, 777)) == set()
 
+    # --- expiry
+
+    def test_expired_versions_leave_files_that_nobody_can_read(self, catalog: Catalog) -> None:
+        dataset = commit(catalog, [(file_of("a"), []), (file_of("b"), [])])
+        with catalog.read() as reader:
+            ids = {file.path: file.id for file in reader.files(dataset.id, 1)}
+        commit(catalog, remove=[ids["a"]])
+        commit(catalog, remove=[ids["b"]])
+        with catalog.write() as transaction:
+            transaction.expire(dataset.id, 2)
+            now = transaction.now()
+        with catalog.read() as reader:
+            record = reader.dataset(URI)
+            assert record is not None
+            assert record.oldest_version == 2
+            (expired,) = reader.expired_files(record)
+            assert (expired.id, expired.path, expired.size_bytes) == (ids["a"], "a", 1000)
+            assert abs(now - expired.expired_at) < timedelta(seconds=10)
+            assert reader.paths(record) == ({"b"}, {"a", "b"})
+
+    def test_the_oldest_version_never_goes_back(self, catalog: Catalog) -> None:
+        for _ in range(3):
+            dataset = commit(catalog)
+        for oldest in (3, 1, 2):
+            with catalog.write() as transaction:
+                transaction.expire(dataset.id, oldest)
+        with catalog.read() as reader:
+            record = reader.dataset(URI)
+            assert record is not None
+            assert record.oldest_version == 3
+
+    def test_the_time_of_expiry_is_the_first_one(
+        self, catalog: Catalog, plant: Callable[[str], None]
+    ) -> None:
+        dataset = commit(catalog, [(file_of("a"), [])])
+        with catalog.read() as reader:
+            (file,) = reader.files(dataset.id, 1)
+        commit(catalog, remove=[file.id])
+        commit(catalog)
+        with catalog.write() as transaction:
+            transaction.expire(dataset.id, 2)
+        plant("UPDATE files SET expired_at = 7")
+        with catalog.write() as transaction:
+            transaction.expire(dataset.id, 3)
+        with catalog.read() as reader:
+            record = reader.dataset(URI)
+            assert record is not None
+            (expired,) = reader.expired_files(record)
+            assert expired.expired_at == datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(
+                microseconds=7
+            )
+
+    def test_forgotten_files_leave_no_row(self, catalog: Catalog) -> None:
+        file = file_of("a", groups=2, partitions={"k": "1"})
+        dataset = commit(catalog, [(file, [bound(1, 1, 2)]), (file_of("b"), [bound(1, 1, 2)])])
+        with catalog.read() as reader:
+            ids = {file.path: file.id for file in reader.files(dataset.id, 1)}
+        with catalog.write() as transaction:
+            transaction.forget_files([ids["a"], 10**9])
+            transaction.forget_files([])
+        with catalog.read() as reader:
+            assert paths(reader.files(dataset.id, 1)) == ["b"]
+            assert reader.row_groups([ids["a"]]) == {ids["a"]: []}
+            assert paths(reader.files(dataset.id, 1, point(1, 1))) == ["b"]
+
+    # --- abandoned writes
+
+    def test_a_silent_write_is_abandoned_and_may_come_back(
+        self, catalog: Catalog, plant: Callable[[str], None]
+    ) -> None:
+        dataset = commit(catalog, write_id="done")
+        with catalog.write() as transaction:
+            transaction.register_pending("silent", dataset.id)
+            transaction.register_pending("lively", dataset.id)
+            assert transaction.close_write("closed")
+            assert transaction.silent_writes(3600) == []
+        plant("UPDATE pending_writes SET heartbeat_at = 1 WHERE write_id <> 'lively'")
+        with catalog.write() as transaction:
+            assert transaction.silent_writes(3600) == ["silent"]
+            transaction.mark_abandoned(3600)
+        everybody = ["silent", "lively", "closed", "done", "unheard"]
+        with catalog.write() as transaction:
+            states = transaction.write_states(everybody)
+            assert {name: found.state for name, found in states.items()} == {
+                "silent": "abandoned", "lively": "pending", "closed": "closed",
+                "done": "committed",
+            }  # fmt: skip
+            assert states["done"].dataset_id == states["silent"].dataset_id == dataset.id
+            assert transaction.silent_writes(3600) == []
+            assert transaction.heartbeat("silent")
+            assert transaction.write_states(["silent"])["silent"].state == "pending"
+            assert not transaction.heartbeat("closed")
+
+    def test_an_abandoned_write_can_commit_until_the_door_is_closed(self, catalog: Catalog) -> None:
+        dataset = commit(catalog)
+        for name in ("late", "too late"):
+            with catalog.write() as transaction:
+                transaction.register_pending(name, dataset.id)
+                transaction.mark_abandoned(-1)
+        with catalog.write() as transaction:
+            assert transaction.close_write("too late")
+        commit(catalog, write_id="late")
+        with pytest.raises(CommitConflictError, match="given up"):
+            commit(catalog, write_id="too late")
+        with catalog.read() as reader:
+            states = reader.write_states(["late", "too late"])
+        assert [found.state for found in states.values()] == ["committed", "closed"]
+
     # --- format
+
+    def test_a_catalog_of_the_first_format_is_brought_up_to_date(
+        self, url: str, plant: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(migrations, "LATEST", 1)
+            with open_catalog(url) as old, old.read():
+                pass
+        plant(
+            "INSERT INTO datasets (id, name, base_uri, current_version) "
+            f"VALUES (1000, 'flights', '{URI}', 0)"
+        )
+        plant(
+            "INSERT INTO files (id, dataset_id, version, schema_version, file_path, "
+            "file_size_bytes, row_count) VALUES (1000, 1000, 1, 1, 'old', 1, 1)"
+        )
+        with open_catalog(url) as catalog:
+            with catalog.read() as reader:
+                record = reader.dataset(URI)
+                assert record is not None
+                assert record.oldest_version == 1
+                assert paths(reader.files(1000, 1)) == ["old"]
+                assert reader.expired_files(record) == []
+            commit(catalog)
+        with open_catalog(url) as catalog, catalog.read() as reader:
+            assert len(reader.transactions(1000)) == 1
 
     def test_a_catalog_of_a_newer_format_is_refused(
         self, catalog: Catalog, url: str, plant: Callable[[str], None]

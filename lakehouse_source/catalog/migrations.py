@@ -116,8 +116,15 @@ _FIRST: Sequence[str] = (
     "INSERT INTO catalog_format (id, version) VALUES (1, 1)",
 )
 
+# Versions below `oldest_version` cannot be read any more; `expired_at` is when a file
+# was last reached by one that can.
+_SECOND: Sequence[str] = (
+    "ALTER TABLE datasets ADD COLUMN oldest_version BIGINT NOT NULL DEFAULT 1",
+    "ALTER TABLE files ADD COLUMN expired_at BIGINT",
+)
+
 # MIGRATIONS[n] leads from format n to format n + 1.
-MIGRATIONS: Sequence[Sequence[str]] = (_FIRST,)
+MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND)
 LATEST = len(MIGRATIONS)
 
 

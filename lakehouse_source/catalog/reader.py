@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -15,6 +16,7 @@ from lakehouse_source.catalog.session import Row, Session
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
 from lakehouse_source.model import (
     DatasetRecord,
+    ExpiredFile,
     FileRecord,
     RowGroupMetadata,
     Search,
@@ -48,6 +50,14 @@ def _within_int64(number: int) -> int:
     # Versions come from users: one that no database can hold finds what the
     # nearest one finds, which is nothing or everything.
     return max(-_LARGEST - 1, min(_LARGEST, number))
+
+
+@dataclass(frozen=True, slots=True)
+class WriteState:
+    """`state`: `committed`, `pending`, `abandoned` (silent for too long) or `closed` (given up)."""
+
+    state: str
+    dataset_id: int | None
 
 
 class CatalogReader:
@@ -146,6 +156,44 @@ class CatalogReader:
                 result[row[0]].append(RowGroupMetadata(*row[1:]))
         return result
 
+    # --- what vacuum asks
+
+    def expired_files(self, dataset: DatasetRecord) -> list[ExpiredFile]:
+        """The file rows that no readable version has, in order of id.
+
+        A path may be in another row too, which a readable version has.
+        """
+        rows = self._session.query(sql.EXPIRED_FILES, (dataset.id, dataset.oldest_version))
+        return [
+            ExpiredFile(identity, path, size_bytes, to_datetime(expired_at or 0))
+            for identity, path, size_bytes, expired_at in rows
+        ]
+
+    def paths(self, dataset: DatasetRecord) -> tuple[set[str], set[str]]:
+        """The paths that a readable version has, and those of all file rows."""
+        readable: set[str] = set()
+        known: set[str] = set()
+        for path, removed_version in self._session.query(sql.ALL_PATHS, (dataset.id,)):
+            known.add(path)
+            if removed_version is None or removed_version > dataset.oldest_version:
+                readable.add(path)
+        return readable, known
+
+    def write_states(self, write_ids: Iterable[str]) -> dict[str, WriteState]:
+        """What became of writes; those that this catalog never heard of are left out."""
+        states: dict[str, WriteState] = {}
+        for write_id in write_ids:
+            rows = self._session.query(sql.COMMITTED_STATE, (write_id,))
+            rows = rows or self._session.query(sql.PENDING_STATE, (write_id,))
+            if rows:
+                states[write_id] = WriteState(*rows[0])
+        return states
+
+    def silent_writes(self, seconds: float) -> list[str]:
+        """Pending writes that gave no sign of life for so long, by the database's clock."""
+        rows = self._session.query(sql.SILENT_WRITES, (round(seconds * 1_000_000),))
+        return [row[0] for row in rows]
+
     # --- rows to records
 
     def _one_dataset(self, statement: str, base_uri: str) -> DatasetRecord | None:
@@ -153,8 +201,10 @@ class CatalogReader:
         return self._dataset_record(rows[0]) if rows else None
 
     def _dataset_record(self, row: Row) -> DatasetRecord:
-        identity, name, base_uri, current_version, properties = row
-        return DatasetRecord(identity, name, base_uri, current_version, self._document(properties))
+        identity, name, base_uri, current_version, properties, oldest = row
+        return DatasetRecord(
+            identity, name, base_uri, current_version, self._document(properties), oldest
+        )
 
     def _one_transaction(self, statement: str, *values: Any) -> TransactionRecord | None:
         records = self._transactions(statement, *values)

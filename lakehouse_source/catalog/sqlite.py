@@ -16,8 +16,6 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
-from sqlite_utils import Database
-
 from lakehouse_source.catalog import migrations
 from lakehouse_source.catalog.base import PooledCatalog
 from lakehouse_source.catalog.session import CommitOutcomeUnknown, Row, Session
@@ -157,16 +155,20 @@ class SqliteCatalog(PooledCatalog[_Connection]):
         self._check_format(connection)
 
     def _check_format(self, connection: _Connection) -> None:
-        database = Database(connection, recursive_triggers=False, execute_plugins=False)
-        found = _format_of(database)
+        found = _format_of(connection)
         if found == 0 and not self._create:
             raise self._missing()
         if found < migrations.LATEST:
+            # Here and not above: it imports pandas where that is installed, a quarter of
+            # a second that only the making of tables has to pay.
+            from sqlite_utils import Database
+
+            database = Database(connection, recursive_triggers=False, execute_plugins=False)
             # sqlite-utils commits what it begins itself and nothing else, so
             # everything below is one transaction.
             database.execute("BEGIN IMMEDIATE")
             try:
-                found = _format_of(database)  # somebody may have been faster
+                found = _format_of(connection)  # somebody may have been faster
                 if found == 0:
                     self._check_names(database)
                 for statement in migrations.steps(found):
@@ -180,7 +182,7 @@ class SqliteCatalog(PooledCatalog[_Connection]):
         if refusal is not None:
             raise self._unavailable(refusal)
 
-    def _check_names(self, database: Database) -> None:
+    def _check_names(self, database: Any) -> None:
         taken = sorted(set(database.table_names()) & set(migrations.TABLES))
         if taken:
             raise self._unavailable(
@@ -309,10 +311,11 @@ def _rendered(statement: str) -> str:
     return SQLITE.render(statement)
 
 
-def _format_of(database: Database) -> int:
-    if migrations.FORMAT_TABLE not in database.table_names():
+def _format_of(connection: _Connection) -> int:
+    known = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    if connection.execute(known, (migrations.FORMAT_TABLE,)).fetchone() is None:
         return 0
-    return int(database.execute("SELECT version FROM catalog_format").fetchone()[0])
+    return int(connection.execute("SELECT version FROM catalog_format").fetchone()[0])
 
 
 def _code(exc: sqlite3.Error) -> int:

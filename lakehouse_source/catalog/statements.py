@@ -75,7 +75,9 @@ POSTGRES = Dialect(
 
 # --- datasets and their history ----------------------------------------------
 
-_DATASET = "SELECT id, name, base_uri, current_version, properties_json FROM datasets"
+_DATASET = (
+    "SELECT id, name, base_uri, current_version, properties_json, oldest_version FROM datasets"
+)
 DATASET = f"{_DATASET} WHERE base_uri = ?"
 DATASET_LOCKED = f"{_DATASET} WHERE base_uri = ?{{lock}}"
 DATASET_BY_ID = f"{_DATASET} WHERE id = ?"
@@ -172,6 +174,23 @@ REMOVE_FILES = (
     "UPDATE files SET removed_version = ?, is_tombstoned = TRUE "
     "WHERE dataset_id = ? AND removed_version IS NULL AND id {among}"
 )
+SET_OLDEST = "UPDATE datasets SET oldest_version = ? WHERE id = ? AND oldest_version < ?"
+EXPIRE_FILES = (
+    "UPDATE files SET expired_at = {now} "
+    "WHERE dataset_id = ? AND removed_version <= ? AND expired_at IS NULL"
+)
+EXPIRED_FILES = (
+    "SELECT id, file_path, file_size_bytes, expired_at FROM files "
+    "WHERE dataset_id = ? AND removed_version <= ? ORDER BY id"
+)
+ALL_PATHS = "SELECT file_path, removed_version FROM files WHERE dataset_id = ?"
+# Children first: not every database has cascades.
+FORGET_FILES = (
+    "DELETE FROM column_bounds WHERE file_id {among}",
+    "DELETE FROM partitions WHERE file_id {among}",
+    "DELETE FROM row_groups WHERE file_id {among}",
+    "DELETE FROM files WHERE id {among}",
+)
 UNBOUND_COLUMN = (
     "UPDATE column_bounds SET lower = ?, upper = ? WHERE dataset_id = ? AND column_id = ?"
 )
@@ -197,15 +216,22 @@ REGISTER_PENDING = (
     "ON CONFLICT (write_id) DO NOTHING"
 )
 WRITE_STATE = "SELECT state FROM pending_writes WHERE write_id = ?"
+PENDING_STATE = "SELECT state, dataset_id FROM pending_writes WHERE write_id = ?"
+# A write that was taken for dead and goes on after all is pending again.
 HEARTBEAT = (
-    "UPDATE pending_writes SET heartbeat_at = {now} WHERE write_id = ? AND state = 'pending'"
+    "UPDATE pending_writes SET heartbeat_at = {now}, state = 'pending' "
+    "WHERE write_id = ? AND state <> 'closed'"
 )
+_SILENT = "state = 'pending' AND heartbeat_at <= {now} - ?"
+SILENT_WRITES = f"SELECT write_id FROM pending_writes WHERE {_SILENT}"
+ABANDON = f"UPDATE pending_writes SET state = 'abandoned' WHERE {_SILENT}"
+COMMITTED_STATE = "SELECT 'committed', dataset_id FROM transactions WHERE write_id = ?"
 PENDING = (
     "SELECT write_id, dataset_id, started_at, heartbeat_at FROM pending_writes "
     "WHERE state = 'pending' ORDER BY started_at, write_id"
 )
 PENDING_OF = PENDING.replace("ORDER BY", "AND dataset_id = ? ORDER BY")
-FINISH_PENDING = "DELETE FROM pending_writes WHERE write_id = ? AND state = 'pending'"
+FINISH_PENDING = "DELETE FROM pending_writes WHERE write_id = ? AND state <> 'closed'"
 # Both the commit and whoever closes the door write this row first, so that one of
 # them waits for the other and then sees what it did.
 CLAIM_WRITE = (

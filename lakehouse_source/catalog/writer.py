@@ -224,6 +224,25 @@ class CatalogTransaction(CatalogReader):
         values = (UNBOUNDED_LOWER, UNBOUNDED_UPPER, dataset_id, column_id)
         self._session.execute(sql.UNBOUND_COLUMN, values)
 
+    # --- expiry
+
+    def expire(self, dataset_id: int, oldest_version: int) -> None:
+        """Make versions below `oldest_version` unreadable; what only they reach is expired now.
+
+        The dataset's lock has to be held. The oldest version never goes back.
+        """
+        values = (oldest_version, dataset_id, oldest_version)
+        if self._session.execute(sql.SET_OLDEST, values):
+            self._session.execute(sql.EXPIRE_FILES, (dataset_id, oldest_version))
+
+    def forget_files(self, file_ids: Iterable[int]) -> None:
+        """Remove the rows of files, with their row groups, partitions and bounds."""
+        ids = sorted(set(file_ids))
+        for start in range(0, len(ids), 1000):
+            some = self._session.id_list(ids[start : start + 1000])
+            for statement in sql.FORGET_FILES:
+                self._session.execute(statement, (some,))
+
     # --- pending writes
 
     def register_pending(self, write_id: str, dataset_id: int) -> None:
@@ -231,7 +250,7 @@ class CatalogTransaction(CatalogReader):
         self._session.execute(sql.REGISTER_PENDING, (_text(write_id, "write_id"), dataset_id))
 
     def heartbeat(self, write_id: str) -> bool:
-        """Say that a write goes on; False where it is not pending (any more)."""
+        """Say that a write goes on; False where it is committed or given up."""
         return self._session.execute(sql.HEARTBEAT, (write_id,)) == 1
 
     def pending_writes(self, dataset_id: int | None = None) -> list[PendingWrite]:
@@ -244,6 +263,13 @@ class CatalogTransaction(CatalogReader):
             PendingWrite(write_id, owner, to_datetime(started), to_datetime(heartbeat))
             for write_id, owner, started, heartbeat in rows
         ]
+
+    def mark_abandoned(self, seconds: float) -> None:
+        """Take pending writes that were silent for so long, by the database's clock, for dead.
+
+        A write that goes on after all may still commit, until the door is closed on it.
+        """
+        self._session.execute(sql.ABANDON, (round(seconds * 1_000_000),))
 
     def finish_pending(self, write_id: str) -> None:
         """Forget a pending write. A closed door stays closed."""
@@ -269,7 +295,7 @@ class CatalogTransaction(CatalogReader):
 
     def _conflict(self, dataset_id: int, version: int, reason: str) -> CommitConflictError:
         rows = self._session.query(sql.DATASET_BY_ID, (dataset_id,))
-        _id, _name, base_uri, current, _properties = rows[0] if rows else (0, "", "?", 0, "")
+        base_uri, current = (rows[0][2], rows[0][3]) if rows else ("?", 0)
         return CommitConflictError(
             dataset=base_uri, base_version=version - 1, current_version=current, reason=reason
         )

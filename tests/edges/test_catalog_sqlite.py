@@ -181,7 +181,8 @@ def test_a_crash_while_the_tables_are_made_leaves_none(
     from lakehouse_source.catalog import migrations
 
     with monkeypatch.context() as patched:
-        patched.setattr(migrations, "MIGRATIONS", [[*migrations.MIGRATIONS[0][:5], "BROKEN"]])
+        broken = [[*migrations.MIGRATIONS[0][:5], "BROKEN"], *migrations.MIGRATIONS[1:]]
+        patched.setattr(migrations, "MIGRATIONS", broken)
         with (
             open_catalog(f"sqlite://{path}") as catalog,
             pytest.raises(CatalogUnavailableError, match="syntax"),

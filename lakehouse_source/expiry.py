@@ -1,0 +1,88 @@
+"""Verb. Gives up old versions: from then on nobody can read them or go back to them.
+
+No file is touched here. Files that only expired versions have are marked with the
+time at which that became so, by the database's clock, and vacuum counts its
+retention from there: a reader that planned just before keeps its files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from lakehouse_source.catalog import Catalog, CatalogTransaction
+from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
+from lakehouse_source.model import DatasetRecord
+from lakehouse_source.reports import ExpiryReport
+from lakehouse_source.transaction import in_transaction
+
+_LONGEST_SECONDS = 100 * 365 * 24 * 3600
+
+
+def expire_versions(
+    catalog: Catalog,
+    uri: str,
+    key: str,
+    *,
+    keep_seconds: float | None = None,
+    keep_last: int | None = None,
+) -> ExpiryReport:
+    """Expire the versions that are older than both limits, never the newest one.
+
+    Raises:
+        InvalidOptionError: no limit is given, or one that cannot be.
+        DatasetNotFoundError
+    """
+    if keep_seconds is None and keep_last is None:
+        raise InvalidOptionError(
+            option="keep_seconds", reason="or keep_last says what to keep: give one or both."
+        )
+    if keep_seconds is not None and not 0 <= keep_seconds <= _LONGEST_SECONDS:
+        raise InvalidOptionError(
+            option="keep_seconds", value=keep_seconds, reason="must be a number of seconds from 0."
+        )
+    if keep_last is not None and keep_last < 1:
+        raise InvalidOptionError(
+            option="keep_last", value=keep_last, reason="must be at least 1: the newest stays."
+        )
+
+    def expire(tx: CatalogTransaction) -> ExpiryReport:
+        record = tx.lock_dataset(key)
+        if record is None or record.current_version == 0:
+            raise DatasetNotFoundError(dataset=uri, catalog=catalog.redacted_url)
+        oldest = _oldest_kept(tx, record, keep_seconds, keep_last)
+        before = {file.id for file in tx.expired_files(record)}
+        tx.expire(record.id, oldest)
+        expired = [
+            file
+            for file in tx.expired_files(replace(record, oldest_version=oldest))
+            if file.id not in before
+        ]
+        return ExpiryReport(
+            dataset=uri,
+            expired=tuple(range(record.oldest_version, oldest)),
+            oldest_version=oldest,
+            newest_version=record.current_version,
+            files=len(expired),
+            size_bytes=sum(file.size_bytes for file in expired),
+        )
+
+    return in_transaction(catalog, uri, "", expire, resolve=False)
+
+
+def _oldest_kept(
+    tx: CatalogTransaction,
+    record: DatasetRecord,
+    keep_seconds: float | None,
+    keep_last: int | None,
+) -> int:
+    newest = record.current_version
+    limits = [newest]
+    if keep_last is not None:
+        limits.append(newest - keep_last + 1)
+    if keep_seconds is not None:
+        # The version that was the newest one at that moment is still needed: a
+        # timestamp just after it leads there.
+        moment = tx.now() - timedelta(seconds=keep_seconds)
+        limits.append(tx.version_at(record.id, moment) or 1)
+    return max(record.oldest_version, min(limits))

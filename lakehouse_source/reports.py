@@ -1,0 +1,185 @@
+"""Pure. What maintenance found and did, as values that print as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+# Paths that a report keeps of each kind of file, as examples.
+PATHS_KEPT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryReport:
+    """Versions that became unreadable, and the files that only they had.
+
+    The files are still there: vacuum deletes them once its retention has passed.
+    """
+
+    dataset: str
+    expired: tuple[int, ...]
+    oldest_version: int
+    newest_version: int
+    files: int
+    size_bytes: int
+
+    def __str__(self) -> str:
+        readable = f"versions {self.oldest_version} to {self.newest_version} can be read"
+        if not self.expired:
+            return f"{self.dataset}: nothing to expire, {readable}"
+        first, last = self.expired[0], self.expired[-1]
+        return (
+            f"{self.dataset}: expired versions {first} to {last}, {readable}; "
+            f"{self.files:,} files ({self.size_bytes:,} bytes) wait for vacuum"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FileTally:
+    """Files of one kind: why they went or stayed, how many, and some of their paths."""
+
+    what: str
+    files: int
+    size_bytes: int
+    paths: tuple[str, ...]
+
+
+class Tallies:
+    """Counts files by kind, in the order in which kinds first occur."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, tuple[int, int, list[str]]] = {}
+
+    def add(self, what: str, path: str, size_bytes: int) -> None:
+        files, total, paths = self._kinds.get(what, (0, 0, []))
+        if len(paths) < PATHS_KEPT:
+            paths.append(path)
+        self._kinds[what] = (files + 1, total + size_bytes, paths)
+
+    def done(self) -> tuple[FileTally, ...]:
+        return tuple(
+            FileTally(what, files, total, tuple(paths))
+            for what, (files, total, paths) in self._kinds.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumReport:
+    """What a vacuum removed from one dataset, what it left, and why. Prints as a table.
+
+    With `dry_run` nothing was removed: `removed` is what would have been.
+    `rows_forgotten` counts rows of `files` that the catalog dropped.
+    """
+
+    dataset: str
+    dry_run: bool
+    removed: tuple[FileTally, ...]
+    left: tuple[FileTally, ...]
+    folders_removed: int
+    rows_forgotten: int
+
+    @property
+    def files_removed(self) -> int:
+        return sum(tally.files for tally in self.removed)
+
+    @property
+    def bytes_removed(self) -> int:
+        return sum(tally.size_bytes for tally in self.removed)
+
+    def __str__(self) -> str:
+        did = "would remove" if self.dry_run else "removed"
+        rows = [(did, tally) for tally in self.removed] + [("left", tally) for tally in self.left]
+        lines = _table(
+            ("", "files", "bytes", "what", "for example"),
+            [
+                (
+                    verb,
+                    f"{tally.files:,}",
+                    f"{tally.size_bytes:,}",
+                    tally.what,
+                    tally.paths[0] if tally.paths else "",
+                )
+                for verb, tally in rows
+            ],
+            right=(1, 2),
+        )
+        title = f"vacuum of {self.dataset}" + (" (dry run)" if self.dry_run else "")
+        if self.folders_removed:
+            lines.append(f"empty folders removed: {self.folders_removed:,}")
+        return "\n".join([title, *lines])
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogVacuumReport:
+    """The reports of a catalog's datasets, and why some could not be vacuumed."""
+
+    reports: tuple[VacuumReport, ...]
+    failed: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def files_removed(self) -> int:
+        return sum(report.files_removed for report in self.reports)
+
+    @property
+    def bytes_removed(self) -> int:
+        return sum(report.bytes_removed for report in self.reports)
+
+    def __str__(self) -> str:
+        parts = [str(report) for report in self.reports]
+        parts += [f"no vacuum of {dataset}: {reason}" for dataset, reason in self.failed]
+        return "\n\n".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing about one file that is not what the catalog says."""
+
+    path: str
+    what: str
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """A version's files compared with the catalog. Prints as a table."""
+
+    dataset: str
+    version: int
+    files: int
+    size_bytes: int
+    checksums: bool
+    differences: tuple[Difference, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether every file is what was committed."""
+        return not self.differences
+
+    def __str__(self) -> str:
+        depth = "contents" if self.checksums else "sizes and footers"
+        title = (
+            f"{self.dataset} version {self.version}: {depth} of {self.files:,} files "
+            f"({self.size_bytes:,} bytes), {len(self.differences):,} differences"
+        )
+        if self.ok:
+            return title
+        rows = [(d.path, d.what, d.expected, d.found) for d in self.differences]
+        return "\n".join([title, *_table(("file", "what", "expected", "found"), rows)])
+
+
+def _table(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()
+) -> list[str]:
+    lines = [headers, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(headers))]
+
+    def laid_out(cells: Sequence[str]) -> str:
+        fitted = [
+            cell.rjust(width) if position in right else cell.ljust(width)
+            for position, (cell, width) in enumerate(zip(cells, widths))
+        ]
+        return "  ".join(fitted).rstrip()
+
+    rule = "  ".join("-" * width for width in widths)
+    return [laid_out(headers), rule, *(laid_out(line) for line in lines[1:])]
