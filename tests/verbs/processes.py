@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -48,3 +50,61 @@ def write_once(
             answers.send(error)
         else:
             answers.send(result.version)
+
+
+# --- many writers of one dataset ------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Done:
+    """A commit that a writer was told of: what it did, with what, as which version."""
+
+    version: int
+    kind: str
+    writer: int
+    number: int
+    argument: int
+
+
+def write_many(url: str, uri: str, writer: int, count: int, answers: Any) -> None:
+    """Commit `count` changes of all kinds, one after the other; conflicts are tried again."""
+    rng = random.Random(writer)
+    done: list[Done] = []
+    conflicts = 0
+    try:
+        with lake.open_catalog(url) as catalog:
+            while len(done) < count:
+                number = len(done)
+                kind = rng.choices(
+                    ["append", "overwrite where", "add column", "restore"], [70, 20, 5, 5]
+                )[0]
+                argument = rng.randrange(4)
+                try:
+                    version = _change(catalog, uri, kind, writer, number, argument)
+                except lake.CommitConflictError:
+                    conflicts += 1
+                    continue
+                done.append(Done(version[0], kind, writer, number, version[1]))
+    except BaseException as error:
+        answers.send((done, conflicts, f"{type(error).__name__}: {error}"))
+        raise
+    answers.send((done, conflicts, None))
+
+
+def _change(
+    catalog: lake.Catalog, uri: str, kind: str, writer: int, number: int, argument: int
+) -> tuple[int, int]:
+    """One change; its version and what it was done with."""
+    if kind == "restore":
+        dataset = lake.open_dataset(uri, catalog=catalog)
+        back = max(1, dataset.version - argument)
+        return dataset.restore(back).version, back
+    row: dict[str, Any] = {"writer": [writer], "number": [number], "slot": [argument]}
+    arguments: dict[str, Any] = {}
+    if kind == "add column":
+        row[f"c{writer}_{number}"] = [number]
+        arguments["schema_merge"] = True
+    if kind == "overwrite where":
+        arguments = {"mode": "overwrite", "overwrite_where": f"slot = {argument}"}
+    result = lake.write_dataset(pa.table(row), uri, catalog=catalog, **arguments)
+    return result.version, argument
