@@ -30,8 +30,10 @@ from lakehouse_source.errors import (
     VersionNotFoundError,
 )
 from lakehouse_source.model import FileMetadata, RowGroupMetadata, WriteResult
+from lakehouse_source.parquet.prune import FilePruning, prune_file
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.query import Scan
+from lakehouse_source.removal import vacuum
 
 __version__ = "0.1.0"
 
@@ -45,6 +47,7 @@ __all__ = [
     "DatasetExistsError",
     "DatasetNotFoundError",
     "FileMetadata",
+    "FilePruning",
     "InvalidOptionError",
     "InvalidPredicateError",
     "PlakeError",
@@ -57,8 +60,10 @@ __all__ = [
     "WriteResult",
     "open_catalog",
     "open_dataset",
+    "prune_file",
     "read_dataset",
     "spark",
+    "vacuum",
     "write_dataset",
 ]
 

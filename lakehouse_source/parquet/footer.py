@@ -62,7 +62,7 @@ def _row_group(
         compressed += chunk.total_compressed_size
         if not leaf.in_list:
             may_have_nan = pa.types.is_floating(leaf.type) and (nans is None or leaf.id in nans)
-            described.append((leaf, _bounds(chunk, leaf, group.num_rows, may_have_nan)))
+            described.append((leaf, chunk_bounds(chunk, leaf, group.num_rows, may_have_nan)))
     lower, upper, nulls, nan = bounds.encode_row_group(described)
     return RowGroupMetadata(
         index=index,
@@ -76,9 +76,10 @@ def _row_group(
     )
 
 
-def _bounds(
+def chunk_bounds(
     chunk: pq.ColumnChunkMetaData, leaf: Leaf, row_count: int, may_have_nan: bool
 ) -> ColumnBounds:
+    """What a column chunk's statistics say; `leaf.type` is the type it was written with."""
     statistics = chunk.statistics
     lower = upper = null_count = None
     if statistics is not None:

@@ -1,0 +1,140 @@
+"""Edge. Parquet bloom filters: is a value definitely absent from a row group?
+
+Written by PyArrow, read here: PyArrow 26 writes them and does not consult them.
+Anything odd about a filter (an unknown algorithm, a length that cannot be, bytes
+that are no header) makes it say nothing, as if there were none.
+
+Source: Parquet format, BloomFilter.md (split block bloom filter, xxHash64 with
+seed 0 over the plain encoding of the value).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from lakehouse_source.model import Ordinal
+from lakehouse_source.parquet.thrift import ThriftError, read_struct
+
+_BLOCK_BYTES = 32
+# The specification's limit for a whole filter.
+_LARGEST_BYTES = 128 * 1024 * 1024
+# Below this a filter is read whole, above it block by block as it is asked.
+_WHOLE_BYTES = 1024 * 1024
+# A header is about 20 bytes: four small fields.
+_HEADER_BYTES = 64
+_SALT = (
+    0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D,
+    0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31,
+)  # fmt: skip
+
+
+class BloomFilter:
+    """One column chunk's filter."""
+
+    def __init__(self, read_at: Callable[[int, int], bytes], start: int, size_bytes: int) -> None:
+        self._read_at = read_at
+        self._start = start
+        self._blocks = size_bytes // _BLOCK_BYTES
+        self._whole = read_at(size_bytes, start) if size_bytes <= _WHOLE_BYTES else None
+
+    @classmethod
+    def open(
+        cls, read_at: Callable[[int, int], bytes], file_size: int, chunk: pq.ColumnChunkMetaData
+    ) -> BloomFilter | None:
+        """The filter of a column chunk, None where there is none that can be trusted.
+
+        `read_at(length, offset)` reads from the file.
+        """
+        offset = chunk.bloom_filter_offset
+        if offset is None or not 0 < offset < file_size:
+            return None
+        try:
+            head = read_at(min(_HEADER_BYTES, file_size - offset), offset)
+            header, length = read_struct(head)
+        except (ThriftError, OSError, pa.ArrowException):
+            return None
+        size = header.get(1)
+        # Unions with their only member set: BLOCK, XXHASH, UNCOMPRESSED.
+        known = all(isinstance(header.get(i), dict) and 1 in header[i] for i in (2, 3, 4))
+        if not known or not isinstance(size, int) or size <= 0 or size % _BLOCK_BYTES:
+            return None
+        if size > _LARGEST_BYTES or offset + length + size > file_size:
+            return None
+        try:
+            return cls(read_at, offset + length, size)
+        except (OSError, pa.ArrowException):
+            return None
+
+    def may_contain(self, encoded: bytes) -> bool:
+        """False only where the value, in plain encoding, was never put in."""
+        hashed = xxhash.xxh64_intdigest(encoded, 0)
+        block = ((hashed >> 32) * self._blocks) >> 32
+        words = self._block(block)
+        key = hashed & 0xFFFFFFFF
+        return all(
+            words[i] >> (((key * salt) & 0xFFFFFFFF) >> 27) & 1 for i, salt in enumerate(_SALT)
+        )
+
+    def _block(self, index: int) -> tuple[int, ...]:
+        at = index * _BLOCK_BYTES
+        if self._whole is not None:
+            raw = self._whole[at : at + _BLOCK_BYTES]
+        else:
+            raw = self._read_at(_BLOCK_BYTES, self._start + at)
+        return struct.unpack("<8I", raw)
+
+
+def encodings_of(
+    value: Ordinal, written: pa.DataType, now: pa.DataType, physical: str
+) -> tuple[bytes, ...] | None:
+    """The plain encodings that mean `value` in a column chunk, None where that is unknown.
+
+    `written` is the type that the file was written with, `now` that of the
+    dataset. 0.0 and -0.0 are one value with two encodings; NaN has too many.
+    """
+    t = pa.types
+    if isinstance(value, bytes):
+        if physical == "BYTE_ARRAY":
+            return (value,)
+        if physical == "FIXED_LEN_BYTE_ARRAY" and t.is_fixed_size_binary(written):
+            return (value,) if len(value) == written.byte_width else None
+        return None
+    if isinstance(value, float):
+        code = {"FLOAT": "<f", "DOUBLE": "<d"}.get(physical)
+        if code is None or math.isnan(value):
+            return None
+        if value == 0.0:
+            return (struct.pack(code, 0.0), struct.pack(code, -0.0))
+        try:
+            packed = struct.pack(code, value)
+        except OverflowError:
+            return None
+        # A double that the narrower column cannot hold is not in it; let statistics say so.
+        return (packed,) if struct.unpack(code, packed)[0] == value else None
+    same = written.equals(now) or (t.is_integer(written) and t.is_integer(now))
+    size = {"INT32": 4, "INT64": 8}.get(physical)
+    if not same or t.is_boolean(written):
+        return None
+    if size is None:
+        if physical == "FIXED_LEN_BYTE_ARRAY" and t.is_decimal(written):
+            # As many bytes as the precision needs, big-endian (LogicalTypes.md, DECIMAL).
+            width = _decimal_width(written.precision)
+            return (int(value).to_bytes(width, "big", signed=True),)
+        return None
+    bits = 8 * size
+    if not -(1 << (bits - 1)) <= value < 1 << bits:
+        return None
+    return ((int(value) & ((1 << bits) - 1)).to_bytes(size, "little"),)
+
+
+def _decimal_width(precision: int) -> int:
+    width = 1
+    while 10**precision - 1 > 2 ** (8 * width - 1) - 1:
+        width += 1
+    return width

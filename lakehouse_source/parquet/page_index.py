@@ -1,0 +1,121 @@
+"""Edge. Parquet page indexes: bounds of each page of a column chunk.
+
+PyArrow 26 writes page indexes and skips no page by them when it reads, so plake
+uses them for `prune_file` only: its own reader decodes whole row groups, which
+are small (131,072 rows), and the condition's columns first. Measured on 5M rows
+in one file, a point lookup by row groups takes about as long as one through
+DataFusion, which does skip pages, and needs no second engine.
+
+Source: Parquet format, PageIndex.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.model import ColumnBounds
+from lakehouse_source.parquet.footer import ordinal
+from lakehouse_source.parquet.thrift import ThriftError, read_struct
+from lakehouse_source.schema import Leaf
+
+ReadAt = Callable[[int, int], bytes]
+_MAGIC = b"PAR1"
+_LARGEST_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Rows `first_row` to `end_row` (exclusive) of a row group, and one column's bounds there."""
+
+    first_row: int
+    end_row: int
+    bounds: ColumnBounds
+
+
+class PageIndex:
+    """The page indexes of one file, read as they are asked for."""
+
+    def __init__(self, read_at: ReadAt, file_size: int) -> None:
+        self._read_at = read_at
+        self._file_size = file_size
+        self._row_groups = self._footer()
+
+    def _footer(self) -> list[dict[int, Any]]:
+        """PyArrow tells that there is a page index, not where: the footer does."""
+        tail = self._bytes(8, self._file_size - 8)
+        length = int.from_bytes(tail[:4], "little")
+        if tail[4:] != _MAGIC or length > self._file_size - 8:
+            raise ThriftError("no footer")
+        footer, _ = read_struct(self._bytes(length, self._file_size - 8 - length))
+        return [group for group in footer.get(4, []) if isinstance(group, dict)]
+
+    def _bytes(self, length: int, offset: int) -> bytes:
+        if not (offset >= 0 and 0 <= length <= _LARGEST_BYTES):
+            raise ThriftError("a place outside the file")
+        if offset + length > self._file_size:
+            raise ThriftError("a place outside the file")
+        return self._read_at(length, offset)
+
+    def pages(self, row_group: int, position: int, leaf: Leaf, physical: str) -> list[Page] | None:
+        """The pages of a column chunk in row order, None where nothing is known of them.
+
+        `position` is the column's place among the file's leaf columns.
+        """
+        try:
+            group = self._row_groups[row_group]
+            chunk = group[1][position]
+            offsets, _ = read_struct(self._bytes(chunk[5], chunk[4]))
+            columns, _ = read_struct(self._bytes(chunk[7], chunk[6]))
+            starts = [location[3] for location in offsets[1]]
+            return _pages(starts, group[3], columns, leaf, physical)
+        except (KeyError, IndexError, TypeError, ValueError, OSError, struct.error):
+            # No index, or a damaged one: the row group's statistics stand.
+            return None
+
+
+def _pages(
+    starts: list[int], rows: int, columns: dict[int, Any], leaf: Leaf, physical: str
+) -> list[Page] | None:
+    empty, lowers, uppers = columns[1], columns[2], columns[3]
+    null_counts = columns.get(5) or [None] * len(starts)
+    lengths = {len(starts), len(empty), len(lowers), len(uppers), len(null_counts)}
+    ends = [*starts[1:], rows]
+    in_order = starts[:1] == [0] and all(a < b for a, b in zip(starts, ends))
+    if len(lengths) != 1 or not in_order:
+        return None
+    floats = pa.types.is_floating(leaf.type)
+    pages = []
+    for i, (first, end) in enumerate(zip(starts, ends)):
+        count = end - first
+        nulls = null_counts[i]
+        if nulls is not None and not 0 <= nulls <= count:
+            nulls = None
+        if empty[i]:
+            # Writers without statistics call every page a null page and count -1 nulls in it
+            # (datapage_v1-snappy-compressed-checksum.parquet): only both together are believed.
+            known = nulls == count
+            bounds = ColumnBounds(None, None, nulls, count, floats and not known)
+        else:
+            lower = ordinal(_plain(lowers[i], physical), physical, leaf.type)
+            upper = ordinal(_plain(uppers[i], physical), physical, leaf.type)
+            bounds = ColumnBounds(lower, upper, nulls, count, floats)
+        pages.append(Page(first, end, bounds))
+    return pages
+
+
+def _plain(raw: bytes, physical: str) -> Any:
+    """A value in plain encoding, as PyArrow's `Statistics.min_raw` gives it."""
+    if physical in ("INT32", "INT64"):
+        return int.from_bytes(raw, "little", signed=True)
+    if physical == "FLOAT":
+        return struct.unpack("<f", raw)[0]
+    if physical == "DOUBLE":
+        return struct.unpack("<d", raw)[0]
+    if physical == "BOOLEAN":
+        return bool(raw[0])
+    return raw

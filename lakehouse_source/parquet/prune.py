@@ -1,0 +1,301 @@
+"""Edge. Which row groups, and which rows of them, one Parquet file needs for a condition.
+
+For any Parquet file, whoever wrote it and whatever reads it afterwards. Looks at
+row group statistics, then bloom filters, then page indexes; decodes no data.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakehouse_source.errors import CorruptDatasetError, PlakeError, SchemaMismatchError
+from lakehouse_source.model import ColumnBounds, Ordinal
+from lakehouse_source.parquet.bloom import BloomFilter, encodings_of
+from lakehouse_source.parquet.footer import chunk_bounds
+from lakehouse_source.parquet.page_index import Page, PageIndex
+from lakehouse_source.parquet.thrift import ThriftError
+from lakehouse_source.predicate import And, BoundColumn, BoundPredicate, PredicateSet
+from lakehouse_source.pruning.absent import asks_for_values, without_absent
+from lakehouse_source.pruning.evaluate import evaluate
+from lakehouse_source.schema import Leaf, assign_ids, children, is_nested, leaves, storage_field
+from lakehouse_source.storage import Storage
+
+RowRange = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRowGroup:
+    """A row group that may hold matches.
+
+    `row_ranges`: the rows that may match, as (first, end) with the end excluded,
+    where the page index narrows them; None means all.
+    """
+
+    index: int
+    row_ranges: tuple[RowRange, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionPruning:
+    """What one condition of the conjunction prunes by itself: row groups, and rows of pages."""
+
+    condition: str
+    by_statistics: int
+    by_bloom_filter: int
+    rows_by_page_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilePruning:
+    """What is left of a file. `row_groups` in file order; `why` per condition."""
+
+    row_groups: tuple[KeptRowGroup, ...]
+    row_groups_total: int
+    pruned_by_statistics: tuple[int, ...]
+    pruned_by_bloom_filter: tuple[int, ...]
+    pruned_by_page_index: tuple[int, ...]
+    why: tuple[ConditionPruning, ...]
+
+
+def prune_file(
+    metadata_or_path: pq.FileMetaData | str | os.PathLike[str],
+    predicate: Any,
+    *,
+    page_index: bool = True,
+    bloom_filters: bool = True,
+) -> FilePruning:
+    """Tell which row groups of a Parquet file can hold rows that satisfy `predicate`.
+
+    Args:
+        metadata_or_path: a path or URI; or a footer, of which only the statistics
+            can be used.
+        predicate: SQL text, triples or nodes, over the file's own columns.
+        page_index: narrow row groups to row ranges where the file has page indexes.
+        bloom_filters: consult bloom filters for `=` and `IN`.
+
+    Raises:
+        InvalidPredicateError, StorageError, CorruptDatasetError: the file is no
+            Parquet file.
+    """
+    if isinstance(metadata_or_path, pq.FileMetaData):
+        return _Pruner(metadata_or_path, None, predicate).prune()
+    folder, name = os.path.split(os.fspath(metadata_or_path))
+    storage = Storage(folder or ".")
+    with storage.open_input(name) as file:
+        with _errors(storage.display(name)):
+            footer = pq.read_metadata(file)
+        source = _Source(file, page_index=page_index, bloom_filters=bloom_filters)
+        return _Pruner(footer, source, predicate).prune()
+
+
+@contextmanager
+def _errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except PlakeError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptDatasetError(path=path, reason=str(error)) from error
+
+
+class _Source:
+    """The file behind a footer, where there is one."""
+
+    def __init__(self, file: pa.NativeFile, *, page_index: bool, bloom_filters: bool) -> None:
+        self.size = file.size()
+        self.read_at = file.read_at
+        self.bloom_filters = bloom_filters
+        self.pages: PageIndex | None = None
+        if page_index:
+            try:
+                self.pages = PageIndex(file.read_at, self.size)
+            except (ThriftError, OSError):
+                self.pages = None
+
+
+class ChunkFilters:
+    """The bloom filters of one row group, opened when a value is looked up."""
+
+    def __init__(
+        self,
+        group: pq.RowGroupMetaData,
+        read_at: Callable[[int, int], bytes],
+        file_size: int,
+        columns: dict[int, tuple[int, pa.DataType]],
+    ) -> None:
+        self._group = group
+        self._read_at = read_at
+        self._file_size = file_size
+        # By field id: the column's place in the file, and the type it was written with.
+        self._columns = columns
+        self._opened: dict[int, BloomFilter | None] = {}
+
+    def absent(self, column: BoundColumn, value: Ordinal) -> bool:
+        """Tell whether no row of the row group has the value, for sure."""
+        if column.id not in self._columns:
+            return False
+        position, written = self._columns[column.id]
+        chunk = self._group.column(position)
+        if column.id not in self._opened:
+            opened = BloomFilter.open(self._read_at, self._file_size, chunk)
+            self._opened[column.id] = opened
+        bloom = self._opened[column.id]
+        if bloom is None:
+            return False
+        encodings = encodings_of(value, written, column.type, chunk.physical_type)
+        return encodings is not None and not any(bloom.may_contain(e) for e in encodings)
+
+
+class _Pruner:
+    def __init__(self, footer: pq.FileMetaData, source: _Source | None, predicate: Any) -> None:
+        self.footer = footer
+        self.source = source
+        schema, self.leaves = _file_leaves(footer)
+        self.positions = {leaf.id: place for place, leaf in enumerate(self.leaves) if leaf}
+        whole = PredicateSet.of(predicate)
+        self.bound = whole.bind(schema)
+        terms = whole.root.terms if isinstance(whole.root, And) else (whole.root,)
+        self.conditions = [(str(term), PredicateSet(term).bind(schema)) for term in terms]
+
+    def prune(self) -> FilePruning:
+        kept: list[KeptRowGroup] = []
+        pruned: dict[str, list[int]] = {"statistics": [], "bloom filter": [], "page index": []}
+        counts = [[0, 0, 0] for _ in self.conditions]
+        for index in range(self.footer.num_row_groups):
+            group = self.footer.row_group(index)
+            by, ranges = self._row_group(self.bound, index, group)
+            if by is None:
+                kept.append(KeptRowGroup(index, ranges))
+            else:
+                pruned[by].append(index)
+            for (_, condition), count in zip(self.conditions, counts):
+                alone, rows = self._row_group(condition, index, group)
+                count[0] += alone == "statistics"
+                count[1] += alone == "bloom filter"
+                left = sum(end - first for first, end in rows or ())
+                if alone == "page index" or (alone is None and rows is not None):
+                    count[2] += group.num_rows - left
+        return FilePruning(
+            row_groups=tuple(kept),
+            row_groups_total=self.footer.num_row_groups,
+            pruned_by_statistics=tuple(pruned["statistics"]),
+            pruned_by_bloom_filter=tuple(pruned["bloom filter"]),
+            pruned_by_page_index=tuple(pruned["page index"]),
+            why=tuple(
+                ConditionPruning(text, *count) for (text, _), count in zip(self.conditions, counts)
+            ),
+        )
+
+    def _row_group(
+        self, bound: BoundPredicate, index: int, group: pq.RowGroupMetaData
+    ) -> tuple[str | None, tuple[RowRange, ...] | None]:
+        """What prunes the row group, None if nothing; and the rows left in it."""
+
+        def statistics(column_id: int) -> ColumnBounds:
+            position = self.positions.get(column_id)
+            leaf = None if position is None else self.leaves[position]
+            if position is None or leaf is None or leaf.in_list:
+                return ColumnBounds(None, None, None, group.num_rows, True)
+            may_have_nan = pa.types.is_floating(leaf.type)
+            return chunk_bounds(group.column(position), leaf, group.num_rows, may_have_nan)
+
+        if not evaluate(bound, statistics).may_match:
+            return "statistics", None
+        source = self.source
+        if source is None:
+            return None, None
+        if source.bloom_filters and asks_for_values(bound.root):
+            columns = {
+                column: (position, leaf.type)
+                for column, position in self.positions.items()
+                if (leaf := self.leaves[position]) is not None
+            }
+            filters = ChunkFilters(group, source.read_at, source.size, columns)
+            bound = without_absent(bound, filters.absent)
+            if not evaluate(bound, statistics).may_match:
+                return "bloom filter", None
+        if source.pages is None:
+            return None, None
+        ranges = self._ranges(bound, index, group, statistics)
+        return ("page index" if ranges == () else None), ranges
+
+    def _ranges(
+        self,
+        bound: BoundPredicate,
+        index: int,
+        group: pq.RowGroupMetaData,
+        statistics: Callable[[int], ColumnBounds],
+    ) -> tuple[RowRange, ...] | None:
+        """The rows that may match by the page indexes; None where they narrow nothing."""
+        assert self.source is not None
+        assert self.source.pages is not None
+        pages: dict[int, list[Page]] = {}
+        for column_id in bound.column_ids:
+            position = self.positions.get(column_id)
+            leaf = None if position is None else self.leaves[position]
+            if position is None or leaf is None or leaf.in_list:
+                continue
+            physical = group.column(position).physical_type
+            found = self.source.pages.pages(index, position, leaf, physical)
+            if found is not None:
+                pages[column_id] = found
+        if not pages:
+            return None
+        # Pages of different columns end at different rows: look at the pieces between all ends.
+        cuts = sorted({0, *(page.end_row for found in pages.values() for page in found)})
+        places = dict.fromkeys(pages, 0)
+        ranges: list[RowRange] = []
+        for first, end in itertools.pairwise(cuts):
+            for column_id, found in pages.items():
+                while found[places[column_id]].end_row <= first:
+                    places[column_id] += 1
+
+            def on_pages(column_id: int) -> ColumnBounds:
+                found = pages.get(column_id)
+                if found is None:
+                    return statistics(column_id)
+                return found[places[column_id]].bounds
+
+            if evaluate(bound, on_pages).may_match:
+                if ranges and ranges[-1][1] == first:
+                    ranges[-1] = (ranges[-1][0], end)
+                else:
+                    ranges.append((first, end))
+        return None if ranges == [(0, group.num_rows)] else tuple(ranges)
+
+
+def _file_leaves(footer: pq.FileMetaData) -> tuple[pa.Schema, list[Leaf | None]]:
+    """The file's schema with ids, and the leaf behind each of its columns.
+
+    A column of a type that plake does not keep is left out of the schema: a
+    condition cannot name it, and its place stays empty.
+    """
+    numbers = iter(range(1, 1 << 31))
+    fields: list[pa.Field] = []
+    found: list[Leaf | None] = []
+    for field in footer.schema.to_arrow_schema():
+        try:
+            kept = assign_ids(storage_field(field), numbers)
+        except SchemaMismatchError:
+            found += [None] * _leaf_count([field])
+            continue
+        fields.append(kept)
+        found += list(leaves(pa.schema([kept])))
+    if len(found) != footer.num_columns:
+        # A shape that Arrow reads differently: nothing can be said of any column.
+        found = [None] * footer.num_columns
+    return pa.schema(fields), found
+
+
+def _leaf_count(fields: Sequence[pa.Field]) -> int:
+    return sum(
+        _leaf_count(children(field.type)) if is_nested(field.type) else 1 for field in fields
+    )

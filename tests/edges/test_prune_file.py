@@ -1,0 +1,216 @@
+"""Pruning one Parquet file: bloom filters and page indexes, ours and others'."""
+
+from __future__ import annotations
+
+import decimal
+import random
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lakehouse_source as lake
+from lakehouse_source.parquet.bloom import BloomFilter, encodings_of
+from lakehouse_source.parquet.thrift import ThriftError, read_struct
+
+SUITE = Path(__file__).parents[3] / "shared" / "testdata" / "parquet-testing" / "data"
+needs_suite = pytest.mark.skipif(not SUITE.is_dir(), reason="the public test files are not here")
+
+
+def many(count: int = 2_000) -> pa.Table:
+    rng = random.Random(5)
+    return pa.table(
+        {
+            "n": pa.array(range(count), pa.int32()),
+            "even": pa.array([2 * rng.randrange(10_000) for _ in range(count)]),
+            "word": [
+                f"w{rng.randrange(500)}" if rng.random() > 0.05 else None for _ in range(count)
+            ],
+            "x": [rng.choice([0.0, -0.0, float("nan"), None, 1.5, 2.5]) for _ in range(count)],
+            "d": pa.array(
+                [decimal.Decimal(rng.randrange(-500, 500)) / 100 for _ in range(count)],
+                pa.decimal128(38, 2),
+            ),
+            "st": [{"a": rng.randrange(100)} if rng.random() > 0.1 else None for _ in range(count)],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("prune") / "many.parquet"
+    options = {name: {"ndv": 500, "fpp": 0.001} for name in ("even", "word", "d")}
+    pq.write_table(
+        many(),
+        path,
+        row_group_size=500,
+        write_page_index=True,
+        max_rows_per_page=50,
+        bloom_filter_options=options,
+    )
+    return str(path)
+
+
+CONDITIONS = [
+    "n = 777",
+    "n BETWEEN 480 AND 520",
+    "even = 4001",
+    "even IN (4001, 4003)",
+    "word = 'nowhere'",
+    "word = 'w7' OR n = 3",
+    "NOT (word = 'nowhere')",
+    "word <=> 'nowhere'",
+    "word IS NULL AND n < 100",
+    "x = 'NaN' AND n > 1900",
+    "x = 0.0 AND n < 60",
+    "NOT (x > 1) AND n < 60",
+    "d = 1.23",
+    "d = 9.99",
+    "st.a = 42 AND n < 300",
+    "n IN (1, 600, NULL)",
+]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("page_index", [True, False])
+@pytest.mark.parametrize("bloom_filters", [True, False])
+def test_no_matching_row_is_left_out(
+    path: str, condition: str, page_index: bool, bloom_filters: bool
+) -> None:
+    pruned = lake.prune_file(path, condition, page_index=page_index, bloom_filters=bloom_filters)
+    duck = condition.replace("<=>", "IS NOT DISTINCT FROM")
+    matching = {n for (n,) in duckdb.sql(f"SELECT n FROM '{path}' WHERE {duck}").fetchall()}
+    kept: set[int] = set()
+    for group in pruned.row_groups:
+        for first, end in group.row_ranges or ((0, 500),):
+            kept |= set(range(500 * group.index + first, 500 * group.index + end))
+    assert matching <= kept
+    everything = sorted(
+        [
+            *(group.index for group in pruned.row_groups),
+            *pruned.pruned_by_statistics,
+            *pruned.pruned_by_bloom_filter,
+            *pruned.pruned_by_page_index,
+        ]
+    )
+    assert everything == list(range(pruned.row_groups_total))
+
+
+def test_a_bloom_filter_prunes_what_statistics_cannot(path: str) -> None:
+    pruned = lake.prune_file(path, "even = 4001 AND n >= 0")
+    assert pruned.row_groups == ()
+    assert pruned.pruned_by_bloom_filter == (0, 1, 2, 3)
+    assert [(w.condition, w.by_statistics, w.by_bloom_filter) for w in pruned.why] == [
+        ("even = 4001", 0, 4),
+        ("n >= 0", 0, 0),
+    ]
+    assert len(lake.prune_file(path, "even = 4001", bloom_filters=False).row_groups) == 4
+
+
+def test_a_page_index_narrows_to_rows(path: str) -> None:
+    pruned = lake.prune_file(path, "n BETWEEN 480 AND 520")
+    assert [(g.index, g.row_ranges) for g in pruned.row_groups] == [
+        (0, ((450, 500),)),
+        (1, ((0, 50),)),
+    ]
+
+
+def test_a_footer_alone_gives_statistics(path: str) -> None:
+    pruned = lake.prune_file(pq.read_metadata(path), "n = 777 AND even = 4001")
+    assert [group.index for group in pruned.row_groups] == [1]
+    assert pruned.pruned_by_bloom_filter == ()
+
+
+@needs_suite
+@pytest.mark.parametrize(
+    "name",
+    ["data_index_bloom_encoding_stats.parquet", "data_index_bloom_encoding_with_length.parquet"],
+)
+def test_a_filter_of_another_writer_is_honoured(name: str) -> None:
+    """A known answer: written by parquet-mr."""
+    path = str(SUITE / name)
+    present = pq.read_table(path)["String"].to_pylist()
+    for word in present:
+        assert len(lake.prune_file(path, [("String", "=", word)]).row_groups) == 1
+    for word in ("NOT THERE", "Hellp", "quick"):
+        pruned = lake.prune_file(path, [("String", "in", [word])])
+        assert pruned.row_groups == ()
+        by = pruned.pruned_by_bloom_filter or pruned.pruned_by_statistics
+        assert by == (0,)
+
+
+@needs_suite
+def test_a_page_index_that_lies_is_not_believed() -> None:
+    """Its writer calls every page a null page and counts -1 nulls in each."""
+    path = str(SUITE / "datapage_v1-snappy-compressed-checksum.parquet")
+    assert len(lake.prune_file(path, "a IS NOT NULL").row_groups) == 1
+
+
+@needs_suite
+@pytest.mark.parametrize("file", sorted(SUITE.glob("*.parquet")), ids=lambda f: f.name)
+def test_files_of_the_public_suite_lose_no_row(file: Path) -> None:
+    try:
+        table = pq.read_table(file)
+    except (pa.ArrowException, OSError):
+        pytest.skip("PyArrow cannot read it")
+    for name in table.column_names:
+        values = table[name].combine_chunks()
+        for condition in (f"`{name}` IS NOT NULL", f"`{name}` IS NULL"):
+            pruned = lake.prune_file(file, condition)
+            holds = values.null_count < len(values) if "NOT" in condition else values.null_count
+            assert not holds or pruned.row_groups
+
+
+class TestDamagedFilters:
+    """Whatever its bytes say, a filter that is not one must not prune."""
+
+    def chunk(self, offset: int) -> Any:
+        return type("Chunk", (), {"bloom_filter_offset": offset})()
+
+    def read_at(self, data: bytes) -> Any:
+        return lambda length, offset: data[offset : offset + length]
+
+    @pytest.mark.parametrize("seed", range(200))
+    def test_flipped_bytes_of_the_header(self, path: str, seed: int) -> None:
+        data = bytearray(Path(path).read_bytes())
+        chunk = pq.read_metadata(path).row_group(0).column(1)
+        rng = random.Random(seed)
+        for _ in range(3):
+            data[chunk.bloom_filter_offset + rng.randrange(16)] = rng.randrange(256)
+        opened = BloomFilter.open(self.read_at(bytes(data)), len(data), chunk)
+        if opened is not None:
+            opened.may_contain(b"x")
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            b"\x00" * 100,
+            b"\xff" * 100,
+            b"PAR1",
+            # 2^31 bytes, or a length that is no multiple of a block.
+            bytes.fromhex("1580808080100000") + b"\x00" * 60,
+            bytes.fromhex("15421c1c00001c1c00001c1c000000") + b"\x00" * 60,
+        ],
+    )
+    def test_what_is_no_header_says_nothing(self, data: bytes) -> None:
+        padded = b"PAR1" + data
+        assert BloomFilter.open(self.read_at(padded), len(padded), self.chunk(4)) is None
+        assert BloomFilter.open(self.read_at(padded), len(padded), self.chunk(10**6)) is None
+
+    def test_no_structure_hangs_or_grows(self) -> None:
+        rng = random.Random(1)
+        for _ in range(5_000):
+            data = bytes(rng.randrange(256) for _ in range(rng.randrange(40)))
+            try:
+                read_struct(data)
+            except ThriftError:
+                continue
+
+    def test_a_value_that_cannot_be_encoded_is_never_absent(self) -> None:
+        assert encodings_of(float("nan"), pa.float64(), pa.float64(), "DOUBLE") is None
+        assert encodings_of(5, pa.date32(), pa.timestamp("us"), "INT32") is None
+        assert encodings_of(1, pa.bool_(), pa.bool_(), "BOOLEAN") is None
+        assert len(encodings_of(0.0, pa.float64(), pa.float64(), "DOUBLE") or ()) == 2
