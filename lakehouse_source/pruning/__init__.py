@@ -2,6 +2,7 @@
 
 outcome    sets of truth values and their algebra
 bounds     values as JSON (the record) and as byte keys (the search index)
+absent     a condition when some values are known to be absent
 evaluate   a condition over the statistics of some rows
 search     a condition as ranges of byte keys
 """

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from lakehouse_source.model import Ordinal
-from lakehouse_source.predicate_bound import (
+from lakehouse_source.predicate.bound import (
     FALSE,
     BoundAnd,
     BoundColumn,

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lakehouse_source.model import ColumnBounds
-from lakehouse_source.predicate_bound import (
+from lakehouse_source.predicate.bound import (
     BoundAnd,
     BoundColumn,
     BoundCompare,

@@ -18,7 +18,7 @@ from lakehouse_source.model import (
     SearchAny,
     SearchRanges,
 )
-from lakehouse_source.predicate_bound import (
+from lakehouse_source.predicate.bound import (
     BoundAnd,
     BoundColumn,
     BoundCompare,

@@ -36,7 +36,7 @@ from lakehouse_source.ordinal import (
     timedelta_ns,
     wall_ns,
 )
-from lakehouse_source.predicate_nodes import Literal, Timestamp
+from lakehouse_source.predicate.nodes import Literal, Timestamp
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from lakehouse_source import schema as schemas
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.model import Ordinal
 from lakehouse_source.ordinal import domain
-from lakehouse_source.predicate_bound import (
+from lakehouse_source.predicate.bound import (
     FALSE,
     NULL,
     BoundColumn,
@@ -32,14 +32,14 @@ from lakehouse_source.predicate_bound import (
     disjunction,
     negation,
 )
-from lakehouse_source.predicate_literals import (
+from lakehouse_source.predicate.literals import (
     Place,
     parse_timestamp,
     parse_zone,
     place,
     text_bytes,
 )
-from lakehouse_source.predicate_nodes import (
+from lakehouse_source.predicate.nodes import (
     And,
     Column,
     Compare,

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.predicate_bind import bind
-from lakehouse_source.predicate_bound import (
+from lakehouse_source.predicate.bind import bind
+from lakehouse_source.predicate.bound import (
     BoundAnd,
     BoundColumn,
     BoundCompare,
@@ -30,7 +30,7 @@ from lakehouse_source.predicate_bound import (
     BoundText,
     IfPresent,
 )
-from lakehouse_source.predicate_nodes import (
+from lakehouse_source.predicate.nodes import (
     NODES,
     And,
     Column,
@@ -50,7 +50,7 @@ from lakehouse_source.predicate_nodes import (
     between,
     literal,
 )
-from lakehouse_source.predicate_sql import parse
+from lakehouse_source.predicate.sql import parse
 
 __all__ = [
     "And",

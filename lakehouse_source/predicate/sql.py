@@ -21,13 +21,13 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.ordinal import EPOCH, UNIT_NS
-from lakehouse_source.predicate_literals import (
+from lakehouse_source.predicate.literals import (
     parse_date,
     parse_time,
     parse_timestamp,
     round_half_up,
 )
-from lakehouse_source.predicate_nodes import (
+from lakehouse_source.predicate.nodes import (
     And,
     Column,
     Compare,
