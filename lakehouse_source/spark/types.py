@@ -7,6 +7,7 @@ with the schema it was written with.
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterator
 
@@ -95,7 +96,10 @@ def spark_schema(arrow: pa.Schema) -> StructType:
 
 def batch_schema(spark: StructType) -> pa.Schema:
     """The Arrow schema that Spark wants to see in every batch of a read."""
-    return to_arrow_schema(spark, timezone="UTC")
+    if "timezone" in inspect.signature(to_arrow_schema).parameters:
+        return to_arrow_schema(spark, timezone="UTC")
+    # Spark 4.1 knows UTC only, and that without being told.
+    return to_arrow_schema(spark)
 
 
 def readable(arrow: pa.DataType) -> pa.DataType:
@@ -162,7 +166,7 @@ def _names_a_class(document: object) -> bool:
 
 def _from_arrow(type_: pa.DataType, column: str) -> DataType:
     try:
-        return _nullable_like(from_arrow_type(readable(type_)), type_)
+        return _nullable_like(from_arrow_type(readable(type_), prefer_timestamp_ntz=True), type_)
     except Exception as error:
         raise SchemaMismatchError(
             column=column,
