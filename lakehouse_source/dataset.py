@@ -9,17 +9,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from lakehouse_source import expiry, transaction
+from lakehouse_source import doomed, expiry, removal, transaction
 from lakehouse_source.address import Address, CatalogLike, PathLike
+from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.errors import CommitUnknownError, InvalidOptionError
 from lakehouse_source.history import History
 from lakehouse_source.model import FileMetadata, FileRecord, WriteResult
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.query import Predicates, Scan
-from lakehouse_source.reports import ExpiryReport
+from lakehouse_source.reports import ExpiryReport, VacuumReport
 from lakehouse_source.scan import Snapshot
 from lakehouse_source.schema import strip
+from lakehouse_source.storage import Storage
 from lakehouse_source.write_options import WriteOptions
 
 
@@ -326,4 +328,41 @@ class Dataset:
             where = self._address
             return expiry.expire_versions(
                 catalog, where.uri, where.key, keep_seconds=keep_seconds, keep_last=keep_last
+            )
+
+    def vacuum(
+        self,
+        *,
+        retention_seconds: float = doomed.RETENTION_SECONDS,
+        dry_run: bool = False,
+        allow_short_retention: bool = False,
+        abandoned_after_seconds: float = ABANDONED_SECONDS,
+    ) -> VacuumReport:
+        """Delete files that no version can have any more; the report prints as a table.
+
+        Args:
+            retention_seconds: files of expired versions go when they have been out of reach
+                for this long, orphans when they are this old.
+            dry_run: only say what would go.
+            allow_short_retention: needed below one hour, which running queries may notice.
+            abandoned_after_seconds: a write without a sign of life for this long is dead.
+                Plain Python writes give one every ten minutes; a Spark job gives none
+                between its start and its commit and must be shorter than this.
+
+        Only files that plake named are deleted, only where this dataset puts files, and
+        never one that a readable version has (`expire_versions` makes versions unreadable)
+        or that a write in progress may still commit.
+
+        Raises:
+            InvalidOptionError: the retention is short and that was not allowed.
+            CorruptDatasetError: the folder holds none of the newest version's files.
+            StorageError: the folder cannot be listed.
+        """
+        options = doomed.VacuumOptions(
+            retention_seconds, dry_run, allow_short_retention, abandoned_after_seconds
+        )
+        where = self._address
+        with where.open() as catalog:
+            return removal.vacuum_dataset(
+                catalog, where.uri, where.key, Storage(where.given), options
             )

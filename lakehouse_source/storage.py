@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -166,8 +166,11 @@ class Storage:
         """A stream to a new file; its folders are made."""
         full = self.path(relative)
         with self.errors(relative):
-            if self.is_local:
+            for _ in range(10 if self.is_local else 0):
                 os.makedirs(os.path.dirname(full), exist_ok=True)
+                # A vacuum may take the folder away again while it is empty.
+                with suppress(FileNotFoundError):
+                    return self.filesystem.open_output_stream(full, compression=None)
             return self.filesystem.open_output_stream(full, compression=None)
 
     def open_input(self, relative: str) -> pa.NativeFile:
@@ -216,6 +219,10 @@ class Storage:
             found = self.filesystem.get_file_info(selector)
         for info in found:
             if info.type == pafs.FileType.File:
+                if not info.path.startswith(self.root):
+                    raise StorageError(
+                        path=redact_uri(self.uri), reason=f"the listing has {info.path}, outside"
+                    )
                 relative = info.path[len(self.root) :].lstrip("/")
                 if not relative.startswith(RESERVED_FOLDER + "/"):
                     yield FoundFile(relative, int(info.size))

@@ -29,7 +29,8 @@ SIDEWAYS = {
         "address": {"scan"},
         "query": {"address", "scan", "engines"},
         "expiry": {"transaction"},
-        "dataset": {"address", "expiry", "query", "scan", "transaction"},
+        "removal": {"doomed", "transaction"},
+        "dataset": {"address", "doomed", "expiry", "query", "removal", "scan", "transaction"},
     },
     EDGE: {"parquet": {"failpoints", "storage"}, "storage": set(), "catalog": set()},
 }

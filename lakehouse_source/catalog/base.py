@@ -38,6 +38,9 @@ _MOST_IDLE = 4
 _ATTEMPTS = 4
 _RETRY_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS = 0.05
+# A write says that it goes on every ten minutes, except from Spark's executors, which
+# know no catalog: a job of theirs may take this long between its first byte and commit.
+ABANDONED_SECONDS = 24 * 3600.0
 
 Connection = TypeVar("Connection")
 
@@ -102,6 +105,7 @@ class PooledCatalog(Catalog, Generic[Connection]):
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._closed = False
+        self._recovered = False
         # Only for catalogs that nobody closed: datasets held until the program ends.
         weakref.finalize(self, _close_idle, self._idle, self._disconnect, self._process)
 
@@ -160,6 +164,7 @@ class PooledCatalog(Catalog, Generic[Connection]):
 
     @contextmanager
     def write(self) -> Iterator[CatalogTransaction]:
+        self._recover()
         connection = self._start(read_only=False)
         session = self._session(connection)
         committed = False
@@ -177,6 +182,21 @@ class PooledCatalog(Catalog, Generic[Connection]):
         self._drop_idle()
 
     # --- inside
+
+    def _recover(self) -> None:
+        """Before the first change: take writes for dead that were silent for a day.
+
+        In a transaction of its own, which is rare: a write that locks rows of others
+        beside its dataset could wait for one that waits for it.
+        """
+        if self._recovered:
+            return
+        self._recovered = True
+        with self.read() as reader:
+            found = reader.silent_writes(ABANDONED_SECONDS)
+        if found:
+            with self.write() as transaction:
+                transaction.mark_abandoned(ABANDONED_SECONDS)
 
     def _start(self, read_only: bool) -> Connection:
         """A connection with a transaction just begun.

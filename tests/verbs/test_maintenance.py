@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import uuid6
 
 import lakehouse_source as lake
+from lakehouse_source.address import Address
+from lakehouse_source.model import FileMetadata
+from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.transaction import abort, begin, commit
+from lakehouse_source.write_options import StagedWrite, WriteOptions
 
 
 @pytest.fixture
@@ -118,3 +132,431 @@ class TestExpiry:
         dataset.restore(1)
         dataset.expire_versions(keep_last=1)
         assert ids(uri, catalog) == [1]
+
+
+NOW: dict[str, Any] = {"retention_seconds": 0, "allow_short_retention": True}
+DAY = 24 * 3600
+
+
+def what(tallies: tuple[Any, ...]) -> dict[str, int]:
+    return {tally.what: tally.files for tally in tallies}
+
+
+def begin_write(
+    uri: str, catalog: lake.Catalog, rows: pa.Table, **options: Any
+) -> tuple[StagedWrite, list[FileMetadata]]:
+    """A write whose files are there and that has not committed."""
+    address = Address(uri, catalog)
+    staged = begin(catalog, address.uri, address.key, uri, rows.schema, WriteOptions(**options))
+    return staged, write_files(staged.spec, rows.to_batches())
+
+
+def name_from(seconds_ago: float) -> str:
+    """A file name of plake's own kind, made so long ago."""
+
+    def at() -> str:
+        milliseconds = int((time.time() - seconds_ago) * 1000)
+        random = uuid6.uuid7().int & ((1 << 80) - 1)
+        return str(uuid6.UUID(int=milliseconds << 80 | random))
+
+    return f"{at()}-{at()}.parquet"
+
+
+@contextmanager
+def local_clock_off_by(seconds: float) -> Iterator[None]:
+    """This process's clock is wrong; the database's is not."""
+    real, real_ns = time.time, time.time_ns
+
+    def wrong() -> float:
+        return real() + seconds
+
+    def wrong_ns() -> int:
+        return real_ns() + int(seconds * 1e9)
+
+    with mock.patch("time.time", wrong), mock.patch("time.time_ns", wrong_ns):
+        yield
+
+
+class TestVacuum:
+    def test_files_of_expired_versions_go_after_the_retention(
+        self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
+    ) -> None:
+        dataset.expire_versions(keep_last=2)
+        report = dataset.vacuum()
+        assert report.files_removed == 0
+        assert what(report.left) == {
+            "younger than the retention": 1, "a version that can be read has it": 3,
+        }  # fmt: skip
+        report = dataset.vacuum(**NOW)
+        assert what(report.removed) == {"only expired versions had it": 1}
+        assert report.rows_forgotten == 1
+        assert report.bytes_removed == report.removed[0].size_bytes > 0
+        assert stored(uri) == {file.path for file in dataset.files()}
+        assert ids(uri, catalog) == [2, 3, 4]
+        assert ids(uri, catalog, 3) == [2, 3]
+        assert "removed" in str(report)
+        assert "only expired versions had it" in str(report)
+        assert dataset.vacuum(**NOW).files_removed == 0
+
+    def test_without_expiry_no_version_loses_a_file(
+        self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
+    ) -> None:
+        """delta-rs #4290: versions within the retention were lost."""
+        before = stored(uri)
+        assert dataset.vacuum(**NOW).files_removed == 0
+        assert stored(uri) == before
+        assert [ids(uri, catalog, version) for version in (1, 2, 3)] == [[1], [2], [2, 3]]
+
+    def test_a_dry_run_changes_nothing(
+        self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
+    ) -> None:
+        staged, files = begin_write(uri, catalog, rows_of(5))
+        dataset.expire_versions(keep_last=1)
+        before = stored(uri)
+        report = dataset.vacuum(**NOW, dry_run=True, abandoned_after_seconds=0)
+        assert what(report.removed) == {
+            "only expired versions had it": 1,
+            "no version has it and its write is over": 1,
+        }
+        assert "would remove" in str(report)
+        assert "(dry run)" in str(report)
+        assert stored(uri) == before
+        commit(catalog, staged, files)
+        assert ids(uri, catalog) == [2, 3, 4, 5]
+
+    def test_files_in_flight_stay(self, dataset: lake.Dataset, uri: str, catalog: Any) -> None:
+        """delta-rs #3835, iceberg #4194: a vacuum took the files of a write under way."""
+        staged, files = begin_write(uri, catalog, rows_of(5))
+        report = dataset.vacuum(**NOW)
+        assert report.files_removed == 0
+        assert what(report.left)["its write may still be going on"] == 1
+        commit(catalog, staged, files)
+        assert ids(uri, catalog) == [2, 3, 4, 5]
+
+    def test_files_in_flight_of_a_client_whose_clock_is_a_day_behind_stay(
+        self, dataset: lake.Dataset, uri: str, catalog: Any
+    ) -> None:
+        """delta #2532. Names and file times lie then; what the catalog knows does not."""
+        with local_clock_off_by(-30 * DAY):
+            staged, files = begin_write(uri, catalog, rows_of(5))
+        for file in files:
+            os.utime(Path(uri, file.path), (0, 0))
+        assert dataset.vacuum().files_removed == 0
+        commit(catalog, staged, files)
+        assert dataset.vacuum().files_removed == 0
+        assert ids(uri, catalog) == [2, 3, 4, 5]
+
+    def test_the_clock_of_whoever_vacuums_changes_nothing(
+        self, dataset: lake.Dataset, uri: str, catalog: Any
+    ) -> None:
+        staged, _files = begin_write(uri, catalog, rows_of(5))
+        dataset.expire_versions(keep_last=2)
+        before = stored(uri)
+        for days in (-30, 30):
+            with local_clock_off_by(days * DAY):
+                assert dataset.vacuum().files_removed == 0
+        assert stored(uri) == before
+        for path in stored(uri):
+            os.utime(Path(uri, path), (0, 0))
+        assert dataset.vacuum().files_removed == 0
+        assert staged.base_version == 4
+
+    def test_orphans_of_a_write_that_was_given_up_go(
+        self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
+    ) -> None:
+        staged, _files = begin_write(uri, catalog, rows_of(5))
+        abort(catalog, staged, ())
+        report = dataset.vacuum()
+        assert what(report.left)["younger than the retention"] == 1
+        report = dataset.vacuum(**NOW)
+        assert what(report.removed) == {"no version has it and its write is over": 1}
+        assert len(stored(uri)) == 4
+
+    def test_files_that_a_committed_write_did_not_name_go(
+        self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
+    ) -> None:
+        """Spark's retried and speculative tasks leave them."""
+        staged, files = begin_write(uri, catalog, rows_of(5))
+        spare = write_files(staged.spec, rows_of(5).to_batches())
+        commit(catalog, staged, files)
+        report = dataset.vacuum(**NOW)
+        assert [tally.paths for tally in report.removed] == [(spare[0].path,)]
+        assert ids(uri, catalog) == [2, 3, 4, 5]
+
+    def test_a_dead_write_loses_its_files_and_can_never_commit(
+        self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
+    ) -> None:
+        staged, files = begin_write(uri, catalog, rows_of(5))
+        report = dataset.vacuum(**NOW, abandoned_after_seconds=0)
+        assert what(report.removed) == {"no version has it and its write is over": 1}
+        with pytest.raises(lake.PlakeError):
+            commit(catalog, staged, files)
+        assert dataset.refresh().version == 4
+        assert ids(uri, catalog) == [2, 3, 4]
+
+    def test_no_late_commit_lands_after_vacuum_even_if_the_file_comes_back(
+        self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
+    ) -> None:
+        staged, files = begin_write(uri, catalog, rows_of(5))
+        kept = Path(uri, files[0].path).read_bytes()
+        dataset.vacuum(**NOW, abandoned_after_seconds=0)
+        Path(uri, files[0].path).write_bytes(kept)
+        with pytest.raises(lake.CommitConflictError, match="given up"):
+            commit(catalog, staged, files)
+
+    def test_orphans_of_writes_that_the_catalog_never_heard_of(
+        self, dataset: lake.Dataset, uri: str
+    ) -> None:
+        """A catalog that was restored from a backup knows nothing of what came after."""
+        old, young = name_from(8 * DAY), name_from(3600)
+        for name in (old, young):
+            Path(uri, name).write_bytes(b"x")
+        report = dataset.vacuum()
+        assert [tally.paths for tally in report.removed] == [(old,)]
+        assert old not in stored(uri)
+        assert young in stored(uri)
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "part-00000.parquet",
+            "_SUCCESS",
+            "{own}.crc",
+            "x{own}",
+            "sub/{own}",
+            "k=1/{own}",
+            "{upper}",
+            "0190f5f0-0000-4000-8000-000000000000-0190f5f0-0000-4000-8000-000000000000.parquet",
+        ],
+    )
+    def test_names_and_places_that_are_not_its_own_stay(
+        self, dataset: lake.Dataset, uri: str, name: str
+    ) -> None:
+        own = name_from(30 * DAY)
+        path = Path(uri, name.format(own=own, upper=own.upper()))
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"mine")
+        os.utime(path, (0, 0))
+        report = dataset.vacuum(**NOW)
+        assert report.files_removed == 0
+        assert path.read_bytes() == b"mine"
+        assert {"not a name that plake gives", "not where this dataset puts files"} & set(
+            what(report.left)
+        )
+
+    def test_a_dataset_inside_the_folder_of_another_is_left_alone(
+        self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
+    ) -> None:
+        inner = f"{uri}/inner"
+        lake.write_dataset(rows_of(1), inner, catalog=catalog)
+        staged, files = begin_write(inner, catalog, rows_of(2))
+        abort(catalog, staged, ())
+        report = dataset.vacuum(**NOW)
+        assert report.files_removed == 0
+        assert what(report.left)["another dataset's"] == 2
+        assert ids(inner, catalog) == [1]
+        assert Path(inner, files[0].path).exists()
+
+    def test_live_files_under_another_spelling_of_the_path_stay(
+        self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
+    ) -> None:
+        """iceberg #2890: a path scheme that differed made live files look orphaned."""
+        link = f"{uri}-link"
+        os.symlink(uri, link)
+        twice = f"{link}/../things/."
+        for other in (link, twice, f"file:{uri}", f"file://{uri}/", f"file://localhost{uri}"):
+            lake.write_dataset(rows_of(9), other, catalog=catalog)
+            lake.open_dataset(other, catalog=catalog).vacuum(**NOW)
+            dataset.refresh().vacuum(**NOW)
+        assert ids(uri, catalog) == [2, 3, 4, 9, 9, 9, 9]
+        assert ids(link, catalog) == [9]
+
+    def test_a_folder_that_holds_none_of_its_files_is_not_vacuumed(
+        self, dataset: lake.Dataset, uri: str
+    ) -> None:
+        for path in stored(uri):
+            Path(uri, path).unlink()
+        orphan = Path(uri, name_from(30 * DAY))
+        orphan.write_bytes(b"x")
+        with pytest.raises(lake.CorruptDatasetError, match="Nothing was deleted"):
+            dataset.vacuum(**NOW)
+        assert orphan.exists()
+
+    def test_another_catalogs_files_in_the_same_folder_stay(
+        self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
+    ) -> None:
+        lake.write_dataset(rows_of(7), uri)  # its own catalog, inside the folder
+        report = dataset.vacuum(**NOW)
+        assert report.files_removed == 0
+        assert what(report.left)["unknown here, and the folder has a catalog of its own"] == 1
+        assert lake.read_dataset(uri)["id"].to_pylist() == [7]
+
+    def test_a_short_retention_has_to_be_allowed(self, dataset: lake.Dataset) -> None:
+        for given in ({"retention_seconds": 3599}, {"abandoned_after_seconds": 10}):
+            with pytest.raises(lake.InvalidOptionError, match="allow_short_retention=True"):
+                dataset.vacuum(**given)  # type: ignore[arg-type]
+        dataset.vacuum(retention_seconds=3600)
+        for given in ({"retention_seconds": -1}, {"retention_seconds": float("nan")}):
+            with pytest.raises(lake.InvalidOptionError):
+                dataset.vacuum(**given, allow_short_retention=True)  # type: ignore[arg-type]
+
+    def test_a_file_that_a_restored_version_shares_stays(
+        self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
+    ) -> None:
+        dataset.restore(1)
+        dataset.expire_versions(keep_last=1)
+        report = dataset.vacuum(**NOW)
+        assert report.files_removed == 3
+        assert report.rows_forgotten == 4
+        assert ids(uri, catalog) == [1]
+
+    def test_a_crash_before_the_catalog_forgets_is_made_good_by_the_next_vacuum(
+        self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
+    ) -> None:
+        dataset.expire_versions(keep_last=1)
+        with (
+            mock.patch("lakehouse_source.removal._forget", side_effect=KeyboardInterrupt),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            dataset.vacuum(**NOW)
+        assert len(stored(uri)) == 3
+        assert dataset.vacuum(**NOW).rows_forgotten == 1
+        assert dataset.vacuum(**NOW).rows_forgotten == 0
+        assert ids(uri, catalog) == [2, 3, 4]
+
+    def test_empty_partition_folders_go_and_others_stay(
+        self, uri: str, catalog: lake.Catalog
+    ) -> None:
+        for k in ("a", "b c", ""):
+            lake.write_dataset(rows_of(1, k=k), uri, catalog=catalog, partition_by="k")
+        lake.write_dataset(rows_of(2, k="a"), uri, catalog=catalog, mode="overwrite")
+        dataset = lake.open_dataset(uri, catalog=catalog)
+        (Path(uri) / "empty").mkdir()
+        (Path(uri) / "j=1").mkdir()
+        dataset.expire_versions(keep_last=1)
+        report = dataset.vacuum(**NOW)
+        assert report.files_removed == 3
+        assert report.folders_removed == 2
+        assert {path.name for path in Path(uri).iterdir()} == {"k=a", "empty", "j=1"}
+        assert ids(uri, catalog) == [2]
+
+    def test_a_file_that_cannot_be_deleted_is_told_and_tried_again(
+        self, dataset: lake.Dataset, uri: str
+    ) -> None:
+        dataset.expire_versions(keep_last=1)
+        failure = lake.StorageError(path="x", reason="no permission")
+        with mock.patch("lakehouse_source.storage.Storage.delete", side_effect=failure):
+            report = dataset.vacuum(**NOW)
+        assert what(report.left)["could not be deleted: no permission"] == 1
+        assert report.rows_forgotten == 0
+        assert dataset.vacuum(**NOW).rows_forgotten == 1
+
+
+class TestPathsThatLeadOut:
+    """A row of the catalog must never lead a delete out of its dataset."""
+
+    @pytest.fixture
+    def victim(self, tmp_path: Path, dataset: lake.Dataset) -> Path:
+        path = tmp_path / name_from(30 * DAY)
+        path.write_bytes(b"precious")
+        dataset.expire_versions(keep_last=1)
+        return path
+
+    @pytest.mark.parametrize("where", ["../../{name}", "{folder}/{name}", "file://{folder}/{name}"])
+    def test_a_planted_path_is_refused(
+        self, dataset: lake.Dataset, catalog: lake.Catalog, victim: Path, where: str
+    ) -> None:
+        path = where.format(name=victim.name, folder=victim.parent)
+        with catalog.write() as transaction:
+            transaction._session.execute(
+                "UPDATE files SET file_path = ? WHERE removed_version IS NOT NULL", (path,)
+            )
+        report = dataset.vacuum(**NOW)
+        assert what(report.left)["its path leads out of the dataset"] == 1
+        assert report.rows_forgotten == 0
+        assert victim.read_bytes() == b"precious"
+
+    def test_a_link_is_refused(
+        self, dataset: lake.Dataset, uri: str, victim: Path, catalog: lake.Catalog
+    ) -> None:
+        with catalog.write() as transaction:
+            transaction._session.execute(
+                "UPDATE files SET file_path = ? WHERE removed_version IS NOT NULL",
+                (f"out/{victim.name}",),
+            )
+        os.symlink(victim.parent, Path(uri, "out"))
+        os.symlink(victim, Path(uri, name_from(30 * DAY)))
+        report = dataset.vacuum(**NOW)
+        assert what(report.left)["its path leads out of the dataset"] == 2
+        assert victim.read_bytes() == b"precious"
+
+
+class TestRecovery:
+    def test_a_catalog_opened_for_writing_marks_dead_writes(
+        self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
+    ) -> None:
+        staged, _files = begin_write(uri, catalog, rows_of(5))
+        with catalog.write() as transaction:
+            transaction._session.execute(
+                "UPDATE pending_writes SET heartbeat_at = heartbeat_at - ?", (25 * 3600 * 10**6,)
+            )
+        with lake.open_catalog(catalog.url) as opened:
+            with opened.read() as reader:
+                assert reader.write_states([staged.write_id])[staged.write_id].state == "pending"
+            with opened.write() as transaction:
+                states = transaction.write_states([staged.write_id])
+        assert states[staged.write_id].state == "abandoned"
+        assert dataset.vacuum(**NOW).files_removed == 1
+
+
+class TestWholeCatalog:
+    def test_every_dataset_is_vacuumed_and_a_failure_is_told(
+        self, tmp_path: Path, catalog: lake.Catalog
+    ) -> None:
+        for name in ("a", "b", "c"):
+            uri = str(tmp_path / name)
+            lake.write_dataset(rows_of(1), uri, catalog=catalog)
+            lake.write_dataset(rows_of(2), uri, catalog=catalog, mode="overwrite")
+            lake.open_dataset(uri, catalog=catalog).expire_versions(keep_last=1)
+        shutil.rmtree(tmp_path / "b")
+        report = lake.vacuum(catalog, **NOW)
+        assert report.files_removed == 2
+        assert [Path(dataset).name for dataset, _reason in report.failed] == ["b"]
+        assert ids(str(tmp_path / "a"), catalog) == [2]
+        assert "no vacuum of" in str(report)
+
+    def test_the_catalog_inside_a_dataset(self, uri: str) -> None:
+        lake.write_dataset(rows_of(1), uri)
+        lake.write_dataset(rows_of(2), uri, mode="overwrite")
+        lake.open_dataset(uri).expire_versions(keep_last=1)
+        report = lake.vacuum(f"sqlite://{uri}/_plake/catalog.db", **NOW)
+        assert report.files_removed == 1
+        assert not report.failed
+        assert lake.read_dataset(uri)["id"].to_pylist() == [2]
+
+
+def test_a_writer_survives_a_vacuum_that_takes_its_empty_folder(tmp_path: Path) -> None:
+    from lakehouse_source.storage import Storage
+
+    storage = Storage(str(tmp_path))
+    real = os.makedirs
+    turns = []
+
+    def taken_away(path: str, **given: Any) -> None:
+        real(path, **given)
+        turns.append(path)
+        if len(turns) < 4:
+            os.rmdir(path)
+
+    with mock.patch("os.makedirs", taken_away), storage.open_output("k=1/x") as sink:
+        sink.write(b"x")
+    assert len(turns) == 4
+
+
+def test_the_catalog_is_not_told_of_a_file_that_is_not_parquet_of_ours(uri: str) -> None:
+    """The pattern that vacuum knows is the one that the writer gives."""
+    result = lake.write_dataset(rows_of(1), uri)
+    from lakehouse_source.doomed import _OWN_NAME
+
+    assert _OWN_NAME.fullmatch(result.metadata[0].path)
+    assert pq.read_metadata(Path(uri, result.metadata[0].path)).num_rows == 1
