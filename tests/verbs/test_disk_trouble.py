@@ -1,0 +1,263 @@
+"""Disks that are full or read-only, files that vanish: an error with a name, nothing committed."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakehouse_source as lake
+from lakehouse_source import transaction
+from lakehouse_source.address import Address
+from lakehouse_source.model import FileMetadata
+from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.write_options import StagedWrite, WriteOptions
+from tests.verbs import processes
+
+SMALL = pa.table({"n": [1, 2, 3]})
+SIZE_BYTES = 1024 * 1024
+
+
+def large() -> pa.Table:
+    """Twice what the small disk holds, and no codec makes it smaller."""
+    noise = random.Random(1)
+    return pa.table(
+        {"n": range(64), "noise": [noise.randbytes(SIZE_BYTES // 32) for _ in range(64)]}
+    )
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of one megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", str(folder)]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"a small disk cannot be mounted here: {error}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def remount(disk: Path, how: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{how}", str(disk)], check=True)
+
+
+def parquet_files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.parquet"))
+
+
+class TestFullDisk:
+    def test_a_file_that_does_not_fit(self, disk: Path, catalog: lake.Catalog) -> None:
+        uri = disk / "things"
+        lake.write_dataset(SMALL, uri, catalog=catalog)
+        for mode in ("append", "overwrite"):
+            with pytest.raises(lake.StorageError, match="No space left") as caught:
+                lake.write_dataset(large(), uri, catalog=catalog, mode=mode, schema_merge=True)
+            assert caught.value.path.startswith(f"file://{uri}/")
+            assert caught.value.path.endswith(".parquet")
+        dataset = lake.open_dataset(uri, catalog=catalog)
+        assert dataset.version == 1
+        assert dataset.scan().to_table() == SMALL
+        # What was begun is gone, so that there is room again.
+        assert len(parquet_files(uri)) == 1
+        assert lake.write_dataset(SMALL, uri, catalog=catalog).version == 2
+
+    def test_the_rows_to_keep_do_not_fit(self, disk: Path, catalog: lake.Catalog) -> None:
+        uri = disk / "things"
+        noise = random.Random(2)
+        table = pa.table({"n": range(64), "noise": [noise.randbytes(12_000) for _ in range(64)]})
+        lake.write_dataset(table, uri, catalog=catalog)
+        with pytest.raises(lake.StorageError, match="No space left"):
+            lake.write_dataset(
+                table.slice(0, 1), uri, catalog=catalog, mode="overwrite", overwrite_where="n = 0"
+            )
+        assert lake.read_dataset(uri, catalog=catalog) == table
+        assert len(parquet_files(uri)) == 1
+
+    def test_the_catalog_beside_the_data_is_full(self, disk: Path) -> None:
+        uri = disk / "things"
+        lake.write_dataset(SMALL, uri)
+        filler = disk / "filler"
+        filler.write_bytes(b"x" * free(disk))
+        with pytest.raises(lake.CatalogUnavailableError, match="the disk is full"):
+            lake.write_dataset(SMALL, uri)
+        assert lake.read_dataset(uri) == SMALL
+        filler.unlink()
+        assert lake.write_dataset(SMALL, uri).version == 2
+
+    def test_the_catalog_becomes_full_between_files_and_commit(self, disk: Path) -> None:
+        uri = disk / "things"
+        lake.write_dataset(SMALL, uri)
+        with Address(uri, None).open() as catalog:
+            staged, files = stage(catalog, uri)
+            (disk / "filler").write_bytes(b"x" * free(disk))
+            with pytest.raises(lake.CatalogUnavailableError, match="the disk is full"):
+                transaction.commit(catalog, staged, files)
+            # The catalog has no room for a closed door either: the file waits for vacuum.
+            assert transaction.abort(catalog, staged, files) is False
+            assert lake.read_dataset(uri, catalog=catalog).num_rows == 3
+            (disk / "filler").unlink()
+            assert transaction.abort(catalog, staged, files) is True
+        assert len(parquet_files(uri)) == 1
+
+    def test_a_file_larger_than_this_process_may_write(
+        self, tmp_path: Path, catalog: lake.Catalog
+    ) -> None:
+        """Where no disk can be mounted this is the full disk."""
+        uri = str(tmp_path / "things")
+        lake.write_dataset(SMALL, uri, catalog=catalog)
+        ours, theirs = processes.CONTEXT.Pipe(duplex=False)
+        assert processes.run(write_limited, catalog.url, uri, theirs) == 0
+        error = ours.recv()
+        assert isinstance(error, lake.StorageError)
+        assert error.path.startswith(f"file://{uri}/")
+        assert lake.open_dataset(uri, catalog=catalog).version == 1
+        assert len(parquet_files(Path(uri))) == 1
+
+
+def write_limited(url: str, uri: str, answers: Any) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SIZE_BYTES, SIZE_BYTES))
+    arguments = {"schema_merge": True}
+    processes.write_once(url, uri, large(), arguments, None, answers)
+
+
+def free(disk: Path) -> int:
+    status = os.statvfs(disk)
+    return status.f_bavail * status.f_frsize
+
+
+def stage(
+    catalog: lake.Catalog, uri: Path, options: WriteOptions | None = None
+) -> tuple[StagedWrite, list[FileMetadata]]:
+    """A write whose files are there and whose commit is not."""
+    address = Address(uri, catalog)
+    key = "." if catalog.url.endswith("/_plake/catalog.db") else address.key
+    staged = transaction.begin(
+        catalog, address.uri, key, str(uri), SMALL.schema, options or WriteOptions()
+    )
+    return staged, write_files(staged.spec, SMALL.slice(1).to_batches())
+
+
+class TestReadOnlyDisk:
+    def test_nothing_can_be_written_and_everything_read(
+        self, disk: Path, catalog: lake.Catalog
+    ) -> None:
+        uri = disk / "things"
+        lake.write_dataset(SMALL, uri, catalog=catalog)
+        remount(disk, "ro")
+        with pytest.raises(lake.StorageError, match="Read-only file system") as caught:
+            lake.write_dataset(SMALL, uri, catalog=catalog)
+        assert caught.value.path.startswith(f"file://{uri}/")
+        assert lake.read_dataset(uri, catalog=catalog) == SMALL
+        remount(disk, "rw")
+        assert lake.write_dataset(SMALL, uri, catalog=catalog).version == 2
+
+    def test_the_catalog_beside_the_data(self, disk: Path) -> None:
+        uri = disk / "things"
+        lake.write_dataset(SMALL, uri)
+        remount(disk, "ro")
+        with pytest.raises(lake.CatalogUnavailableError, match=r"read-only|cannot be opened"):
+            lake.write_dataset(SMALL, uri)
+        assert lake.read_dataset(uri) == SMALL
+
+    def test_it_becomes_read_only_before_the_commit(
+        self, disk: Path, catalog: lake.Catalog
+    ) -> None:
+        """The files are safe: the commit needs the catalog only. Giving up leaves them."""
+        uri = disk / "things"
+        lake.write_dataset(SMALL, uri, catalog=catalog)
+        staged, files = stage(catalog, uri)
+        given_up, orphans = stage(catalog, uri)
+        remount(disk, "ro")
+        assert transaction.commit(catalog, staged, files).version == 2
+        assert transaction.abort(catalog, given_up, orphans) is True
+        assert len(parquet_files(uri)) == 3
+        assert lake.read_dataset(uri, catalog=catalog).num_rows == 5
+
+
+class TestFilesUnderTheCatalog:
+    @pytest.mark.parametrize("mode", ["append", "overwrite", "overwrite where"])
+    @pytest.mark.parametrize("damage", ["deleted", "truncated", "emptied", "longer"])
+    def test_a_file_changed_before_the_commit_is_named_and_nothing_committed(
+        self, tmp_path: Path, catalog: lake.Catalog, damage: str, mode: str
+    ) -> None:
+        """A data file empty after a power loss (horaedb #394) is one of them."""
+        uri = tmp_path / "things"
+        lake.write_dataset(SMALL, uri, catalog=catalog)
+        options = WriteOptions(mode=mode.split()[0])
+        if mode == "overwrite where":
+            options = WriteOptions(mode="overwrite", overwrite_where=lake.PredicateSet.of("n >= 2"))
+        staged, files = stage(catalog, uri, options)
+        path = uri / files[0].path
+        if damage == "deleted":
+            path.unlink()
+        elif damage == "longer":
+            with path.open("ab") as file:
+                file.write(b"more")
+        else:
+            os.truncate(path, 0 if damage == "emptied" else path.stat().st_size - 1)
+        with pytest.raises(lake.StorageError, match="Nothing was committed") as caught:
+            transaction.commit(catalog, staged, files)
+        assert caught.value.path == f"file://{path}"
+        assert transaction.abort(catalog, staged, files)
+        dataset = lake.open_dataset(uri, catalog=catalog)
+        assert (dataset.version, dataset.scan().to_table()) == (1, SMALL)
+        assert len(parquet_files(uri)) == 1
+
+    @pytest.mark.parametrize("damage", ["deleted", "truncated"])
+    def test_a_file_changed_after_the_commit_is_named(
+        self, tmp_path: Path, catalog: lake.Catalog, damage: str
+    ) -> None:
+        uri = tmp_path / "things"
+        result = lake.write_dataset(SMALL, uri, catalog=catalog)
+        path = uri / result.metadata[0].path
+        if damage == "deleted":
+            path.unlink()
+        else:
+            os.truncate(path, path.stat().st_size // 2)
+        with pytest.raises((lake.StorageError, lake.CorruptDatasetError)) as caught:
+            lake.read_dataset(uri, catalog=catalog)
+        assert path.name in str(caught.value)
+        # An overwrite of the rows in it says the same, and one of everything repairs.
+        with pytest.raises((lake.StorageError, lake.CorruptDatasetError)) as caught:
+            lake.write_dataset(
+                SMALL.slice(0, 1), uri, catalog=catalog, mode="overwrite", overwrite_where="n = 1"
+            )
+        assert path.name in str(caught.value)
+        assert lake.open_dataset(uri, catalog=catalog).version == 1
+        lake.write_dataset(SMALL, uri, catalog=catalog, mode="overwrite")
+        assert lake.read_dataset(uri, catalog=catalog) == SMALL
+
+
+def test_files_and_folders_are_synced_before_the_catalog_names_them(
+    tmp_path: Path, catalog: lake.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """horaedb #394: a data file was empty after a power cut, and committed."""
+    events: list[str] = []
+    fsync = os.fsync
+
+    def recorded(descriptor: int) -> None:
+        events.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    commit = type(catalog)._commit  # type: ignore[attr-defined]
+
+    def recorded_commit(self: Any, connection: Any) -> None:
+        events.append("COMMIT")
+        commit(self, connection)
+
+    monkeypatch.setattr(type(catalog), "_commit", recorded_commit)
+    table = pa.table({"n": [1], "k": ["a"]})
+    result = lake.write_dataset(table, tmp_path / "things", catalog=catalog, partition_by="k")
+    file = os.path.basename(result.metadata[0].path)
+    assert events == ["COMMIT", file, "k=a", "things", "COMMIT"]
