@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from lakehouse_source import doomed, expiry, removal, transaction
+from lakehouse_source import doomed, expiry, inspection, removal, transaction
 from lakehouse_source.address import Address, CatalogLike, PathLike
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.errors import CommitUnknownError, InvalidOptionError
@@ -18,7 +18,7 @@ from lakehouse_source.model import FileMetadata, FileRecord, WriteResult
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.query import Predicates, Scan
-from lakehouse_source.reports import ExpiryReport, VacuumReport
+from lakehouse_source.reports import ExpiryReport, VacuumReport, VerifyReport
 from lakehouse_source.scan import Snapshot
 from lakehouse_source.schema import strip
 from lakehouse_source.storage import Storage
@@ -366,3 +366,26 @@ class Dataset:
             return removal.vacuum_dataset(
                 catalog, where.uri, where.key, Storage(where.given), options
             )
+
+    def verify(self, version: int | None = None, checksums: bool = False) -> VerifyReport:
+        """Compare the files of a version (default: this one) with the catalog.
+
+        Presence, size and footer (rows, row groups) of each file; with `checksums` every
+        page is read and decoded too, its checksum compared where the file has one. The
+        report names each difference, prints as a table, and is `ok` where there is none.
+
+        Raises:
+            VersionNotFoundError
+        """
+        where = self._address
+        with where.open() as catalog, catalog.read() as reader:
+            snapshot = where.snapshot(catalog, reader, version or self.version)
+            files = reader.files(snapshot.dataset.id, snapshot.version)
+            groups = reader.row_groups([file.id for file in files])
+        return inspection.verify(
+            where.uri,
+            snapshot.version,
+            Storage(where.given),
+            [(file, groups[file.id]) for file in files],
+            checksums=checksums,
+        )

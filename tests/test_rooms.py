@@ -30,7 +30,17 @@ SIDEWAYS = {
         "query": {"address", "scan", "engines"},
         "expiry": {"transaction"},
         "removal": {"doomed", "transaction"},
-        "dataset": {"address", "doomed", "expiry", "query", "removal", "scan", "transaction"},
+        "inspection": {"removal"},
+        "dataset": {
+            "address",
+            "doomed",
+            "expiry",
+            "inspection",
+            "query",
+            "removal",
+            "scan",
+            "transaction",
+        },
     },
     EDGE: {"parquet": {"failpoints", "storage"}, "storage": set(), "catalog": set()},
 }

@@ -202,6 +202,8 @@ class _OpenFile:
                     file_schema,
                     compression=spec.compression,
                     write_page_index=True,
+                    # Free within what can be measured, and the only way to see a flipped bit.
+                    write_page_checksum=True,
                     store_decimal_as_integer=True,
                     metadata_collector=self.footers,
                     **_layout(spec, file_schema),

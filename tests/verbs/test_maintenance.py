@@ -535,6 +535,66 @@ class TestWholeCatalog:
         assert lake.read_dataset(uri)["id"].to_pylist() == [2]
 
 
+class TestVerify:
+    def test_what_was_written_is_in_order(
+        self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
+    ) -> None:
+        for version, files in ((None, 3), (1, 1)):
+            report = dataset.verify(version, checksums=True)
+            assert report.ok
+            assert report.files == files
+            assert "0 differences" in str(report)
+        big = pa.table({"id": range(1000), "k": ["x"] * 1000})
+        lake.write_dataset(big, uri, catalog=catalog, row_group_rows=100)
+        assert dataset.refresh().verify(checksums=True).ok
+
+    def test_each_difference_is_named(
+        self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
+    ) -> None:
+        missing, short, swapped = (file.path for file in dataset.files())
+        Path(uri, missing).unlink()
+        Path(uri, short).write_bytes(Path(uri, short).read_bytes()[:-20])
+        pq.write_table(rows_of(1, 2, 3), Path(uri, swapped), row_group_size=2)
+        report = dataset.verify()
+        assert not report.ok
+        assert {(found.path, found.what) for found in report.differences} == {
+            (missing, "file"),
+            (short, "size in bytes"),
+            (short, "footer"),
+            (swapped, "size in bytes"),
+            (swapped, "rows"),
+            (swapped, "row groups"),
+            (swapped, "rows of row group 0"),
+        }
+        for text in (missing, "missing", "footer"):
+            assert text in str(report)
+        assert dataset.verify(1).ok
+
+    def test_damaged_pages_are_found_when_asked(self, uri: str, catalog: lake.Catalog) -> None:
+        table = pa.table({"id": pa.array(range(5000)), "k": [str(n * n) for n in range(5000)]})
+        written = lake.write_dataset(table, uri, catalog=catalog).metadata[0]
+        path = Path(uri, written.path)
+        chunk = pq.read_metadata(path).row_group(0).column(1)
+        raw = bytearray(path.read_bytes())
+        # Inside the compressed bytes of a page, past its header.
+        start = chunk.dictionary_page_offset or chunk.data_page_offset
+        raw[start + chunk.total_compressed_size // 2] ^= 1
+        path.write_bytes(raw)
+        dataset = lake.open_dataset(uri, catalog=catalog)
+        assert dataset.verify().ok
+        (found,) = dataset.verify(checksums=True).differences
+        assert (found.path, found.what) == (written.path, "pages of row group 0")
+        assert "checksum" in found.found.lower()
+
+    def test_a_path_that_leads_out_is_a_difference(
+        self, dataset: lake.Dataset, catalog: lake.Catalog
+    ) -> None:
+        with catalog.write() as transaction:
+            transaction._session.execute("UPDATE files SET file_path = ?", ("../x",))
+        report = dataset.verify()
+        assert "must be relative" in report.differences[-1].found
+
+
 def test_a_writer_survives_a_vacuum_that_takes_its_empty_folder(tmp_path: Path) -> None:
     from lakehouse_source.storage import Storage
 

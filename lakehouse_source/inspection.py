@@ -1,0 +1,110 @@
+"""Verb. Compares the files of a version with what the catalog says of them.
+
+A file may be missing, longer or shorter, have another footer, or hold pages that do
+not decode: each difference is named, none stops the comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakehouse_source.errors import CorruptDatasetError, StorageError
+from lakehouse_source.model import FileRecord, RowGroupMetadata
+from lakehouse_source.removal import in_parallel
+from lakehouse_source.reports import Difference, VerifyReport
+from lakehouse_source.storage import Storage
+
+
+def verify(
+    uri: str,
+    version: int,
+    storage: Storage,
+    files: Sequence[tuple[FileRecord, Sequence[RowGroupMetadata]]],
+    *,
+    checksums: bool,
+) -> VerifyReport:
+    """Compare files, each with its row groups in the catalog, with what is stored.
+
+    With `checksums` every page is read: where the file has page checksums they are
+    compared, and in any case it must decode and give the number of rows it should.
+    """
+
+    def inspect(item: tuple[FileRecord, Sequence[RowGroupMetadata]]) -> list[Difference]:
+        file, groups = item
+        try:
+            return list(_differences(storage, file, groups, checksums))
+        except (StorageError, CorruptDatasetError) as error:
+            return [Difference(file.path, "file", "readable", error.reason)]
+
+    differences = list(_listed_twice([file for file, _groups in files]))
+    for found in in_parallel(inspect, files, "verify: files compared"):
+        differences += found
+    return VerifyReport(
+        dataset=uri,
+        version=version,
+        files=len(files),
+        size_bytes=sum(file.size_bytes for file, _groups in files),
+        checksums=checksums,
+        differences=tuple(differences),
+    )
+
+
+def _listed_twice(files: Sequence[FileRecord]) -> Iterator[Difference]:
+    seen: set[str] = set()
+    for file in files:
+        if file.path in seen:
+            yield Difference(file.path, "rows of the catalog", "1", "2")
+        seen.add(file.path)
+
+
+def _differences(
+    storage: Storage, file: FileRecord, groups: Sequence[RowGroupMetadata], checksums: bool
+) -> Iterator[Difference]:
+    size = storage.size(file.path)
+    if size is None:
+        yield Difference(file.path, "file", "there", "missing")
+        return
+    if size != file.size_bytes:
+        yield Difference(file.path, "size in bytes", str(file.size_bytes), str(size))
+    with storage.open_input(file.path) as stored:
+        try:
+            parquet = pq.ParquetFile(stored, page_checksum_verification=checksums)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            yield Difference(file.path, "footer", "readable", _in_a_line(error))
+            return
+        footer = parquet.metadata
+        if footer.num_rows != file.row_count:
+            yield Difference(file.path, "rows", str(file.row_count), str(footer.num_rows))
+        if footer.num_row_groups != len(groups):
+            found = str(footer.num_row_groups)
+            yield Difference(file.path, "row groups", str(len(groups)), found)
+        for group in groups[: footer.num_row_groups]:
+            rows = footer.row_group(group.index).num_rows
+            if rows != group.row_count:
+                what = f"rows of row group {group.index}"
+                yield Difference(file.path, what, str(group.row_count), str(rows))
+        if checksums:
+            yield from _unreadable_pages(parquet, file.path)
+
+
+def _unreadable_pages(parquet: pq.ParquetFile, path: str) -> Iterator[Difference]:
+    for index in range(parquet.metadata.num_row_groups):
+        expected = parquet.metadata.row_group(index).num_rows
+        what = f"pages of row group {index}"
+        try:
+            # Files are compared side by side already.
+            table = parquet.read_row_group(index, use_threads=False)
+            table.validate(full=True)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            yield Difference(path, what, "readable", _in_a_line(error))
+            continue
+        if table.num_rows != expected:
+            yield Difference(path, what, f"{expected} rows", f"{table.num_rows} rows")
+
+
+def _in_a_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= 160 else text[:157] + "..."
