@@ -13,7 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import SchemaMismatchError
-from lakehouse_source.schema import children, field_id, is_list_like, is_nested, rebuild
+from lakehouse_source.schema import (
+    children,
+    field_id,
+    is_list_like,
+    is_nested,
+    prints_as_string,
+    rebuild,
+)
+from lakehouse_source.spelling import spelled
 
 # Finds the source field that belongs to a target field.
 Match = Callable[[pa.Field, Sequence[pa.Field]], pa.Field | None]
@@ -94,6 +102,8 @@ def _converted(
     if column.type.equals(target.type):
         return column
     try:
+        if pa.types.is_string(target.type) and prints_as_string(column.type):
+            return spelled(column)
         return column.cast(target.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaMismatchError(

@@ -22,6 +22,7 @@ from lakehouse_source.predicate import BoundPredicate, PredicateSet
 ROW_GROUP_ROWS = 131_072
 TARGET_FILE_SIZE_BYTES = 256 * 1024 * 1024
 COMPRESSION = "zstd"
+CODECS = ("zstd", "snappy", "lz4", "gzip", "brotli", "none")
 MAX_OPEN_FILES = 100
 
 
@@ -101,12 +102,13 @@ class WriteOptions:
         ):
             if number < 1:
                 raise InvalidOptionError(option=name, value=number, reason="must be at least 1.")
-        if not pa.Codec.is_available(self.compression) and self.compression != "none":
+        codec = self.compression.lower()
+        if codec not in CODECS or (codec != "none" and not pa.Codec.is_available(codec)):
             raise InvalidOptionError(
                 option="compression",
                 value=self.compression,
                 reason="is not a codec of this PyArrow.",
-                known=("zstd", "snappy", "lz4", "gzip", "brotli", "none"),
+                known=CODECS,
             )
         if (self.txn_app_id is None) != (self.txn_version is None):
             raise InvalidOptionError(

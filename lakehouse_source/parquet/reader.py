@@ -3,8 +3,9 @@
 Knows files and nothing else: no catalog, no planning. Row groups are read
 through `ParquetFileFragment`s that name exactly the row groups to read, and
 never with a filter: Arrow would prune by footer statistics on its own and lose
-rows with NaN. The condition's columns are decoded first, and a row group in
-which no row matches is left at that.
+rows with NaN. A row group whose bloom filters say that it holds no match is not
+decoded; of others the condition's columns come first, and a row group in which
+no row matches is left at that.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +22,19 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from lakehouse_source.align import align, by_id
-from lakehouse_source.errors import CorruptDatasetError, PlakeError, StorageError
+from lakehouse_source.errors import (
+    CorruptDatasetError,
+    PlakeError,
+    SchemaMismatchError,
+    StorageError,
+)
 from lakehouse_source.model import ScanTask
+from lakehouse_source.parquet.bloom import FileFilters
 from lakehouse_source.partitioning import partition_value
 from lakehouse_source.predicate import BoundPredicate
+from lakehouse_source.pruning.absent import asks_for_values
 from lakehouse_source.row_filter import matching_mask
-from lakehouse_source.schema import strip
+from lakehouse_source.schema import storage_type, strip
 from lakehouse_source.storage import Storage
 
 
@@ -105,12 +113,32 @@ class _FileReader:
     def tables(self) -> Iterator[pa.Table]:
         with self._errors():
             fragment = self._open()
-            groups = [group.id for group in fragment.row_groups]
-        for group in groups:
-            with self._errors():
-                table = self._row_group(fragment.subset(row_group_ids=[group]))
-            if table.num_rows:
-                yield table
+            groups = self.task.row_groups
+            if groups is None:
+                groups = tuple(range(fragment.metadata.num_row_groups))
+            filters = self._filters(fragment)
+        with filters or nullcontext():
+            for group in groups:
+                with self._errors():
+                    if filters is not None and filters.rule_out(group):
+                        continue
+                    table = self._row_group(fragment.subset(row_group_ids=[group]))
+                if table.num_rows:
+                    yield table
+
+    def _filters(self, fragment: ds.ParquetFileFragment) -> FileFilters | None:
+        """The file's bloom filters, where they could say that a row group holds no match."""
+        spec, task = self.spec, self.task
+        if spec.predicate is None or spec.unmatched or not task.filtered:
+            return None
+        if spec.expression is not None or not asks_for_values(spec.predicate.root):
+            return None
+        return FileFilters(
+            spec.predicate,
+            fragment.metadata,
+            self.file_schema,
+            lambda: self.storage.open_input(task.path),
+        )
 
     def _open(self) -> ds.ParquetFileFragment:
         task = self.task
@@ -123,7 +151,6 @@ class _FileReader:
         fragment = ds.ParquetFileFormat().make_fragment(
             path,
             filesystem=self.storage.filesystem,
-            row_groups=task.row_groups,
             file_size=task.size_bytes,
         )
         rows = fragment.metadata.num_rows
@@ -183,11 +210,25 @@ class _FileReader:
             constant = constants.get(field.name)
             if constant is None and by_id(field, physical) is not None:
                 one = pa.schema([field])
-                columns.append(align(stored, one, source, by_id).column(0))
+                columns.append(self._align(stored, one, source))
             else:
                 filled = pa.nulls(rows, field.type) if constant is None else constant
                 columns.append(pa.chunked_array([filled]))
         return pa.Table.from_arrays(columns, schema=wanted)
+
+    def _align(self, stored: pa.Table, wanted: pa.Schema, source: pa.Schema) -> pa.ChunkedArray:
+        try:
+            return align(stored, wanted, source, by_id).column(0)
+        except SchemaMismatchError as error:
+            committed = by_id(wanted.field(0), list(source))
+            assert committed is not None
+            found = stored.schema.field(committed.name).type
+            if strip(pa.schema([committed])).field(0).type.equals(storage_type(found, "")):
+                raise  # an old value that a promotion has no room for
+            raise CorruptDatasetError(
+                path=self.storage.display(self.task.path),
+                reason=f"its column {committed.name!r} has type {found}, not {committed.type}",
+            ) from error
 
     def _partition_column(self, field: pa.Field, rows: int) -> pa.Array:
         text = self.task.partitions[self.spec.partition_by.index(field.name)]
@@ -209,7 +250,9 @@ class _FileReader:
                 reason="the file is missing: deleted by hand, or vacuumed while an old version "
                 "was read",
             ) from error
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, IndexError) as error:
+        except pa.ArrowCancelled:
+            raise
+        except (pa.ArrowException, ValueError, LookupError, OverflowError) as error:
             raise CorruptDatasetError(path=shown, reason=str(error)) from error
         except OSError as error:
             raise StorageError(path=shown, reason=str(error)) from error

@@ -50,9 +50,7 @@ class Options:
         for key, value in given.items():
             name = spelled.get(key.lower())
             if name is None:
-                raise InvalidOptionError(
-                    option=key, reason=f"is not an option of {kind} plake.", known=known
-                )
+                raise _unknown(key, known, kind)
             self._values[name] = value
 
     def text(self, name: str) -> str | None:
@@ -131,6 +129,16 @@ class Options:
         """Comma-separated column names; one with a comma in it goes in backquotes."""
         value = self.text(name)
         return None if value is None else tuple(split_names(value))
+
+
+def _unknown(key: str, known: tuple[str, ...], kind: str) -> InvalidOptionError:
+    for name in READ_OPTIONS + WRITE_OPTIONS:
+        if name.lower() == key.lower():
+            other = "writing" if kind == "reading" else "reading"
+            reason = f"is an option of {other} plake, not of {kind}."
+            return InvalidOptionError(option=name, reason=reason, known=known)
+    reason = f"is not an option of {kind} plake."
+    return InvalidOptionError(option=key, reason=reason, known=known)
 
 
 def split_names(text: str) -> list[str]:

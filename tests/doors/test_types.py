@@ -109,12 +109,10 @@ NESTED = {
     "keys": ["map(named_struct('k', 1), array(DATE'2024-01-01'))"],
     "struct": [
         "named_struct('x', 1, 'In Ner', named_struct('y', X'00', 'z.z', TRUE))",
-        "named_struct('x', CAST(NULL AS INT), "
-        "'In Ner', CAST(NULL AS STRUCT<y: BINARY, `z.z`: BOOLEAN>))",
+        "named_struct('x', NULL, 'In Ner', CAST(NULL AS STRUCT<y: BINARY, `z.z`: BOOLEAN>))",
     ],
     "moment": [
-        "named_struct('t', array(TIMESTAMP'2024-01-01 00:00:00 UTC'), "
-        "'n', TIMESTAMP_NTZ'1850-01-01 00:00:00')",
+        "named_struct('t', array(TIMESTAMP'2024-01-01 00:00:00Z'), 'n', TIMESTAMP_NTZ'1850-01-01')",
     ],
     "span": ["array(INTERVAL '1' DAY)"],
 }

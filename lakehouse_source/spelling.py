@@ -1,0 +1,75 @@
+"""Pure. Values as text, spelled the way Spark's CAST to STRING spells them.
+
+A column that is promoted to a string keeps meaning the same in every engine that
+compares it with what Spark printed. Moments in time end in `Z`: they are spelled
+in UTC, whatever the session's zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_SPECIAL = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity", "0": "0.0", "-0": "-0.0"}
+_MICROSECONDS = {"s": 10**6, "ms": 10**3, "us": 1}
+
+
+def spelled(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of a type that `schema.prints_as_string` as strings."""
+    type_ = column.type
+    t = pa.types
+    if t.is_floating(type_):
+        wide = column.cast(pa.float32()) if t.is_float16(type_) else column
+        return _each(wide.cast(pa.string()), _floating)
+    if t.is_decimal(type_):
+        return _each(column.cast(pa.string()), lambda text: format(Decimal(text), "f"))
+    if t.is_duration(type_):
+        count = column.cast(pa.int64())
+        return _each(count.cast(pa.string()), lambda text: _interval(int(text), type_.unit))
+    text = column.cast(pa.string())
+    if t.is_timestamp(type_) or t.is_time(type_):
+        # 12:30:00.500000 is 12:30:00.5, and 12:30:00.000000 is 12:30:00.
+        text = pc.replace_substring_regex(text, r"(\.\d*[1-9])0+(Z?)$", r"\1\2")
+        text = pc.replace_substring_regex(text, r"\.0+(Z?)$", r"\1")
+    return text
+
+
+def _each(column: pa.ChunkedArray, spell: Callable[[str], str]) -> pa.ChunkedArray:
+    """Spell each distinct text once."""
+    encoded = column.dictionary_encode().combine_chunks()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = pa.concat_arrays(encoded.chunks or [pa.array([], encoded.type)])
+    words = [None if text is None else spell(text) for text in encoded.dictionary.to_pylist()]
+    return pa.chunked_array([pa.array(words, pa.string()).take(encoded.indices)])
+
+
+def _floating(text: str) -> str:
+    """Arrow's shortest digits in the form of Java's `Double.toString`."""
+    if text in _SPECIAL:
+        return _SPECIAL[text]
+    sign, digits, exponent = Decimal(text).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    minus = "-" if sign else ""
+    figures = "".join(map(str, digits))
+    point = len(figures) + exponent  # digits before the decimal point
+    if -3 < point <= 7:
+        if point <= 0:
+            return f"{minus}0.{'0' * -point}{figures}"
+        whole = figures[:point].ljust(point, "0")
+        return f"{minus}{whole}.{figures[point:] or '0'}"
+    return f"{minus}{figures[0]}.{figures[1:] or '0'}E{point - 1}"
+
+
+def _interval(count: int, unit: str) -> str:
+    if unit == "ns":
+        count //= 1000
+        unit = "us"
+    total = abs(count) * _MICROSECONDS[unit]
+    seconds, fraction = divmod(total, 10**6)
+    days, seconds = divmod(seconds, 86_400)
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    part = f".{fraction:06d}".rstrip("0") if fraction else ""
+    return f"INTERVAL '{'-' if count < 0 else ''}{days} {clock}{part}' DAY TO SECOND"

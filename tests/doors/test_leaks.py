@@ -1,0 +1,201 @@
+"""A password in the catalog's URL must not come out anywhere."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
+
+import lakehouse_source as lake
+from lakehouse_source.spark import secrets
+from lakehouse_source.spark.source import PlakeDataSource
+from tests.doors.frames import load, save
+from tests.postgres_server import PostgresServer
+
+CANARY = "CANARY-7b31"
+SCHEMA = StructType([StructField("id", LongType(), False)])
+
+
+@pytest.fixture
+def catalog(postgres_server: PostgresServer) -> str:
+    """A catalog that works and takes any password."""
+    return postgres_server.fresh_database(password=CANARY)
+
+
+def words_of(path: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in path.rglob("*") if file.is_file())
+
+
+def test_nothing_that_is_pickled_holds_the_password(catalog: str, tmp_path: Path) -> None:
+    source = PlakeDataSource({"path": str(tmp_path), "catalog": catalog})
+    writer = source.writer(SCHEMA, False)
+    pickled = [cloudpickle.dumps(source), cloudpickle.dumps(writer)]
+    cloudpickle.loads(pickled[1]).commit([])
+    source = cloudpickle.loads(cloudpickle.dumps(PlakeDataSource(source.options)))
+    reader = source.reader(source.schema())
+    pickled += [cloudpickle.dumps(source), cloudpickle.dumps(reader)]
+    pickled += [cloudpickle.dumps(partition) for partition in reader.partitions()]
+    for content in pickled:
+        assert CANARY.encode() not in content
+    for thing in (source, writer, source.options, vars(source), vars(writer)):
+        assert CANARY not in repr(thing)
+    assert CANARY not in repr(lake.open_catalog(catalog))
+
+
+def test_a_reader_that_reached_an_executor_knows_no_catalog_at_all(
+    catalog: str, tmp_path: Path
+) -> None:
+    source = PlakeDataSource({"path": str(tmp_path), "catalog": catalog})
+    source.writer(SCHEMA, False).commit([])
+    source = PlakeDataSource(dict(source.options))
+    task = cloudpickle.dumps(source.reader(source.schema()))
+    assert b"postgres" not in task
+    assert b"plake-token" not in task
+
+
+def test_plans_and_the_dataset_folder_do_not_hold_the_password(
+    spark_planner: SparkSession, catalog: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "dataset"
+    save(spark_planner.range(3), folder, catalog=catalog)
+    frame = load(spark_planner, folder, catalog=catalog)
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        for mode in ("simple", "extended", "codegen", "cost", "formatted"):
+            frame.where("id > 1").explain(mode=mode)
+    plans = shown.getvalue() + frame._jdf.queryExecution().toString()
+    plans += frame._jdf.queryExecution().debug().toString()
+    assert frame.count() == 3
+    assert "plake" in plans
+    assert CANARY not in plans
+    assert CANARY.encode() not in words_of(folder)
+    for text in (repr(frame), str(frame.schema.json())):
+        assert CANARY not in text
+
+
+def test_errors_do_not_hold_the_password(spark: SparkSession, catalog: str, tmp_path: Path) -> None:
+    broken = catalog.replace("/test_", "/no_such_")
+    wrong_options = [
+        {"catalog": broken},
+        {"catalog": catalog},  # no dataset there
+        {"catalog": f"mysql://u:{CANARY}@h/db"},
+        {"catalog": f"postgresql://u:{CANARY}@127.0.0.1:1/db"},
+        {"catalog": f"postgresql://u:p@ss:{CANARY}@[bad/db?password={CANARY}"},
+    ]
+    for options in wrong_options:
+        with pytest.raises(PySparkException) as caught:
+            load(spark, tmp_path / "none", **options)
+        assert CANARY not in str(caught.value), options
+        assert CANARY not in repr(caught.value)
+    for options in wrong_options[2:]:
+        with pytest.raises(PySparkException) as caught:
+            save(spark.range(1), tmp_path / "none", **options)
+        assert CANARY not in str(caught.value), options
+    save(spark.range(1), tmp_path / "some", catalog=catalog)
+    for options in ({"versoin": "1"}, {"version": "9"}, {"where": "nope = 1"}, {"columns": "x"}):
+        with pytest.raises(PySparkException) as caught:
+            load(spark, tmp_path / "some", catalog=catalog, **options)
+        assert CANARY not in str(caught.value), options
+
+
+def test_the_kept_url_can_be_read_by_its_user_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets.tempfile, "gettempdir", lambda: str(tmp_path))
+    url = f"postgresql://u:{CANARY}@host/db"
+    token = secrets.conceal(url)
+    assert token is not None
+    assert CANARY not in token
+    assert secrets.conceal(url) == token == secrets.conceal(token)
+    assert secrets.reveal(token) == url
+    (folder,) = tmp_path.iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    (kept,) = folder.iterdir()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert CANARY not in kept.name
+    for harmless in ("env:NAME", "sqlite:///a/b.db", "postgresql://host/db", None):
+        assert secrets.conceal(harmless) == harmless
+    folder.chmod(0o755)
+    with pytest.raises(lake.CatalogUnavailableError, match="not a folder of this user alone"):
+        secrets.reveal(token)
+    folder.chmod(0o700)
+    kept.unlink()
+    with pytest.raises(lake.CatalogUnavailableError, match="known on the driver only; use"):
+        secrets.reveal(token)
+    with pytest.raises(lake.CatalogUnavailableError):
+        secrets.reveal("plake-token:../../etc/passwd")
+
+
+SCRIPT = """
+    import os, sys
+    from pyspark.sql import SparkSession
+    import lakehouse_source as lake
+
+    folder, log = sys.argv[1:]
+    builder = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.eventLog.enabled", "true")
+        .config("spark.eventLog.compress", "false")
+        .config("spark.eventLog.dir", log)
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.log.level", "INFO")
+    )
+    spark = lake.spark.configure(builder).getOrCreate()
+    for catalog in (os.environ["SECRET_URL"], "env:SECRET_URL"):
+        options = {"path": folder, "catalog": catalog}
+        spark.range(3).write.format("plake").mode("append").options(**options).save()
+        frame = spark.read.format("plake").options(**options).load()
+        print("rows", frame.where("id >= 1").groupBy("id").count().collect())
+        listed = ", ".join(f"{key} '{value}'" for key, value in options.items())
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING plake OPTIONS ({listed})")
+        print("view", spark.sql("SELECT count(*) FROM v").first())
+    spark.stop()
+"""
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    (tmp_path / "log").mkdir()
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_the_event_log_and_the_drivers_log_do_not_hold_the_password(
+    catalog: str, run_folder: Path
+) -> None:
+    script = run_folder / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    environment: dict[str, Any] = {
+        **os.environ,
+        "SECRET_URL": catalog,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    done = subprocess.run(
+        [sys.executable, str(script), str(run_folder / "dataset"), f"file://{run_folder}/log"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=run_folder,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "view Row(count(1)=6)" in done.stdout
+    events = words_of(run_folder / "log").decode()
+    assert "SparkListenerSQLExecutionStart" in events
+    assert CANARY not in done.stdout + done.stderr
+    assert [line for line in events.splitlines() if CANARY in line] == []
+    assert CANARY.encode() not in words_of(run_folder / "dataset")

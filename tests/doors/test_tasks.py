@@ -1,0 +1,293 @@
+"""What one task does, without a cluster: batches, their schema, pieces and attempts."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import datasource as filters
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StructField, StructType
+
+import lakehouse_source as lake
+from lakehouse_source.parquet import writer as parquet_writer
+from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.schema import initial
+from lakehouse_source.spark.batch import (
+    PlakeReader,
+    PlakeWriter,
+    PushdownReader,
+    ReadRequest,
+    ScanPartition,
+)
+from lakehouse_source.spark.source import PlakeDataSource
+from lakehouse_source.storage import Storage
+from lakehouse_source.write_options import WriteSpec
+from tests.doors.frames import data_files
+
+
+def source(path: Path, **options: str) -> PlakeDataSource:
+    made: PlakeDataSource = cloudpickle.loads(
+        cloudpickle.dumps(PlakeDataSource({"path": str(path), **options}))
+    )
+    return made
+
+
+def batches(reader: Any, schema: StructType) -> list[pa.RecordBatch]:
+    """What Spark does: plan, pickle the reader, read each partition elsewhere."""
+    partitions = reader.partitions()
+    task = cloudpickle.loads(cloudpickle.dumps(reader))
+    expected = to_arrow_schema(schema, timezone="UTC")
+    found = [batch for partition in partitions for batch in task.read(partition)]
+    for batch in found:
+        assert batch.schema.equals(expected)
+        assert [column.type for column in batch.columns] == expected.types
+        batch.validate(full=True)
+    return found
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Path:
+    """Ten row groups of 100 rows; `v` is NaN in the last row group."""
+    ids = pa.array(range(1000), pa.int64())
+    values = pa.array([float("nan") if i >= 900 else float(i % 100) for i in range(1000)])
+    lake.write_dataset(pa.table({"id": ids, "v": values}), tmp_path / "d", row_group_rows=100)
+    return tmp_path / "d"
+
+
+@pytest.mark.parametrize(
+    ("where", "count"),
+    [("id = 555", 1), ("id >= 950 OR id < 3", 53), ("v > 98", 109), ("id < 0", 0), (None, 1000)],
+)
+def test_only_rows_that_match_the_where_option_are_shipped(
+    numbers: Path, where: str | None, count: int
+) -> None:
+    made = source(numbers, **({} if where is None else {"where": where}))
+    found = batches(made.reader(made.schema()), made.schema())
+    assert sum(batch.num_rows for batch in found) == count
+
+
+@pytest.mark.parametrize(
+    ("pushed", "most"),
+    [
+        ([filters.EqualTo(("id",), 555)], 1),
+        ([filters.GreaterThan(("v",), 50.0), filters.LessThan(("id",), 200)], 98),
+        ([filters.In(("id",), [1, None, 999])], 2),
+        ([filters.Not(filters.In(("id",), [1, None, 999]))], 0),
+        ([filters.IsNull(("v",))], 0),
+        ([filters.EqualTo(("ID",), 7)], 1),
+    ],
+)
+def test_only_rows_that_match_the_pushed_filters_are_shipped(
+    numbers: Path, pushed: list[filters.Filter], most: int
+) -> None:
+    made = source(numbers)
+    request = ReadRequest(str(numbers), None, 1, None, None, None)
+    reader = PushdownReader(request, made.schema(), False)
+    assert reader.pushFilters(pushed) == pushed  # Spark looks at all of them again
+    found = batches(reader, made.schema())
+    assert sum(batch.num_rows for batch in found) == most
+
+
+def test_filters_that_plake_has_no_word_for_are_left_to_spark(numbers: Path) -> None:
+    made = source(numbers)
+    reader = PushdownReader(
+        ReadRequest(str(numbers), None, 1, None, None, None), made.schema(), False
+    )
+    unknown = [filters.EqualTo(("id",), [1, 2]), filters.Filter(), filters.EqualTo(("x",), 1)]
+    assert reader.pushFilters(unknown) == unknown
+    assert sum(batch.num_rows for batch in batches(reader, made.schema())) == 1000
+
+
+def test_a_reader_of_a_shared_plan_takes_no_filters(numbers: Path) -> None:
+    made = source(numbers)
+    reader = made.reader(made.schema())
+    assert type(reader) is PlakeReader
+    assert type(reader).pushFilters is filters.DataSourceReader.pushFilters
+
+
+def test_a_partition_without_tasks_reads_nothing(numbers: Path) -> None:
+    made = source(numbers, where="id < 0")
+    reader = made.reader(made.schema())
+    assert reader.partitions() == []
+    task = pickle.loads(cloudpickle.dumps(reader))
+    assert list(task.read(filters.InputPartition(None))) == []
+
+
+def test_row_groups_of_one_file_are_spread_over_partitions_once_each(numbers: Path) -> None:
+    made = source(numbers, splitSize="1100000")
+    whole = made.reader(made.schema()).partitions()
+    assert len(whole) == 1
+    fine = source(numbers, splitSize="300")
+    partitions = fine.reader(fine.schema()).partitions()
+    assert all(isinstance(partition, ScanPartition) for partition in partitions)
+    groups = [g for p in partitions for t in p.tasks for g in t.row_groups]
+    assert sorted(groups) == list(range(10))
+    assert sum(t.row_count for p in partitions for t in p.tasks) == 1000
+    found = batches(fine.reader(fine.schema()), fine.schema())
+    ids = pa.chunked_array([batch.column("id") for batch in found])
+    assert sorted(ids.to_pylist()) == list(range(1000))
+
+
+def test_counting_opens_no_file(numbers: Path) -> None:
+    made = source(numbers)
+    schema = StructType([made.schema()["id"]])
+    reader = PlakeReader(ReadRequest(str(numbers), None, 1, None, None, None), schema, True)
+    for file in data_files(numbers):
+        file.unlink()
+    found = batches(reader, schema)
+    assert sum(batch.num_rows for batch in found) == 1000
+
+
+def test_tasks_are_small_when_pickled(tmp_path: Path) -> None:
+    wide = pa.table({f"column_{i}": pa.array(range(20), pa.int64()) for i in range(200)})
+    lake.write_dataset(wide, tmp_path, row_group_rows=1)
+    made = source(tmp_path)
+    (partition,) = made.reader(made.schema()).partitions()
+    assert len(cloudpickle.dumps(partition)) < 2000
+
+
+# --- writing ------------------------------------------------------------------
+
+
+def writer(path: Path, *columns: str, **options: str) -> PlakeWriter:
+    """A writer of columns of type long."""
+    schema = StructType([StructField(name, LongType()) for name in columns])
+    made = source(path, **options).writer(schema, overwrite=False)
+    assert isinstance(made, PlakeWriter)
+    return made
+
+
+def elsewhere(made: PlakeWriter) -> PlakeWriter:
+    copy: PlakeWriter = cloudpickle.loads(cloudpickle.dumps(made))
+    return copy
+
+
+def ids(*values: int) -> Iterator[pa.RecordBatch]:
+    yield pa.record_batch({"id": pa.array(values, pa.int64())})
+
+
+def test_only_files_named_in_messages_are_committed(tmp_path: Path) -> None:
+    made = writer(tmp_path, "id")
+    lost = elsewhere(made).write(ids(1, 2))  # its executor dies before it can answer
+    kept = elsewhere(made).write(ids(1, 2))
+    other = elsewhere(made).write(ids(3))
+    elsewhere(made).commit([kept, None, other])
+    assert sorted(lake.read_dataset(tmp_path).column("id").to_pylist()) == [1, 2, 3]
+    assert len(data_files(tmp_path)) == 3
+    assert lost != kept
+
+
+def test_a_commit_that_runs_twice_makes_one_version(tmp_path: Path) -> None:
+    made = writer(tmp_path, "id")
+    message = elsewhere(made).write(ids(1))
+    elsewhere(made).commit([message])
+    elsewhere(made).commit([message])
+    assert lake.open_dataset(tmp_path).version == 1
+    # Spark aborts when it believes that a commit has failed: what is committed stays.
+    elsewhere(made).abort([message])
+    assert lake.read_dataset(tmp_path).num_rows == 1
+
+
+def test_an_aborted_write_deletes_its_files_and_can_never_commit(tmp_path: Path) -> None:
+    made = writer(tmp_path, "id")
+    message = elsewhere(made).write(ids(1))
+    elsewhere(made).abort([message, None])
+    assert data_files(tmp_path) == []
+    with pytest.raises(lake.PlakeError):
+        elsewhere(made).commit([message])
+    with pytest.raises(lake.DatasetNotFoundError):
+        lake.open_dataset(tmp_path)
+
+
+def test_a_task_that_fails_deletes_its_own_files(tmp_path: Path) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield from ids(*range(1000))
+        raise RuntimeError("the source broke")
+
+    made = writer(tmp_path, "id", rowGroupRows="10", targetFileSize="1")
+    with pytest.raises(RuntimeError, match="the source broke"):
+        elsewhere(made).write(broken())
+    assert data_files(tmp_path) == []
+
+
+def test_commit_messages_are_small(tmp_path: Path) -> None:
+    names = [f"column_{i}" for i in range(100)]
+    made = writer(tmp_path, *names)
+    batch = pa.record_batch({name: pa.array([1], pa.int64()) for name in names})
+    assert len(cloudpickle.dumps(elsewhere(made).write(iter([batch])))) < 20_000
+
+
+class CountingStorage(Storage):
+    """Knows how many files are open for writing at once."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.sinks: list[pa.NativeFile] = []
+        self.most = 0
+
+    def open_output(self, relative: str) -> pa.NativeFile:
+        sink = super().open_output(relative)
+        self.sinks = [*(one for one in self.sinks if not one.closed), sink]
+        self.most = max(self.most, len(self.sinks))
+        return sink
+
+
+def test_no_more_files_are_open_than_allowed_however_many_partition_values(
+    tmp_path: Path,
+) -> None:
+    schema = initial(pa.schema([("p", pa.int64()), ("v", pa.int64())]))
+    spec = WriteSpec(str(tmp_path), "w", schema, ("p",), row_group_rows=5, max_open_files=4)
+    storage = CountingStorage(str(tmp_path))
+    values = pa.array([i % 30 for i in range(3000)], pa.int64())
+    table = pa.table({"p": values, "v": pa.array(range(3000), pa.int64())})
+    files = write_files(spec, table.to_batches(max_chunksize=90), storage)
+    assert storage.most == 4
+    assert sum(file.row_count for file in files) == 3000
+    assert {file.partitions["p"] for file in files} == set(range(30))
+    back = pq.ParquetDataset([str(tmp_path / file.path) for file in files], partitioning=None)
+    assert sorted(back.read().column("v").to_pylist()) == list(range(3000))
+
+
+def test_rows_held_in_memory_are_bounded_for_any_number_of_partition_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cap = 4 * 1024 * 1024
+    monkeypatch.setattr(parquet_writer, "BUFFERED_BYTES", cap)
+    schema = initial(pa.schema([("p", pa.int64()), ("v", pa.string())]))
+    spec = WriteSpec(str(tmp_path), "w", schema, ("p",), max_open_files=8)
+    peak = 0
+    before = pa.total_allocated_bytes()
+
+    def wide() -> Iterator[pa.RecordBatch]:
+        nonlocal peak
+        for start in range(100):
+            values = pa.array([(start + i) % 64 for i in range(1000)], pa.int64())
+            texts = pa.array([f"{i:0500d}" for i in range(1000)])
+            yield pa.record_batch({"p": values, "v": texts})
+            peak = max(peak, pa.total_allocated_bytes() - before)
+
+    files = write_files(spec, wide())  # 50 MB
+    assert sum(file.row_count for file in files) == 100_000
+    assert peak < 4 * cap
+
+
+@pytest.mark.parametrize("incoming", [1, 999, 10_000, 50_000])
+def test_row_groups_have_the_size_asked_for_whatever_the_batches(
+    tmp_path: Path, incoming: int
+) -> None:
+    made = writer(tmp_path, "id", rowGroupRows="4096")
+    table = pa.table({"id": pa.array(range(20_000 if incoming > 1 else 5000), pa.int64())})
+    message = elsewhere(made).write(iter(table.to_batches(max_chunksize=incoming)))
+    elsewhere(made).commit([message])
+    (file,) = data_files(tmp_path)
+    footer = pq.read_metadata(file)
+    sizes = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
+    assert set(sizes[:-1]) == {4096}
+    assert sum(sizes) == table.num_rows
