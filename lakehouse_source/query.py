@@ -59,7 +59,11 @@ class Scan:
             )
 
     def explain(self) -> Pruning:
-        """How many files, row groups and bytes there are and have to be read, and why."""
+        """How many files, row groups and bytes there are and have to be read, and why.
+
+        From the catalog alone: what bloom filters spare besides is found out by whoever
+        opens the files, and is not in these figures.
+        """
         return self.plan(account=True).pruning
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:

@@ -12,14 +12,21 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import TracebackType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from lakehouse_source.model import Ordinal
+from lakehouse_source.errors import StorageError
+from lakehouse_source.model import ColumnBounds, Ordinal
+from lakehouse_source.ordinal import domain
 from lakehouse_source.parquet.thrift import ThriftError, read_struct
+from lakehouse_source.predicate import BoundColumn, BoundPredicate
+from lakehouse_source.pruning.absent import asks_for_values, without_absent
+from lakehouse_source.pruning.evaluate import evaluate
+from lakehouse_source.schema import children, is_nested, leaves
 
 _BLOCK_BYTES = 32
 # The specification's limit for a whole filter.
@@ -51,7 +58,7 @@ class BloomFilter:
 
         `read_at(length, offset)` reads from the file.
         """
-        offset = chunk.bloom_filter_offset
+        offset = getattr(chunk, "bloom_filter_offset", None)
         if offset is None or not 0 < offset < file_size:
             return None
         try:
@@ -100,7 +107,7 @@ def encodings_of(
     """
     t = pa.types
     if isinstance(value, bytes):
-        if physical == "BYTE_ARRAY":
+        if physical == "BYTE_ARRAY" and domain(written).kind in ("string", "binary"):
             return (value,)
         if physical == "FIXED_LEN_BYTE_ARRAY" and t.is_fixed_size_binary(written):
             return (value,) if len(value) == written.byte_width else None
@@ -138,3 +145,125 @@ def _decimal_width(precision: int) -> int:
     while 10**precision - 1 > 2 ** (8 * width - 1) - 1:
         width += 1
     return width
+
+
+class ChunkFilters:
+    """The bloom filters of one row group, opened when a value is looked up.
+
+    `columns` gives by field id the column's place in the file, and the type it was
+    written with.
+    """
+
+    def __init__(
+        self,
+        group: pq.RowGroupMetaData,
+        read_at: Callable[[int, int], bytes],
+        file_size: int,
+        columns: Mapping[int, tuple[int, pa.DataType]],
+    ) -> None:
+        self._group = group
+        self._read_at = read_at
+        self._file_size = file_size
+        self._columns = columns
+        self._opened: dict[int, BloomFilter | None] = {}
+
+    def absent(self, column: BoundColumn, value: Ordinal) -> bool:
+        """Tell whether no row of the row group has the value, for sure."""
+        if column.id not in self._columns:
+            return False
+        position, written = self._columns[column.id]
+        chunk = self._group.column(position)
+        if column.id not in self._opened:
+            opened = BloomFilter.open(self._read_at, self._file_size, chunk)
+            self._opened[column.id] = opened
+        bloom = self._opened[column.id]
+        if bloom is None:
+            return False
+        encodings = encodings_of(value, written, column.type, chunk.physical_type)
+        if encodings is None:
+            return False
+        try:
+            return not any(bloom.may_contain(encoded) for encoded in encodings)
+        except (OSError, pa.ArrowException, struct.error):
+            return False
+
+
+class FileFilters:
+    """The bloom filters of one file that is about to be read for a condition.
+
+    `file_schema` names the file's columns as its writer recorded them, ids included.
+    The file is opened when the first filter is looked at, and not at all where no
+    column of the condition has one.
+    """
+
+    def __init__(
+        self,
+        predicate: BoundPredicate,
+        footer: pq.FileMetaData,
+        file_schema: pa.Schema,
+        open_file: Callable[[], pa.NativeFile],
+    ) -> None:
+        self._predicate = predicate
+        self._footer = footer
+        self._open_file = open_file
+        self._file: pa.NativeFile | None = None
+        self._columns: Mapping[int, tuple[int, pa.DataType]] = {}
+        if asks_for_values(predicate.root):
+            places = _places(footer)
+            self._columns = {
+                leaf.id: places[leaf.path]
+                for leaf in leaves(file_schema)
+                if leaf.id in predicate.column_ids and not leaf.in_list and leaf.path in places
+            }
+
+    def __enter__(self) -> FileFilters:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def rule_out(self, index: int) -> bool:
+        """Tell whether no row of the row group at `index` can match."""
+        group = self._footer.row_group(index)
+        chunks = [group.column(position) for position, _ in self._columns.values()]
+        if all(getattr(chunk, "bloom_filter_offset", None) is None for chunk in chunks):
+            return False
+        try:
+            if self._file is None:
+                self._file = self._open_file()
+            size = self._file.size()
+        except (OSError, StorageError, pa.ArrowException):
+            # Whoever reads the data next says what is wrong with the file.
+            return False
+        filters = ChunkFilters(group, self._file.read_at, size, self._columns)
+        left = without_absent(self._predicate, filters.absent)
+        rows = group.num_rows
+
+        def unknown(_column_id: int) -> ColumnBounds:
+            return ColumnBounds(None, None, None, rows, True)
+
+        return not evaluate(left, unknown).may_match
+
+
+def _places(footer: pq.FileMetaData) -> dict[tuple[str, ...], tuple[int, pa.DataType]]:
+    """By path: the place and type of each leaf of a file; empty where that is not clear."""
+    found: list[tuple[tuple[str, ...], pa.DataType]] = []
+
+    def walk(field: pa.Field, above: tuple[str, ...]) -> None:
+        path = (*above, field.name)
+        if is_nested(field.type):
+            for child in children(field.type):
+                walk(child, path)
+        else:
+            found.append((path, field.type))
+
+    for field in footer.schema.to_arrow_schema():
+        walk(field, ())
+    places = {path: (place, type_) for place, (path, type_) in enumerate(found)}
+    return places if len(places) == len(found) == footer.num_columns else {}

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakehouse_source.errors import CorruptDatasetError, PlakeError, SchemaMismatchError
-from lakehouse_source.model import ColumnBounds, Ordinal
-from lakehouse_source.parquet.bloom import BloomFilter, encodings_of
+from lakehouse_source.model import ColumnBounds
+from lakehouse_source.parquet.bloom import ChunkFilters
 from lakehouse_source.parquet.footer import chunk_bounds
 from lakehouse_source.parquet.page_index import Page, PageIndex
 from lakehouse_source.parquet.thrift import ThriftError
-from lakehouse_source.predicate import And, BoundColumn, BoundPredicate, PredicateSet
+from lakehouse_source.predicate import And, BoundPredicate, PredicateSet
 from lakehouse_source.pruning.absent import asks_for_values, without_absent
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.schema import Leaf, assign_ids, children, is_nested, leaves, storage_field
@@ -119,39 +119,6 @@ class _Source:
                 self.pages = PageIndex(file.read_at, self.size)
             except (ThriftError, OSError):
                 self.pages = None
-
-
-class ChunkFilters:
-    """The bloom filters of one row group, opened when a value is looked up."""
-
-    def __init__(
-        self,
-        group: pq.RowGroupMetaData,
-        read_at: Callable[[int, int], bytes],
-        file_size: int,
-        columns: dict[int, tuple[int, pa.DataType]],
-    ) -> None:
-        self._group = group
-        self._read_at = read_at
-        self._file_size = file_size
-        # By field id: the column's place in the file, and the type it was written with.
-        self._columns = columns
-        self._opened: dict[int, BloomFilter | None] = {}
-
-    def absent(self, column: BoundColumn, value: Ordinal) -> bool:
-        """Tell whether no row of the row group has the value, for sure."""
-        if column.id not in self._columns:
-            return False
-        position, written = self._columns[column.id]
-        chunk = self._group.column(position)
-        if column.id not in self._opened:
-            opened = BloomFilter.open(self._read_at, self._file_size, chunk)
-            self._opened[column.id] = opened
-        bloom = self._opened[column.id]
-        if bloom is None:
-            return False
-        encodings = encodings_of(value, written, column.type, chunk.physical_type)
-        return encodings is not None and not any(bloom.may_contain(e) for e in encodings)
 
 
 class _Pruner:
