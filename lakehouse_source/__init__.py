@@ -34,6 +34,7 @@ from lakehouse_source.parquet.prune import FilePruning, prune_file
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.query import Scan
 from lakehouse_source.removal import vacuum
+from lakehouse_source.several import Transaction, transaction
 
 __version__ = "0.1.0"
 
@@ -56,6 +57,7 @@ __all__ = [
     "Scan",
     "SchemaMismatchError",
     "StorageError",
+    "Transaction",
     "VersionNotFoundError",
     "WriteResult",
     "open_catalog",
@@ -63,6 +65,7 @@ __all__ = [
     "prune_file",
     "read_dataset",
     "spark",
+    "transaction",
     "vacuum",
     "write_dataset",
 ]

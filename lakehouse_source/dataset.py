@@ -9,20 +9,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from lakehouse_source import doomed, expiry, inspection, removal, transaction
+from lakehouse_source import doomed, expiry, inspection, removal
 from lakehouse_source.address import Address, CatalogLike, PathLike
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
-from lakehouse_source.errors import CommitUnknownError, InvalidOptionError
+from lakehouse_source.errors import CommitUnknownError
 from lakehouse_source.history import History
-from lakehouse_source.model import FileMetadata, FileRecord, WriteResult
-from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.model import FileRecord, WriteResult
 from lakehouse_source.query import Predicates, Scan
 from lakehouse_source.reports import ExpiryReport, VacuumReport, VerifyReport
 from lakehouse_source.scan import Snapshot
 from lakehouse_source.schema import strip
+from lakehouse_source.staging import stage, to_reader, write_options
 from lakehouse_source.storage import Storage
-from lakehouse_source.write_options import WriteOptions
+from lakehouse_source.transaction import abort, commit, restore
 
 
 def write_dataset(
@@ -72,105 +71,28 @@ def write_dataset(
         CatalogUnavailableError, StorageError: nothing was committed (with
         CommitUnknownError: it is not known).
     """
-    if writer != "pyarrow":
-        raise InvalidOptionError(
-            option="writer", value=writer, reason="is not a writer.", known=("pyarrow",)
-        )
-    options = _options(
-        layout,
+    options = write_options(
         mode=mode,
-        partition_by=_listed(partition_by),
+        partition_by=partition_by,
         schema_merge=schema_merge,
         promote_to_string=promote_to_string,
-        overwrite_where=None if overwrite_where is None else PredicateSet.of(overwrite_where),
-        commit_metadata=dict(commit_metadata or {}),
+        overwrite_where=overwrite_where,
+        writer=writer,
+        commit_metadata=commit_metadata,
         expected_version=expected_version,
+        **layout,
     )
-    options.check()
     reader = to_reader(data)
     address = Address(dataset_uri, catalog)
     with address.open(create=True) as opened:
-        staged = transaction.begin(
-            opened, address.uri, address.key, address.given, reader.schema, options
-        )
-        files: list[FileMetadata] = []
+        staged, files = stage(opened, address, reader, options)
         try:
-            files = write_files(staged.spec, reader)
-            return transaction.commit(opened, staged, files)
+            return commit(opened, staged, files)
         except CommitUnknownError:
             raise
         except BaseException:
-            transaction.abort(opened, staged, files)
+            abort(opened, staged, files)
             raise
-
-
-_LAYOUT = (
-    "target_file_size_bytes",
-    "row_group_rows",
-    "compression",
-    "sort_by",
-    "bloom_filter_columns",
-    "partition_overwrite_mode",
-    "txn_app_id",
-    "txn_version",
-)
-
-
-def _options(layout: dict[str, Any], **known: Any) -> WriteOptions:
-    for name in layout:
-        if name not in _LAYOUT:
-            raise InvalidOptionError(option=name, reason="is unknown.", known=_LAYOUT)
-    given = {name: value for name, value in layout.items() if value is not None}
-    for name in ("sort_by", "bloom_filter_columns"):
-        if name in given:
-            given[name] = _listed(given[name])
-    overwrite_mode = given.pop("partition_overwrite_mode", "static")
-    if overwrite_mode not in ("static", "dynamic"):
-        raise InvalidOptionError(
-            option="partition_overwrite_mode",
-            value=overwrite_mode,
-            reason="is not a mode.",
-            known=("static", "dynamic"),
-        )
-    dynamic = overwrite_mode == "dynamic" and known.get("mode") == "overwrite"
-    return WriteOptions(**known, **given, dynamic_partitions=dynamic)
-
-
-def _listed(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    return (names,) if isinstance(names, str) else tuple(names)
-
-
-def to_reader(data: Any) -> pa.RecordBatchReader:
-    """Any tabular data as a stream of Arrow batches.
-
-    Raises:
-        InvalidOptionError: it is not tabular data that Arrow can take.
-    """
-    if isinstance(data, pa.RecordBatchReader):
-        return data
-    if isinstance(data, pa.Table):
-        return data.to_reader()
-    if isinstance(data, pa.RecordBatch):
-        return pa.RecordBatchReader.from_batches(data.schema, [data])
-    if isinstance(data, ds.Dataset):
-        return data.scanner().to_reader()
-    if type(data).__module__.partition(".")[0] == "pandas":
-        try:
-            return pa.Table.from_pandas(data, preserve_index=False).to_reader()
-        except (pa.ArrowException, TypeError, AttributeError) as error:
-            raise InvalidOptionError(
-                option="data", reason=f"pandas data that Arrow cannot take: {error}"
-            ) from error
-    if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data)
-    raise InvalidOptionError(
-        option="data",
-        reason=f"a {type(data).__name__} is not tabular. Give a pyarrow Table or "
-        "RecordBatchReader, a pandas or Polars DataFrame, or an object with "
-        "__arrow_c_stream__.",
-    )
 
 
 def read_dataset(
@@ -304,7 +226,7 @@ class Dataset:
         """
         with self._address.open() as catalog:
             where = self._address
-            result = transaction.restore(catalog, where.uri, where.key, version)
+            result = restore(catalog, where.uri, where.key, version)
         self.refresh()
         return result
 

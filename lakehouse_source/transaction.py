@@ -31,6 +31,7 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.failpoints import reach
 from lakehouse_source.landing import (
+    Prepared,
     check_expected,
     committed_before,
     described,
@@ -161,6 +162,31 @@ def commit(catalog: Catalog, staged: StagedWrite, files: Sequence[FileMetadata])
         # An earlier write with the same idempotency pair stands for this one.
         abort(catalog, staged, everything)
     return landed
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A write that needs nothing any more but its database transaction."""
+
+    staged: StagedWrite
+    files: tuple[FileMetadata, ...]
+    removed: tuple[FileRecord, ...]
+    prepared: Prepared
+
+
+def make_ready(catalog: Catalog, staged: StagedWrite, files: Sequence[FileMetadata]) -> Ready:
+    """Do everything of a commit that can be done before its database transaction."""
+    replacement = _Replacement((), ())
+    if staged.options.overwrite_where is not None and staged.base_version > 0:
+        replacement = _replace_matching(catalog, staged)
+    everything = (*files, *replacement.files)
+    try:
+        _check_stored(staged, files)
+        prepared = prepare(staged, everything, replacement.removed_groups)
+    except PlakeError:
+        abort(catalog, staged, replacement.files)
+        raise
+    return Ready(staged, everything, replacement.removed, prepared)
 
 
 def abort(catalog: Catalog, staged: StagedWrite, files: Iterable[FileMetadata]) -> bool:

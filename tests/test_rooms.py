@@ -31,6 +31,8 @@ SIDEWAYS = {
         "expiry": {"transaction"},
         "removal": {"doomed", "transaction"},
         "inspection": {"removal"},
+        "staging": {"address", "query", "transaction"},
+        "several": {"address", "landing", "staging", "transaction"},
         "dataset": {
             "address",
             "doomed",
@@ -39,6 +41,7 @@ SIDEWAYS = {
             "query",
             "removal",
             "scan",
+            "staging",
             "transaction",
         },
     },

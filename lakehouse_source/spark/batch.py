@@ -18,7 +18,6 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from lakehouse_source import transaction
 from lakehouse_source.address import Address
 from lakehouse_source.align import align, by_name
 from lakehouse_source.model import FileMetadata, ScanTask
@@ -30,6 +29,7 @@ from lakehouse_source.spark.filters import usable
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.types import batch_schema, columns_for
 from lakehouse_source.storage import Storage
+from lakehouse_source.transaction import abort, commit
 from lakehouse_source.write_options import StagedWrite
 
 SPLIT_SIZE_BYTES = 128 * 1024 * 1024
@@ -209,11 +209,11 @@ class PlakeWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         with Address(self.path, reveal(self.catalog)).open() as catalog:
-            transaction.commit(catalog, self.staged, self._files(messages))
+            commit(catalog, self.staged, self._files(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         with Address(self.path, reveal(self.catalog)).open() as catalog:
-            transaction.abort(catalog, self.staged, self._files(messages))
+            abort(catalog, self.staged, self._files(messages))
 
     def _files(self, messages: Sequence[WriterCommitMessage | None]) -> list[FileMetadata]:
         """Failed tasks leave None."""

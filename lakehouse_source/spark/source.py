@@ -13,7 +13,6 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader
 from pyspark.sql.types import StructType
 
-from lakehouse_source import transaction
 from lakehouse_source.address import Address
 from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.predicate import PredicateSet
@@ -23,6 +22,7 @@ from lakehouse_source.spark.isolation import read_isolation
 from lakehouse_source.spark.options import READ_OPTIONS, WRITE_OPTIONS, Options
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.types import arrow_schema, spark_schema
+from lakehouse_source.transaction import begin
 from lakehouse_source.write_options import WriteOptions
 
 
@@ -102,7 +102,7 @@ class PlakeDataSource(DataSource):
         incoming = arrow_schema(schema)
         address = Address(path, reveal(given.text("catalog")))
         with address.open(create=True) as catalog:
-            staged = transaction.begin(
+            staged = begin(
                 catalog,
                 address.uri,
                 address.key,

@@ -1,0 +1,165 @@
+"""Verb. Rows of plain Python become the files of a write that has begun."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from lakehouse_source.address import Address
+from lakehouse_source.catalog import Catalog
+from lakehouse_source.errors import InvalidOptionError, PlakeError
+from lakehouse_source.model import FileMetadata
+from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.query import Predicates
+from lakehouse_source.transaction import abort, begin
+from lakehouse_source.write_options import StagedWrite, WriteOptions
+
+HEARTBEAT_SECONDS = 600.0
+
+_LAYOUT = (
+    "target_file_size_bytes",
+    "row_group_rows",
+    "compression",
+    "sort_by",
+    "bloom_filter_columns",
+    "partition_overwrite_mode",
+    "txn_app_id",
+    "txn_version",
+)
+
+
+def write_options(
+    *,
+    mode: str = "append",
+    partition_by: str | Sequence[str] | None = None,
+    schema_merge: bool = False,
+    promote_to_string: bool = False,
+    overwrite_where: Predicates = None,
+    writer: str = "pyarrow",
+    commit_metadata: Mapping[str, Any] | None = None,
+    expected_version: int | None = None,
+    **layout: Any,
+) -> WriteOptions:
+    """The keywords of `write_dataset` as options that were checked.
+
+    Raises:
+        InvalidOptionError, InvalidPredicateError
+    """
+    if writer != "pyarrow":
+        raise InvalidOptionError(
+            option="writer", value=writer, reason="is not a writer.", known=("pyarrow",)
+        )
+    options = _options(
+        layout,
+        mode=mode,
+        partition_by=_listed(partition_by),
+        schema_merge=schema_merge,
+        promote_to_string=promote_to_string,
+        overwrite_where=None if overwrite_where is None else PredicateSet.of(overwrite_where),
+        commit_metadata=dict(commit_metadata or {}),
+        expected_version=expected_version,
+    )
+    options.check()
+    return options
+
+
+def stage(
+    catalog: Catalog, address: Address, rows: pa.RecordBatchReader, options: WriteOptions
+) -> tuple[StagedWrite, list[FileMetadata]]:
+    """Begin a write and write its files; what is left is to commit it, or to abort it.
+
+    Raises:
+        PlakeError: the write was given up.
+    """
+    staged = begin(catalog, address.uri, address.key, address.given, rows.schema, options)
+
+    def beat() -> None:
+        with catalog.write() as tx:
+            tx.heartbeat(staged.write_id)
+
+    try:
+        return staged, write_files(staged.spec, beating(rows, beat))
+    except BaseException:
+        abort(catalog, staged, ())
+        raise
+
+
+def beating(
+    batches: Iterable[pa.RecordBatch], beat: Callable[[], None]
+) -> Iterator[pa.RecordBatch]:
+    """The batches, with a sign of life to the catalog every now and then in between.
+
+    In between and not from a thread of its own: a write that stands still for a day
+    is taken for dead, and rightly so.
+    """
+    last = time.monotonic()
+    for batch in batches:
+        if time.monotonic() - last >= HEARTBEAT_SECONDS:
+            # The next one may come through; the commit has to, and says so.
+            with suppress(PlakeError):
+                beat()
+            last = time.monotonic()
+        yield batch
+
+
+def _options(layout: dict[str, Any], **known: Any) -> WriteOptions:
+    for name in layout:
+        if name not in _LAYOUT:
+            raise InvalidOptionError(option=name, reason="is unknown.", known=_LAYOUT)
+    given = {name: value for name, value in layout.items() if value is not None}
+    for name in ("sort_by", "bloom_filter_columns"):
+        if name in given:
+            given[name] = _listed(given[name])
+    overwrite_mode = given.pop("partition_overwrite_mode", "static")
+    if overwrite_mode not in ("static", "dynamic"):
+        raise InvalidOptionError(
+            option="partition_overwrite_mode",
+            value=overwrite_mode,
+            reason="is not a mode.",
+            known=("static", "dynamic"),
+        )
+    dynamic = overwrite_mode == "dynamic" and known.get("mode") == "overwrite"
+    return WriteOptions(**known, **given, dynamic_partitions=dynamic)
+
+
+def _listed(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def to_reader(data: Any) -> pa.RecordBatchReader:
+    """Any tabular data as a stream of Arrow batches.
+
+    Raises:
+        InvalidOptionError: it is not tabular data that Arrow can take.
+    """
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if isinstance(data, pa.Table):
+        return data.to_reader()
+    if isinstance(data, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(data.schema, [data])
+    if isinstance(data, ds.Dataset):
+        return data.scanner().to_reader()
+    if type(data).__module__.partition(".")[0] == "pandas":
+        try:
+            return pa.Table.from_pandas(data, preserve_index=False).to_reader()
+        except (pa.ArrowException, TypeError, AttributeError) as error:
+            raise InvalidOptionError(
+                option="data", reason=f"pandas data that Arrow cannot take: {error}"
+            ) from error
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
+    raise InvalidOptionError(
+        option="data",
+        reason=f"a {type(data).__name__} is not tabular. Give a pyarrow Table or "
+        "RecordBatchReader, a pandas or Polars DataFrame, or an object with "
+        "__arrow_c_stream__.",
+    )
