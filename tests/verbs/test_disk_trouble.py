@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source import transaction
 from lakehouse_source.address import Address
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.transaction import abort, begin, commit
 from lakehouse_source.write_options import StagedWrite, WriteOptions
 from tests.verbs import processes
 
@@ -101,12 +101,12 @@ class TestFullDisk:
             staged, files = stage(catalog, uri)
             (disk / "filler").write_bytes(b"x" * free(disk))
             with pytest.raises(lake.CatalogUnavailableError, match="the disk is full"):
-                transaction.commit(catalog, staged, files)
+                commit(catalog, staged, files)
             # The catalog has no room for a closed door either: the file waits for vacuum.
-            assert transaction.abort(catalog, staged, files) is False
+            assert abort(catalog, staged, files) is False
             assert lake.read_dataset(uri, catalog=catalog).num_rows == 3
             (disk / "filler").unlink()
-            assert transaction.abort(catalog, staged, files) is True
+            assert abort(catalog, staged, files) is True
         assert len(parquet_files(uri)) == 1
 
     def test_a_file_larger_than_this_process_may_write(
@@ -141,9 +141,7 @@ def stage(
     """A write whose files are there and whose commit is not."""
     address = Address(uri, catalog)
     key = "." if catalog.url.endswith("/_plake/catalog.db") else address.key
-    staged = transaction.begin(
-        catalog, address.uri, key, str(uri), SMALL.schema, options or WriteOptions()
-    )
+    staged = begin(catalog, address.uri, key, str(uri), SMALL.schema, options or WriteOptions())
     return staged, write_files(staged.spec, SMALL.slice(1).to_batches())
 
 
@@ -178,8 +176,8 @@ class TestReadOnlyDisk:
         staged, files = stage(catalog, uri)
         given_up, orphans = stage(catalog, uri)
         remount(disk, "ro")
-        assert transaction.commit(catalog, staged, files).version == 2
-        assert transaction.abort(catalog, given_up, orphans) is True
+        assert commit(catalog, staged, files).version == 2
+        assert abort(catalog, given_up, orphans) is True
         assert len(parquet_files(uri)) == 3
         assert lake.read_dataset(uri, catalog=catalog).num_rows == 5
 
@@ -206,9 +204,9 @@ class TestFilesUnderTheCatalog:
         else:
             os.truncate(path, 0 if damage == "emptied" else path.stat().st_size - 1)
         with pytest.raises(lake.StorageError, match="Nothing was committed") as caught:
-            transaction.commit(catalog, staged, files)
+            commit(catalog, staged, files)
         assert caught.value.path == f"file://{path}"
-        assert transaction.abort(catalog, staged, files)
+        assert abort(catalog, staged, files)
         dataset = lake.open_dataset(uri, catalog=catalog)
         assert (dataset.version, dataset.scan().to_table()) == (1, SMALL)
         assert len(parquet_files(uri)) == 1

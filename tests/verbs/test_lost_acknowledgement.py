@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source import transaction
 from lakehouse_source.address import Address
 from lakehouse_source.catalog import base
 from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.transaction import abort, begin, commit
 from lakehouse_source.write_options import WriteOptions
 from tests.postgres_server import PostgresServer
 from tests.verbs.cutting_proxy import AFTER, ANSWERED, BEFORE, Cut, CuttingProxy
@@ -123,16 +123,14 @@ def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
         for number in range(1, 36):
             with lake.open_catalog(through(url, proxy)) as catalog:
                 table = one_row(number)
-                staged = transaction.begin(
-                    catalog, address.uri, address.key, uri, table.schema, options
-                )
+                staged = begin(catalog, address.uri, address.key, uri, table.schema, options)
                 files = write_files(staged.spec, table.to_batches())
                 state["armed"] = True
                 with pytest.raises(lake.CommitUnknownError) as caught:
-                    transaction.commit(catalog, staged, files)
+                    commit(catalog, staged, files)
                 assert caught.value.write_id == staged.write_id
                 state["armed"] = proxy.down = False
-            gave_up = transaction.abort(direct, staged, files)
+            gave_up = abort(direct, staged, files)
             present = [(Path(uri) / file.path).exists() for file in files]
             assert present == [not gave_up] * len(files)
             landed += not gave_up
@@ -145,9 +143,9 @@ def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
             # The door is closed for good, or the write stands for good.
             if gave_up:
                 with pytest.raises(lake.CommitConflictError, match="given up"):
-                    transaction.commit(direct, staged, ())
+                    commit(direct, staged, ())
             else:
-                again = transaction.commit(direct, staged, files)
+                again = commit(direct, staged, files)
                 assert again.version == lake.open_dataset(uri, catalog=direct).version
     assert landed == (0 if cut == BEFORE else 35)
 
