@@ -101,7 +101,7 @@ def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What Spark does: `commit` raises, and `abort` comes with the same messages."""
-    monkeypatch.setattr(transaction, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setitem(begin.__globals__, "PATIENCE_SECONDS", 0.01)
     monkeypatch.setattr(base, "_FIRST_PAUSE_SECONDS", 0.0005)
     uri = str(tmp_path / "things")
     lake.write_dataset(pa.table({"n": [0, 10_000]}), uri, catalog=direct)
@@ -158,14 +158,14 @@ def test_an_error_on_the_second_attempt_is_not_taken_for_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The catalog answers once more after the cut, and is gone then: nobody knows."""
-    monkeypatch.setattr(transaction, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setitem(begin.__globals__, "PATIENCE_SECONDS", 0.01)
     uri = str(tmp_path / "things")
     lake.write_dataset(one_row(0), uri, catalog=direct)
 
     def decide(number: int) -> Cut:
         return None if number == 1 else AFTER  # the first registers the write
 
-    monkeypatch.setattr(transaction, "ATTEMPTS", 1)
+    monkeypatch.setitem(begin.__globals__, "ATTEMPTS", 1)
     with (
         CuttingProxy(postgres_server.socket_folder, decide) as proxy,
         lake.open_catalog(through(url, proxy)) as catalog,
