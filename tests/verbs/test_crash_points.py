@@ -129,6 +129,14 @@ def test_a_killed_write_leaves_the_old_version_or_the_new_one(
     else:
         assert (version, found) == (1, OLD_ROWS)
 
+    # What it left behind is found, and nothing else.
+    dataset = lake.open_dataset(uri, catalog=shared)
+    dataset.vacuum(retention_seconds=0, allow_short_retention=True, abandoned_after_seconds=0)
+    names = {str(path.relative_to(uri)) for path in Path(uri).rglob("*.parquet")}
+    assert names == {file.path for n in range(1, version + 1) for file in dataset.files(n)}
+    for n in range(1, version + 1):
+        assert dataset.verify(n).ok
+
     # The dead write is in nobody's way.
     result = lake.write_dataset(NEW, uri, catalog=shared, schema_merge=True, **ARGUMENTS[mode])
     assert result.version == version + 1

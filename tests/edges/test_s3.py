@@ -1,0 +1,252 @@
+"""Datasets in an object store: a real S3 client, a server on loopback, requests that fail."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+import lakehouse_source as lake
+from lakehouse_source.address import Address
+from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.transaction import abort, begin, commit
+from lakehouse_source.write_options import WriteOptions
+from tests.edges.failing_proxy import FailingProxy
+
+SECRET = "canary-secret"
+_numbers = count(1)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[int]:
+    """The port of an S3 server that lives in this process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from moto.server import ThreadedMotoServer
+
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        running = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        running.start()
+        _, port = running.get_host_and_port()
+        with pytest.MonkeyPatch.context() as patch:
+            # Whatever this machine has must play no part.
+            patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+            patch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+            patch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+            yield port
+        running.stop()
+
+
+def address_of(port: int, path: str) -> str:
+    """A URI with all that it takes to get there."""
+    options = f"scheme=http&endpoint_override=127.0.0.1:{port}&region=us-east-1"
+    return f"s3://user:{SECRET}@{path}?{options}"
+
+
+@pytest.fixture
+def bucket(server: int) -> str:
+    name = f"bucket-{next(_numbers)}"
+    filesystem, _ = pafs.FileSystem.from_uri(
+        address_of(server, name) + "&allow_bucket_creation=true"
+    )
+    filesystem.create_dir(name)
+    return name
+
+
+@pytest.fixture
+def uri(server: int, bucket: str) -> str:
+    return address_of(server, f"{bucket}/data/things")
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[lake.Catalog]:
+    with lake.open_catalog(f"sqlite://{tmp_path}/catalog.db") as opened:
+        yield opened
+
+
+def table(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "k": [f"k{n % 3}" for n in ids]})
+
+
+def ids(uri: str, catalog: lake.Catalog, **arguments: Any) -> list[int]:
+    found: list[int] = lake.read_dataset(uri, catalog=catalog, **arguments)["id"].to_pylist()
+    return sorted(found)
+
+
+def objects(uri: str) -> dict[str, int]:
+    """Every object below a dataset, with its size."""
+    filesystem, root = pafs.FileSystem.from_uri(uri)
+    selector = pafs.FileSelector(root, recursive=True, allow_not_found=True)
+    return {
+        info.path[len(root) + 1 :]: info.size
+        for info in filesystem.get_file_info(selector)
+        if info.type == pafs.FileType.File
+    }
+
+
+@pytest.mark.parametrize("partition_by", [None, "k"])
+def test_append_overwrite_and_time_travel(
+    uri: str, catalog: lake.Catalog, partition_by: str | None
+) -> None:
+    lake.write_dataset(table(0, 1, 2), uri, catalog=catalog, partition_by=partition_by)
+    lake.write_dataset(table(3, 4), uri, catalog=catalog)
+    lake.write_dataset(
+        table(1), uri, catalog=catalog, mode="overwrite", overwrite_where="id IN (1, 4)"
+    )
+    lake.write_dataset(table(9), uri, catalog=catalog, mode="overwrite")
+    contents = [ids(uri, catalog, version=version) for version in range(1, 5)]
+    assert contents == [[0, 1, 2], [0, 1, 2, 3, 4], [0, 1, 2, 3], [9]]
+    assert ids(uri, catalog, version=2, predicates="k = 'k1'") == [1, 4]
+    dataset = lake.open_dataset(uri, catalog=catalog)
+    dataset.restore(2)
+    assert ids(uri, catalog) == [0, 1, 2, 3, 4]
+    assert dataset.scan("id > 2").explain().files_read < len(dataset.files())
+    stored = objects(uri)
+    for version in range(1, 6):
+        for file in dataset.files(version):
+            assert stored[file.path] == file.size_bytes
+
+
+def test_vacuum_deletes_what_no_version_has(uri: str, catalog: lake.Catalog) -> None:
+    lake.write_dataset(table(0, 1, 2), uri, catalog=catalog, partition_by="k")
+    lake.write_dataset(table(3), uri, catalog=catalog, mode="overwrite")
+    dataset = lake.open_dataset(uri, catalog=catalog)
+    address = Address(uri, catalog)
+    staged = begin(catalog, address.uri, address.key, uri, table(4).schema, WriteOptions())
+    write_files(staged.spec, table(4, 5).to_batches())  # by a writer that dies now
+    assert len(objects(uri)) == 6
+    dataset.expire_versions(keep_last=1)
+    dataset.vacuum(retention_seconds=0, allow_short_retention=True, abandoned_after_seconds=0)
+    assert objects(uri).keys() == {file.path for file in dataset.files()}
+    assert dataset.verify().ok
+    assert ids(uri, catalog) == [3]
+
+
+def test_the_secret_stays_in_the_uri(uri: str, catalog: lake.Catalog) -> None:
+    lake.write_dataset(table(1), uri, catalog=catalog)
+    dataset = lake.open_dataset(uri, catalog=catalog)
+    assert SECRET not in repr(dataset) + dataset.uri + str(dataset.scan().explain())
+    wrong = uri.replace("/data/things", "/none/none").replace("bucket-", "absent-")
+    with pytest.raises(lake.StorageError) as caught:
+        lake.write_dataset(table(1), wrong, catalog=catalog)
+    assert SECRET not in str(caught.value)
+    assert SECRET.encode() not in Path(catalog.url.removeprefix("sqlite://")).read_bytes()
+
+
+def test_a_write_that_raises_leaves_no_object(uri: str, catalog: lake.Catalog) -> None:
+    """arrow #40502: leaving a writer by an exception published a truncated object."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from table(1, 2, 3).to_batches()
+        raise ZeroDivisionError("the source broke")
+
+    reader = pa.RecordBatchReader.from_batches(table(1).schema, batches())
+    with pytest.raises((ZeroDivisionError, pa.ArrowException)):
+        lake.write_dataset(reader, uri, catalog=catalog, row_group_rows=1)
+    assert objects(uri) == {}
+    with pytest.raises(lake.DatasetNotFoundError):
+        lake.open_dataset(uri, catalog=catalog)
+
+
+@pytest.mark.parametrize("damage", ["deleted", "truncated"])
+def test_an_object_changed_before_the_commit_is_named(
+    uri: str, catalog: lake.Catalog, damage: str
+) -> None:
+    lake.write_dataset(table(1), uri, catalog=catalog)
+    address = Address(uri, catalog)
+    staged = begin(catalog, address.uri, address.key, uri, table(2).schema, WriteOptions())
+    files = write_files(staged.spec, table(2, 3).to_batches())
+    filesystem, root = pafs.FileSystem.from_uri(uri)
+    if damage == "deleted":
+        filesystem.delete_file(f"{root}/{files[0].path}")
+    else:
+        with filesystem.open_output_stream(f"{root}/{files[0].path}") as stream:
+            stream.write(b"PAR1")
+    with pytest.raises(lake.StorageError, match="Nothing was committed") as caught:
+        commit(catalog, staged, files)
+    assert caught.value.path.endswith(files[0].path)
+    assert abort(catalog, staged, files)
+    assert ids(uri, catalog) == [1]
+    assert len(objects(uri)) == 1
+
+
+@pytest.mark.slow
+def test_requests_that_fail_never_leave_a_version_with_a_partial_object(
+    server: int, bucket: str, catalog: lake.Catalog
+) -> None:
+    """One request of twenty. Arrow's client repeats them, those that were carried out too."""
+    path = f"{bucket}/data/things"
+    direct = address_of(server, path)
+    lake.write_dataset(table(0), direct, catalog=catalog)
+    committed = {0}
+    errors: list[lake.PlakeError] = []
+    with FailingProxy(server, 0.05) as proxy:
+        through = address_of(proxy.port, path)
+        for number in range(1, 13):
+            chosen = tuple(range(number * 10, number * 10 + 3))
+            low, high = (number - 1) * 10, number * 10 + 2
+            replaced: dict[str, Any] = {}
+            if number % 4 == 0:
+                replaced = {
+                    "mode": "overwrite",
+                    "overwrite_where": f"id BETWEEN {low} AND {high}",
+                }
+            try:
+                lake.write_dataset(table(*chosen), through, catalog=catalog, **replaced)
+            except lake.PlakeError as error:
+                errors.append(error)
+            else:
+                committed = {n for n in committed if not replaced or n < low} | set(chosen)
+            try:
+                found = ids(through, catalog)
+            except lake.PlakeError as error:
+                errors.append(error)
+            else:
+                assert found == sorted(committed)
+        assert proxy.failed > 0
+    for error in errors:
+        assert isinstance(error, lake.StorageError | lake.CorruptDatasetError)
+        assert SECRET not in str(error)
+    print(f"{proxy.requests} requests, {proxy.failed} failed, {len(errors)} calls failed")
+    assert ids(direct, catalog) == sorted(committed)
+    check_objects(direct, catalog)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("requests", [0, 1, 2])
+def test_a_store_that_goes_away_during_a_write(
+    server: int, bucket: str, catalog: lake.Catalog, requests: int
+) -> None:
+    """An upload is three requests: it begins, one part, it ends."""
+    path = f"{bucket}/data/things"
+    direct = address_of(server, path)
+    lake.write_dataset(table(0), direct, catalog=catalog)
+    with FailingProxy(server, 0.0) as proxy:
+        proxy.fail_after = requests
+        with pytest.raises(lake.StorageError) as caught:
+            lake.write_dataset(table(1), address_of(proxy.port, path), catalog=catalog)
+    assert SECRET not in str(caught.value)
+    assert caught.value.path.endswith(".parquet")
+    assert ids(direct, catalog) == [0]
+    check_objects(direct, catalog)
+
+
+def check_objects(uri: str, catalog: lake.Catalog) -> None:
+    """Every object that a version names is there, whole."""
+    direct = uri
+    dataset = lake.open_dataset(direct, catalog=catalog)
+    stored = objects(direct)
+    filesystem, root = pafs.FileSystem.from_uri(direct)
+    for version in range(1, dataset.version + 1):
+        for file in dataset.files(version):
+            assert stored[file.path] == file.size_bytes
+            footer = pq.read_metadata(f"{root}/{file.path}", filesystem=filesystem)
+            assert footer.num_rows == file.row_count
