@@ -268,7 +268,13 @@ def merged(
     options: WriteOptions,
     uri: str,
 ) -> pa.Schema:
-    return merge(
+    """The schema that takes in the data of a write.
+
+    Raises:
+        SchemaMismatchError: a column does not fit, or a partition column would become
+            another kind of value than the catalog holds for the files so far.
+    """
+    result = merge(
         current,
         incoming,
         add_columns=options.schema_merge,
@@ -276,6 +282,18 @@ def merged(
         next_id=int(record.properties.get("last_field_id", max_id(current))) + 1,
         dataset=uri,
     )
+    for name in record.properties.get("partition_by", ()):
+        before, after = current.field(name).type, result.field(name).type
+        if bounds.encoding(before) != bounds.encoding(after):
+            raise SchemaMismatchError(
+                column=name,
+                expected=before,
+                got=after,
+                dataset=uri,
+                reason=f"is a partition column of type {before} and cannot become {after}",
+                hint="Cast the data.",
+            )
+    return result
 
 
 def _remerged(record: DatasetRecord, current: pa.Schema, staged: StagedWrite) -> pa.Schema:

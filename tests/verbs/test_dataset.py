@@ -332,6 +332,18 @@ class TestSchemaEvolution:
         assert lake.read_dataset(uri)["a"].to_pylist() == ["1", None, "x"]
         assert lake.read_dataset(uri, predicates="a = '1'").num_rows == 1
 
+    def test_a_partition_column_keeps_its_kind(self, uri: str) -> None:
+        lake.write_dataset(
+            pa.table({"k": pa.array([1], pa.int8()), "a": [1]}), uri, partition_by="k"
+        )
+        with pytest.raises(lake.SchemaMismatchError, match="partition column of type int8"):
+            text = pa.table({"k": ["x"], "a": [2]})
+            lake.write_dataset(text, uri, promote_to_string=True, schema_merge=True)
+        wider = pa.table({"k": pa.array([300], pa.int64()), "a": [2]})
+        lake.write_dataset(wider, uri, schema_merge=True)
+        assert lake.read_dataset(uri, predicates="k >= 1")["k"].to_pylist() == [1, 300]
+        assert lake.read_dataset(uri, predicates="k = 1")["a"].to_pylist() == [1]
+
     def test_a_value_that_does_not_fit_is_named(self, uri: str) -> None:
         schema = pa.schema([pa.field("a", pa.int64(), nullable=False)])
         lake.write_dataset(pa.table({"a": [1]}, schema=schema), uri)
