@@ -23,6 +23,10 @@ from lakehouse_source.schema import (
 )
 from lakehouse_source.spelling import spelled
 
+NULL_HINT = (
+    "Fill or drop them, or write with schema_merge=True (Spark: option mergeSchema) to allow them."
+)
+
 # Finds the source field that belongs to a target field.
 Match = Callable[[pa.Field, Sequence[pa.Field]], pa.Field | None]
 
@@ -65,7 +69,7 @@ def align(table: pa.Table, target: pa.Schema, source: pa.Schema, match: Match) -
                 column=field.name,
                 expected=field.type,
                 reason=f"is not nullable and the data has {column.null_count} NULL values",
-                hint="Fill or drop them.",
+                hint=NULL_HINT,
             )
         columns.append(column)
     return pa.Table.from_arrays(columns, schema=target)
@@ -219,7 +223,7 @@ def _check_nested_nulls(chunk: pa.Array, source: pa.Field, target: pa.Field) -> 
                 expected=target.type,
                 got=source.type,
                 reason=f"is not nullable and the data has {null_count} NULL values",
-                hint="Fill or drop them.",
+                hint=NULL_HINT,
             )
         if _has_required(field.type):
             walk(values, path)

@@ -296,8 +296,9 @@ def merge(
 
     Answers `current` itself where nothing has to change. Columns match without
     regard to case and keep the name they have. With `add_columns` new columns
-    are added (nullable) and types are promoted (`widens`); without it the data
-    may only be narrower than the dataset. `promote_to_string` lets a column whose
+    are added (nullable), types are promoted (`widens`) and a column that allows
+    no NULL becomes nullable when the data's is; without it the data may only be
+    narrower than the dataset. `promote_to_string` lets a column whose
     type cannot be widened become a string. `next_id` is the first unused id
     (default: one above the highest in `current`; a dataset that dropped columns
     gives its own).
@@ -310,7 +311,11 @@ def merge(
 
     def merge_field(mine: pa.Field, theirs: pa.Field, path: str) -> pa.Field:
         type_ = merge_type(mine.type, theirs.type, path)
-        return mine if type_ is mine.type else mine.with_type(type_)
+        # Frames of literals and ranges allow no NULL by accident: there is a way out of it.
+        nullable = mine.nullable or (add_columns and theirs.nullable)
+        if type_ is mine.type and nullable == mine.nullable:
+            return mine
+        return mine.with_type(type_).with_nullable(nullable)
 
     def merge_type(mine: pa.DataType, theirs: pa.DataType, path: str) -> pa.DataType:
         as_text = promote_to_string and prints_as_string(theirs)

@@ -3,7 +3,9 @@
 Spark pickles data source, reader and writer into every task. What is pickled
 carries a token instead of a URL with a password; the URL waits on the driver in
 a file that only its user can read. With `catalog = env:NAME` no password comes
-near a plan at all, and nothing is kept here.
+near a plan at all, and nothing is kept here. Only that keeps it out of everything:
+Spark prints the options of a write in the errors that it raises by itself while it
+analyses one, whatever is set to be redacted.
 """
 
 from __future__ import annotations

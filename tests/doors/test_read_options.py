@@ -251,6 +251,8 @@ def test_a_temporary_view_answers_sql_and_takes_inserts(
     assert session.sql(f"SELECT s FROM {name} WHERE i = 2").collect() == [("b",)]
     session.sql(f"INSERT INTO {name} VALUES (3, 'c')")
     assert lake.read_dataset(path).num_rows == 3
+    # A view is a frame: it keeps its version until it is created again.
+    assert session.sql(f"SELECT count(*) FROM {name}").first() == (2,)
     session.sql(create)
     assert session.sql(f"SELECT count(*) FROM {name}").first() == (3,)
     session.sql(f"INSERT OVERWRITE {name} SELECT i + 10, s FROM {name} WHERE i > 1")

@@ -245,14 +245,14 @@ def test_no_more_files_are_open_than_allowed_however_many_partition_values(
     schema = initial(pa.schema([("p", pa.int64()), ("v", pa.int64())]))
     spec = WriteSpec(str(tmp_path), "w", schema, ("p",), row_group_rows=5, max_open_files=4)
     storage = CountingStorage(str(tmp_path))
-    values = pa.array([i % 30 for i in range(3000)], pa.int64())
-    table = pa.table({"p": values, "v": pa.array(range(3000), pa.int64())})
+    values = pa.array([i % 12 for i in range(600)], pa.int64())
+    table = pa.table({"p": values, "v": pa.array(range(600), pa.int64())})
     files = write_files(spec, table.to_batches(max_chunksize=90), storage)
     assert storage.most == 4
-    assert sum(file.row_count for file in files) == 3000
-    assert {file.partitions["p"] for file in files} == set(range(30))
+    assert sum(file.row_count for file in files) == 600
+    assert {file.partitions["p"] for file in files} == set(range(12))
     back = pq.ParquetDataset([str(tmp_path / file.path) for file in files], partitioning=None)
-    assert sorted(back.read().column("v").to_pylist()) == list(range(3000))
+    assert sorted(back.read().column("v").to_pylist()) == list(range(600))
 
 
 def test_rows_held_in_memory_are_bounded_for_any_number_of_partition_values(
@@ -268,7 +268,7 @@ def test_rows_held_in_memory_are_bounded_for_any_number_of_partition_values(
     def wide() -> Iterator[pa.RecordBatch]:
         nonlocal peak
         for start in range(100):
-            values = pa.array([(start + i) % 64 for i in range(1000)], pa.int64())
+            values = pa.array([(start + i) % 24 for i in range(1000)], pa.int64())
             texts = pa.array([f"{i:0500d}" for i in range(1000)])
             yield pa.record_batch({"p": values, "v": texts})
             peak = max(peak, pa.total_allocated_bytes() - before)

@@ -492,15 +492,20 @@ def test_a_failing_task_leaves_no_version_and_no_file(spark: SparkSession, tmp_p
     assert data_files(tmp_path) == before
 
 
-def test_null_in_a_column_that_allows_none_is_refused_by_name(
+def test_null_in_a_column_that_allows_none_is_refused_unless_the_schema_may_change(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     save(spark.range(2), tmp_path)
     assert load(spark, tmp_path).schema["id"].nullable is False
     with_null = spark.createDataFrame([(None,)], "id long").coalesce(1)
-    with pytest.raises(PySparkException, match="column 'id' is not nullable and the data has 1"):
-        save(with_null, tmp_path)
+    for mode in ("append", "overwrite"):
+        with pytest.raises(PySparkException, match="column 'id' is not nullable and the data has"):
+            save(with_null, tmp_path, mode)
     assert load(spark, tmp_path).count() == 2
+    save(with_null, tmp_path, mergeSchema="true")
+    assert load(spark, tmp_path).schema["id"].nullable is True
+    assert load(spark, tmp_path).where("id IS NULL").count() == 1
+    assert load(spark, tmp_path, version=1).schema["id"].nullable is False
 
 
 def test_an_empty_frame_can_be_appended_and_can_empty_a_dataset(
