@@ -94,7 +94,13 @@ class PlakeReader(DataSourceReader):
         return self._plan
 
     def partitions(self) -> list[InputPartition]:
-        return list(pack(self.plan().tasks, self.request.split_size_bytes))
+        tasks = self.plan().tasks
+        if not (self.rows_only and stands_in(self.schema)):
+            return list(pack(tasks, self.request.split_size_bytes))
+        # Rows to be counted cost nothing: they need no dividing, and no second partition.
+        counted = ScanPartition(tuple(task for task in tasks if not task.filtered))
+        rest = [task for task in tasks if task.filtered]
+        return [counted, *pack(rest, self.request.split_size_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return TaskReader(self.plan().spec, self.schema, self.rows_only).read(partition)
@@ -125,8 +131,9 @@ class TaskReader(DataSourceReader):
         target = batch_schema(self.schema)
         storage = Storage(self.spec.uri)
         tasks = partition.tasks if isinstance(partition, ScanPartition) else ()
+        counting = self.rows_only and stands_in(self.schema)
         for task in tasks:
-            if self.rows_only and not task.filtered and target.field(0).nullable:
+            if counting and not task.filtered:
                 yield from _rows(task.row_count, target)
                 continue
             for table in read_task(self.spec, task, storage):
@@ -134,13 +141,27 @@ class TaskReader(DataSourceReader):
                 yield from aligned.to_batches(max_chunksize=BATCH_ROWS)
 
 
+def stands_in(schema: StructType) -> bool:
+    """Tell whether a column can be made up where Spark only counts rows."""
+    field = batch_schema(schema).field(0)
+    return bool(field.nullable or pa.types.is_primitive(field.type))
+
+
 def _rows(count: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows of which only the number matters: no file is opened."""
     while count > 0:
         size = min(count, BATCH_ROWS)
-        columns = [pa.nulls(size, field.type) for field in schema]
+        columns = [_made_up(field, size) for field in schema]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
         count -= size
+
+
+def _made_up(field: pa.Field, size: int) -> pa.Array:
+    """Values that nobody looks at: NULL where it may be, else zero bits."""
+    if field.nullable:
+        return pa.nulls(size, field.type)
+    zeros = pa.py_buffer(bytes(-(-size * field.type.bit_width // 8)))
+    return pa.Array.from_buffers(field.type, size, [None, zeros])
 
 
 def pack(tasks: Sequence[ScanTask], split_size_bytes: int | None) -> list[ScanPartition]:

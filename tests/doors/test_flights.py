@@ -111,3 +111,20 @@ def test_one_frame_serves_any_filters_in_any_order(
     both = frame.where("month = 5").union(frame.where("month = 7"))
     assert both.count() == per_month[5] + per_month[7]
     assert frame.where("month = 1").count() == per_month[1]
+
+
+@pytest.mark.parametrize("nullable", [True, False])
+def test_counting_a_file_that_is_divided_counts_every_row_once(
+    spark_planner: Any, nullable: bool, tmp_path: Path
+) -> None:
+    """Rows are counted without reading, whatever the number of Spark partitions."""
+    schema = pa.schema([pa.field("n", pa.int64(), nullable), pa.field("t", pa.string(), nullable)])
+    table = pa.table({"n": range(100_001), "t": ["x"] * 100_001}, schema=schema)
+    uri = str(tmp_path / "counted")
+    lake.write_dataset(table, uri, row_group_rows=9_999)
+    frame = spark_planner.read.format("plake").option("splitSize", "10k").load(uri)
+    assert frame.count() == 100_001
+    assert frame.select("t").count() == 100_001
+    assert frame.where("n < 50").count() == 50
+    narrowed = spark_planner.read.format("plake").options(where="n >= 100").load(uri)
+    assert narrowed.count() == 99_901
