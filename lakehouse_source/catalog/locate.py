@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 
 from lakehouse_source.catalog.base import Catalog
@@ -14,7 +15,12 @@ from lakehouse_source.errors import InvalidOptionError
 VARIABLE = "PLAKE_CATALOG"
 FOLDER = "_plake"
 FILE = "catalog.db"
-KNOWN = ("sqlite:///absolute/path.db", "postgresql://user@host/database", "env:NAME")
+KNOWN = (
+    "sqlite:///absolute/path.db",
+    "postgresql://user@host/database",
+    "duckdb:///absolute/path.db",
+    "env:NAME",
+)
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 _USER_PASSWORD = re.compile(r"^([^:/?#]*:/*[^:@/?#]*):.*@", re.DOTALL)
@@ -85,19 +91,29 @@ def open_catalog(
     scheme = match.group(1).lower() if match else ""
     if scheme in ("postgresql", "postgres") and url[len(scheme) :].startswith("://"):
         return PostgresCatalog(url, redact(url), create=create, dataset=dataset_uri)
-    if scheme == "sqlite":
-        path, busy_seconds = _sqlite_parts(url)
-        return SqliteCatalog(
-            path,
-            create=create,
-            dataset=dataset_uri,
-            make_folder=is_default,
-            **({} if busy_seconds is None else {"busy_seconds": busy_seconds}),
-        )
+    if scheme in ("sqlite", "duckdb"):
+        path, busy_seconds = _file_parts(url, scheme)
+        given: dict[str, Any] = {"create": create, "dataset": dataset_uri}
+        if busy_seconds is not None:
+            given["busy_seconds"] = busy_seconds
+        if scheme == "duckdb":
+            return _duckdb_catalog(path, given)
+        return SqliteCatalog(path, make_folder=is_default, **given)
     reason = "is empty." if not url.strip() else "is not a catalog URL that plake knows."
-    if scheme == "duckdb":
-        reason = "is not supported yet."
     raise InvalidOptionError(option="catalog", value=redact(url), reason=reason, known=KNOWN)
+
+
+def _duckdb_catalog(path: str, given: dict[str, Any]) -> Catalog:
+    try:
+        # Here and not above: DuckDB is an extra, and takes a while to import.
+        from lakehouse_source.catalog.duckdb import DuckDBCatalog
+    except ModuleNotFoundError as exc:
+        raise InvalidOptionError(
+            option="catalog",
+            value="duckdb",
+            reason="needs the package duckdb: pip install 'plake[duckdb]'.",
+        ) from exc
+    return DuckDBCatalog(path, **given)
 
 
 def sqlite_url(path: str) -> str:
@@ -105,14 +121,14 @@ def sqlite_url(path: str) -> str:
     return "sqlite://" + quote(path, safe="/")
 
 
-def _sqlite_parts(url: str) -> tuple[str, float | None]:
-    rest, _, query = url[len("sqlite:") :].partition("?")
+def _file_parts(url: str, scheme: str) -> tuple[str, float | None]:
+    rest, _, query = url[len(scheme) + 1 :].partition("?")
     path = unquote(rest.removeprefix("//"))
     if not rest.startswith("///") or path.endswith("/") or "\0" in path:
         raise InvalidOptionError(
             option="catalog",
             value=redact(url),
-            reason="needs an absolute path to a file: sqlite:///folder/catalog.db.",
+            reason=f"needs an absolute path to a file: {scheme}:///folder/catalog.db.",
         )
     # Four slashes is how SQLAlchemy writes an absolute path.
     path = "/" + path.lstrip("/")

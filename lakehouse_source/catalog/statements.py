@@ -73,6 +73,21 @@ POSTGRES = Dialect(
     without_rowid="",
 )
 
+DUCKDB = Dialect(
+    placeholder="?",
+    # The time at which the transaction began, which is after its turn to write came.
+    now="epoch_us(current_timestamp)",
+    greatest="greatest",
+    among="IN (SELECT unnest(CAST(? AS BIGINT[])))",
+    ids="SELECT unnest(CAST(? AS BIGINT[])) AS file_id",
+    files_of_s="JOIN files AS f ON f.id = s.file_id",
+    lock="",  # writers take turns
+    generated_key="BIGINT PRIMARY KEY DEFAULT nextval('plake_ids')",
+    generated="BIGINT DEFAULT nextval('plake_ids')",
+    bytes_type="BLOB",
+    without_rowid="",
+)
+
 # --- datasets and their history ----------------------------------------------
 
 _DATASET = (

@@ -1,0 +1,332 @@
+"""The catalog in one DuckDB file, for one process at a time.
+
+DuckDB lets one process open a file and gives its threads snapshots, but no locks:
+transactions that touch the same rows fail instead of waiting. Writers therefore
+take turns here, by a lock of this process, which is all the processes there are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote
+
+import duckdb
+import pyarrow as pa
+
+from lakehouse_source.catalog import migrations
+from lakehouse_source.catalog.base import PooledCatalog
+from lakehouse_source.catalog.session import Row, Session
+from lakehouse_source.catalog.statements import DUCKDB
+from lakehouse_source.errors import (
+    CatalogUnavailableError,
+    CommitConflictError,
+    DatasetNotFoundError,
+    InvalidOptionError,
+    PlakeError,
+)
+
+BUSY_SECONDS = 30.0
+# From here on rows go in as one Arrow table: a statement per row takes 0.2 ms.
+_MANY_ROWS = 8
+# DuckDB has foreign keys without cascades, and takes an update of an indexed column
+# for a delete, which they refuse. Rows are deleted children first in any case.
+_FOREIGN_KEY = re.compile(r" REFERENCES \w+ \(id\)( ON DELETE CASCADE)?")
+_MADE_FIRST = "CREATE SEQUENCE plake_ids"
+
+
+class _Connection:
+    """A DuckDB connection, and whether it has the turn to write."""
+
+    def __init__(self, raw: duckdb.DuckDBPyConnection, path: str) -> None:
+        self.raw = raw
+        self.path = path
+        self.turn: threading.Lock | None = None
+        _files.count(path, 1)
+
+    def give_turn_back(self) -> None:
+        turn, self.turn = self.turn, None
+        if turn is not None:
+            turn.release()
+
+
+class _Files:
+    """The database files that this process has open, and whose turn it is to write to each.
+
+    A forked process must not use what its parent has open: DuckDB would hand out the
+    parent's database, copied with its memory, and both would write to the file.
+    """
+
+    def __init__(self) -> None:
+        self._of_parent: set[str] = set()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._guard = threading.Lock()
+        self._turns: dict[str, threading.Lock] = {}
+        self._open: dict[str, int] = {}
+        # One at a time makes the file and its tables. Not by the turn to write, for
+        # which a reader must never wait.
+        self.opening = threading.Lock()
+
+    def forked(self) -> None:
+        self._of_parent |= {path for path, count in self._open.items() if count}
+        self._forget()
+
+    def is_of_parent(self, path: str) -> bool:
+        return path in self._of_parent
+
+    def turn(self, path: str) -> threading.Lock:
+        with self._guard:
+            return self._turns.setdefault(path, threading.Lock())
+
+    def count(self, path: str, change: int) -> None:
+        with self._guard:
+            self._open[path] = self._open.get(path, 0) + change
+
+
+_files = _Files()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_files.forked)
+
+
+class DuckDBCatalog(PooledCatalog[_Connection]):
+    """A catalog in a DuckDB file at an absolute path.
+
+    `dataset` names the dataset for which the catalog is opened, for messages.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        create: bool = True,
+        dataset: str | None = None,
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> None:
+        if not os.path.isabs(path):
+            raise InvalidOptionError(
+                option="catalog",
+                value=path,
+                reason="needs an absolute path: duckdb:///folder/catalog.db.",
+            )
+        url = "duckdb://" + quote(path, safe="/")
+        super().__init__(url, url)
+        self.path = path
+        self._create = create
+        self._dataset = dataset
+        self._busy_seconds = busy_seconds
+        if not create and not os.path.exists(path):
+            raise self._missing()
+
+    def _missing(self) -> PlakeError:
+        if self._dataset is None:
+            return self._unavailable("there is no such file")
+        return DatasetNotFoundError(dataset=self._dataset, catalog=self.redacted_url)
+
+    def _unavailable(self, reason: str) -> CatalogUnavailableError:
+        return CatalogUnavailableError(catalog=self.redacted_url, reason=reason)
+
+    # --- connections
+
+    def _connect(self) -> _Connection:
+        real_path = os.path.realpath(self.path)
+        if _files.is_of_parent(real_path):
+            raise self._unavailable(
+                "the process that this one was forked from has it open. A DuckDB catalog "
+                "serves one process: start this one afresh, or use SQLite or PostgreSQL"
+            )
+        if not os.path.exists(self.path):
+            if not self._create:
+                raise self._missing()
+            folder = os.path.dirname(self.path)
+            if not os.path.isdir(folder):
+                raise self._unavailable(f"its folder {folder} does not exist. Create it first")
+        with _files.opening:
+            is_new = not os.path.exists(self.path)
+            with self._translated():
+                connection = _Connection(duckdb.connect(self.path), real_path)
+            try:
+                with self._translated():
+                    if is_new:
+                        os.chmod(self.path, 0o600)
+                    self._check_format(connection.raw)
+            except BaseException:
+                self._disconnect(connection)
+                raise
+        return connection
+
+    def _check_format(self, raw: duckdb.DuckDBPyConnection) -> None:
+        found = _format_of(raw)
+        if found == 0 and not self._create:
+            raise self._missing()
+        if found < migrations.LATEST:
+            if found == 0:
+                self._check_names(raw)
+            raw.execute("BEGIN")
+            try:
+                statements = migrations.steps(found)
+                for statement in [_MADE_FIRST, *statements] if found == 0 else statements:
+                    raw.execute(_FOREIGN_KEY.sub("", DUCKDB.render(statement)))
+            except BaseException:
+                with suppress(duckdb.Error):
+                    raw.execute("ROLLBACK")
+                raise
+            raw.execute("COMMIT")
+        refusal = migrations.refusal(found)
+        if refusal is not None:
+            raise self._unavailable(refusal)
+
+    def _check_names(self, raw: duckdb.DuckDBPyConnection) -> None:
+        names = {row[0] for row in raw.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+        taken = sorted(names & set(migrations.TABLES))
+        if taken:
+            raise self._unavailable(
+                f"the database has a table {taken[0]!r} that is not plake's. Use another file"
+            )
+
+    @staticmethod
+    def _disconnect(connection: _Connection) -> None:
+        connection.give_turn_back()
+        with suppress(duckdb.Error):
+            connection.raw.close()
+        _files.count(connection.path, -1)
+
+    # --- transactions
+
+    def _begin(self, connection: _Connection, read_only: bool) -> None:
+        if read_only:
+            with self._translated():
+                connection.raw.execute("BEGIN TRANSACTION READ ONLY")
+            return
+        turn = _files.turn(connection.path)
+        if not turn.acquire(timeout=self._busy_seconds):
+            raise self._busy()
+        connection.turn = turn
+        with self._translated():
+            connection.raw.execute("BEGIN TRANSACTION")
+
+    def _commit(self, connection: _Connection) -> None:
+        # DuckDB is in this process: when COMMIT raises, it was not carried out.
+        with self._translated():
+            connection.raw.execute("COMMIT")
+        connection.give_turn_back()
+
+    def _rollback(self, connection: _Connection) -> bool:
+        try:
+            connection.raw.execute("ROLLBACK")
+        except duckdb.Error:
+            return False
+        finally:
+            connection.give_turn_back()
+        return True
+
+    def _session(self, connection: _Connection) -> Session:
+        return _DuckDBSession(self, connection)
+
+    def _end_session(self, session: Session) -> None:
+        assert isinstance(session, _DuckDBSession)
+        session.connection = None
+
+    # --- errors
+
+    def _is_transient(self, error: BaseException) -> bool:
+        # Another process may just be finishing.
+        return isinstance(error.__cause__, duckdb.Error) and _is_locked(error.__cause__)
+
+    def _busy(self) -> CatalogUnavailableError:
+        return self._unavailable("it is locked by this process for longer than the busy timeout")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except duckdb.Error as exc:
+            raise self._translate(exc) from exc
+
+    def _translate(self, exc: duckdb.Error) -> PlakeError:
+        if isinstance(exc, duckdb.ConstraintException):
+            return CommitConflictError(
+                dataset=self._dataset or self.redacted_url,
+                base_version=0,
+                current_version=0,
+                reason=f"the catalog refused a row: {exc}",
+            )
+        if _is_locked(exc):
+            return self._unavailable(
+                "it is locked: another process has it open. A DuckDB catalog serves one process "
+                "at a time; use SQLite or PostgreSQL for several"
+            )
+        return self._unavailable(" ".join(str(exc).split()))
+
+
+class _DuckDBSession:
+    """The open transaction on one connection."""
+
+    dialect = DUCKDB
+
+    def __init__(self, catalog: DuckDBCatalog, connection: _Connection) -> None:
+        self.redacted_url = catalog.redacted_url
+        self.catalog = catalog
+        self.connection: _Connection | None = connection
+
+    def _open(self) -> duckdb.DuckDBPyConnection:
+        if self.connection is None:
+            raise RuntimeError("this catalog transaction has ended")
+        return self.connection.raw
+
+    def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        with self.catalog._translated():
+            return self._open().execute(_rendered(statement), list(values)).fetchall()
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> int:
+        with self.catalog._translated():
+            row = self._open().execute(_rendered(statement), list(values)).fetchone()
+        return int(row[0]) if row else 0
+
+    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        rows = list(rows)
+        names = ", ".join(columns)
+        raw = self._open()
+        with self.catalog._translated():
+            if len(rows) < _MANY_ROWS:
+                marks = ", ".join("?" * len(columns))
+                for row in rows:
+                    raw.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", list(row))
+                return
+            incoming = pa.table([pa.array(column) for column in zip(*rows)], list(columns))
+            raw.register("plake_incoming", incoming)
+            try:
+                raw.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM plake_incoming")
+            finally:
+                raw.unregister("plake_incoming")
+
+    def id_list(self, ids: Iterable[int]) -> Any:
+        return list(ids)
+
+    def new_file_ids(self, count: int) -> Sequence[int]:
+        rows = self.query("SELECT nextval('plake_ids') FROM range(?)", (count,))
+        return sorted(row[0] for row in rows)
+
+
+@lru_cache(maxsize=256)
+def _rendered(statement: str) -> str:
+    return DUCKDB.render(statement)
+
+
+def _format_of(raw: duckdb.DuckDBPyConnection) -> int:
+    known = "SELECT 1 FROM duckdb_tables() WHERE table_name = ?"
+    if raw.execute(known, [migrations.FORMAT_TABLE]).fetchone() is None:
+        return 0
+    row = raw.execute("SELECT version FROM catalog_format").fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def _is_locked(exc: BaseException) -> bool:
+    # DuckDB has no codes for its errors; its texts are not translated.
+    return isinstance(exc, duckdb.IOException) and "lock on file" in str(exc)

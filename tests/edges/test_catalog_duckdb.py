@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from lakehouse_source.catalog import Catalog, is_transient, open_catalog
+from lakehouse_source.errors import CatalogUnavailableError, DatasetNotFoundError
+from tests.catalog_contract import URI, CatalogContract, commit, file_of
+
+HOLD = """
+import sys
+from lakehouse_source.catalog import open_catalog
+from tests.catalog_contract import commit
+with open_catalog(sys.argv[1]) as catalog:
+    commit(catalog)
+    print("open", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "catalog.db"
+
+
+def _use_in_child(catalog: Catalog, answers: Any) -> None:
+    try:
+        with catalog.read() as reader:
+            reader.datasets()
+        answers.put("read")
+    except CatalogUnavailableError as error:
+        answers.put(error.reason)
+
+
+class TestDuckDBContract(CatalogContract):
+    @pytest.fixture
+    def url(self, path: Path) -> str:
+        return f"duckdb://{path}"
+
+    @pytest.fixture
+    def plant(self, path: Path) -> Callable[[str], None]:
+        def run(statement: str) -> None:
+            with duckdb.connect(str(path)) as connection:
+                connection.execute(statement)
+
+        return run
+
+    def test_processes_that_register_at_once_get_one_dataset(self, url: str) -> None:
+        """Not at once here: the second process is told who is in its way."""
+        with subprocess.Popen(
+            [sys.executable, "-c", HOLD, url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "open\n"
+            with (
+                open_catalog(url) as catalog,
+                pytest.raises(CatalogUnavailableError, match="another process") as caught,
+                catalog.write(),
+            ):
+                pass
+            assert "one process at a time" in caught.value.reason
+            assert not is_transient(caught.value)
+            holder.communicate("\n")
+        with open_catalog(url) as catalog:
+            assert commit(catalog).current_version == 2
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+    @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+    def test_a_forked_child_opens_its_own_connection(self, catalog: Catalog) -> None:
+        """Not here: it is refused, because it would write to the parent's open database."""
+        commit(catalog)
+        context = multiprocessing.get_context("fork")
+        answers = context.Queue()
+        child = context.Process(target=_use_in_child, args=(catalog, answers))
+        child.start()
+        assert "forked" in answers.get(timeout=30)
+        child.join(30)
+        assert commit(catalog).current_version == 2
+
+
+def test_the_file_is_readable_by_its_owner_only(path: Path) -> None:
+    old = os.umask(0o022)
+    try:
+        with open_catalog(f"duckdb://{path}") as catalog:
+            commit(catalog)
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_two_catalogs_of_one_process_share_the_file(path: Path) -> None:
+    url = f"duckdb://{path}"
+    with open_catalog(url) as one, open_catalog(f"duckdb:///{path}") as other:
+        commit(one, [(file_of("a"), [])])
+        commit(other, [(file_of("b"), [])])
+        with one.read() as reader:
+            assert [file.path for file in reader.files(1, 2)] == ["a", "b"]
+
+
+def test_a_writer_that_waits_too_long_says_so(path: Path) -> None:
+    with open_catalog(f"duckdb://{path}?timeout=0.1") as catalog:
+        commit(catalog)
+        held, done = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with catalog.write():
+                held.set()
+                done.wait(30)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait(30)
+        with pytest.raises(CatalogUnavailableError, match="locked by this process"):
+            commit(catalog)
+        done.set()
+        thread.join(30)
+        assert commit(catalog).current_version == 2
+
+
+def test_a_file_of_another_kind_is_refused_and_kept(path: Path) -> None:
+    path.write_text("these are my notes, not a database at all")
+    with (
+        open_catalog(f"duckdb://{path}") as catalog,
+        pytest.raises(CatalogUnavailableError),
+        catalog.read(),
+    ):
+        pass
+    assert path.read_text().startswith("these are my notes")
+
+
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
+    with (
+        open_catalog(f"duckdb://{tmp_path}/no/catalog.db") as catalog,
+        pytest.raises(CatalogUnavailableError, match="does not exist"),
+        catalog.read(),
+    ):
+        pass
+    with pytest.raises(DatasetNotFoundError):
+        open_catalog(f"duckdb://{tmp_path}/catalog.db", dataset_uri=URI, create=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_plain_users_do_not_load_duckdb() -> None:
+    code = "import sys, lakehouse_source; assert not {'duckdb', 'sqlite_utils'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
