@@ -22,6 +22,14 @@ from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.transaction import abort, begin, commit
 from lakehouse_source.write_options import StagedWrite, WriteOptions
+from tests.verbs.conftest import empty_catalog
+
+
+@pytest.fixture(params=["sqlite", "postgres", "duckdb"])
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[lake.Catalog]:
+    """An empty catalog of every kind."""
+    with empty_catalog(request, tmp_path) as opened:
+        yield opened
 
 
 @pytest.fixture

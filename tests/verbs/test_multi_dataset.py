@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source import staging
+from tests.verbs.conftest import empty_catalog
 
 
 def rows_of(*ids: int) -> pa.Table:
@@ -25,6 +27,13 @@ def ids(uri: str, catalog: lake.Catalog) -> list[int]:
 
 def files_below(folder: str) -> int:
     return len(list(Path(folder).rglob("*.parquet")))
+
+
+@pytest.fixture(params=["sqlite", "postgres", "duckdb"])
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[lake.Catalog]:
+    """An empty catalog of every kind."""
+    with empty_catalog(request, tmp_path) as opened:
+        yield opened
 
 
 @pytest.fixture
