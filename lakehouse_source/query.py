@@ -12,11 +12,10 @@ import pyarrow.dataset as ds
 
 from lakehouse_source import engines
 from lakehouse_source.address import Address
-from lakehouse_source.parquet.fragments import fragment
+from lakehouse_source.parquet import fragments
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.scan import Pruning, ScanPlan, plan
-from lakehouse_source.schema import strip
 from lakehouse_source.storage import Storage
 
 # What `predicates=` takes: triples, SQL text, nodes, or an Arrow expression.
@@ -44,7 +43,7 @@ class Scan:
     def __repr__(self) -> str:
         return f"Scan({self._address.uri!r}, where={self._predicates})"
 
-    def plan(self, *, account: bool = False) -> ScanPlan:
+    def plan(self, *, account: bool = False, statistics: bool = False) -> ScanPlan:
         """The tasks of this scan; opens no data file."""
         with self._address.open() as catalog, catalog.read() as reader:
             snapshot = self._address.snapshot(catalog, reader, self._version, self._timestamp)
@@ -56,6 +55,7 @@ class Scan:
                 columns=self._columns,
                 expression=self._expression,
                 account=account,
+                statistics=statistics,
             )
 
     def explain(self) -> Pruning:
@@ -92,23 +92,29 @@ class Scan:
         return sure + sum(int(table.num_rows) for table in tables)
 
     def fragments(self) -> list[ds.ParquetFileFragment]:
-        """The Parquet fragments, limited to the row groups, that can hold matches."""
-        return self._fragments(self.plan())
+        """The Parquet fragments, limited to the row groups, that can hold matches.
 
-    def _fragments(self, found: ScanPlan) -> list[ds.ParquetFileFragment]:
+        Their `partition_expression` is true of every row. Arrow's own filters lose rows
+        with NaN: `to_dataset()` gives a dataset that does not.
+        """
+        found = self.plan(statistics=True)
         storage = Storage(found.spec.uri)
-        return [fragment(found.spec, task, storage) for task in found.tasks]
+        return [
+            fragments.fragment(found.spec, task, known, storage)
+            for task, known in zip(found.tasks, found.known)
+        ]
 
     def to_dataset(self) -> ds.FileSystemDataset:
-        """The fragments that can hold matches, as an Arrow dataset."""
-        found = self.plan()
-        storage = Storage(found.spec.uri)
-        return ds.FileSystemDataset(
-            self._fragments(found),
-            strip(found.spec.schema),
-            ds.ParquetFileFormat(),
-            storage.filesystem,
-        )
+        """The fragments that can hold matches, as an Arrow dataset of the version's schema.
+
+        DuckDB, Polars, DataFusion and Arrow may filter it further: filters mean what SQL
+        means by them (NaN is equal to itself and greater than every number, NULL is not
+        in a list), and those on columns that may hold NaN are refused where they cannot
+        be understood. Files in which a column has another name or type than today are
+        read into memory here.
+        """
+        found = self.plan(statistics=True)
+        return fragments.dataset(found.spec, found.tasks, found.known, Storage(found.spec.uri))
 
     def to_polars(self) -> Any:
         """The matching rows as a Polars DataFrame."""

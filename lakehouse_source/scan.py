@@ -181,11 +181,15 @@ class Pruning:
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """What is to be read: `spec` for all tasks, and the tasks. Picklable without the catalog."""
+    """What is to be read: `spec` for all tasks, and the tasks. Picklable without the catalog.
+
+    `known`, where it was asked for, says per task what is true of its rows, by leaf id.
+    """
 
     spec: ReadSpec
     tasks: tuple[ScanTask, ...]
     pruning: Pruning
+    known: tuple[Mapping[int, ColumnBounds], ...] = ()
 
 
 def resolve_columns(schema: pa.Schema, columns: Sequence[str] | None) -> tuple[str, ...]:
@@ -219,22 +223,23 @@ def plan(
     columns: Sequence[str] | None = None,
     expression: Any = None,
     account: bool = False,
+    statistics: bool = False,
     time_zone: str = "UTC",
 ) -> ScanPlan:
     """Plan the reading of `columns` of the rows that match `predicates`.
 
     `read_uri` is where executors find the files (default: the dataset's URI).
     With `account` the pruning says how many files went by partition values alone,
-    which takes a second look at the index.
+    which takes a second look at the index. With `statistics` the plan says what is
+    known of the rows of each task.
 
     Raises:
         InvalidPredicateError, SchemaMismatchError.
     """
     wanted = resolve_columns(snapshot.schema, columns)
     bound = (predicates or PredicateSet.of(None)).bind(snapshot.schema, timezone=time_zone)
-    tasks = tuple(
-        _task(found, snapshot.partition_by) for found in candidates(reader, snapshot, bound)
-    )
+    found = list(candidates(reader, snapshot, bound))
+    tasks = tuple(_task(one, snapshot.partition_by) for one in found)
     spec = ReadSpec(
         uri=read_uri or snapshot.uri,
         schema=snapshot.schema,
@@ -248,7 +253,9 @@ def plan(
         expression=expression,
     )
     by_partition = _pruned_by_partition(reader, snapshot, bound) if account else 0
-    return ScanPlan(spec, tasks, _account(snapshot, predicates, wanted, tasks, by_partition))
+    known = _known(snapshot, found) if statistics else ()
+    account_ = _account(snapshot, predicates, wanted, tasks, by_partition)
+    return ScanPlan(spec, tasks, account_, known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +312,26 @@ def _task(found: Candidate, partition_by: tuple[str, ...]) -> ScanTask:
         partitions=constant_partitions(partition_by, file.partitions),
         filtered=not found.always,
     )
+
+
+def _known(
+    snapshot: Snapshot, found: Sequence[Candidate]
+) -> tuple[Mapping[int, ColumnBounds], ...]:
+    """Per file: bounds over the kept row groups of every leaf that the search index covers.
+
+    Floats are there in any case: whether they may hold NaN is to be known.
+    """
+    statistics = _Statistics(snapshot)
+    wanted = [
+        leaf.id
+        for leaf in leaves(snapshot.schema)
+        if not leaf.in_list and (leaf.id in snapshot.indexed or pa.types.is_floating(leaf.type))
+    ]
+    result = []
+    for one in found:
+        look_ups = [statistics.of(one.file, group) for group in one.row_groups]
+        result.append({id: bounds.over_all([look_up(id) for look_up in look_ups]) for id in wanted})
+    return tuple(result)
 
 
 def keep_others(

@@ -1,36 +1,259 @@
-"""Edge. Scan tasks as `ParquetFileFragment`s for engines that scan Arrow datasets.
+"""Edge. Scan tasks as an Arrow dataset, for engines that scan such datasets themselves.
 
 A fragment carries its promise in `partition_expression`: it must hold for every
-row, because engines use it to skip the fragment.
+row, because engines skip the fragment by it. Arrow's own scanner would get three
+things wrong, each prevented here:
+
+    NaN     It prunes row groups by footer statistics, which leave NaN out, and
+            compares NaN by IEEE. Filters on columns that may hold NaN are rewritten
+            and applied to rows that were read without a filter.
+    ids     It finds columns by name. A file in which a name stands for something
+            else than today is read by plake and handed over from memory.
+    types   It casts as it likes. Of promotions it is trusted with wider integers;
+            other files are handed over from memory too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
-from lakehouse_source.model import ScanTask
-from lakehouse_source.parquet.reader import ReadSpec
+from lakehouse_source.align import by_id
+from lakehouse_source.arrow_filter import as_engines_mean, names_any
+from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.model import ColumnBounds, ScanTask
+from lakehouse_source.ordinal import domain, to_scalar
+from lakehouse_source.parquet.reader import ReadSpec, read_task
 from lakehouse_source.partitioning import partition_value
+from lakehouse_source.schema import Leaf, children, field_id, is_nested, leaves, strip
 from lakehouse_source.storage import Storage
 
+# What is known of the rows of a task, by leaf id.
+Known = Mapping[int, ColumnBounds]
 
-def fragment(spec: ReadSpec, task: ScanTask, storage: Storage) -> ds.ParquetFileFragment:
-    """The row groups of a task as a fragment with its partition values as promise."""
+
+def fragment(
+    spec: ReadSpec, task: ScanTask, known: Known, storage: Storage
+) -> ds.ParquetFileFragment:
+    """The row groups of a task as a fragment with what is true of all their rows."""
+    promise = _promise(spec, task, known)
+    if not _as_today(spec, task):
+        return _from_memory(spec, task, promise, storage)
     return ds.ParquetFileFormat().make_fragment(
         storage.path(task.path),
         filesystem=storage.filesystem,
-        partition_expression=_promise(spec, task),
+        partition_expression=promise,
         row_groups=task.row_groups,
         file_size=task.size_bytes,
     )
 
 
-def _promise(spec: ReadSpec, task: ScanTask) -> pc.Expression | None:
+def dataset(
+    spec: ReadSpec, tasks: Sequence[ScanTask], known: Sequence[Known], storage: Storage
+) -> ds.FileSystemDataset:
+    """The tasks as a dataset of the schema read, safe to be filtered by any engine."""
+    fragments = [fragment(spec, task, one, storage) for task, one in zip(tasks, known)]
+    unsafe = {
+        leaf.path[0]
+        for leaf in leaves(spec.schema)
+        if pa.types.is_floating(leaf.type)
+        and not leaf.in_list
+        and any(one[leaf.id].may_contain_nan for one in known)
+    }
+    return PlakeDataset(fragments, strip(spec.schema), storage.filesystem, frozenset(unsafe))
+
+
+class PlakeDataset(ds.FileSystemDataset):  # type: ignore[misc]
+    """A `FileSystemDataset` whose filters mean what SQL means by them, NaN and NULL included.
+
+    `unsafe` names the top-level columns that may hold NaN. A filter on one of them
+    that Arrow's expressions do not tell apart enough to be rewritten is refused.
+    """
+
+    def __init__(
+        self,
+        fragments: Sequence[ds.ParquetFileFragment],
+        schema: pa.Schema,
+        filesystem: Any,
+        unsafe: frozenset[str],
+        also: pc.Expression | None = None,
+    ) -> None:
+        super().__init__(list(fragments), schema, ds.ParquetFileFormat(), filesystem)
+        self._fragments = list(fragments)
+        self._unsafe = unsafe
+        self._also = also
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = (self._fragments, self.schema, self.filesystem, self._unsafe, self._also)
+        return (PlakeDataset, parts)
+
+    def _narrowed(self, filter: pc.Expression | None) -> pc.Expression | None:
+        if self._also is None:
+            return filter
+        return self._also if filter is None else self._also & filter
+
+    def filter(self, expression: pc.Expression) -> PlakeDataset:
+        """The dataset with a filter that applies to every scan of it."""
+        narrowed = self._narrowed(expression)
+        return PlakeDataset(self._fragments, self.schema, self.filesystem, self._unsafe, narrowed)
+
+    def replace_schema(self, schema: pa.Schema) -> PlakeDataset:
+        """The dataset under another schema."""
+        return PlakeDataset(self._fragments, schema, self.filesystem, self._unsafe, self._also)
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[Any]:
+        """The fragments that can hold matches; with a filter each scans as this dataset does."""
+        filter = self._narrowed(filter)
+        if filter is None:
+            yield from super().get_fragments()
+            return
+        for found in super().get_fragments(self._rewritten(filter)[0]):
+            yield _Fragment(found, self)
+
+    def scanner(
+        self,
+        columns: Any = None,
+        filter: pc.Expression | None = None,
+        **options: Any,
+    ) -> ds.Scanner:
+        """A scan; see `pyarrow.dataset.Dataset.scanner`.
+
+        Raises:
+            InvalidPredicateError: the filter concerns NaN in a way that is not understood.
+        """
+        filter = self._narrowed(filter)
+        if filter is None:
+            return super().scanner(columns=columns, **options)
+        filter, named = self._rewritten(filter)
+        if named is None or not self._unsafe.intersection(named):
+            return super().scanner(columns=columns, filter=filter, **options)
+        # No filter here: Arrow would prune row groups by it.
+        read = None
+        if isinstance(columns, (list, tuple)):
+            read = list(dict.fromkeys([*(self._top_level(name) for name in columns), *named]))
+        found = list(super().get_fragments(filter))
+        kept = ds.FileSystemDataset(found, self.schema, self.format, self.filesystem)
+        reader = kept.scanner(columns=read, **options).to_reader()
+        return ds.Scanner.from_batches(reader, columns=columns, filter=filter, **options)
+
+    def _top_level(self, name: str) -> str:
+        return name if name in self.schema.names else name.split(".")[0]
+
+    def _rewritten(self, filter: pc.Expression) -> tuple[pc.Expression, tuple[str, ...] | None]:
+        try:
+            return as_engines_mean(filter, self.schema)
+        except InvalidPredicateError:
+            if self._unsafe and names_any(filter, self.schema, self._unsafe):
+                raise
+            return filter, None
+
+
+class _Fragment:
+    """A fragment that scans as its dataset does; for engines that go fragment by fragment."""
+
+    def __init__(self, inner: ds.ParquetFileFragment, owner: PlakeDataset) -> None:
+        self._inner = inner
+        self._owner = owner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def _alone(self, schema: pa.Schema | None) -> PlakeDataset:
+        owner = self._owner
+        return PlakeDataset([self._inner], schema or owner.schema, owner.filesystem, owner._unsafe)
+
+    def scanner(self, schema: pa.Schema | None = None, **options: Any) -> ds.Scanner:
+        return self._alone(schema).scanner(**options)
+
+    def to_batches(self, schema: pa.Schema | None = None, **options: Any) -> Iterator[Any]:
+        return iter(self._alone(schema).to_batches(**options))
+
+    def to_table(self, schema: pa.Schema | None = None, **options: Any) -> pa.Table:
+        return self._alone(schema).to_table(**options)
+
+    def count_rows(self, **options: Any) -> int:
+        return int(self._alone(None).count_rows(**options))
+
+
+# --- promises -----------------------------------------------------------------
+
+
+def _promise(spec: ReadSpec, task: ScanTask, known: Known) -> pc.Expression | None:
     promise: pc.Expression | None = None
     for name, text in zip(spec.partition_by, task.partitions):
         type_ = spec.schema.field(name).type
         column = pc.field((name,))
         term = column.is_null() if text is None else column == partition_value(text, type_)
         promise = term if promise is None else promise & term
+    for leaf in leaves(spec.schema):
+        if len(leaf.path) == 1 and leaf.path[0] not in spec.partition_by and leaf.id in known:
+            term = _bounded(leaf, known[leaf.id])
+            if term is not None:
+                promise = term if promise is None else promise & term
     return promise
+
+
+def _bounded(leaf: Leaf, known: ColumnBounds) -> pc.Expression | None:
+    """What bounds say of every row, None where they say nothing that Arrow can compare."""
+    column = pc.field(leaf.path)
+    nulls = known.null_count
+    if nulls == known.row_count:
+        return column.is_null()
+    comparable = domain(leaf.type).ordered and not (
+        pa.types.is_float16(leaf.type) or pa.types.is_fixed_size_binary(leaf.type)
+    )
+    if not comparable or known.may_contain_nan or known.lower is None or known.upper is None:
+        return None
+    low, high = (to_scalar(bound, leaf.type) for bound in (known.lower, known.upper))
+    within = (column >= low) & (column <= high)
+    return within if nulls == 0 else within | column.is_null()
+
+
+# --- files that are not as the dataset is today ----------------------------------
+
+
+def _as_today(spec: ReadSpec, task: ScanTask) -> bool:
+    """Tell whether Arrow, going by names, finds in a file what is to be found there."""
+    stored = list(spec.file_schemas[task.schema_version])
+    names = {field.name for field in stored}
+    for field in spec.schema:
+        if field.name in spec.partition_by:
+            continue
+        found = by_id(field, stored)
+        if found is None:
+            if field.name in names:
+                return False
+        elif found.name != field.name or not _reads_as(found.type, field.type):
+            return False
+    return True
+
+
+def _reads_as(stored: pa.DataType, now: pa.DataType) -> bool:
+    if is_nested(now):
+        old, new = children(stored), children(now)
+        same = len(old) == len(new) and type(stored) is type(now)
+        return same and all(
+            a.name == b.name and field_id(a) == field_id(b) and _reads_as(a.type, b.type)
+            for a, b in zip(old, new)
+        )
+    return bool(stored.equals(now) or (pa.types.is_integer(stored) and pa.types.is_integer(now)))
+
+
+def _from_memory(
+    spec: ReadSpec, task: ScanTask, promise: pc.Expression | None, storage: Storage
+) -> ds.ParquetFileFragment:
+    """The rows of a task under today's names and types, as a Parquet file in memory."""
+    names = tuple(name for name in spec.schema.names if name not in spec.partition_by)
+    whole = replace(spec, columns=names, predicate=None, expression=None)
+    tables = list(read_task(whole, replace(task, filtered=False), storage))
+    sink = pa.BufferOutputStream()
+    table = pa.concat_tables(tables) if tables else whole.output_schema.empty_table()
+    # Without statistics: nothing is pruned by them.
+    pq.write_table(table, sink, write_statistics=False)
+    return ds.ParquetFileFormat().make_fragment(sink.getvalue(), partition_expression=promise)

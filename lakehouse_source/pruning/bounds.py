@@ -60,6 +60,7 @@ __all__ = [
     "from_json_value",
     "from_ordinal",
     "key",
+    "over_all",
     "partition_bounds",
     "prefix_range",
     "to_json_value",
@@ -480,6 +481,21 @@ class _Merge:
             self.upper_known = False
         elif self.upper is None or bounds.upper > self.upper:
             self.upper = bounds.upper
+
+
+def over_all(parts: Sequence[ColumnBounds]) -> ColumnBounds:
+    """One column's bounds over the rows of all parts together."""
+    merge, row_count = _Merge(), 0
+    for part in parts:
+        merge.add(part)
+        row_count += part.row_count
+    return ColumnBounds(
+        merge.lower if merge.lower_known else None,
+        merge.upper if merge.upper_known else None,
+        merge.null_count,
+        row_count,
+        merge.may_be_nan,
+    )
 
 
 def file_bounds(
