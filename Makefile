@@ -13,8 +13,8 @@ help: ## Say what can be done
 
 $(STAMP): pyproject.toml spark_conf/pyspark_plake.py
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install -qq --upgrade pip
+	$(BIN)/python -m pip install -qq --editable '.[dev]'
 	@touch $@
 
 setup: $(STAMP) java ## Make a virtual environment with everything, and see that Java is there

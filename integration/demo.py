@@ -66,10 +66,12 @@ def main() -> None:
 
     # Spark looks for "python3" on the PATH unless told: it must be this one, where plake is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = lake.spark.configure(
         SparkSession.builder.master("local[2]")
         .appName("plake demo")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.log.level", "ERROR")
     )
