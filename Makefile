@@ -48,7 +48,9 @@ integration: setup ## The long ones: other Spark versions, a cluster
 	@. integration/java_home.sh && $(BIN)/python integration/spark_versions.py
 
 bench: setup ## Measurements, side by side
-	@. integration/java_home.sh && $(BIN)/python integration/benchmarks/row_group_rows.py
+	@$(BIN)/python -m pip install -qq --editable '.[bench]'
+	@$(BIN)/python integration/benchmarks/row_group_rows.py
+	@. integration/java_home.sh && $(BIN)/python integration/benchmarks/spark_scan.py
 
 clean: ## Remove what was made here
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse artifacts
