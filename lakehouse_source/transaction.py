@@ -23,11 +23,13 @@ from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.catalog.transient import CommitOutcomeUnknown, is_transient
 from lakehouse_source.errors import (
     CatalogUnavailableError,
+    CommitConflictError,
     CommitUnknownError,
     DatasetExistsError,
     InvalidOptionError,
     PlakeError,
     StorageError,
+    VersionNotFoundError,
 )
 from lakehouse_source.failpoints import reach
 from lakehouse_source.landing import (
@@ -334,7 +336,17 @@ def _replace_matching(catalog: Catalog, staged: StagedWrite) -> _Replacement:
     with catalog.read() as reader:
         if reader.transaction_by_write_id(staged.write_id) is not None:
             return _Replacement((), ())  # committed before: `land` finds it too
-        snapshot = open_snapshot(reader, staged.key, staged.uri, "", version=staged.base_version)
+        try:
+            snapshot = open_snapshot(
+                reader, staged.key, staged.uri, "", version=staged.base_version
+            )
+        except VersionNotFoundError as error:
+            raise CommitConflictError(
+                dataset=staged.uri,
+                base_version=staged.base_version,
+                current_version=error.last,
+                reason="the version it is based on was expired",
+            ) from error
         removed, tasks, spec = keep_others(
             reader, snapshot, staged.options.overwrite_where, staged.spec.uri
         )
