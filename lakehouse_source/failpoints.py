@@ -36,7 +36,6 @@ POINTS = (
     "transaction written",
     "files written",
     "files removed",
-    "pending finished",
     "before COMMIT",
     "after COMMIT",
     "abort begun",

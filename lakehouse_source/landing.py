@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source import conflicts
+from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.conflicts import Change, Verdict
 from lakehouse_source.errors import (
@@ -141,8 +142,6 @@ def land(
     reach("files written")
     tx.remove_files(record.id, version, [file.id for file in removed])
     reach("files removed")
-    tx.finish_pending(staged.write_id)
-    reach("pending finished")
     return result(version, schema_version, files)
 
 
@@ -152,7 +151,7 @@ def result(version: int, schema_version: int, files: Sequence[FileMetadata]) -> 
 
 
 def committed_before(
-    tx: CatalogTransaction, record: DatasetRecord, options: WriteOptions
+    tx: CatalogReader, record: DatasetRecord, options: WriteOptions
 ) -> TransactionRecord | None:
     """The transaction that makes this one a repetition: same application, same or later number."""
     if options.txn_app_id is None or options.txn_version is None:

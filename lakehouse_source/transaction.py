@@ -19,7 +19,8 @@ from typing import TypeVar
 import pyarrow as pa
 import uuid6
 
-from lakehouse_source.catalog.base import Catalog, CatalogTransaction
+from lakehouse_source import reservations
+from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog.transient import CommitOutcomeUnknown, is_transient
 from lakehouse_source.errors import (
     CatalogUnavailableError,
@@ -75,56 +76,100 @@ def begin(
     incoming = storage_schema(incoming)
     # Before the catalog is touched: a mistake in the call must not leave one behind.
     check_partition_columns(incoming, options.partition_by or ())
+    write_id = reservations.take(catalog, key)
+    if write_id is not None:
+        staged = _begin_reserved(catalog, uri, key, write_uri, incoming, options, write_id)
+        if staged is not None:
+            return staged
     write_id = str(uuid6.uuid7())
 
     def register(tx: CatalogTransaction) -> StagedWrite:
         record = tx.register_dataset(key, uri.rstrip("/").rsplit("/", 1)[-1])
-        # A repetition answers what the first time did, whatever came after that.
-        if committed_before(tx, record, options) is None:
-            check_expected(uri, record, options)
-            if options.mode == "error" and record.current_version:
-                raise DatasetExistsError(dataset=uri)
-        if record.current_version == 0:
-            schema = initial(incoming)
-            partition_by = check_partition_columns(schema, options.partition_by or ())
-            properties = described(record.properties, schema, None, partition_by)[0]
-        else:
-            current = tx.schema_at(record.id, record.current_version)[1]
-            schema = merged(record, current, incoming, options, uri)
-            partition_by = _same_partitioning(record, current, options, uri)
-            properties = dict(record.properties)
-            if schema is not current:
-                properties = described(properties, schema, current, partition_by)[0]
-        must_match = None
-        if options.overwrite_where is not None:
-            must_match = options.overwrite_where.bind(schema)
-        if options.dynamic_partitions and not partition_by:
-            raise InvalidOptionError(
-                option="partitionOverwriteMode",
-                value="dynamic",
-                reason=f"needs a partitioned dataset, and {uri} has no partition columns.",
-            )
-        spec = WriteSpec(
-            uri=write_uri,
-            write_id=write_id,
-            schema=schema,
-            partition_by=partition_by,
-            row_group_rows=options.row_group_rows,
-            target_file_size_bytes=options.target_file_size_bytes,
-            compression=options.compression,
-            sort_by=_names(schema, options.sort_by, "sortBy"),
-            bloom_filter_columns=_names(schema, options.bloom_filter_columns, "bloomFilterColumns"),
-            must_match=must_match,
-        )
+        staged = _staged(tx, record, uri, key, write_uri, incoming, options, write_id)
         tx.register_pending(write_id, record.id)
         reach("pending written")
-        indexed = tuple(properties.get("indexed_columns", ()))
-        return StagedWrite(uri, key, record.current_version, incoming, options, spec, indexed)
+        return staged
 
     reach("begin")
     staged = in_transaction(catalog, uri, write_id, register, resolve=False)
     reach("pending committed")
     return staged
+
+
+def _begin_reserved(
+    catalog: Catalog,
+    uri: str,
+    key: str,
+    write_uri: str,
+    incoming: pa.Schema,
+    options: WriteOptions,
+    write_id: str,
+) -> StagedWrite | None:
+    """Begin a write that is registered already: reading is enough. None: it is not, after all."""
+    try:
+        with catalog.read() as reader:
+            record = reader.dataset(key)
+            state = reader.write_states((write_id,)).get(write_id)
+            if record is None or state is None or state.state != "pending":
+                return None
+            return _staged(reader, record, uri, key, write_uri, incoming, options, write_id)
+    except PlakeError as error:
+        if is_transient(error):
+            return None
+        reservations.give_back(catalog, key, write_id)
+        raise
+
+
+def _staged(
+    reader: CatalogReader,
+    record: DatasetRecord,
+    uri: str,
+    key: str,
+    write_uri: str,
+    incoming: pa.Schema,
+    options: WriteOptions,
+    write_id: str,
+) -> StagedWrite:
+    """What a write into the dataset as it is now has to look like."""
+    # A repetition answers what the first time did, whatever came after that.
+    if committed_before(reader, record, options) is None:
+        check_expected(uri, record, options)
+        if options.mode == "error" and record.current_version:
+            raise DatasetExistsError(dataset=uri)
+    if record.current_version == 0:
+        schema = initial(incoming)
+        partition_by = check_partition_columns(schema, options.partition_by or ())
+        properties = described(record.properties, schema, None, partition_by)[0]
+    else:
+        current = reader.schema_at(record.id, record.current_version)[1]
+        schema = merged(record, current, incoming, options, uri)
+        partition_by = _same_partitioning(record, current, options, uri)
+        properties = dict(record.properties)
+        if schema is not current:
+            properties = described(properties, schema, current, partition_by)[0]
+    must_match = None
+    if options.overwrite_where is not None:
+        must_match = options.overwrite_where.bind(schema)
+    if options.dynamic_partitions and not partition_by:
+        raise InvalidOptionError(
+            option="partitionOverwriteMode",
+            value="dynamic",
+            reason=f"needs a partitioned dataset, and {uri} has no partition columns.",
+        )
+    spec = WriteSpec(
+        uri=write_uri,
+        write_id=write_id,
+        schema=schema,
+        partition_by=partition_by,
+        row_group_rows=options.row_group_rows,
+        target_file_size_bytes=options.target_file_size_bytes,
+        compression=options.compression,
+        sort_by=_names(schema, options.sort_by, "sortBy"),
+        bloom_filter_columns=_names(schema, options.bloom_filter_columns, "bloomFilterColumns"),
+        must_match=must_match,
+    )
+    indexed = tuple(properties.get("indexed_columns", ()))
+    return StagedWrite(uri, key, record.current_version, incoming, options, spec, indexed)
 
 
 def commit(catalog: Catalog, staged: StagedWrite, files: Sequence[FileMetadata]) -> WriteResult:
@@ -137,18 +182,19 @@ def commit(catalog: Catalog, staged: StagedWrite, files: Sequence[FileMetadata])
         CommitUnknownError: the catalog was lost and cannot be asked.
     """
     reach("commit begun")
-    replacement = _Replacement((), ())
-    if staged.options.overwrite_where is not None and staged.base_version > 0:
-        replacement = _replace_matching(catalog, staged)
-    everything = [*files, *replacement.files]
+    ready = make_ready(catalog, staged, files)
+    following: str | None = None
+    if reservations.is_wanted(catalog, staged.key):
+        following = str(uuid6.uuid7())
+
+    def land_files(tx: CatalogTransaction) -> WriteResult:
+        landed = land(tx, staged, ready.files, ready.removed, ready.prepared)
+        record = None if following is None else tx.dataset(staged.key)
+        if following is not None and record is not None:
+            tx.register_pending(following, record.id)
+        return landed
+
     try:
-        _check_stored(staged, files)
-        reach("files checked")
-        prepared = prepare(staged, everything, replacement.removed_groups)
-
-        def land_files(tx: CatalogTransaction) -> WriteResult:
-            return land(tx, staged, everything, replacement.removed, prepared)
-
         landed = in_transaction(
             catalog, staged.uri, staged.write_id, land_files, patience_seconds=PATIENCE_SECONDS
         )
@@ -156,13 +202,14 @@ def commit(catalog: Catalog, staged: StagedWrite, files: Sequence[FileMetadata])
         raise
     except PlakeError:
         # The caller gives its own files up; those made here nobody else knows.
-        if replacement.files:
-            abort(catalog, staged, replacement.files)
+        if len(ready.files) > len(files):
+            abort(catalog, staged, ready.files[len(files) :])
         raise
     reach("after COMMIT")
-    if everything and not landed.metadata:
+    reservations.committed(catalog, staged.key, following)
+    if ready.files and not landed.metadata:
         # An earlier write with the same idempotency pair stands for this one.
-        abort(catalog, staged, everything)
+        abort(catalog, staged, ready.files)
     return landed
 
 
@@ -177,16 +224,24 @@ class Ready:
 
 
 def make_ready(catalog: Catalog, staged: StagedWrite, files: Sequence[FileMetadata]) -> Ready:
-    """Do everything of a commit that can be done before its database transaction."""
+    """Do everything of a commit that can be done before its database transaction.
+
+    The answer's files are those given, and then those with the rows that stay.
+
+    Raises:
+        StorageError: a file is not as it was written; nothing can be committed any more.
+    """
     replacement = _Replacement((), ())
     if staged.options.overwrite_where is not None and staged.base_version > 0:
         replacement = _replace_matching(catalog, staged)
     everything = (*files, *replacement.files)
     try:
         _check_stored(staged, files)
+        reach("files checked")
         prepared = prepare(staged, everything, replacement.removed_groups)
     except PlakeError:
-        abort(catalog, staged, replacement.files)
+        if replacement.files:
+            abort(catalog, staged, replacement.files)
         raise
     return Ready(staged, everything, replacement.removed, prepared)
 
@@ -433,6 +488,11 @@ def restore(catalog: Catalog, uri: str, key: str, version: int) -> WriteResult:
         schema_version = target.schema_version
         if not target.schema.equals(schema_now, check_metadata=True):
             tx.insert_schema(record.id, new_version, target.schema)
+            # Files that stay have keys in the encoding that is given up.
+            for column_id in described(
+                record.properties, target.schema, schema_now, target.partition_by
+            )[1]:
+                tx.unbound_column(record.id, column_id)
             schema_version = new_version
         everything = [file for some in files.values() for file in some]
         tx.insert_transaction(

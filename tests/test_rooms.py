@@ -25,7 +25,7 @@ OUTSIDE_PURE = {"os", "socket", "sqlite3", "psycopg", "fsspec", "time", "random"
 SIDEWAYS = {
     VERB: {
         "landing": {"scan"},
-        "transaction": {"landing", "scan"},
+        "transaction": {"landing", "reservations", "scan"},
         "address": {"scan"},
         "query": {"address", "scan", "engines"},
         "expiry": {"transaction"},

@@ -64,7 +64,7 @@ def test_a_connection_cut_around_commit_loses_and_doubles_nothing(
     cuts = 210
 
     def decide(_: int) -> Cut:
-        return rng.choice([None, BEFORE, AFTER, AFTER, ANSWERED]) if proxy.cuts < cuts else None
+        return rng.choice([None, None, BEFORE, AFTER, ANSWERED]) if proxy.cuts < cuts else None
 
     numbers = iter(range(10_000))
     lock = threading.Lock()

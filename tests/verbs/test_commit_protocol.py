@@ -1,0 +1,461 @@
+"""The order of a commit's steps, what collides, and the bugs that others had there."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+import lakehouse_source as lake
+from lakehouse_source import reservations
+from lakehouse_source.address import Address
+from lakehouse_source.catalog import is_transient
+from lakehouse_source.catalog.writer import CatalogTransaction
+from lakehouse_source.model import FileMetadata
+from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.pruning import bounds
+from lakehouse_source.transaction import abort, begin, commit
+from lakehouse_source.write_options import StagedWrite, WriteOptions
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return str(tmp_path / "things")
+
+
+def stage(
+    catalog: lake.Catalog, uri: str, table: pa.Table, **options: Any
+) -> tuple[StagedWrite, list[FileMetadata]]:
+    """A write whose files are there and that has not committed."""
+    address = Address(uri, catalog)
+    if "overwrite_where" in options:
+        options["overwrite_where"] = PredicateSet.of(options["overwrite_where"])
+    staged = begin(catalog, address.uri, address.key, uri, table.schema, WriteOptions(**options))
+    return staged, write_files(staged.spec, table.to_batches())
+
+
+def values(catalog: lake.Catalog, uri: str, column: str = "n", **more: Any) -> list[Any]:
+    found = lake.read_dataset(uri, catalog=catalog, **more)[column].to_pylist()
+    return sorted(found, key=lambda value: (value is None, value))
+
+
+def numbers(*ns: int) -> pa.Table:
+    return pa.table({"n": pa.array(ns, pa.int64())})
+
+
+class TestConflictsBetweenRealWrites:
+    def test_appends_and_overwrites_are_rebased(self, catalog: lake.Catalog, uri: str) -> None:
+        lake.write_dataset(numbers(0), uri, catalog=catalog)
+        append = stage(catalog, uri, numbers(1))
+        overwrite = stage(catalog, uri, numbers(2), mode="overwrite")
+        lake.write_dataset(numbers(3), uri, catalog=catalog)
+        assert commit(catalog, *append).version == 3
+        assert values(catalog, uri) == [0, 1, 3]
+        assert commit(catalog, *overwrite).version == 4
+        assert values(catalog, uri) == [2]
+
+    def test_an_overwrite_where_is_rebased_over_rows_that_cannot_match(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        lake.write_dataset(numbers(1, 2, 3), uri, catalog=catalog)
+        mine = stage(catalog, uri, numbers(2), mode="overwrite", overwrite_where="n = 2")
+        lake.write_dataset(numbers(10, 20), uri, catalog=catalog)
+        assert commit(catalog, *mine).version == 3
+        assert values(catalog, uri) == [1, 2, 3, 10, 20]
+
+    @pytest.mark.parametrize("theirs", ["append", "overwrite", "overwrite where", "restore"])
+    def test_an_overwrite_where_collides_with_what_it_would_lose(
+        self, catalog: lake.Catalog, uri: str, theirs: str
+    ) -> None:
+        lake.write_dataset(numbers(1, 2, 3), uri, catalog=catalog)
+        mine = stage(
+            catalog, uri, numbers(2), mode="overwrite", overwrite_where="n BETWEEN 2 AND 5"
+        )
+        if theirs == "restore":
+            lake.open_dataset(uri, catalog=catalog).restore(1)
+        else:
+            options: dict[str, Any] = {"mode": theirs.split()[0]}
+            if theirs == "overwrite where":
+                options["overwrite_where"] = "n = 4"
+            lake.write_dataset(numbers(4), uri, catalog=catalog, **options)
+        before = values(catalog, uri)
+        with pytest.raises(lake.CommitConflictError) as caught:
+            commit(catalog, *mine)
+        assert (caught.value.base_version, caught.value.current_version) == (1, 2)
+        assert abort(catalog, *mine)
+        assert values(catalog, uri) == before
+        # Nothing of it is left: neither its rows nor those that it had kept.
+        dataset = lake.open_dataset(uri, catalog=catalog)
+        known = {file.path for version in (1, 2) for file in dataset.files(version)}
+        assert {str(p.relative_to(uri)) for p in Path(uri).rglob("*.parquet")} == known
+
+    @pytest.mark.parametrize("mode", ["append", "overwrite", "overwrite where"])
+    def test_an_expected_version_turns_every_rebase_into_a_conflict(
+        self, catalog: lake.Catalog, uri: str, mode: str
+    ) -> None:
+        lake.write_dataset(numbers(1), uri, catalog=catalog)
+        more = {"overwrite_where": "n = 7"} if mode == "overwrite where" else {}
+        mine = stage(catalog, uri, numbers(7), mode=mode.split()[0], expected_version=1, **more)
+        lake.write_dataset(numbers(2), uri, catalog=catalog)
+        with pytest.raises(lake.CommitConflictError, match="version 1 was expected"):
+            commit(catalog, *mine)
+        assert values(catalog, uri) == [1, 2]
+
+    @pytest.mark.parametrize("mode", ["append", "overwrite"])
+    def test_a_file_written_before_a_column_was_added(
+        self, catalog: lake.Catalog, uri: str, mode: str
+    ) -> None:
+        lake.write_dataset(numbers(1), uri, catalog=catalog)
+        mine = stage(catalog, uri, numbers(2), mode=mode)
+        wider = pa.table({"n": [3], "new": ["x"]})
+        lake.write_dataset(wider, uri, catalog=catalog, schema_merge=True)
+        commit(catalog, *mine)
+        table = lake.read_dataset(uri, catalog=catalog)
+        assert table.column_names == ["n", "new"]
+        assert values(catalog, uri, predicates="n = 2 AND new IS NULL") == [2]
+        found = values(catalog, uri, predicates="new = 'x'")
+        assert found == ([3] if mode == "append" else [])
+
+    def test_two_writers_that_add_the_same_column(self, catalog: lake.Catalog, uri: str) -> None:
+        """Ids cached by two writers (homer #810): both took the next one."""
+        lake.write_dataset(numbers(0), uri, catalog=catalog)
+        one = stage(catalog, uri, pa.table({"n": [1], "a": ["x"]}), schema_merge=True)
+        two = stage(catalog, uri, pa.table({"n": [2], "b": [2.5]}), schema_merge=True)
+        same = stage(catalog, uri, pa.table({"n": [3], "a": ["y"]}), schema_merge=True)
+        commit(catalog, *one)
+        with pytest.raises(lake.CommitConflictError, match="the schema changed"):
+            commit(catalog, *two)
+        commit(catalog, *same)
+        assert lake.read_dataset(uri, catalog=catalog).sort_by("n").to_pylist() == [
+            {"n": 0, "a": None},
+            {"n": 1, "a": "x"},
+            {"n": 3, "a": "y"},
+        ]
+
+    def test_a_file_written_before_its_column_was_promoted(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        lake.write_dataset(pa.table({"n": pa.array([1], pa.int32())}), uri, catalog=catalog)
+        mine = stage(catalog, uri, pa.table({"n": pa.array([2], pa.int32())}))
+        lake.write_dataset(numbers(2**40), uri, catalog=catalog, schema_merge=True)
+        with pytest.raises(lake.CommitConflictError, match="the schema changed"):
+            commit(catalog, *mine)
+
+    def test_a_column_that_a_restore_took_away(self, catalog: lake.Catalog, uri: str) -> None:
+        lake.write_dataset(numbers(1), uri, catalog=catalog)
+        wider = pa.table({"n": [2], "new": ["x"]})
+        lake.write_dataset(wider, uri, catalog=catalog, schema_merge=True)
+        mine = stage(catalog, uri, wider)
+        lake.open_dataset(uri, catalog=catalog).restore(1)
+        with pytest.raises(lake.CommitConflictError, match="the schema changed"):
+            commit(catalog, *mine)
+        assert values(catalog, uri) == [1]
+
+    def test_two_writers_that_make_one_dataset(self, catalog: lake.Catalog, uri: str) -> None:
+        table = pa.table({"n": [1], "k": ["a"]})
+        first = stage(catalog, uri, table, partition_by=("k",))
+        same = stage(catalog, uri, table, partition_by=("k",))
+        other = stage(catalog, uri, table)
+        assert commit(catalog, *first).version == 1
+        assert commit(catalog, *same).version == 2
+        with pytest.raises(lake.CommitConflictError, match="partition columns"):
+            commit(catalog, *other)
+        assert values(catalog, uri, predicates="k = 'a'") == [1, 1]
+
+    def test_a_delete_and_a_rewrite_of_one_file_never_both_land(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        """iceberg #10720: rows came back to life. Both orders."""
+        for second_first in (False, True):
+            folder = f"{uri}-{second_first}"
+            lake.write_dataset(numbers(1, 2, 3), folder, catalog=catalog)
+            pair = [
+                stage(
+                    catalog,
+                    folder,
+                    numbers(n),
+                    mode="overwrite",
+                    overwrite_where=f"n = {n}",
+                )
+                for n in (1, 3)
+            ]
+            first, second = reversed(pair) if second_first else pair
+            commit(catalog, *first)
+            with pytest.raises(lake.CommitConflictError):
+                commit(catalog, *second)
+            assert values(catalog, folder) == [1, 2, 3]
+
+
+class TestIdempotence:
+    def test_committing_a_write_twice_answers_the_same(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        lake.write_dataset(numbers(1, 2), uri, catalog=catalog)
+        mine = stage(catalog, uri, numbers(2), mode="overwrite", overwrite_where="n = 2")
+        first = commit(catalog, *mine)
+        again = commit(catalog, *mine)
+        assert (first.version, again.version) == (2, 2)
+        dataset = lake.open_dataset(uri, catalog=catalog)
+        known = {file.path for version in (1, 2) for file in dataset.files(version)}
+        assert {str(p.relative_to(uri)) for p in Path(uri).rglob("*.parquet")} == known
+        assert abort(catalog, *mine) is False
+        assert values(catalog, uri) == [1, 2]
+
+    def test_a_repeated_pair_answers_even_where_the_version_moved_on(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        pair = {"txn_app_id": "loader", "txn_version": 1}
+        lake.write_dataset(numbers(1), uri, catalog=catalog, mode="error", **pair)
+        lake.write_dataset(numbers(2), uri, catalog=catalog)
+        for more in ({"mode": "error"}, {"expected_version": 0}):
+            again = lake.write_dataset(numbers(1), uri, catalog=catalog, **more, **pair)
+            assert again.version == 1
+        assert values(catalog, uri) == [1, 2]
+        assert len(list(Path(uri).rglob("*.parquet"))) == 2
+
+    def test_only_files_of_the_attempts_that_were_reported_count(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        """Speculative and retried tasks (SPARK-24552, SPARK-39195): a name of its own each."""
+        address = Address(uri, catalog)
+        table = numbers(1, 2)
+        staged = begin(catalog, address.uri, address.key, uri, table.schema, WriteOptions())
+        reported = write_files(staged.spec, table.to_batches())
+        lost = write_files(staged.spec, table.to_batches())
+        assert reported[0].path != lost[0].path
+        commit(catalog, staged, reported)
+        assert values(catalog, uri) == [1, 2]
+        # The other attempt's file belongs to no version; vacuum knows it by its name.
+        assert os.path.basename(lost[0].path).startswith(staged.write_id)
+        dataset = lake.open_dataset(uri, catalog=catalog)
+        dataset.vacuum(retention_seconds=0, allow_short_retention=True)
+        assert [p.name for p in Path(uri).rglob("*.parquet")] == [reported[0].path]
+
+
+class TestRestore:
+    def test_rows_are_found_after_a_restore_across_a_promotion(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        """Keys of the old encoding were written for a column of the new one."""
+        lake.write_dataset(pa.table({"a": pa.array([5], pa.int32())}), uri, catalog=catalog)
+        wide = pa.table({"a": pa.array(["7.50"]).cast(pa.decimal128(20, 2))})
+        lake.write_dataset(wide, uri, catalog=catalog, schema_merge=True)
+        lake.write_dataset(wide, uri, catalog=catalog, mode="overwrite")
+        dataset = lake.open_dataset(uri, catalog=catalog)
+        dataset.restore(2)
+        for condition, count in (("a > 4", 2), ("a = 5", 1), ("a < 6", 1), ("a > 7", 1)):
+            found = lake.read_dataset(uri, catalog=catalog, predicates=condition)
+            assert found.num_rows == count, condition
+        dataset.restore(1)
+        assert lake.read_dataset(uri, catalog=catalog, predicates="a = 5").num_rows == 1
+
+
+class TestOrderOfEvents:
+    def test_nothing_is_worked_out_while_others_wait(
+        self, catalog: lake.Catalog, uri: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lake.write_dataset(numbers(0), uri, catalog=catalog)
+        locked: list[bool] = []
+        lock = CatalogTransaction.lock_dataset
+        file_bounds = bounds.file_bounds
+
+        def locking(self: CatalogTransaction, base_uri: str) -> Any:
+            locked.append(True)
+            return lock(self, base_uri)
+
+        def counting(*arguments: Any) -> Any:
+            assert not locked
+            return file_bounds(*arguments)
+
+        monkeypatch.setattr(CatalogTransaction, "lock_dataset", locking)
+        monkeypatch.setattr(bounds, "file_bounds", counting)
+        mine = stage(catalog, uri, numbers(1))
+        commit(catalog, *mine)
+        assert locked
+        assert values(catalog, uri, predicates="n = 1") == [1]
+
+    def test_a_clock_a_day_off_changes_nothing(
+        self, catalog: lake.Catalog, uri: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """delta #2532: versions were ordered by the clocks of writers."""
+        lake.write_dataset(numbers(1), uri, catalog=catalog)
+        real = time.time_ns
+        for days in (-1, 1):
+            offset = days * 86_400 * 10**9
+            monkeypatch.setattr(time, "time_ns", lambda offset=offset: real() + offset)
+            monkeypatch.setattr(time, "time", lambda offset=offset: (real() + offset) / 1e9)
+            lake.write_dataset(numbers(2), uri, catalog=catalog)
+            monkeypatch.undo()
+        history = list(lake.open_dataset(uri, catalog=catalog).history())
+        stamps = [record.timestamp for record in history]
+        assert stamps == sorted(stamps, reverse=True)
+        assert max(stamps) - min(stamps) < timedelta(minutes=5)
+        assert abs(datetime.now(timezone.utc) - stamps[0]) < timedelta(minutes=5)
+
+    def test_a_failed_commit_tells_its_own_error_when_giving_up_fails_too(
+        self, catalog: lake.Catalog, uri: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lake.write_dataset(numbers(1), uri, catalog=catalog)
+
+        def unavailable(*_: Any) -> bool:
+            raise lake.CatalogUnavailableError(catalog="it", reason="is gone")
+
+        monkeypatch.setattr(CatalogTransaction, "close_write", unavailable)
+        with pytest.raises(lake.InvalidOptionError, match="JSON"):
+            lake.write_dataset(numbers(2), uri, catalog=catalog, commit_metadata={"bad": {1}})
+        # Nobody could say that it is not committed: its file stays for vacuum.
+        assert len(list(Path(uri).rglob("*.parquet"))) == 2
+
+
+class TestStreamsOfSmallCommits:
+    @pytest.fixture
+    def begun(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """Writes that were registered, in order."""
+        seen: list[str] = []
+        register = CatalogTransaction.register_pending
+
+        def recorded(self: CatalogTransaction, write_id: str, dataset_id: int) -> None:
+            seen.append(write_id)
+            register(self, write_id, dataset_id)
+
+        monkeypatch.setattr(CatalogTransaction, "register_pending", recorded)
+        return seen
+
+    def transactions(self, catalog: lake.Catalog, work: Callable[[], object]) -> int:
+        """How many transactions that write `work` takes."""
+        kind = type(catalog)
+        count = 0
+        original = kind._commit  # type: ignore[attr-defined]
+
+        def counted(self: Any, connection: Any) -> None:
+            nonlocal count
+            count += 1
+            original(self, connection)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kind, "_commit", counted)
+            work()
+        return count
+
+    def test_a_commit_of_a_stream_is_one_transaction(
+        self, catalog: lake.Catalog, uri: str, begun: list[str]
+    ) -> None:
+        def append() -> object:
+            return lake.write_dataset(numbers(1), uri, catalog=catalog)
+
+        counts = [self.transactions(catalog, append) for _ in range(20)]
+        assert counts[:9] == [2] * 9
+        assert counts[-5:] == [1] * 5
+        history = lake.open_dataset(uri, catalog=catalog).history()
+        assert {record.write_id for record in history} <= set(begun)
+        with catalog.write() as tx:
+            assert [one.write_id for one in tx.pending_writes()] == begun[-1:]
+
+    @pytest.mark.parametrize("why", ["late", "given up", "another process"])
+    def test_a_reservation_that_cannot_be_used(
+        self,
+        catalog: lake.Catalog,
+        uri: str,
+        begun: list[str],
+        why: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        for _ in range(12):
+            lake.write_dataset(numbers(1), uri, catalog=catalog)
+        reserved = begun[-1]
+        if why == "late":
+            monkeypatch.setattr(reservations, "RESERVED_SECONDS", -1.0)
+        elif why == "given up":
+            with catalog.write() as tx:
+                assert tx.close_write(reserved)
+        else:
+            monkeypatch.setattr(reservations, "_process", -1)
+        lake.write_dataset(numbers(2), uri, catalog=catalog)
+        last = lake.open_dataset(uri, catalog=catalog).history()[0]
+        assert (last.version, last.write_id != reserved) == (13, True)
+
+    def test_a_write_that_is_refused_leaves_the_reservation_to_the_next(
+        self, catalog: lake.Catalog, uri: str, begun: list[str]
+    ) -> None:
+        for _ in range(12):
+            lake.write_dataset(numbers(1), uri, catalog=catalog)
+        reserved = begun[-1]
+        with pytest.raises(lake.SchemaMismatchError):
+            lake.write_dataset(pa.table({"n": ["text"]}), uri, catalog=catalog)
+        lake.write_dataset(numbers(2), uri, catalog=catalog)
+        assert lake.open_dataset(uri, catalog=catalog).history()[0].write_id == reserved
+
+
+class TestErrorsOfPostgres:
+    """What to do is decided by SQLSTATE (ducklake #1311 read English texts)."""
+
+    @pytest.mark.parametrize(
+        ("state", "transient"),
+        [("40001", True), ("40P01", True), ("08006", True), ("57P01", True), ("23505", False)],
+    )
+    def test_by_sqlstate(self, state: str, transient: bool) -> None:
+        error = psycopg.errors.lookup(state)("Schlüsselwert verletzt Unique-Constraint")
+        assert is_transient(error) is transient
+
+    def test_a_commit_is_repeated_under_another_language(
+        self, postgres_server: Any, uri: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        url = postgres_server.fresh_database()
+        name = url.rpartition("@/")[2].partition("?")[0]
+        postgres_server.run(f"ALTER DATABASE {name} SET lc_messages = 'C'")
+        failures = iter(["40001", "40P01"])
+        insert = CatalogTransaction.insert_transaction
+
+        def failing(self: CatalogTransaction, *arguments: Any, **more: Any) -> Any:
+            state = next(failures, None)
+            if state is not None:
+                self._session.execute(
+                    f"DO $$ BEGIN RAISE EXCEPTION 'konnte nicht' USING ERRCODE = '{state}'; END $$"
+                )
+            return insert(self, *arguments, **more)
+
+        monkeypatch.setattr(CatalogTransaction, "insert_transaction", failing)
+        with lake.open_catalog(url) as catalog:
+            assert lake.write_dataset(numbers(1), uri, catalog=catalog).version == 1
+            assert values(catalog, uri) == [1]
+        assert next(failures, None) is None
+
+    def test_a_commit_that_waited_for_the_lock_sees_what_came_first(
+        self, postgres_server: Any, uri: str
+    ) -> None:
+        """ducklake #1341: REPEATABLE READ hid newer commits, by default of the database here."""
+        url = postgres_server.fresh_database()
+        name = url.rpartition("@/")[2].partition("?")[0]
+        postgres_server.run(
+            f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'"
+        )
+        with lake.open_catalog(url) as catalog:
+            lake.write_dataset(numbers(1), uri, catalog=catalog)
+            mine = stage(catalog, uri, numbers(2))
+            lake.write_dataset(numbers(3), uri, catalog=catalog)
+            assert commit(catalog, *mine).version == 3
+            assert values(catalog, uri) == [1, 2, 3]
+
+
+def test_a_write_never_begins_as_a_read_on_sqlite(tmp_path: Path, uri: str) -> None:
+    """ducklake #1309: a read that turned into a write did not wait for the lock."""
+    url = f"sqlite://{tmp_path}/c.db"
+    begun: list[str] = []
+    with lake.open_catalog(url) as catalog:
+        lake.write_dataset(numbers(1), uri, catalog=catalog)
+        connection = catalog._acquire()  # type: ignore[attr-defined]
+        connection.set_trace_callback(begun.append)
+        catalog._release(connection, True)  # type: ignore[attr-defined]
+        lake.write_dataset(numbers(2), uri, catalog=catalog)
+    writes = [text for text in begun if text.split()[0] in ("INSERT", "UPDATE", "DELETE", "BEGIN")]
+    assert writes[0] == "BEGIN IMMEDIATE"
+    deferred = [i for i, text in enumerate(writes) if text == "BEGIN"]
+    assert all(i + 1 == len(writes) or writes[i + 1].startswith("BEGIN") for i in deferred)
