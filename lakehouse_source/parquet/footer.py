@@ -8,6 +8,7 @@ nanoseconds) can never make a bound narrower than the data.
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,6 +19,9 @@ import pyarrow.parquet as pq
 from lakehouse_source.model import ColumnBounds, FileMetadata, Ordinal, RowGroupMetadata
 from lakehouse_source.pruning import bounds
 from lakehouse_source.schema import Leaf, leaves
+
+
+_PARQUET_MR = re.compile(r"parquet-mr(?: version (\d+)\.(\d+))?")
 
 
 def file_metadata(
@@ -38,7 +42,7 @@ def file_metadata(
     """
     columns = list(leaves(schema))
     groups = tuple(
-        _row_group(footer.row_group(index), index, columns, nan_columns[index])
+        _row_group(footer.row_group(index), index, columns, nan_columns[index], footer.created_by)
         for index in range(footer.num_row_groups)
     )
     return FileMetadata(
@@ -53,7 +57,11 @@ def file_metadata(
 
 
 def _row_group(
-    group: pq.RowGroupMetaData, index: int, columns: Sequence[Leaf], nans: frozenset[int] | None
+    group: pq.RowGroupMetaData,
+    index: int,
+    columns: Sequence[Leaf],
+    nans: frozenset[int] | None,
+    created_by: str | None,
 ) -> RowGroupMetadata:
     described: list[tuple[Leaf, ColumnBounds]] = []
     compressed = 0
@@ -62,7 +70,8 @@ def _row_group(
         compressed += chunk.total_compressed_size
         if not leaf.in_list:
             may_have_nan = pa.types.is_floating(leaf.type) and (nans is None or leaf.id in nans)
-            described.append((leaf, chunk_bounds(chunk, leaf, group.num_rows, may_have_nan)))
+            bounds_ = chunk_bounds(chunk, leaf, group.num_rows, may_have_nan, created_by)
+            described.append((leaf, bounds_))
     lower, upper, nulls, nan = bounds.encode_row_group(described)
     return RowGroupMetadata(
         index=index,
@@ -77,18 +86,36 @@ def _row_group(
 
 
 def chunk_bounds(
-    chunk: pq.ColumnChunkMetaData, leaf: Leaf, row_count: int, may_have_nan: bool
+    chunk: pq.ColumnChunkMetaData,
+    leaf: Leaf,
+    row_count: int,
+    may_have_nan: bool,
+    created_by: str | None,
 ) -> ColumnBounds:
-    """What a column chunk's statistics say; `leaf.type` is the type it was written with."""
+    """What a column chunk's statistics say; `leaf.type` is the type it was written with.
+
+    `created_by` is what the footer says of its writer.
+    """
     statistics = chunk.statistics
     lower = upper = null_count = None
     if statistics is not None:
         if statistics.has_null_count:
             null_count = statistics.null_count
-        if statistics.has_min_max:
+        in_bytes = statistics.physical_type in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+        if statistics.has_min_max and not (in_bytes and _wrong_bytes(created_by)):
             lower = ordinal(statistics.min_raw, statistics.physical_type, leaf.type)
             upper = ordinal(statistics.max_raw, statistics.physical_type, leaf.type)
     return ColumnBounds(lower, upper, null_count, row_count, may_have_nan)
+
+
+def _wrong_bytes(created_by: str | None) -> bool:
+    """Tell whether a writer is known for wrong bounds of bytes (PARQUET-251, PARQUET-686).
+
+    Arrow passes its bounds of decimals on; fixed_length_decimal.parquet of the public
+    test files has a value below its minimum.
+    """
+    found = _PARQUET_MR.match(created_by or "")
+    return found is not None and (int(found[1] or 0), int(found[2] or 0)) < (1, 10)
 
 
 def ordinal(raw: Any, physical: str, type_: pa.DataType) -> Ordinal | None:

@@ -172,7 +172,9 @@ class _Pruner:
             if position is None or leaf is None or leaf.in_list:
                 return ColumnBounds(None, None, None, group.num_rows, True)
             may_have_nan = pa.types.is_floating(leaf.type)
-            return chunk_bounds(group.column(position), leaf, group.num_rows, may_have_nan)
+            return chunk_bounds(
+                group.column(position), leaf, group.num_rows, may_have_nan, self.footer.created_by
+            )
 
         if not evaluate(bound, statistics).may_match:
             return "statistics", None
