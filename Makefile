@@ -46,10 +46,12 @@ planner: $(STAMP) ## Compile the planner extension (needs a JDK), or check the j
 
 integration: setup ## The long ones: other Spark versions, a cluster
 	@. integration/java_home.sh && $(BIN)/python integration/spark_versions.py
+	@PLAKE_WRITERS=8 PLAKE_COMMITS=200 $(BIN)/python -m pytest -q tests/verbs/test_concurrency.py
 
 bench: setup ## Measurements, side by side
 	@$(BIN)/python -m pip install -qq --editable '.[bench]'
 	@$(BIN)/python integration/benchmarks/row_group_rows.py
+	@$(BIN)/python -W ignore integration/benchmarks/commits.py
 	@. integration/java_home.sh && $(BIN)/python integration/benchmarks/spark_scan.py
 
 clean: ## Remove what was made here
