@@ -203,7 +203,8 @@ class Dataset:
             VersionNotFoundError
         """
         with self._address.open() as catalog, catalog.read() as reader:
-            snapshot = self._address.snapshot(catalog, reader, version or self.version)
+            wanted = self.version if version is None else version
+            snapshot = self._address.snapshot(catalog, reader, wanted)
             return reader.files(snapshot.dataset.id, snapshot.version)
 
     def scan(
@@ -301,7 +302,8 @@ class Dataset:
         """
         where = self._address
         with where.open() as catalog, catalog.read() as reader:
-            snapshot = where.snapshot(catalog, reader, version or self.version)
+            wanted = self.version if version is None else version
+            snapshot = where.snapshot(catalog, reader, wanted)
             files = reader.files(snapshot.dataset.id, snapshot.version)
             groups = reader.row_groups([file.id for file in files])
         return inspection.verify(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from uuid import UUID
 
@@ -217,14 +217,14 @@ class Judge:
 
     def _judge_orphans(self, orphans: Sequence[_Orphan]) -> None:
         states = self.tx.write_states({orphan.write_id for orphan in orphans})
-        silent = set(self.tx.silent_writes(self.options.abandoned_after_seconds))
-        for write_id in silent & states.keys():
-            states[write_id] = replace(states[write_id], state="abandoned")
+        # By this vacuum's own limit, whoever marked the write by another.
+        silent = self.tx.silent_writes(self.options.abandoned_after_seconds)
         closed: set[str] = set()
         for orphan in orphans:
             state = states.get(orphan.write_id)
             why = ""
-            if state is not None and state.state == "pending":
+            may_go_on = state is not None and state.state in ("pending", "abandoned")
+            if may_go_on and orphan.write_id not in silent:
                 why = PENDING
             elif state is not None and state.dataset_id not in (None, self.record.id):
                 why = OTHER_DATASET

@@ -820,10 +820,10 @@ class CatalogContract:
             transaction.register_pending("silent", dataset.id)
             transaction.register_pending("lively", dataset.id)
             assert transaction.close_write("closed")
-            assert transaction.silent_writes(3600) == []
+            assert transaction.silent_writes(3600) == {}
         plant("UPDATE pending_writes SET heartbeat_at = 1 WHERE write_id <> 'lively'")
         with catalog.write() as transaction:
-            assert transaction.silent_writes(3600) == ["silent"]
+            assert transaction.silent_writes(3600) == {"silent": "pending"}
             transaction.mark_abandoned(3600)
         everybody = ["silent", "lively", "closed", "done", "unheard"]
         with catalog.write() as transaction:
@@ -833,8 +833,9 @@ class CatalogContract:
                 "done": "committed",
             }  # fmt: skip
             assert states["done"].dataset_id == states["silent"].dataset_id == dataset.id
-            assert transaction.silent_writes(3600) == []
+            assert transaction.silent_writes(3600) == {"silent": "abandoned"}
             assert transaction.heartbeat("silent")
+            assert transaction.silent_writes(3600) == {}
             assert transaction.write_states(["silent"])["silent"].state == "pending"
             assert not transaction.heartbeat("closed")
 

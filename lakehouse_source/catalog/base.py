@@ -194,7 +194,7 @@ class PooledCatalog(Catalog, Generic[Connection]):
         self._recovered = True
         with self.read() as reader:
             found = reader.silent_writes(ABANDONED_SECONDS)
-        if found:
+        if "pending" in found.values():
             with self.write() as transaction:
                 transaction.mark_abandoned(ABANDONED_SECONDS)
 

@@ -189,10 +189,13 @@ class CatalogReader:
                 states[write_id] = WriteState(*rows[0])
         return states
 
-    def silent_writes(self, seconds: float) -> list[str]:
-        """Pending writes that gave no sign of life for so long, by the database's clock."""
+    def silent_writes(self, seconds: float) -> dict[str, str]:
+        """Writes without a sign of life for so long, by the database's clock, and their state.
+
+        The state is `pending`, or `abandoned` where somebody took the write for dead.
+        """
         rows = self._session.query(sql.SILENT_WRITES, (round(seconds * 1_000_000),))
-        return [row[0] for row in rows]
+        return dict(rows)
 
     # --- rows to records
 

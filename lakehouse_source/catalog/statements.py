@@ -237,9 +237,9 @@ HEARTBEAT = (
     "UPDATE pending_writes SET heartbeat_at = {now}, state = 'pending' "
     "WHERE write_id = ? AND state <> 'closed'"
 )
-_SILENT = "state = 'pending' AND heartbeat_at <= {now} - ?"
-SILENT_WRITES = f"SELECT write_id FROM pending_writes WHERE {_SILENT}"
-ABANDON = f"UPDATE pending_writes SET state = 'abandoned' WHERE {_SILENT}"
+_SILENT = "heartbeat_at <= {now} - ?"
+SILENT_WRITES = f"SELECT write_id, state FROM pending_writes WHERE state <> 'closed' AND {_SILENT}"
+ABANDON = f"UPDATE pending_writes SET state = 'abandoned' WHERE state = 'pending' AND {_SILENT}"
 COMMITTED_STATE = "SELECT 'committed', dataset_id FROM transactions WHERE write_id = ?"
 PENDING = (
     "SELECT write_id, dataset_id, started_at, heartbeat_at FROM pending_writes "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import time
@@ -460,6 +461,21 @@ class TestVacuum:
         assert dataset.vacuum(**NOW).rows_forgotten == 1
 
 
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_is_shown_on_a_terminal_only(
+    uri: str, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    for number in range(3):
+        lake.write_dataset(rows_of(number), uri, mode="overwrite")
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: is_terminal)
+    monkeypatch.setattr("sys.stderr", screen)
+    dataset = lake.open_dataset(uri)
+    dataset.expire_versions(keep_last=1)
+    assert dataset.vacuum(**NOW).files_removed == 2
+    assert screen.getvalue() == ("\rvacuum: files deleted 2 of 2\n" if is_terminal else "")
+
+
 class TestPathsThatLeadOut:
     """A row of the catalog must never lead a delete out of its dataset."""
 
@@ -514,6 +530,10 @@ class TestRecovery:
             with opened.write() as transaction:
                 states = transaction.write_states([staged.write_id])
         assert states[staged.write_id].state == "abandoned"
+        # A longer limit of the vacuum's own counts more than the mark.
+        longer = dataset.vacuum(**NOW, abandoned_after_seconds=3 * DAY)
+        assert longer.files_removed == 0
+        assert what(longer.left)["its write may still be going on"] == 1
         assert dataset.vacuum(**NOW).files_removed == 1
 
 
@@ -601,6 +621,13 @@ class TestVerify:
             transaction._session.execute("UPDATE files SET file_path = ?", ("../x",))
         report = dataset.verify()
         assert "must be relative" in report.differences[-1].found
+
+    def test_a_version_that_never_was_is_not_verified(self, dataset: lake.Dataset) -> None:
+        for version in (0, 5):
+            with pytest.raises(lake.VersionNotFoundError):
+                dataset.verify(version)
+            with pytest.raises(lake.VersionNotFoundError):
+                dataset.files(version)
 
 
 def test_a_writer_survives_a_vacuum_that_takes_its_empty_folder(tmp_path: Path) -> None:
