@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from lakehouse_source.catalog.base import Catalog
@@ -28,7 +28,8 @@ RESERVED_SECONDS = 10.0
 class _Stream:
     commits: int = 0
     last: float = 0.0
-    reserved: str | None = None
+    # One, or as many as there are threads that commit at once.
+    reserved: list[str] = field(default_factory=list)
 
 
 _lock = threading.Lock()
@@ -37,22 +38,27 @@ _process = os.getpid()
 _streams: WeakKeyDictionary[Catalog, dict[str, _Stream]] = WeakKeyDictionary()
 
 
-def take(catalog: Catalog, key: str) -> str | None:
-    """The write that was registered for whoever writes next, if it is fresh."""
+def take(catalog: Catalog, key: str) -> tuple[str | None, list[str]]:
+    """The write that was registered for whoever writes next, and those that are too old for it.
+
+    The old ones are for the caller to forget in the catalog.
+    """
     with _guard():
         stream = _streams.get(catalog, {}).get(key)
-        if stream is None or stream.reserved is None:
-            return None
-        reserved, stream.reserved = stream.reserved, None
-        return reserved if time.monotonic() - stream.last < RESERVED_SECONDS else None
+        if stream is None or not stream.reserved:
+            return None, []
+        if time.monotonic() - stream.last < RESERVED_SECONDS:
+            return stream.reserved.pop(), []
+        stale, stream.reserved = stream.reserved, []
+        return None, stale
 
 
 def give_back(catalog: Catalog, key: str, reserved: str) -> None:
     """Leave a reservation to the next one: the write that took it never began."""
     with _guard():
         stream = _streams.get(catalog, {}).get(key)
-        if stream is not None and stream.reserved is None:
-            stream.reserved = reserved
+        if stream is not None:
+            stream.reserved.append(reserved)
 
 
 def is_wanted(catalog: Catalog, key: str) -> bool:
@@ -61,7 +67,7 @@ def is_wanted(catalog: Catalog, key: str) -> bool:
         stream = _streams.get(catalog, {}).get(key)
         return (
             stream is not None
-            and stream.reserved is None
+            and not stream.reserved
             and stream.commits >= STREAM_COMMITS
             and time.monotonic() - stream.last < STREAM_SECONDS
         )
@@ -74,8 +80,8 @@ def committed(catalog: Catalog, key: str, reserved: str | None) -> None:
         stream = _streams.setdefault(catalog, {}).setdefault(key, _Stream())
         stream.commits = stream.commits + 1 if now - stream.last < STREAM_SECONDS else 1
         stream.last = now
-        if reserved is not None and stream.reserved is None:
-            stream.reserved = reserved
+        if reserved is not None:
+            stream.reserved.append(reserved)
 
 
 def _guard() -> threading.Lock:

@@ -76,17 +76,19 @@ def begin(
     incoming = storage_schema(incoming)
     # Before the catalog is touched: a mistake in the call must not leave one behind.
     check_partition_columns(incoming, options.partition_by or ())
-    write_id = reservations.take(catalog, key)
-    if write_id is not None:
-        staged = _begin_reserved(catalog, uri, key, write_uri, incoming, options, write_id)
-        if staged is not None:
-            return staged
+    reserved, stale = reservations.take(catalog, key)
+    if reserved is not None:
+        begun = _begin_reserved(catalog, uri, key, write_uri, incoming, options, reserved)
+        if begun is not None:
+            return begun
     write_id = str(uuid6.uuid7())
 
     def register(tx: CatalogTransaction) -> StagedWrite:
         record = tx.register_dataset(key, uri.rstrip("/").rsplit("/", 1)[-1])
         staged = _staged(tx, record, uri, key, write_uri, incoming, options, write_id)
         tx.register_pending(write_id, record.id)
+        for unused in stale:
+            tx.finish_pending(unused)
         reach("pending written")
         return staged
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -381,6 +382,23 @@ class TestStreamsOfSmallCommits:
         lake.write_dataset(numbers(2), uri, catalog=catalog)
         last = lake.open_dataset(uri, catalog=catalog).history()[0]
         assert (last.version, last.write_id != reserved) == (13, True)
+        if why == "late":
+            with catalog.write() as tx:
+                assert reserved not in {one.write_id for one in tx.pending_writes()}
+
+    def test_threads_of_one_catalog_reserve_no_more_than_they_use(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        lake.write_dataset(numbers(0), uri, catalog=catalog)
+
+        def append(_: int) -> None:
+            lake.write_dataset(numbers(1), uri, catalog=catalog)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(append, range(60)))
+        with catalog.write() as tx:
+            assert len(tx.pending_writes()) <= 4
+        assert lake.open_dataset(uri, catalog=catalog).version == 61
 
     def test_a_write_that_is_refused_leaves_the_reservation_to_the_next(
         self, catalog: lake.Catalog, uri: str, begun: list[str]
