@@ -39,7 +39,7 @@ types: $(STAMP) ## Types
 	@$(BIN)/mypy
 
 property: $(STAMP) ## The property tests with many more examples
-	@HYPOTHESIS_PROFILE=property $(BIN)/python -m pytest tests/pure -q
+	@HYPOTHESIS_PROFILE=property $(BIN)/python -m pytest tests/pure tests/verbs/test_model.py -q
 
 planner: $(STAMP) ## Compile the planner extension (needs a JDK), or check the jar that is here
 	@$(BIN)/python -m lakehouse_source.spark.planner.build

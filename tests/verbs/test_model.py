@@ -264,12 +264,13 @@ class VersionsInDuckDB(Versions):
     kind = "duckdb"
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("machine", [Versions, VersionsInDuckDB])
 def test_the_product_and_a_table_of_versions_agree(machine: type[Versions]) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=300 if THOROUGH else 10,
+            max_examples=100 if THOROUGH else 10,
             stateful_step_count=30 if THOROUGH else 12,
             deadline=None,
             suppress_health_check=list(HealthCheck),
