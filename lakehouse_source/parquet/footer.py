@@ -20,7 +20,6 @@ from lakehouse_source.model import ColumnBounds, FileMetadata, Ordinal, RowGroup
 from lakehouse_source.pruning import bounds
 from lakehouse_source.schema import Leaf, leaves
 
-
 _PARQUET_MR = re.compile(r"parquet-mr(?: version (\d+)\.(\d+))?")
 
 
