@@ -29,11 +29,11 @@ from lakehouse_source.errors import (
     StorageError,
     VersionNotFoundError,
 )
+from lakehouse_source.maintenance.removal import vacuum
 from lakehouse_source.model import FileMetadata, RowGroupMetadata, WriteResult
 from lakehouse_source.parquet.prune import FilePruning, prune_file
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.query import Scan
-from lakehouse_source.removal import vacuum
 from lakehouse_source.several import Transaction, transaction
 
 __version__ = "0.1.0"

@@ -8,11 +8,11 @@ from typing import Any
 
 from lakehouse_source.address import Address, CatalogLike, PathLike
 from lakehouse_source.catalog import Catalog, CatalogTransaction, open_catalog
+from lakehouse_source.commit import PATIENCE_SECONDS, Ready, abort, in_transaction, make_ready
 from lakehouse_source.errors import CommitUnknownError, InvalidOptionError
 from lakehouse_source.landing import land
 from lakehouse_source.model import FileMetadata, WriteResult
 from lakehouse_source.staging import stage, to_reader, write_options
-from lakehouse_source.transaction import PATIENCE_SECONDS, Ready, abort, in_transaction, make_ready
 from lakehouse_source.write_options import StagedWrite
 
 

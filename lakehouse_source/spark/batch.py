@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from lakehouse_source.address import Address
 from lakehouse_source.align import align, by_name
+from lakehouse_source.commit import abort, commit
 from lakehouse_source.model import FileMetadata, ScanTask
 from lakehouse_source.parquet.reader import ReadSpec, read_task
 from lakehouse_source.parquet.writer import write_files
@@ -29,7 +30,6 @@ from lakehouse_source.spark.filters import usable
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.types import batch_schema, columns_for
 from lakehouse_source.storage import Storage
-from lakehouse_source.transaction import abort, commit
 from lakehouse_source.write_options import StagedWrite
 
 SPLIT_SIZE_BYTES = 128 * 1024 * 1024

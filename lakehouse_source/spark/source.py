@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.types import StructType
 
 from lakehouse_source.address import Address
+from lakehouse_source.commit import begin
 from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.scan import Snapshot, resolve_columns
@@ -22,7 +23,6 @@ from lakehouse_source.spark.isolation import read_isolation
 from lakehouse_source.spark.options import READ_OPTIONS, WRITE_OPTIONS, Options
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.types import arrow_schema, spark_schema
-from lakehouse_source.transaction import begin
 from lakehouse_source.write_options import WriteOptions
 
 

@@ -16,8 +16,8 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.address import Address
+from lakehouse_source.commit import abort, begin, commit
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.transaction import abort, begin, commit
 from lakehouse_source.write_options import WriteOptions
 from tests.edges.failing_proxy import FailingProxy
 

@@ -19,11 +19,11 @@ from lakehouse_source import reservations
 from lakehouse_source.address import Address
 from lakehouse_source.catalog import is_transient
 from lakehouse_source.catalog.writer import CatalogTransaction
+from lakehouse_source.commit import abort, begin, commit
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.pruning import bounds
-from lakehouse_source.transaction import abort, begin, commit
 from lakehouse_source.write_options import StagedWrite, WriteOptions
 
 

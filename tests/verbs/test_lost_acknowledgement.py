@@ -16,8 +16,8 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.address import Address
 from lakehouse_source.catalog import base
+from lakehouse_source.commit import abort, begin, commit
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.transaction import abort, begin, commit
 from lakehouse_source.write_options import WriteOptions
 from tests.postgres_server import PostgresServer
 from tests.verbs.cutting_proxy import AFTER, ANSWERED, BEFORE, Cut, CuttingProxy

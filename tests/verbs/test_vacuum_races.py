@@ -18,8 +18,8 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.address import Address
+from lakehouse_source.commit import begin, commit
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.transaction import begin, commit
 from lakehouse_source.write_options import WriteOptions
 
 SECONDS = 10.0

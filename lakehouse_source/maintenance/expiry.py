@@ -11,10 +11,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from lakehouse_source.catalog import Catalog, CatalogTransaction
+from lakehouse_source.commit import in_transaction
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
+from lakehouse_source.maintenance.reports import ExpiryReport
 from lakehouse_source.model import DatasetRecord
-from lakehouse_source.reports import ExpiryReport
-from lakehouse_source.transaction import in_transaction
 
 _LONGEST_SECONDS = 100 * 365 * 24 * 3600
 
