@@ -1,0 +1,569 @@
+"""Would the tests notice a wrong rule? Applies wrong rules, one at a time, and sees the tests fail.
+
+Each mutant is one replacement in a copy of the package; its text must be there
+exactly once, so that a rule that moved is noticed too. The exit code is 1 where
+a mutant survives. Run it with `python integration/mutation.py [words of names…]`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+ROOT = Path(__file__).parents[1]
+WORKERS = 2
+PURE = ("pure/test_pruning.py", "pure/test_bounds.py", "pure/test_pruning_properties.py")
+FILTER = ("pure/test_row_filter.py", "pure/test_row_filter_properties.py")
+LANGUAGE = ("pure/test_predicate.py", *FILTER)
+FILES = ("edges/test_prune_file.py", "edges/test_bloom_read.py", "edges/test_statistics.py")
+VERBS = ("verbs/test_dataset.py",)
+CATALOG = ("edges/test_catalog_sqlite.py",)
+ENGINES = ("verbs/test_engines.py",)
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A wrong rule: `old` becomes `new` in `file`, and `tests` should fail."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+def _in(file: str, tests: tuple[str, ...], *rules: tuple[str, str, str]) -> list[Mutant]:
+    return [Mutant(name, file, old, new, tests) for name, old, new in rules]
+
+
+MUTANTS = [
+    *_in(
+        "pruning/evaluate.py",
+        PURE,
+        (
+            "<= decided as <",
+            "may = lower is None or lower <= value",
+            "may = lower is None or lower < value",
+        ),
+        (
+            ">= decided as >",
+            "may = upper is None or upper >= value",
+            "may = upper is None or upper > value",
+        ),
+        (
+            "every row is below an upper bound that equals the literal",
+            "may_not = upper is None or upper >= value",
+            "may_not = upper is None or upper > value",
+        ),
+        (
+            "an unknown null count is zero",
+            "may_be_null = may_have_value = rows != 0",
+            "may_be_null, may_have_value = False, rows != 0",
+        ),
+        (
+            "NaN is left out of comparisons",
+            "return bits | _compare_nan(node.op, node.value) if may_be_nan else bits",
+            "return bits",
+        ),
+        (
+            "NaN is less than every number",
+            'not equal if op == "!=" else op in (">", ">=")',
+            'not equal if op == "!=" else op in ("<", "<=")',
+        ),
+        (
+            "NaN is left out of IN",
+            "bits |= TRUE_BIT if node.has_nan else missed",
+            "pass",
+        ),
+        (
+            "a value missed by IN (…, NULL) is FALSE",
+            "missed = NULL_BIT if node.has_null else FALSE_BIT",
+            "missed = FALSE_BIT",
+        ),
+        (
+            "null-safe equality is NULL on NULL",
+            "bits |= FALSE_BIT if null_safe else NULL_BIT",
+            "bits |= NULL_BIT",
+        ),
+        (
+            "any value between two bounds equals the literal",
+            "if lower is not None and lower == upper:\n        return TRUE_BIT\n",
+            "if lower is not None and upper is not None:\n        return TRUE_BIT\n",
+        ),
+        ("a prefix below its bound", "lower[: len(text)] > text", "lower > text"),
+        ("a prefix that is the upper bound", "upper < text)", "upper <= text)"),
+        (
+            "bounds the wrong way round are believed",
+            "if lower is not None and upper is not None and lower > upper:",
+            "if False:",
+        ),
+        (
+            "a list with one of the numbers between the bounds holds all of them",
+            "found_all = stop - start == upper - lower + 1",
+            "found_all = True",
+        ),
+        (
+            "a nested column is never null",
+            "return _BOTH  # only IS NULL is asked of it",
+            "return FALSE_BIT",
+        ),
+    ),
+    *_in(
+        "pruning/outcome.py",
+        PURE,
+        ("NOT makes TRUE of NULL", "return None if a is None else not a", "return not a"),
+        ("AND and OR change places", "AND_TABLE = _lifted(_and)", "AND_TABLE = _lifted(_or)"),
+        (
+            "NULL AND FALSE is NULL",
+            "if a is False or b is False:\n        return False\n",
+            "if a is False and b is False:\n        return False\n",
+        ),
+        ("some rows are all rows", "self.bits == TRUE_BIT", "bool(self.bits & TRUE_BIT)"),
+    ),
+    *_in(
+        "pruning/bounds.py",
+        PURE,
+        ("-0.0 is not 0.0", 'struct.pack(">d", value + 0.0)', 'struct.pack(">d", value)'),
+        (
+            "NaN does not raise the upper key",
+            "upper = _NAN_KEY if merge.may_be_nan else _upper_key(merge.upper, kind)",
+            "upper = _upper_key(merge.upper, kind)",
+        ),
+        (
+            "an upper key is cut downward",
+            "return _raised(ordinal[:KEY_LIMIT])",
+            "return ordinal[:KEY_LIMIT]",
+        ),
+        (
+            "an upper text is cut downward",
+            "        return text\n    return _raised_text(text[:limit]) if upper",
+            "        return text\n    return text[:limit] if upper",
+        ),
+        (
+            "an upper text is raised to half a character",
+            "chr(0xE000 if 0xD800 <= last < 0xE000 else last)",
+            "chr(last)",
+        ),
+        (
+            "an upper binary is cut downward",
+            "ordinal = ordinal[:-1] + bytes((ordinal[-1] + 1,))",
+            "pass",
+        ),
+        (
+            "the end of a prefix is not raised",
+            'return cut, cut + b"\\xff"  # no byte of UTF-8 is 0xFF',
+            "return cut, cut",
+        ),
+        (
+            "decimals lose their sign",
+            "(ordinal + (1 << (bits - 1)))",
+            "(abs(ordinal) + (1 << (bits - 1)))",
+        ),
+        (
+            "integers lose their sign",
+            "(ordinal + (1 << 71))",
+            "((ordinal & ((1 << 64) - 1)) + (1 << 71))",
+        ),
+        (
+            "timestamps of all units alike",
+            "(ordinal * kind.unit_ns + (1 << 95))",
+            "(ordinal + (1 << 95))",
+        ),
+        (
+            "a promotion is ignored",
+            "if file_type is not column_type and file_type != column_type:",
+            "if False:",
+        ),
+        (
+            "one row group without bounds does not matter",
+            "self.upper_known = False",
+            "pass",
+        ),
+        (
+            "a file that is all null matches everything",
+            "if nulls == bounds.row_count:\n            return\n",
+            "pass\n",
+        ),
+        (
+            "a null count that cannot be is zero",
+            "<= null_count <= group.row_count:\n        null_count = None",
+            "<= null_count <= group.row_count:\n        null_count = 0",
+        ),
+        (
+            "NaN is absent where nobody looked",
+            ".get(name) is not False",
+            ".get(name) is True",
+        ),
+        (
+            "a NaN bound does not tell of NaN",
+            "nans[name] = bounds.may_contain_nan or nan_bound",
+            "nans[name] = bounds.may_contain_nan",
+        ),
+        (
+            "elements of lists are rows",
+            "        if leaf.in_list:\n            continue\n        kind, name",
+            "        kind, name",
+        ),
+        (
+            "a NULL partition has no nulls",
+            "known = ColumnBounds(None, None, row_count, row_count, False)",
+            "known = ColumnBounds(None, None, 0, row_count, False)",
+        ),
+    ),
+    *_in(
+        "pruning/search.py",
+        PURE,
+        (
+            ">= searched as >",
+            'key(_after(value) if op == ">" else value, type_)',
+            "key(_after(value), type_)",
+        ),
+        (
+            "an OR is searched by the branches that can be",
+            "        if branch is None:\n            return None\n",
+            "        if branch is None:\n            continue\n",
+        ),
+        (
+            "IS NULL is searched among values",
+            "return None  # IS NULL",
+            "return _ranges(node.column, [_ANY_VALUE], indexed)  # IS NULL",
+        ),
+        ("NaN of a list is not searched", "values.append(math.nan)", "pass"),
+        (
+            "keys of another encoding are searched",
+            "if isinstance(indexed, Mapping) and indexed[column.id] != name:",
+            "if False:",
+        ),
+        (
+            "joined ranges end too early",
+            "None if last is None or upper is None else max(last, upper)",
+            "None if last is None or upper is None else upper",
+        ),
+    ),
+    *_in(
+        "pruning/absent.py",
+        FILES,
+        (
+            "an absent value makes NULL rows FALSE",
+            'return IfPresent(node.column, False) if node.op == "=" else FALSE',
+            "return FALSE",
+        ),
+        (
+            "one absent value empties a list",
+            "tuple(value for value in node.values if not absent(node.column, value))",
+            "() if any(absent(node.column, v) for v in node.values) else node.values",
+        ),
+    ),
+    *_in(
+        "catalog/search.py",
+        CATALOG,
+        (
+            "an OR of columns is an AND",
+            '_one_per_column(search.terms), " UNION ")',
+            '_one_per_column(search.terms), " INTERSECT ")',
+        ),
+        (
+            "many ranges: the nearest one is looked for by the lower key",
+            "bisect_right(lowers, upper) - 1",
+            "bisect_right(lowers, lower) - 1",
+        ),
+    ),
+    *_in(
+        "catalog/statements.py",
+        CATALOG,
+        (
+            "a range that begins at an upper key",
+            'AND upper >= ? AND lower <= ?"',
+            'AND upper > ? AND lower <= ?"',
+        ),
+    ),
+    *_in(
+        "scan.py",
+        VERBS,
+        ("the rows left are not filtered", "filtered=not found.always", "filtered=False"),
+        (
+            "the last row group speaks for all",
+            "always = always and outcome.always",
+            "always = outcome.always",
+        ),
+        (
+            "a column that the file lacks has no nulls",
+            "return ColumnBounds(None, None, group.row_count, group.row_count, False)",
+            "return ColumnBounds(None, None, 0, group.row_count, False)",
+        ),
+    ),
+    *_in(
+        "parquet/reader.py",
+        (*VERBS, "verbs/test_maintenance.py", "edges/test_statistics.py"),
+        (
+            "rows for which the condition is NULL are deleted",
+            "mask = pc.invert(mask)",
+            "mask = pc.and_(pc.invert(mask), pc.is_valid(condition.column(0)))",
+        ),
+    ),
+    *_in(
+        "partitioning.py",
+        ("pure/test_align_and_partitions.py", *VERBS),
+        (
+            "an empty partition value is NULL",
+            "if value is None:\n        return None\n    exact",
+            'if value in (None, ""):\n        return None\n    exact',
+        ),
+        (
+            "a NULL partition value is empty",
+            "if text is None:\n        return None\n    ordinal",
+            "if text is None:\n        text = '\"\"'\n    ordinal",
+        ),
+    ),
+    *_in(
+        "parquet/bloom.py",
+        FILES,
+        (
+            "0.0 is looked up with one sign only",
+            "return (struct.pack(code, 0.0), struct.pack(code, -0.0))",
+            "return (struct.pack(code, 0.0),)",
+        ),
+        (
+            "the wrong block of a filter",
+            "((hashed >> 32) * self._blocks) >> 32",
+            "(hashed >> 32) % self._blocks",
+        ),
+        (
+            "a bit is enough",
+            "return all(\n            words[i]",
+            "return any(\n            words[i]",
+        ),
+        (
+            "a decimal of another scale is the same bytes",
+            "same = written.equals(now) or (t.is_integer(written) and t.is_integer(now))",
+            "same = True",
+        ),
+    ),
+    *_in(
+        "parquet/prune.py",
+        FILES,
+        (
+            "bounds of the first page for all pages",
+            "return found[places[column_id]].bounds",
+            "return found[0].bounds",
+        ),
+    ),
+    *_in(
+        "parquet/page_index.py",
+        FILES,
+        (
+            "the last page ends a row early",
+            "ends = [*starts[1:], rows]",
+            "ends = [*starts[1:], rows - 1]",
+        ),
+        (
+            "integers of pages have no sign",
+            'int.from_bytes(raw, "little", signed=True)',
+            'int.from_bytes(raw, "little")',
+        ),
+    ),
+    *_in(
+        "parquet/footer.py",
+        FILES,
+        (
+            "unsigned integers have a sign",
+            'return int(raw) & ((1 << (64 if physical == "INT64" else 32)) - 1)',
+            "return int(raw)",
+        ),
+        (
+            "decimals in bytes have no sign",
+            'int.from_bytes(raw, "big", signed=True)',
+            'int.from_bytes(raw, "big")',
+        ),
+        ("INT96 is ordered", 'if physical == "INT96" or raw is None:', "if raw is None:"),
+        ("a NaN bound is a value", "return None if math.isnan(value) else value", "return value"),
+        (
+            "nobody looked for NaN, so there is none",
+            "pa.types.is_floating(leaf.type) and (nans is None or leaf.id in nans)",
+            "pa.types.is_floating(leaf.type) and (nans is not None and leaf.id in nans)",
+        ),
+    ),
+    *_in(
+        "row_filter.py",
+        FILTER,
+        (
+            "NaN is not greater than a number",
+            'if node.column.is_float and op in (">", ">="):',
+            "if False:",
+        ),
+        (
+            "IN (0.0) misses -0.0",
+            "if node.column.is_float and 0.0 in node.values:",
+            "if False:",
+        ),
+        (
+            "NOT IN (…, NULL) matches",
+            "missed = self._truth(None if node.has_null else False)",
+            "missed = self._truth(False)",
+        ),
+        ("LIKE stops at line ends", 'rf"(?s)\\A(?:{node.regex})\\z"', 'rf"\\A(?:{node.regex})\\z"'),
+    ),
+    *_in(
+        "predicate/bound.py",
+        LANGUAGE,
+        ("NOT (x < v) is x > v", '"<": ">=", ">=": "<"', '"<": ">", ">=": "<"'),
+        (
+            "NOT (a AND b) is NOT a AND NOT b",
+            "return disjunction([negation(term) for term in node.terms])",
+            "return conjunction([negation(term) for term in node.terms])",
+        ),
+        (
+            "a folded NOT keeps its truth",
+            "return IfPresent(node.column, not node.truth)",
+            "return node",
+        ),
+    ),
+    *_in(
+        "predicate/bind.py",
+        LANGUAGE,
+        (
+            "a literal out of range is never equal, NULL or not",
+            (
+                "if low is None or high is None or low > high:  # type: ignore[operator]\n"
+                "        return IfPresent(column, False)"
+            ),
+            (
+                "if low is None or high is None or low > high:  # type: ignore[operator]\n"
+                "        return FALSE"
+            ),
+        ),
+    ),
+    *_in(
+        "arrow_filter.py",
+        ENGINES,
+        (
+            "engines: NaN is not greater",
+            '"greater": pc.and_kleene(a_nan, pc.invert(b_nan)),',
+            '"greater": pc.scalar(False),',
+        ),
+    ),
+    *_in(
+        "parquet/fragments.py",
+        ENGINES,
+        (
+            "a promise forgets NULL",
+            "return within if nulls == 0 else within | column.is_null()",
+            "return within",
+        ),
+        ("a promise forgets NaN", "or known.may_contain_nan or", "or"),
+        (
+            "Arrow prunes row groups of NaN by itself",
+            "if named is None or not self._unsafe.intersection(named):",
+            "if True:",
+        ),
+    ),
+]
+
+
+def source_of(mutant: Mutant, root: Path) -> tuple[Path, str]:
+    """The mutant's file in a copy, and its text after the replacement."""
+    path = root / "lakehouse_source" / mutant.file
+    text = path.read_text()
+    if text.count(mutant.old) != 1:
+        raise SystemExit(
+            f"{mutant.name}: the rule is {text.count(mutant.old)} times in {mutant.file}; "
+            "it has moved, and the mutant with it."
+        )
+    changed = text.replace(mutant.old, mutant.new)
+    compile(changed, str(path), "exec")
+    return path, changed
+
+
+def make_copy(folder: Path) -> Path:
+    """A copy of all that the tests need."""
+    for name in ("lakehouse_source", "tests", "integration", "spark_conf"):
+        shutil.copytree(
+            ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.jar")
+        )
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
+
+
+def run_tests(root: Path, tests: tuple[str, ...]) -> tuple[bool, str]:
+    """Whether the tests pass in a copy, and the name of the first one that fails."""
+    present = [f"tests/{name}" for name in tests if (root / "tests" / name).exists()]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(root),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HYPOTHESIS_PROFILE": "quick",
+    }
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *present]
+    done = subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode == 0:
+        return True, ""
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if done.returncode != 1 or not failed:
+        raise SystemExit(f"the tests did not run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return False, failed[0].split(" - ")[0].split("::", 1)[-1]
+
+
+def check_copy(root: Path) -> None:
+    """The copy is what its tests import, and they pass without a mutant."""
+    code = "import lakehouse_source; print(lakehouse_source.__file__)"
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, env=environment, capture_output=True, text=True
+    )
+    if not found.stdout.startswith(str(root)):
+        raise SystemExit(f"the tests would import {found.stdout or found.stderr}")
+    every = tuple(dict.fromkeys(name for mutant in MUTANTS for name in mutant.tests))
+    passed, failed = run_tests(root, every)
+    if not passed:
+        raise SystemExit(f"without a mutant {failed} fails")
+
+
+def main() -> int:
+    words = sys.argv[1:]
+    chosen = [m for m in MUTANTS if not words or any(word in m.name for word in words)]
+    for mutant in chosen:
+        source_of(mutant, ROOT)
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="plake-mutants-") as folder:
+        copies: SimpleQueue[Path] = SimpleQueue()
+        for number in range(WORKERS):
+            copies.put(make_copy(Path(folder) / str(number)))
+        root = copies.get()
+        check_copy(root)
+        copies.put(root)
+
+        def killed_by(mutant: Mutant) -> str:
+            root = copies.get()
+            path, text = source_of(mutant, root)
+            before = path.read_text()
+            try:
+                path.write_text(text)
+                return run_tests(root, mutant.tests)[1]
+            finally:
+                path.write_text(before)
+                copies.put(root)
+
+        print("| wrong rule | where | killed by |")
+        print("|---|---|---|")
+        killed = 0
+        with ThreadPoolExecutor(WORKERS) as pool:
+            for mutant, killer in zip(chosen, pool.map(killed_by, chosen)):
+                row = f"| {mutant.name} | {mutant.file} | {killer or '**survived**'} |"
+                print(row, flush=True)
+                killed += bool(killer)
+    print(f"\n{killed} of {len(chosen)} mutants killed in {time.perf_counter() - started:.0f} s")
+    return 0 if killed == len(chosen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
