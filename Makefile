@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test test-quick lint types integration planner bench property clean
+.PHONY: help setup java demo test test-quick lint types integration planner bench property mutation clean
 
 help: ## Say what can be done
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -40,6 +40,9 @@ types: $(STAMP) ## Types
 
 property: $(STAMP) ## The property tests with many more examples
 	@HYPOTHESIS_PROFILE=property $(BIN)/python -m pytest tests/pure tests/verbs/test_model.py -q
+
+mutation: $(STAMP) ## Apply wrong rules one at a time: the tests must notice each
+	@$(BIN)/python integration/mutation.py
 
 planner: $(STAMP) ## Compile the planner extension (needs a JDK), or check the jar that is here
 	@$(BIN)/python -m lakehouse_source.spark.planner.build
