@@ -58,7 +58,7 @@ def register_profiles() -> None:
         suppress_health_check=calm,
     )
     settings.register_profile(
-        "property", max_examples=3000, deadline=None, print_blob=True, suppress_health_check=calm
+        "property", max_examples=10_000, deadline=None, print_blob=True, suppress_health_check=calm
     )
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
