@@ -54,6 +54,7 @@ integration: setup ## The long ones: other Spark versions, a cluster
 bench: setup ## Measurements, side by side
 	@$(BIN)/python -m pip install -qq --editable '.[bench]'
 	@$(BIN)/python integration/benchmarks/row_group_rows.py
+	@$(BIN)/python integration/benchmarks/planning.py
 	@$(BIN)/python -W ignore integration/benchmarks/commits.py
 	@. integration/java_home.sh && $(BIN)/python integration/benchmarks/spark_scan.py
 
