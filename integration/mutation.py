@@ -26,7 +26,7 @@ LANGUAGE = ("pure/test_predicate.py", *FILTER)
 FILES = ("edges/test_prune_file.py", "edges/test_bloom_read.py", "edges/test_statistics.py")
 VERBS = ("verbs/test_dataset.py",)
 CATALOG = ("edges/test_catalog_sqlite.py",)
-ENGINES = ("verbs/test_engines.py",)
+ENGINES = ("pure/test_arrow_filter.py", "verbs/test_engines.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,6 +448,16 @@ MUTANTS = [
             "engines: NaN is not greater",
             '"greater": pc.and_kleene(a_nan, pc.invert(b_nan)),',
             '"greater": pc.scalar(False),',
+        ),
+        (
+            "engines: NULL is outside of every list",
+            "return pc.if_else(pc.is_valid(term), found, pc.scalar(pa.scalar(None, pa.bool_())))",
+            "return found",
+        ),
+        (
+            "engines: an expression need not be understood",
+            "if not again.equals(expression) and str(again) != str(expression):",
+            "if False:",
         ),
     ),
     *_in(

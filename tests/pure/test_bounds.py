@@ -114,6 +114,16 @@ def test_long_text_is_cut_outward(text):
     assert len(lower) <= 64
 
 
+@given(st.binary(min_size=60, max_size=70))
+def test_long_binaries_are_cut_outward(data):
+    lower = from_json_value(to_json_value(data, pa.binary(), limit=64), pa.binary())
+    upper = from_json_value(to_json_value(data, pa.binary(), upper=True, limit=64), pa.binary())
+    assert lower <= data
+    assert upper is None or upper >= data
+    assert upper is not None or data[:64] == b"\xff" * 64
+    assert to_json_value(b"a" * 70, pa.binary(), upper=True, limit=64) is not None
+
+
 def test_an_upper_bound_is_raised_past_the_surrogates():
     text = "x" * 63 + "\ud7ff" + "tail"
     assert to_json_value(text.encode(), pa.string(), upper=True, limit=64) == "x" * 63 + "\ue000"

@@ -108,6 +108,18 @@ def test_a_nan_bound_means_nothing():
         assert outcome("c < -100", pa.float64(), bounds).may_match
 
 
+def test_nan_in_a_list_and_nan_outside_of_it():
+    nan = "CAST('nan' AS DOUBLE)"
+    for found in ([1.0, NAN], [NAN], [NAN, None], [1.0, 2.0, NAN, None]):
+        over(f"c IN (5D, {nan})", found, pa.float64())
+        over("c NOT IN (1D, 2D)", found, pa.float64())
+        over("c NOT IN (1D, NULL)", found, pa.float64())
+    bounds = known(1.0, 2.0, nan=True)
+    assert outcome(f"c IN (5D, {nan})", pa.float64(), bounds).may_match
+    assert not outcome("c IN (5D, 6D)", pa.float64(), bounds).may_match
+    assert outcome("c NOT IN (1D, 2D)", pa.float64(), known(1.0, 1.0, nan=True)).may_match
+
+
 def test_in_finds_both_zeros():
     for found in ([0.0], [-0.0]):
         assert over("c IN (0.0, 5)", found, pa.float64()).always
@@ -262,6 +274,8 @@ def test_prefixes_prune_and_suffixes_do_not():
     assert not outcome("c LIKE 'aa%'", pa.string(), bounds).may_match
     assert outcome("NOT c LIKE 'ac%'", pa.string(), bounds).always
     assert not outcome("c LIKE 'ac_%q'", pa.string(), bounds).may_match
+    assert outcome("c LIKE 'abz%'", pa.string(), bounds).may_match
+    assert outcome("c LIKE 'abc%'", pa.string(), bounds).may_match
     for condition in ("c LIKE '%q'", "c LIKE '%q%'", "contains(c, 'q')", "c LIKE '_q'"):
         assert outcome(condition, pa.string(), bounds) is Outcome.of(True, False)
 
