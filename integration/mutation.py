@@ -250,7 +250,7 @@ MUTANTS = [
     ),
     *_in(
         "pruning/absent.py",
-        FILES,
+        ("pure/test_pruning.py", *FILES),
         (
             "an absent value makes NULL rows FALSE",
             'return IfPresent(node.column, False) if node.op == "=" else FALSE',

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehouse_source import arrow_filter
 from lakehouse_source.arrow_filter import as_engines_mean, names_any
 from lakehouse_source.errors import InvalidPredicateError
 
@@ -117,6 +118,13 @@ def test_fields_of_structs() -> None:
 def test_what_is_not_understood_is_refused(expression: pc.Expression) -> None:
     with pytest.raises(InvalidPredicateError, match="predicates="):
         as_engines_mean(expression, pa.schema([("x", pa.float64())]))
+
+
+def test_a_misreading_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = arrow_filter._read(pc.field("x") < 5.0)
+    monkeypatch.setattr(arrow_filter, "_read", lambda _: other)
+    with pytest.raises(InvalidPredicateError, match="predicates="):
+        as_engines_mean(pc.field("x") > 5.0, pa.schema([("x", pa.float64())]))
 
 
 def test_which_columns_are_named() -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from lakehouse_source import schema as schemas
 from lakehouse_source.model import ColumnBounds, KeyRange, SearchAll, SearchAny, SearchRanges
-from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.predicate import BoundConstant, IfPresent, PredicateSet
+from lakehouse_source.pruning.absent import without_absent
 from lakehouse_source.pruning.bounds import decode_row_group, encoding, key
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.pruning.outcome import NOTHING, OUTCOMES, UNKNOWN, Outcome
@@ -361,6 +362,36 @@ def test_comparisons_become_ranges():
     assert asked("n IN (3, 1, NULL)") == n((1, 1), (3, 3))
     assert asked("n = 1 OR n > 5") == n((1, 1), (6, None))
     assert asked("(n = 1 OR n = 3) AND n > 2") == n((3, 3))
+
+
+def test_nan_in_a_list_is_searched():
+    nan = key(NAN, pa.float64())
+    wanted = asked("f IN (CAST('nan' AS DOUBLE), 5D)")
+    assert wanted.ranges[-1] == KeyRange(nan, nan)
+    assert len(wanted.ranges) == 2
+
+
+def test_a_range_inside_of_another_does_not_shorten_it():
+    outer, inner = KeyRange(b"a", b"d"), KeyRange(b"b", b"c")
+    assert merged([outer, inner]) == (outer,)
+    assert merged([KeyRange(b"a", None), inner]) == (KeyRange(b"a", None),)
+    assert asked("n BETWEEN 1 AND 9 OR n BETWEEN 2 AND 3") == n((1, 9))
+
+
+def test_an_absent_value_leaves_null_where_the_column_is_null():
+    schema = schemas.initial(pa.schema([("c", pa.int32())]))
+
+    def left(condition):
+        return without_absent(PredicateSet.of(condition).bind(schema), lambda _, v: v == 5).root
+
+    column = PredicateSet.of("c = 5").bind(schema).root.column
+    assert left("c = 5") == IfPresent(column, False)
+    assert left("c <=> 5") == BoundConstant(False)
+    assert left("c IN (5, 6)").values == (6,)
+    assert left("c IN (5)") == IfPresent(column, False)
+    assert left("c IN (5, NULL)").has_null
+    assert left("NOT (c IN (5, 6))").term.values == (6,)
+    assert left("c > 5") == PredicateSet.of("c > 5").bind(schema).root
 
 
 def test_what_cannot_narrow_asks_nothing():
