@@ -118,6 +118,23 @@ def test_a_page_index_narrows_to_rows(path: str) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "type_",
+    [pa.int8(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.decimal128(9, 2)],
+    ids=str,
+)
+def test_pages_of_numbers_of_both_signs(tmp_path: Path, type_: pa.DataType) -> None:
+    path = tmp_path / "signs.parquet"
+    numbers = pa.array(range(-100, 100), pa.int32()).cast(type_, safe=False)
+    pq.write_table(pa.table({"n": numbers}), path, write_page_index=True, max_rows_per_page=10)
+    for value in (-100, -1, 0, 99):
+        (group,) = lake.prune_file(path, f"n = {value}").row_groups
+        at = value + 100
+        assert any(first <= at < end for first, end in group.row_ranges or ())
+    (group,) = lake.prune_file(path, "n < -50").row_groups
+    assert group.row_ranges == ((0, 50),)
+
+
 def test_a_footer_alone_gives_statistics(path: str) -> None:
     pruned = lake.prune_file(pq.read_metadata(path), "n = 777 AND even = 4001")
     assert [group.index for group in pruned.row_groups] == [1]
