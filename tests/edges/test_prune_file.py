@@ -120,7 +120,7 @@ def test_a_page_index_narrows_to_rows(path: str) -> None:
 
 @pytest.mark.parametrize(
     "type_",
-    [pa.int8(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.decimal128(9, 2)],
+    [pa.int8(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.decimal128(12, 2)],
     ids=str,
 )
 def test_pages_of_numbers_of_both_signs(tmp_path: Path, type_: pa.DataType) -> None:
