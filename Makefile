@@ -49,6 +49,7 @@ planner: $(STAMP) ## Compile the planner extension (needs a JDK), or check the j
 
 integration: setup ## The long ones: other Spark versions, a cluster
 	@. integration/java_home.sh && $(BIN)/python integration/spark_versions.py
+	@. integration/java_home.sh && PLAKE_ALL_CONDITIONS=1 $(BIN)/python -m pytest -q tests/doors/test_conditions.py
 	@PLAKE_WRITERS=8 PLAKE_COMMITS=200 $(BIN)/python -m pytest -q tests/verbs/test_concurrency.py
 
 bench: setup ## Measurements, side by side

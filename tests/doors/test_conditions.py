@@ -27,7 +27,7 @@ import pytest
 import lakehouse_source as lake
 from integration.flights import load
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(3600)]
 
 COUNT = 500
 ZONES = ("UTC", "America/New_York")
