@@ -8,12 +8,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import uuid6
 
 from tests.postgres_server import PostgresServer
 from tests.strategies import register_profiles
 
 pytest.register_assert_rewrite("tests.catalog_contract")
 register_profiles()
+
+
+@pytest.fixture(autouse=True)
+def identifiers_follow_the_clock() -> None:
+    """UUIDv7s never go back: after a test with a clock in the future they would stay there."""
+    uuid6._last_v7_timestamp = None
 
 
 @pytest.fixture(scope="session")
