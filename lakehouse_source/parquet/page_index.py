@@ -2,9 +2,10 @@
 
 PyArrow 26 writes page indexes and skips no page by them when it reads, so plake
 uses them for `prune_file` only: its own reader decodes whole row groups, which
-are small (131,072 rows), and the condition's columns first. Measured on 5M rows
-in one file, a point lookup by row groups takes about as long as one through
-DataFusion, which does skip pages, and needs no second engine.
+are small (131,072 rows), and the condition's columns first. DataFusion does skip
+pages: one point among 5M rows x 8 columns in one file took it 10 ms where plake,
+catalog included, took 20 (medians of 25, on two busy cores). Ten milliseconds of a
+lookup do not pay for a second engine on every executor.
 
 Source: Parquet format, PageIndex.md.
 """
