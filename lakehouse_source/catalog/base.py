@@ -24,7 +24,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.catalog.session import CommitOutcomeUnknown, Session
 from lakehouse_source.catalog.writer import CatalogTransaction
-from lakehouse_source.errors import CatalogUnavailableError, PlakeError
+from lakehouse_source.errors import CatalogUnavailableError, DatasetNotFoundError, PlakeError
 
 __all__ = [
     "Catalog",
@@ -98,9 +98,10 @@ class Catalog(ABC):
 class PooledCatalog(Catalog, Generic[Connection]):
     """A catalog over connections that are opened when needed and used again."""
 
-    def __init__(self, url: str, redacted_url: str) -> None:
+    def __init__(self, url: str, redacted_url: str, dataset: str | None = None) -> None:
         self.url = url
         self.redacted_url = redacted_url
+        self._dataset = dataset
         self._idle: list[Connection] = []
         self._lock = threading.Lock()
         self._process = os.getpid()
@@ -108,6 +109,15 @@ class PooledCatalog(Catalog, Generic[Connection]):
         self._recovered = False
         # Only for catalogs that nobody closed: datasets held until the program ends.
         weakref.finalize(self, _close_idle, self._idle, self._disconnect, self._process)
+
+    def _missing(self, reason: str) -> PlakeError:
+        """There is no catalog; where one dataset is asked for, that is what is not found."""
+        if self._dataset is None:
+            return self._unavailable(reason)
+        return DatasetNotFoundError(dataset=self._dataset, catalog=self.redacted_url)
+
+    def _unavailable(self, reason: str) -> CatalogUnavailableError:
+        return CatalogUnavailableError(catalog=self.redacted_url, reason=reason)
 
     # --- what a backend says
 
@@ -242,7 +252,7 @@ class PooledCatalog(Catalog, Generic[Connection]):
     def _acquire(self) -> Connection:
         with self._guard():
             if self._closed:
-                raise CatalogUnavailableError(catalog=self.redacted_url, reason="it was closed")
+                raise self._unavailable("it was closed")
             connection = self._idle.pop() if self._idle else None
         if connection is None:
             return self._connect()

@@ -26,11 +26,11 @@ from lakehouse_source.catalog.statements import DUCKDB
 from lakehouse_source.errors import (
     CatalogUnavailableError,
     CommitConflictError,
-    DatasetNotFoundError,
     InvalidOptionError,
     PlakeError,
 )
 
+_NO_FILE = "there is no such file"
 BUSY_SECONDS = 30.0
 # From here on rows go in as one Arrow table: a statement per row takes 0.2 ms.
 _MANY_ROWS = 8
@@ -116,21 +116,12 @@ class DuckDBCatalog(PooledCatalog[_Connection]):
                 reason="needs an absolute path: duckdb:///folder/catalog.db.",
             )
         url = "duckdb://" + quote(path, safe="/")
-        super().__init__(url, url)
+        super().__init__(url, url, dataset)
         self.path = path
         self._create = create
-        self._dataset = dataset
         self._busy_seconds = busy_seconds
         if not create and not os.path.exists(path):
-            raise self._missing()
-
-    def _missing(self) -> PlakeError:
-        if self._dataset is None:
-            return self._unavailable("there is no such file")
-        return DatasetNotFoundError(dataset=self._dataset, catalog=self.redacted_url)
-
-    def _unavailable(self, reason: str) -> CatalogUnavailableError:
-        return CatalogUnavailableError(catalog=self.redacted_url, reason=reason)
+            raise self._missing(_NO_FILE)
 
     # --- connections
 
@@ -143,7 +134,7 @@ class DuckDBCatalog(PooledCatalog[_Connection]):
             )
         if not os.path.exists(self.path):
             if not self._create:
-                raise self._missing()
+                raise self._missing(_NO_FILE)
             folder = os.path.dirname(self.path)
             if not os.path.isdir(folder):
                 raise self._unavailable(f"its folder {folder} does not exist. Create it first")
@@ -164,7 +155,7 @@ class DuckDBCatalog(PooledCatalog[_Connection]):
     def _check_format(self, raw: duckdb.DuckDBPyConnection) -> None:
         found = _format_of(raw)
         if found == 0 and not self._create:
-            raise self._missing()
+            raise self._missing(_NO_FILE)
         if found < migrations.LATEST:
             if found == 0:
                 self._check_names(raw)

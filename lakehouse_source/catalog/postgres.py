@@ -21,9 +21,7 @@ from lakehouse_source.catalog.base import PooledCatalog
 from lakehouse_source.catalog.session import CommitOutcomeUnknown, Row, Session
 from lakehouse_source.catalog.statements import POSTGRES
 from lakehouse_source.errors import (
-    CatalogUnavailableError,
     CommitConflictError,
-    DatasetNotFoundError,
     InvalidOptionError,
     PlakeError,
 )
@@ -79,9 +77,8 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
     def __init__(
         self, url: str, redacted_url: str, *, create: bool = True, dataset: str | None = None
     ) -> None:
-        super().__init__(url, redacted_url)
+        super().__init__(url, redacted_url, dataset)
         self._create = create
-        self._dataset = dataset
         self._ready = False
         self._conninfo = _conninfo(url)
         if self._conninfo is None:
@@ -91,9 +88,6 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
                 reason="is not a PostgreSQL URL. Write special characters in the user and "
                 "password percent-encoded ('@' as %40, '/' as %2F).",
             )
-
-    def _unavailable(self, reason: str) -> CatalogUnavailableError:
-        return CatalogUnavailableError(catalog=self.redacted_url, reason=reason)
 
     # --- connections
 
@@ -114,9 +108,7 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
     def _check_format(self, connection: _Connection) -> None:
         found = _format_of(connection)
         if found == 0 and not self._create:
-            if self._dataset is None:
-                raise self._unavailable("the database has no plake catalog")
-            raise DatasetNotFoundError(dataset=self._dataset, catalog=self.redacted_url)
+            raise self._missing("the database has no plake catalog")
         if found < migrations.LATEST:
             with connection.transaction():
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))

@@ -21,13 +21,12 @@ from lakehouse_source.catalog.base import PooledCatalog
 from lakehouse_source.catalog.session import CommitOutcomeUnknown, Row, Session
 from lakehouse_source.catalog.statements import SQLITE
 from lakehouse_source.errors import (
-    CatalogUnavailableError,
     CommitConflictError,
-    DatasetNotFoundError,
     InvalidOptionError,
     PlakeError,
 )
 
+_NO_FILE = "there is no such file"
 BUSY_SECONDS = 30.0
 _HEADER = b"SQLite format 3\0"
 
@@ -77,22 +76,13 @@ class SqliteCatalog(PooledCatalog[_Connection]):
                 reason="needs an absolute path: sqlite:///folder/catalog.db.",
             )
         url = "sqlite://" + quote(path, safe="/")
-        super().__init__(url, url)
+        super().__init__(url, url, dataset)
         self.path = path
         self._create = create
-        self._dataset = dataset
         self._make_folder = make_folder
         self._busy_seconds = busy_seconds
         if not create and not os.path.exists(path):
-            raise self._missing()
-
-    def _missing(self) -> PlakeError:
-        if self._dataset is None:
-            return self._unavailable("there is no such file")
-        return DatasetNotFoundError(dataset=self._dataset, catalog=self.redacted_url)
-
-    def _unavailable(self, reason: str) -> CatalogUnavailableError:
-        return CatalogUnavailableError(catalog=self.redacted_url, reason=reason)
+            raise self._missing(_NO_FILE)
 
     # --- connections
 
@@ -123,7 +113,7 @@ class SqliteCatalog(PooledCatalog[_Connection]):
                 header = file.read(len(_HEADER))
         except FileNotFoundError:
             if not self._create:
-                raise self._missing() from None
+                raise self._missing(_NO_FILE) from None
             self._make_file()
         except OSError as exc:
             raise self._unavailable(f"it cannot be read: {exc.strerror}") from exc
@@ -157,7 +147,7 @@ class SqliteCatalog(PooledCatalog[_Connection]):
     def _check_format(self, connection: _Connection) -> None:
         found = _format_of(connection)
         if found == 0 and not self._create:
-            raise self._missing()
+            raise self._missing(_NO_FILE)
         if found < migrations.LATEST:
             # Here and not above: it imports pandas where that is installed, a quarter of
             # a second that only the making of tables has to pay.
