@@ -46,6 +46,22 @@ def by_id(target: pa.Field, sources: Sequence[pa.Field]) -> pa.Field | None:
     return next((field for field in sources if field_id(field) == wanted), None)
 
 
+def narrowed(stored: pa.Field, wanted: pa.Field, match: Match) -> pa.Field:
+    """A field with those fields of a struct that are wanted, in the order that it has them.
+
+    At least one stays: it tells which structs are NULL.
+    """
+    if not pa.types.is_struct(stored.type) or not pa.types.is_struct(wanted.type):
+        return stored
+    below = children(wanted.type)
+    kept = []
+    for child in children(stored.type):
+        found = match(child, below)
+        if found is not None:
+            kept.append(narrowed(child, found, match))
+    return stored.with_type(pa.struct(kept)) if kept else stored
+
+
 def align(table: pa.Table, target: pa.Schema, source: pa.Schema, match: Match) -> pa.Table:
     """The table with exactly the columns of `target`.
 
@@ -89,7 +105,7 @@ def convert(
 def _converted(
     column: pa.ChunkedArray, source: pa.Field, target: pa.Field, match: Match
 ) -> pa.ChunkedArray:
-    if column.type.equals(target.type):
+    if column.type.equals(target.type) and _pairs_up(source.type, target.type, match):
         return column
     if isinstance(column.type, pa.BaseExtensionType):
         stored = [chunk.storage for chunk in column.chunks]
@@ -119,6 +135,16 @@ def _converted(
         ) from error
 
 
+def _pairs_up(source: pa.DataType, target: pa.DataType, match: Match) -> bool:
+    """Tell whether nested fields at the same place belong together, types being equal."""
+    mine, theirs = children(source), children(target)
+    if pa.types.is_struct(target) and any(
+        match(wanted, mine) is not mine[i] for i, wanted in enumerate(theirs)
+    ):
+        return False
+    return all(_pairs_up(a.type, b.type, match) for a, b in zip(mine, theirs))
+
+
 def _named_like(source: pa.DataType, target: pa.DataType, match: Match) -> pa.DataType:
     """`source` with its nested fields named, and declared nullable, as in `target`."""
     if not is_nested(source) or not is_nested(target):
@@ -134,7 +160,8 @@ def _named_like(source: pa.DataType, target: pa.DataType, match: Match) -> pa.Da
         for position, field in enumerate(mine):
             wanted = found.get(position)
             if wanted is None:
-                named.append(pa.field(field.name, field.type, field.nullable))
+                # Arrow casts structs by name: one that stands for nothing must not find its like.
+                named.append(pa.field(f"\0{position}", field.type, field.nullable))
             else:
                 inner = _named_like(field.type, wanted.type, match)
                 named.append(pa.field(wanted.name, inner, wanted.nullable))

@@ -11,6 +11,7 @@ import decimal
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from lakehouse_source.align import by_name
 from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
+from lakehouse_source.model import Ordinal
 from lakehouse_source.ordinal import to_ordinal, to_scalar
 from lakehouse_source.pruning import bounds
 
@@ -44,8 +46,9 @@ def partition_text(value: Any, type_: pa.DataType) -> str | None:
     return json.dumps(exact, ensure_ascii=False)
 
 
-def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar | None:
-    """The value behind a partition text, None for NULL.
+@lru_cache(maxsize=1024)
+def partition_ordinal(text: str | None, type_: pa.DataType) -> Ordinal | None:
+    """The value behind a partition text as an ordinal, None for NULL.
 
     Raises:
         CorruptDatasetError: the text is none of the type's values.
@@ -57,7 +60,17 @@ def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar | None:
         raise CorruptDatasetError(
             path="catalog", reason=f"the partition value {text} is no value of type {type_}"
         )
-    return to_scalar(ordinal, type_)
+    return ordinal
+
+
+def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar | None:
+    """The value behind a partition text, None for NULL.
+
+    Raises:
+        CorruptDatasetError: the text is none of the type's values.
+    """
+    ordinal = partition_ordinal(text, type_)
+    return None if ordinal is None else to_scalar(ordinal, type_)
 
 
 def _folder_value(value: Any) -> str:

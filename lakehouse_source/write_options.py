@@ -55,7 +55,11 @@ class WriteSpec:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What the caller asked for. Sizes in bytes and rows; None leaves the default."""
+    """What the caller asked for. Sizes in bytes and rows; None leaves the default.
+
+    `index_columns` are the columns that the search index of a new dataset covers, a
+    struct with all its fields.
+    """
 
     mode: str = "append"
     partition_by: tuple[str, ...] | None = None
@@ -72,6 +76,7 @@ class WriteOptions:
     compression: str = COMPRESSION
     sort_by: tuple[str, ...] = ()
     bloom_filter_columns: tuple[str, ...] = ()
+    index_columns: tuple[str, ...] | None = None
 
     def check(self) -> None:
         """Refuse what cannot be meant.

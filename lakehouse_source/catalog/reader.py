@@ -53,11 +53,38 @@ def _within_int64(number: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Description:
+    """A dataset, every schema it ever had by version, and what its commit says of one version."""
+
+    dataset: DatasetRecord
+    schemas: dict[int, pa.Schema]
+    summary: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class WriteState:
     """`state`: `committed`, `pending`, `abandoned` (silent for too long) or `closed` (given up)."""
 
     state: str
     dataset_id: int | None
+
+
+def _schema_version(row: Row) -> int:
+    return row[7] or 0
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """A dataset at its newest version: its schema, since which version, and a write's state.
+
+    `schema_version` is 0 and `schema` None before the first version. `write_state` is
+    `pending`, `abandoned` or `closed`, None where the write is none of these.
+    """
+
+    dataset: DatasetRecord
+    schema_version: int
+    schema: pa.Schema | None
+    write_state: str | None
 
 
 class CatalogReader:
@@ -71,6 +98,26 @@ class CatalogReader:
     def dataset(self, base_uri: str) -> DatasetRecord | None:
         """The dataset at a base URI."""
         return self._one_dataset(sql.DATASET, base_uri)
+
+    def description(self, base_uri: str, version: int | None = None) -> Description | None:
+        """The dataset at a base URI and a version of it (default: the newest), at once.
+
+        The summary is empty where there is no such version.
+        """
+        wanted = None if version is None else _within_int64(version)
+        rows = self._session.query(sql.DESCRIPTION, (wanted, base_uri))
+        if not rows:
+            return None
+        summary = rows[0][6]
+        return Description(
+            self._dataset_record(rows[0][:6]),
+            {row[7]: self._schema(row[8]) for row in sorted(rows, key=_schema_version) if row[7]},
+            {} if summary is None else self._document(summary),
+        )
+
+    def current(self, base_uri: str, write_id: str = "") -> Current | None:
+        """The dataset at a base URI, all that a write has to know of it, in one look."""
+        return self._current(self._session.query(sql.CURRENT, (write_id, base_uri)))
 
     def datasets(self) -> list[DatasetRecord]:
         """All datasets, in the order in which they were registered."""
@@ -144,6 +191,13 @@ class CatalogReader:
             sql.files_found(found.statement), (*found.values, dataset_id, version, version)
         )
 
+    def count_files(self, dataset_id: int, version: int, search: Search) -> int:
+        """How many files are live at a version and found by `search`."""
+        version = _within_int64(version)
+        found = searching.compile_search(self._session, dataset_id, search)
+        values = (*found.values, dataset_id, version, version)
+        return int(self._session.query(sql.count_found(found.statement), values)[0][0])
+
     def files_added_since(self, dataset_id: int, version: int) -> list[FileRecord]:
         """Every file that was added after a version, those removed since then too."""
         return self._files(sql.FILES_ADDED_SINCE, (dataset_id, _within_int64(version)))
@@ -203,7 +257,14 @@ class CatalogReader:
         rows = self._session.query(statement, (base_uri,))
         return self._dataset_record(rows[0]) if rows else None
 
-    def _dataset_record(self, row: Row) -> DatasetRecord:
+    def _current(self, rows: Sequence[Row]) -> Current | None:
+        if not rows:
+            return None
+        *record, schema_version, raw, write_state = rows[0]
+        schema = None if raw is None else self._schema(raw)
+        return Current(self._dataset_record(record), schema_version or 0, schema, write_state)
+
+    def _dataset_record(self, row: Sequence[Any]) -> DatasetRecord:
         identity, name, base_uri, current_version, properties, oldest = row
         return DatasetRecord(
             identity, name, base_uri, current_version, self._document(properties), oldest
@@ -214,6 +275,9 @@ class CatalogReader:
         return records[0] if records else None
 
     def _transactions(self, statement: str, *values: Any) -> list[TransactionRecord]:
+        return self._transaction_records(self._session.query(statement, values))
+
+    def _transaction_records(self, rows: Iterable[Row]) -> list[TransactionRecord]:
         return [
             TransactionRecord(
                 version,
@@ -228,7 +292,7 @@ class CatalogReader:
             for (
                 version, timestamp, operation, metadata, summary, write_id, txn_app_id,
                 txn_version,
-            ) in self._session.query(statement, values)
+            ) in rows
         ]  # fmt: skip
 
     def _files(self, statement: str, values: Sequence[Any]) -> list[FileRecord]:

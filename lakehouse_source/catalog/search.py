@@ -1,7 +1,9 @@
 """Turns a search tree into one SELECT of file ids over the bounds index.
 
 The answer is exact with respect to the index: precisely the files whose keys
-overlap what is asked for.
+overlap what is asked for. What is read of the index follows the answer, not the
+table: each level of the index (pruning/levels.py) is asked by itself, from the first
+file that reaches up to a range to the last that can begin in it.
 """
 
 from __future__ import annotations
@@ -9,20 +11,29 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from lakehouse_source.catalog import statements as sql
 from lakehouse_source.catalog.session import Row, Session
 from lakehouse_source.model import KeyRange, Search, SearchAll, SearchAny, SearchRanges
+from lakehouse_source.pruning.levels import ABOVE, spans
 
-# Up to here each range is an index scan of its own; above, one scan over all of
-# them is cheaper, and a statement stays far from the limits on its parameters
-# and on compound SELECTs.
-_MOST_SCANS = 8
+# Up to here the ranges of a condition are part of the statement; above, their files are
+# looked up first.
+_MOST_RANGES = 8
+# The same for the terms of an AND or OR, and for values: SQLite allows 32,766.
 _MOST_TERMS = 50
+_MOST_VALUES = 8000
+# Spans of one statement: four values each, or four lists of values.
+_SPANS_AT_ONCE = 200
+_SPANS_IN_LISTS = 10_000
+# Reading so many rows of the index takes as long as looking for one range in it.
+_ROWS_PER_RANGE = 10
 # Up to so many files that one condition of an AND leaves, the other conditions are
-# checked file by file.
-_FEW_FILES = 1000
+# checked file by file; a condition is asked for the second number only where none has few.
+_FEW_FILES = (1000, 20_000)
+
+Range: TypeAlias = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +50,8 @@ def compile_search(session: Session, dataset_id: int, search: Search) -> Found:
         return _ranges(session, dataset_id, search.column_id, disjoint(search.ranges))
     if isinstance(search, SearchAll):
         return _all(session, dataset_id, search.terms)
-    return _combined(session, dataset_id, _one_per_column(search.terms), " UNION ")
+    terms = _one_per_column(search.terms)
+    return _merged(session, [compile_search(session, dataset_id, term) for term in terms], "UNION")
 
 
 def _all(session: Session, dataset_id: int, terms: Sequence[Search]) -> Found:
@@ -50,36 +62,41 @@ def _all(session: Session, dataset_id: int, terms: Sequence[Search]) -> Found:
     leaves = [term for term in terms if isinstance(term, SearchRanges)]
     others = [term for term in terms if not isinstance(term, SearchRanges)]
     leaves.sort(key=lambda leaf: len(leaf.ranges))
-    few: list[int] | None = None
-    checked_later: list[SearchRanges] = []
-    for leaf in leaves:
-        if few is not None:
-            few = _those_overlapping(session, leaf, few)
-            continue
-        few = _first_files(session, dataset_id, leaf)
-        if few is None:
-            checked_later.append(leaf)
+    first, few = _fewest(session, dataset_id, leaves)
     if few is None:
-        return _combined(session, dataset_id, [*checked_later, *others], " INTERSECT ")
-    for leaf in checked_later:
-        few = _those_overlapping(session, leaf, few)
+        parts = [compile_search(session, dataset_id, term) for term in terms]
+        return _merged(session, parts, "INTERSECT")
+    for leaf in leaves:
+        if leaf is not first:
+            few = _those_overlapping(session, leaf, few)
     if not few:
         return Found(sql.NO_FILE, ())
     parts = [_compiled_ids(session, few)]
     parts += [compile_search(session, dataset_id, term) for term in others]
-    return _merged(parts, " INTERSECT ")
+    return _merged(session, parts, "INTERSECT")
 
 
-def _first_files(session: Session, dataset_id: int, leaf: SearchRanges) -> list[int] | None:
-    """The files of a condition where they are few, else None."""
-    ranges = disjoint(leaf.ranges)
-    if len(ranges) > _MOST_SCANS:
-        found = _overlapping_any(session, dataset_id, leaf.column_id, ranges)
-        return found if len(found) <= _FEW_FILES else None
-    part = _ranges(session, dataset_id, leaf.column_id, ranges)
-    statement = f"{part.statement} LIMIT {_FEW_FILES + 1}"
-    rows = session.query(statement, part.values)
-    return [row[0] for row in rows] if len(rows) <= _FEW_FILES else None
+def _fewest(
+    session: Session, dataset_id: int, leaves: Sequence[SearchRanges]
+) -> tuple[SearchRanges | None, list[int] | None]:
+    """A condition that few files match, and these files; None where all match many."""
+    looked_up: dict[int, list[int]] = {}
+    for most in _FEW_FILES:
+        for number, leaf in enumerate(leaves):
+            ranges = disjoint(leaf.ranges)
+            if len(ranges) > _MOST_RANGES:
+                if number not in looked_up:
+                    looked_up[number] = _overlapping_any(
+                        session, dataset_id, leaf.column_id, ranges
+                    )
+                found = looked_up[number]
+            else:
+                part = _ranges(session, dataset_id, leaf.column_id, ranges)
+                statement = f"{part.statement} LIMIT {most + 1}"
+                found = [row[0] for row in session.query(statement, part.values)]
+            if len(found) <= most:
+                return leaf, found
+    return None, None
 
 
 def _those_overlapping(session: Session, leaf: SearchRanges, ids: Sequence[int]) -> list[int]:
@@ -89,29 +106,29 @@ def _those_overlapping(session: Session, leaf: SearchRanges, ids: Sequence[int])
     return _overlapping(rows, disjoint(leaf.ranges))
 
 
-def _compiled_ids(session: Session, ids: Sequence[int]) -> Found:
+def _compiled_ids(session: Session, ids: Iterable[int]) -> Found:
     return Found(session.dialect.ids, (session.id_list(ids),))
 
 
-def _combined(session: Session, dataset_id: int, terms: Sequence[Search], operator: str) -> Found:
-    return _merged([compile_search(session, dataset_id, term) for term in terms], operator)
-
-
-def _merged(parts: Sequence[Found], operator: str) -> Found:
-    while len(parts) > 1:
-        parts = [
-            _joined(parts[start : start + _MOST_TERMS], operator)
-            for start in range(0, len(parts), _MOST_TERMS)
-        ]
-    return parts[0]
-
-
-def _joined(parts: Sequence[Found], operator: str) -> Found:
+def _merged(session: Session, parts: Sequence[Found], operator: str) -> Found:
+    """All parts (at least one) by UNION or INTERSECT."""
     if len(parts) == 1:
         return parts[0]
-    # Nested and named, because compound SELECTs have no parentheses in SQLite.
-    statement = operator.join(f"SELECT file_id FROM ({part.statement}) AS t" for part in parts)
-    return Found(statement, tuple(value for part in parts for value in part.values))
+    values = tuple(value for part in parts for value in part.values)
+    if len(parts) <= _MOST_TERMS and len(values) <= _MOST_VALUES:
+        # Nested and named, because compound SELECTs have no parentheses in SQLite.
+        terms = (f"SELECT file_id FROM ({part.statement}) AS t" for part in parts)
+        return Found(f" {operator} ".join(terms), values)
+    ids: set[int] | None = None
+    for part in parts:
+        found = {row[0] for row in session.query(part.statement, part.values)}
+        if ids is None:
+            ids = found
+        elif operator == "UNION":
+            ids |= found
+        else:
+            ids &= found
+    return _compiled_ids(session, sorted(ids or ()))
 
 
 def _one_per_column(terms: Iterable[Search]) -> list[Search]:
@@ -134,61 +151,84 @@ def _alternatives(terms: Iterable[Search]) -> Iterator[Search]:
             yield term
 
 
-def disjoint(ranges: Iterable[KeyRange]) -> list[tuple[bytes, bytes | None]]:
+def disjoint(ranges: Iterable[KeyRange]) -> list[Range]:
     """The same keys as ranges that are ordered and do not overlap.
 
-    No lower key becomes the empty one, which is below all others; only the last
-    range can be without an upper key.
+    No lower key becomes the empty one, which is below all others, and no upper key one
+    that is above all others.
     """
-    pairs = [
-        (r.lower or b"", r.upper) for r in ranges if r.upper is None or (r.lower or b"") <= r.upper
-    ]
-    merged: list[tuple[bytes, bytes | None]] = []
-    for lower, upper in sorted(pairs, key=lambda pair: pair[0]):
-        if merged:
-            below, last = merged[-1]
-            if last is None:
-                break
-            if lower <= last:
-                merged[-1] = (below, None if upper is None else max(last, upper))
-                continue
-        merged.append((lower, upper))
+    merged: list[Range] = []
+    pairs = ((r.lower or b"", ABOVE if r.upper is None else r.upper) for r in ranges)
+    for lower, upper in sorted(pairs):
+        if lower > upper:
+            continue
+        if merged and lower <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], upper))
+        else:
+            merged.append((lower, upper))
     return merged
 
 
-def _ranges(
-    session: Session,
-    dataset_id: int,
-    column_id: int,
-    ranges: Sequence[tuple[bytes, bytes | None]],
-) -> Found:
+def _ranges(session: Session, dataset_id: int, column_id: int, ranges: Sequence[Range]) -> Found:
     if not ranges:
         return Found(sql.NO_FILE, ())
-    if len(ranges) > _MOST_SCANS:
+    if len(ranges) > _MOST_RANGES:
         ids = _overlapping_any(session, dataset_id, column_id, ranges)
         return _compiled_ids(session, ids)
-    return _joined([_range(dataset_id, column_id, *pair) for pair in ranges], " UNION ")
+    column = (dataset_id, column_id)
+    if not session.dialect.levels:
+        parts = [Found(sql.OVERLAPPING, (*column, *range_)) for range_ in ranges]
+        return _merged(session, parts, "UNION")
+    wanted = [
+        span
+        for level in _levels(session, *column)
+        for one in ranges
+        for span in spans([one], level)
+    ]
+    if not wanted:
+        return Found(sql.NO_FILE, ())
+    bound = _bound(session, wanted)
+    # A file may overlap two of the ranges.
+    what = "b.file_id" if len(ranges) == 1 else "DISTINCT b.file_id"
+    return Found(sql.in_spans(what, bound.statement), (*bound.values, *column))
 
 
-def _range(dataset_id: int, column_id: int, lower: bytes, upper: bytes | None) -> Found:
-    if upper is None:
-        return Found(sql.OVERLAPPING_ABOVE, (dataset_id, column_id, lower))
-    return Found(sql.OVERLAPPING, (dataset_id, column_id, lower, upper))
+def _levels(session: Session, dataset_id: int, column_id: int) -> list[int]:
+    column = (dataset_id, column_id)
+    return [row[0] for row in session.query(session.dialect.levels, (*column, *column))]
+
+
+def _bound(session: Session, wanted: Sequence[tuple[int, bytes, bytes, bytes]]) -> Found:
+    """Spans as a relation."""
+    if session.dialect.spans:
+        return Found(session.dialect.spans, tuple(list(column) for column in zip(*wanted)))
+    rows = ", ".join(["(?, ?, ?, ?)"] * len(wanted))
+    return Found(f"VALUES {rows}", tuple(value for span in wanted for value in span))
 
 
 def _overlapping_any(
-    session: Session,
-    dataset_id: int,
-    column_id: int,
-    ranges: Sequence[tuple[bytes, bytes | None]],
+    session: Session, dataset_id: int, column_id: int, ranges: Sequence[Range]
 ) -> list[int]:
-    """The files that overlap one of many ranges: one scan, a binary search per file."""
-    whole = _range(dataset_id, column_id, ranges[0][0], ranges[-1][1])
-    statement = sql.BOUNDS_ABOVE if ranges[-1][1] is None else sql.BOUNDS_WITHIN
-    return _overlapping(session.query(statement, whole.values), ranges)
+    """The files that overlap one of many ranges, each once."""
+    column = (dataset_id, column_id)
+    most = _ROWS_PER_RANGE * len(ranges)
+    if (
+        not session.dialect.levels
+        or session.query(sql.COUNT_BOUNDS, (*column, most + 1))[0][0] <= most
+    ):
+        values = (*column, ranges[0][0], ranges[-1][1])
+        return _overlapping(session.query(sql.BOUNDS_OVERLAPPING, values), ranges)
+    wanted = [span for level in _levels(session, *column) for span in spans(ranges, level)]
+    at_once = _SPANS_IN_LISTS if session.dialect.spans else _SPANS_AT_ONCE
+    found: list[int] = []
+    for start in range(0, len(wanted), at_once):
+        bound = _bound(session, wanted[start : start + at_once])
+        statement = sql.in_spans("b.lower, b.upper, b.file_id", bound.statement)
+        found += _overlapping(session.query(statement, (*bound.values, *column)), ranges)
+    return found
 
 
-def _overlapping(bounds: Iterable[Row], ranges: Sequence[tuple[bytes, bytes | None]]) -> list[int]:
+def _overlapping(bounds: Iterable[Row], ranges: Sequence[Range]) -> list[int]:
     """The ids among `bounds` (lower, upper, id) that overlap one of the disjoint ranges."""
     lowers = [lower for lower, _upper in ranges]
     found: list[int] = []
@@ -196,8 +236,6 @@ def _overlapping(bounds: Iterable[Row], ranges: Sequence[tuple[bytes, bytes | No
         # The last range that starts at or below the file's upper key ends above
         # its lower key, or no range overlaps the file.
         nearest = bisect_right(lowers, upper) - 1
-        if nearest >= 0:
-            end = ranges[nearest][1]
-            if end is None or end >= lower:
-                found.append(file_id)
+        if nearest >= 0 and ranges[nearest][1] >= lower:
+            found.append(file_id)
     return found

@@ -9,6 +9,8 @@ from lakehouse_source.catalog.statements import Dialect
 from lakehouse_source.errors import PlakeError
 
 Row = tuple[Any, ...]
+# Text with `?`, and its values.
+Statement = tuple[str, Sequence[Any]]
 
 
 class CommitOutcomeUnknown(PlakeError):
@@ -40,14 +42,24 @@ class Session(Protocol):
     def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         """The rows that a statement gives."""
 
+    def query_all(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """The rows of each of several statements, which are run one after the other."""
+
     def execute(self, statement: str, values: Sequence[Any] = ()) -> int:
         """Run a statement; answer how many rows it changed."""
 
-    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
-        """Insert many rows at once."""
+    def send(self, statement: str, values: Sequence[Any] = ()) -> None:
+        """Run a statement whose answer nobody needs, before the next one or later.
+
+        It is run before any statement that comes after it and before COMMIT; what it
+        fails with is raised there.
+        """
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        """Insert rows, few or many, as `send` does."""
+
+    def flush(self) -> None:
+        """Run what was sent and not run yet."""
 
     def id_list(self, ids: Iterable[int]) -> Any:
         """A list of ids as one bound value, for `Dialect.among` and `Dialect.ids`."""
-
-    def new_file_ids(self, count: int) -> Sequence[int]:
-        """Ids that no file has or had, ascending."""

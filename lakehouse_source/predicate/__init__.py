@@ -50,7 +50,6 @@ from lakehouse_source.predicate.nodes import (
     between,
     literal,
 )
-from lakehouse_source.predicate.sql import parse
 
 __all__ = [
     "And",
@@ -108,6 +107,9 @@ class PredicateSet:
         if condition is None:
             return cls(Constant(True))
         if isinstance(condition, str):
+            # Here and not above: who gives no SQL text need not wait for its parser.
+            from lakehouse_source.predicate.sql import parse
+
             return cls(parse(condition))
         if isinstance(condition, NODES):
             return cls(condition)

@@ -41,7 +41,7 @@ from lakehouse_source.pruning.bounds import (
 )
 
 # More ranges than this are joined across the smallest gaps between them.
-MAX_RANGES = 256
+MAX_RANGES = 65_536
 
 # Below the lower end of the interval of all-null columns, above every key.
 _HIGHEST = b"\xff" * 39
@@ -86,8 +86,8 @@ def _search(
         return _ranges(node.column, [_ANY_VALUE], indexed) if node.truth else _NEVER
     if isinstance(node, BoundCompare):
         return _ranges(node.column, _compare(node), indexed)
-    if isinstance(node, BoundIn):
-        return _ranges(node.column, _in(node), indexed)
+    if isinstance(node, BoundIn):  # a list may be long: no keys for nothing
+        return _ranges(node.column, _in(node), indexed) if node.column.id in indexed else None
     if isinstance(node, BoundText) and node.form == "prefix":
         lower, upper = prefix_range(node.text, node.column.type)
         return _ranges(node.column, [KeyRange(lower, min(upper, _HIGHEST))], indexed)
@@ -143,14 +143,16 @@ def _in(node: BoundIn) -> list[KeyRange]:
     values = list(node.values)
     if node.has_nan:
         values.append(math.nan)
-    return [KeyRange(key(value, type_), upper_key(value, type_)) for value in values]
+    if values and isinstance(values[0], bytes):
+        return [KeyRange(key(value, type_), upper_key(value, type_)) for value in values]
+    return [KeyRange(only, only) for only in (key(value, type_) for value in values)]
 
 
 # --- combining --------------------------------------------------------------
 
 
-def merged(ranges: list[KeyRange]) -> tuple[KeyRange, ...]:
-    """The ranges in order, overlapping ones joined, at most `MAX_RANGES` of them."""
+def merged(ranges: list[KeyRange], most: int = MAX_RANGES) -> tuple[KeyRange, ...]:
+    """The ranges in order, overlapping ones joined, at most `most` of them."""
     spans: list[tuple[bytes, bytes | None]] = []
     for lower, upper in sorted(
         ((r.lower or b"", r.upper) for r in ranges), key=lambda span: span[0]
@@ -160,21 +162,21 @@ def merged(ranges: list[KeyRange]) -> tuple[KeyRange, ...]:
             spans[-1] = (spans[-1][0], None if last is None or upper is None else max(last, upper))
         else:
             spans.append((lower, upper))
-    if len(spans) > MAX_RANGES:
-        spans = _joined(spans)
+    if len(spans) > most:
+        spans = _joined(spans, most)
     if spans[0] == (b"", None):  # open on both sides: files that are all null stay out
         return (_ANY_VALUE,)
     return tuple(KeyRange(lower or None, upper) for lower, upper in spans)
 
 
-def _joined(spans: list[tuple[bytes, bytes | None]]) -> list[tuple[bytes, bytes | None]]:
+def _joined(spans: list[tuple[bytes, bytes | None]], most: int) -> list[tuple[bytes, bytes | None]]:
     """As many spans as allowed: the widest gaps stay open."""
 
     def number(key: bytes) -> int:
         return int.from_bytes(key.ljust(40, b"\x00"), "big")
 
     gaps = [number(spans[i + 1][0]) - number(spans[i][1] or b"") for i in range(len(spans) - 1)]
-    widest = sorted(range(len(gaps)), key=gaps.__getitem__, reverse=True)[: MAX_RANGES - 1]
+    widest = sorted(range(len(gaps)), key=gaps.__getitem__, reverse=True)[: most - 1]
     result, start = [], 0
     for end in [*sorted(widest), len(spans) - 1]:
         result.append((spans[start][0], spans[end][1]))

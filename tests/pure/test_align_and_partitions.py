@@ -150,3 +150,24 @@ class TestPartitions:
     def test_something_must_be_left_for_the_files(self) -> None:
         with pytest.raises(SchemaMismatchError, match="files would have no column"):
             check_partition_columns(pa.schema([("a", pa.int8())]), ("a",))
+
+
+def test_a_nested_field_that_was_dropped_and_added_again_is_another_one():
+    """Same name, same type, another id: the old values belong to nobody."""
+
+    def struct(*fields: tuple[str, int]) -> pa.Field:
+        inner = [
+            pa.field(name, pa.int64(), metadata={b"PARQUET:field_id": str(id_).encode()})
+            for name, id_ in fields
+        ]
+        return pa.field("st", pa.struct(inner), metadata={b"PARQUET:field_id": b"1"})
+
+    stored = pa.table({"st": [{"x": 1, "y": 2}, None, {"x": 3, "y": 4}]})
+    old, new = struct(("x", 2), ("y", 3)), struct(("x", 2), ("y", 4))
+    found = align(stored, pa.schema([new]), pa.schema([old]), by_id)
+    assert found["st"].to_pylist() == [{"x": 1, "y": None}, None, {"x": 3, "y": None}]
+    swapped = struct(("y", 2), ("x", 3))  # each was given the name of the other
+    found = align(stored, pa.schema([swapped]), pa.schema([old]), by_id)
+    assert found["st"].to_pylist() == [{"y": 1, "x": 2}, None, {"y": 3, "x": 4}]
+    same = align(stored, pa.schema([old]), pa.schema([old]), by_id)
+    assert same["st"].to_pylist() == stored["st"].to_pylist()

@@ -120,7 +120,9 @@ def test_long_binaries_are_cut_outward(data):
     upper = from_json_value(to_json_value(data, pa.binary(), upper=True, limit=64), pa.binary())
     assert lower <= data
     assert upper is None or upper >= data
-    assert upper is not None or data[:64] == b"\xff" * 64
+    assert upper is not None or data[63] == 0xFF
+    whole = from_json_value(to_json_value(data, pa.binary(), limit=64), pa.binary())
+    assert (len(whole) < 64) == (len(data) < 64)  # what is cut is as long as the limit
     assert to_json_value(b"a" * 70, pa.binary(), upper=True, limit=64) is not None
 
 
@@ -128,7 +130,8 @@ def test_an_upper_bound_is_raised_past_the_surrogates():
     text = "x" * 63 + "\ud7ff" + "tail"
     assert to_json_value(text.encode(), pa.string(), upper=True, limit=64) == "x" * 63 + "\ue000"
     text = "x" * 63 + "\U0010ffff" + "tail"
-    assert to_json_value(text.encode(), pa.string(), upper=True, limit=64) == "x" * 62 + "y"
+    # A shorter one would be a bound as well, and would look like a value that was not cut.
+    assert to_json_value(text.encode(), pa.string(), upper=True, limit=64) is None
 
 
 def test_an_upper_bound_that_cannot_be_raised_is_left_out():
@@ -141,11 +144,10 @@ def test_an_upper_bound_that_cannot_be_raised_is_left_out():
     assert (known.lower, known.upper) == (b"a", None)
 
 
-def test_text_cut_inside_of_a_character_by_its_writer_still_bounds():
+def test_text_cut_inside_of_a_character_by_its_writer_is_no_bound():
     cut = "ab€".encode()[:-1]
-    low = to_json_value(cut, pa.string())
-    high = to_json_value(cut, pa.string(), upper=True)
-    assert low.encode() <= cut <= high.encode()
+    assert to_json_value(cut, pa.string()) is None
+    assert to_json_value(cut, pa.string(), upper=True) is None
 
 
 def test_json_reads_as_people_expect():
@@ -228,6 +230,19 @@ def test_a_missing_statistic_is_unknown_and_never_zero():
         "{}",
         "{}",
     )
+
+
+def test_json_that_another_program_laid_out_is_read():
+    for text in ('{"1":5}', ' \n{ "1" : 5 }\t', '{"1": 5}\n'):
+        group = RowGroupMetadata(0, 10, text, text, text, "{}")
+        assert decode_row_group(group, 1, pa.int64(), pa.int64()) == ColumnBounds(
+            5, 5, 5, 10, False
+        )
+    for text in ("", "{", '{"1":5}}', '{"1":5} x', "[5]", "5", "nul"):
+        group = RowGroupMetadata(0, 10, text, text, text, "{}")
+        assert decode_row_group(group, 1, pa.int64(), pa.int64()) == ColumnBounds(
+            None, None, None, 10, False
+        )
 
 
 def test_a_null_count_outside_of_the_rows_is_unknown():

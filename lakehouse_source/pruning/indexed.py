@@ -1,0 +1,92 @@
+"""Pure. Which columns the search index covers.
+
+By default the first 32 leaf columns that keys can be made of; the columns that a
+dataset's creator named instead, with all that is below them; partition columns always.
+Fixed when a column appears: a column is never searched that some file which holds it
+has no keys of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.pruning.bounds import encoding
+from lakehouse_source.schema import Leaf, leaves
+
+DEFAULT_COUNT = 32
+
+
+def can_be_indexed(leaf: Leaf) -> bool:
+    """Tell whether keys can be made of a column's values: of one ordered value a row."""
+    return encoding(leaf.type) is not None and not leaf.in_list
+
+
+def is_wanted(
+    leaf: Leaf, names: Sequence[str] | None, indexed: int, partition_by: Sequence[str]
+) -> bool:
+    """Tell whether a new column gets into the index, which has `indexed` of them."""
+    if not can_be_indexed(leaf):
+        return False
+    if leaf.path[0] in partition_by:
+        return True
+    return indexed < DEFAULT_COUNT if names is None else any(_is_named(leaf, n) for n in names)
+
+
+def _is_named(leaf: Leaf, name: str) -> bool:
+    path, name = ".".join(leaf.path).lower(), name.lower()
+    return path == name or path.startswith(name + ".")
+
+
+def check_index_columns(
+    schema: pa.Schema,
+    names: Sequence[str] | None,
+    properties: Mapping[str, Any] | None,
+    partition_by: Sequence[str],
+    dataset: str,
+) -> None:
+    """See that the columns to index can be, and are those of the dataset (None: a new one).
+
+    Raises:
+        InvalidOptionError: there is no such column, it has no keys, or the dataset was
+            made with others.
+    """
+    if names is None:
+        return
+    every = list(leaves(schema))
+    for name in names:
+        named = [leaf for leaf in every if _is_named(leaf, name)]
+        if named and any(can_be_indexed(leaf) for leaf in named):
+            continue
+        reason = "has no values that can be ordered." if named else "is not a column."
+        if name.lower() in (field.name.lower() for field in schema):
+            reason = "has no values that can be ordered."
+        known = [".".join(leaf.path) for leaf in every if can_be_indexed(leaf)]
+        raise InvalidOptionError(option="indexColumns", value=name, reason=reason, known=known)
+    if properties is None or same_index_columns(schema, names, properties, partition_by):
+        return
+    own = {leaf.id: ".".join(leaf.path) for leaf in every}
+    has = [own[id] for id in properties.get("indexed_columns", ()) if id in own]
+    raise InvalidOptionError(
+        option="indexColumns",
+        value=", ".join(names),
+        reason=f"does not match the indexed columns of {dataset} ({', '.join(has) or 'none'}), "
+        "which its first write fixed. Leave the option out.",
+    )
+
+
+def same_index_columns(
+    schema: pa.Schema,
+    names: Sequence[str],
+    properties: Mapping[str, Any],
+    partition_by: Sequence[str],
+) -> bool:
+    """Tell whether a dataset has the index that `names` ask for."""
+    first = properties.get("index_columns")
+    if first is not None and {n.lower() for n in first} == {n.lower() for n in names}:
+        return True
+    wanted = {leaf.id for leaf in leaves(schema) if is_wanted(leaf, names, 0, partition_by)}
+    return wanted == set(properties.get("indexed_columns", ()))

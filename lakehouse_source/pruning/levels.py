@@ -1,0 +1,55 @@
+"""Pure. How the search index is kept apart by the width of what files hold.
+
+A file's level is the number of hexadecimal digits that its lower and upper keys have
+in common at the front. Files of one level that can hold keys up to `highest` have an
+upper key that agrees with `highest` in those digits at most: where the search of a level
+has to stop. Any level up to the true one is right, and the lower it is, the more files
+are looked at.
+
+Source: the relational interval tree (Kriegel, Poetke, Seidl, VLDB 2000), whose nodes
+have two children; with sixteen a search asks for a quarter of the levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+# Above every key (of 40 bytes at most), and what is put behind a key to end above all like it.
+ABOVE = b"\xff" * 48
+
+
+def level(lower: bytes, upper: bytes) -> int:
+    """How many hexadecimal digits two keys have in common at the front."""
+    size = min(len(lower), len(upper))
+    different = int.from_bytes(lower[:size], "big") ^ int.from_bytes(upper[:size], "big")
+    return (8 * size - different.bit_length()) // 4
+
+
+def last_of_level(highest: bytes, level: int) -> bytes:
+    """A key not below the upper key of any file of a level whose lower key is up to `highest`."""
+    whole, half = divmod(level, 2)
+    if half and len(highest) > whole:
+        return highest[:whole] + bytes((highest[whole] | 0x0F,)) + ABOVE
+    return highest[:whole] + ABOVE
+
+
+def spans(
+    ranges: Sequence[tuple[bytes, bytes]], level: int
+) -> list[tuple[int, bytes, bytes, bytes]]:
+    """Where the files of a level lie that overlap one of the ascending, disjoint `ranges`.
+
+    Each span is `(level, first, last, highest)`: the files wanted have an upper key from
+    `first` to `last` and a lower key up to `highest`. Spans do not overlap.
+    """
+    result: list[tuple[int, bytes, bytes, bytes]] = []
+    first, last, highest = b"", b"", b""
+    for lower, upper in ranges:
+        if last and lower <= last:
+            last, highest = last_of_level(upper, level), upper
+            continue
+        if last:
+            result.append((level, first, last, highest))
+        first, last, highest = lower, last_of_level(upper, level), upper
+    if last:
+        result.append((level, first, last, highest))
+    return result

@@ -1,0 +1,55 @@
+"""Pure. What the catalog's records say of a column over a row group, whatever holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from lakehouse_source.model import ColumnBounds, FileRecord, RowGroupMetadata
+from lakehouse_source.partitioning import partition_ordinal
+from lakehouse_source.pruning import bounds
+from lakehouse_source.schema import Leaf, leaves
+
+
+class Statistics:
+    """Looks up bounds, as bounds of the types that columns have in `schema`.
+
+    `file_schemas` are the schemas that files were written under, by schema version.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        file_schemas: Mapping[int, pa.Schema],
+        partition_by: tuple[str, ...],
+    ) -> None:
+        self.partition_by = frozenset(partition_by)
+        self.now = {leaf.id: leaf for leaf in leaves(schema)}
+        self.then: dict[int, dict[int, Leaf]] = {
+            number: {leaf.id: leaf for leaf in leaves(one)} for number, one in file_schemas.items()
+        }
+
+    def of(self, file: FileRecord, group: RowGroupMetadata) -> Callable[[int], ColumnBounds]:
+        """The bounds of columns, by id, over one row group."""
+        columns = self.then[file.schema_version]
+
+        def look_up(column_id: int) -> ColumnBounds:
+            leaf = self.now.get(column_id)
+            if leaf is None or leaf.in_list:
+                return ColumnBounds(None, None, None, group.row_count, True)
+            if leaf.path[0] in self.partition_by:
+                value = partition_ordinal(file.partitions.get(leaf.path[0]), leaf.type)
+                return bounds.constant_bounds(leaf, value, group.row_count)[0]
+            written = columns.get(column_id)
+            if written is None:
+                # The file is older than the column: all NULL.
+                return ColumnBounds(None, None, group.row_count, group.row_count, False)
+            return bounds.decode_row_group(group, column_id, written.type, leaf.type)
+
+        return look_up
+
+    def is_promoted(self, file: FileRecord, column_id: int) -> bool:
+        """Tell whether a file holds a column in another type than it has now."""
+        written = self.then[file.schema_version].get(column_id)
+        return written is not None and not written.type.equals(self.now[column_id].type)

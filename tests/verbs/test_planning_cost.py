@@ -1,0 +1,127 @@
+"""What planning asks of its surroundings: connections, round trips, modules."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+import lakehouse_source as lake
+from lakehouse_source.catalog.session import Session
+from lakehouse_source.errors import VersionNotFoundError
+from tests.postgres_server import PostgresServer
+
+TABLE = pa.table({"n": [1, 2, 3], "p": ["a", "b", "b"]})
+
+
+@pytest.fixture
+def url(postgres_server: PostgresServer) -> str:
+    return postgres_server.fresh_database()
+
+
+@pytest.fixture
+def connections(url: str) -> Callable[[], int]:
+    def count() -> int:
+        with psycopg.connect(url, autocommit=True) as connection:
+            rows = connection.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND application_name = 'plake'"
+            )
+            return rows.fetchall()[0][0]
+
+    return count
+
+
+def test_a_dataset_and_its_scans_share_one_connection_to_the_server(
+    url: str, connections: Callable[[], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.write_dataset(TABLE, tmp_path / "t", catalog=url)
+    made: list[str] = []
+    connect = psycopg.connect
+
+    def counted(*given: object, **named: object) -> object:
+        made.append("one")
+        return connect(*given, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(psycopg, "connect", counted)
+        dataset = lake.open_dataset(tmp_path / "t", catalog=url)
+        scan = dataset.scan("n = 2")
+        assert scan.explain().files_read == 1
+        assert scan.count_rows() == dataset.scan("n = 3").count_rows() == 1
+    assert made == ["one"]
+    assert connections() == 1
+    del dataset
+    gc.collect()
+    assert connections() == 1  # the scan has it
+    assert scan.count_rows() == 1
+    del scan
+    gc.collect()
+    assert connections() == 0
+
+
+def test_a_kept_connection_that_was_lost_is_made_again(
+    url: str, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    lake.write_dataset(TABLE, tmp_path / "t", catalog=url)
+    dataset = lake.open_dataset(tmp_path / "t", catalog=url)
+    postgres_server.run(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+        "WHERE application_name = 'plake'"
+    )
+    assert dataset.scan("n = 2").count_rows() == 1
+
+
+def test_a_dataset_held_open_sees_that_its_version_was_expired(url: str, tmp_path: Path) -> None:
+    lake.write_dataset(TABLE, tmp_path / "t", catalog=url)
+    held = lake.open_dataset(tmp_path / "t", catalog=url)
+    scan = held.scan("n = 2")
+    lake.write_dataset(TABLE, tmp_path / "t", catalog=url, mode="overwrite")
+    lake.open_dataset(tmp_path / "t", catalog=url).expire_versions(keep_last=1)
+    with pytest.raises(VersionNotFoundError):
+        scan.explain()
+
+
+@pytest.mark.parametrize(
+    ("condition", "most"), [(None, 4), ("n = 2", 6), ("p = 'b'", 10), ("n = 2 AND p = 'b'", 12)]
+)
+def test_a_plan_takes_few_round_trips(
+    url: str, tmp_path: Path, condition: str | None, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.write_dataset(TABLE, tmp_path / "t", catalog=url, partition_by="p")
+    scan = lake.open_dataset(tmp_path / "t", catalog=url).scan(condition)
+    asked: list[str] = []
+    from lakehouse_source.catalog.postgres import _PostgresSession
+
+    query = _PostgresSession.query
+
+    def counted(self: Session, statement: str, values: tuple[object, ...] = ()) -> object:
+        asked.append(statement)
+        return query(self, statement, values)
+
+    monkeypatch.setattr(_PostgresSession, "query", counted)
+    scan.explain()
+    assert len(asked) <= most, asked
+
+
+def test_conditions_that_are_no_text_do_not_wait_for_the_parser_of_sql(tmp_path: Path) -> None:
+    lake.write_dataset(TABLE, tmp_path / "t")
+    code = f"""
+import sys
+import lakehouse_source as lake
+from lakehouse_source.predicate import Column, Compare, literal
+conditions = [("n", "=", 2)], Compare(Column.of("n"), "=", literal(2)), None
+for condition in conditions:
+    lake.open_dataset({str(tmp_path / "t")!r}).scan(condition).explain()
+assert "sqlglot" not in sys.modules, "loaded"
+assert lake.read_dataset({str(tmp_path / "t")!r}, predicates="n = 2").num_rows == 1
+assert "sqlglot" in sys.modules, "not loaded"
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
