@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,6 +46,17 @@ class Address:
             yield opened
         finally:
             opened.close()
+
+    def kept_open(self) -> Address:
+        """The same address, with a catalog that is opened once where that is worth it.
+
+        Its connections are closed when nothing holds it any more.
+        """
+        if isinstance(self.catalog, Catalog):
+            return self
+        kept = copy.copy(self)
+        kept.catalog = open_catalog(self.catalog, dataset_uri=self.uri, create=False)
+        return kept if kept.catalog.is_server else self
 
     def snapshot(
         self,

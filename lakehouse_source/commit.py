@@ -21,6 +21,7 @@ import uuid6
 
 from lakehouse_source import reservations
 from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransaction
+from lakehouse_source.catalog.reader import Current
 from lakehouse_source.catalog.transient import CommitOutcomeUnknown, is_transient
 from lakehouse_source.errors import (
     CatalogUnavailableError,
@@ -34,14 +35,11 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.failpoints import reach
 from lakehouse_source.landing import (
-    Prepared,
     check_expected,
     committed_before,
     described,
     land,
     merged,
-    prepare,
-    record_files,
     result,
     summary,
 )
@@ -49,6 +47,8 @@ from lakehouse_source.model import DatasetRecord, FileMetadata, FileRecord, Writ
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.partitioning import check_partition_columns
+from lakehouse_source.pruning.indexed import check_index_columns
+from lakehouse_source.recording import Prepared, prepare, record_ahead, record_files
 from lakehouse_source.scan import keep_others, open_snapshot
 from lakehouse_source.schema import initial, leaves, storage_schema
 from lakehouse_source.storage import Storage
@@ -84,9 +84,13 @@ def begin(
     write_id = str(uuid6.uuid7())
 
     def register(tx: CatalogTransaction) -> StagedWrite:
-        record = tx.register_dataset(key, uri.rstrip("/").rsplit("/", 1)[-1])
-        staged = _staged(tx, record, uri, key, write_uri, incoming, options, write_id)
-        tx.register_pending(write_id, record.id)
+        current = tx.current(key)
+        if current is None:
+            tx.register_dataset(key, uri.rstrip("/").rsplit("/", 1)[-1])
+            current = tx.current(key)
+            assert current is not None  # as `register_dataset` says
+        staged = _staged(tx, current, uri, key, write_uri, incoming, options, write_id)
+        tx.register_pending(write_id, current.dataset.id)
         for unused in stale:
             tx.finish_pending(unused)
         reach("pending written")
@@ -109,12 +113,11 @@ def _begin_reserved(
 ) -> StagedWrite | None:
     """Begin a write that is registered already: reading is enough. None: it is not, after all."""
     try:
-        with catalog.read() as reader:
-            record = reader.dataset(key)
-            state = reader.write_states((write_id,)).get(write_id)
-            if record is None or state is None or state.state != "pending":
+        with catalog.glance() as reader:
+            current = reader.current(key, write_id)
+            if current is None or current.write_state != "pending":
                 return None
-            return _staged(reader, record, uri, key, write_uri, incoming, options, write_id)
+            return _staged(reader, current, uri, key, write_uri, incoming, options, write_id)
     except PlakeError as error:
         if is_transient(error):
             return None
@@ -124,7 +127,7 @@ def _begin_reserved(
 
 def _staged(
     reader: CatalogReader,
-    record: DatasetRecord,
+    current: Current,
     uri: str,
     key: str,
     write_uri: str,
@@ -133,22 +136,26 @@ def _staged(
     write_id: str,
 ) -> StagedWrite:
     """What a write into the dataset as it is now has to look like."""
+    record = current.dataset
     # A repetition answers what the first time did, whatever came after that.
     if committed_before(reader, record, options) is None:
         check_expected(uri, record, options)
         if options.mode == "error" and record.current_version:
             raise DatasetExistsError(dataset=uri)
-    if record.current_version == 0:
+    if current.schema is None:
         schema = initial(incoming)
         partition_by = check_partition_columns(schema, options.partition_by or ())
-        properties = described(record.properties, schema, None, partition_by)[0]
+        check_index_columns(schema, options.index_columns, None, partition_by, uri)
+        properties = described(
+            record.properties, schema, None, partition_by, options.index_columns
+        )[0]
     else:
-        current = reader.schema_at(record.id, record.current_version)[1]
-        schema = merged(record, current, incoming, options, uri)
-        partition_by = _same_partitioning(record, current, options, uri)
+        schema = merged(record, current.schema, incoming, options, uri)
+        partition_by = _same_partitioning(record, current.schema, options, uri)
         properties = dict(record.properties)
-        if schema is not current:
-            properties = described(properties, schema, current, partition_by)[0]
+        check_index_columns(schema, options.index_columns, properties, partition_by, uri)
+        if schema is not current.schema:
+            properties = described(properties, schema, current.schema, partition_by)[0]
     must_match = None
     if options.overwrite_where is not None:
         must_match = options.overwrite_where.bind(schema)
@@ -190,11 +197,10 @@ def commit(catalog: Catalog, staged: StagedWrite, files: Sequence[FileMetadata])
         following = str(uuid6.uuid7())
 
     def land_files(tx: CatalogTransaction) -> WriteResult:
-        landed = land(tx, staged, ready.files, ready.removed, ready.prepared)
-        record = None if following is None else tx.dataset(staged.key)
-        if following is not None and record is not None:
-            tx.register_pending(following, record.id)
-        return landed
+        ahead = record_ahead(tx, staged, ready.prepared)
+        if following is not None:
+            tx.register_pending(following, ahead.current.dataset.id)
+        return land(tx, staged, ready.files, ready.removed, ready.prepared, ahead)
 
     try:
         landed = in_transaction(

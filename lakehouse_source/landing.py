@@ -1,14 +1,13 @@
 """Verb. What a commit does inside its one database transaction.
 
-Under the dataset's lock: has this write landed already, does a newer commit
-collide, what does it replace, and then the new version with its files.
+Its files are recorded first. Then, under the dataset's lock: has this write landed
+already, does a newer commit collide, what does it replace, and the new version.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -25,49 +24,24 @@ from lakehouse_source.errors import (
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import (
     DatasetRecord,
-    FileBounds,
     FileMetadata,
     FileRecord,
     TransactionRecord,
     WriteResult,
 )
-from lakehouse_source.partitioning import partition_text, partition_value
 from lakehouse_source.pruning import bounds
+from lakehouse_source.pruning.indexed import is_wanted, same_index_columns
+from lakehouse_source.recording import (
+    Ahead,
+    Prepared,
+    encode_partitions,
+    mend,
+    record_files,
+    removed_from_catalog,
+)
 from lakehouse_source.scan import candidates, open_snapshot
-from lakehouse_source.schema import Leaf, leaves, max_id, merge
+from lakehouse_source.schema import leaves, max_id, merge
 from lakehouse_source.write_options import StagedWrite, WriteOptions
-
-# How many leaf columns the search index covers unless the dataset says otherwise.
-INDEXED_COLUMNS = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """What a commit knows of its files before it locks the dataset.
-
-    Others wait while the lock is held, and index rows are worked out from JSON.
-    `files` have their partition values as the catalog keeps them; `rows` are their
-    rows of the search index over the columns `indexed`; `removed_groups` counts the
-    row groups of files that may go.
-    """
-
-    files: tuple[FileMetadata, ...]
-    indexed: frozenset[int] = frozenset()
-    rows: Mapping[str, Sequence[FileBounds]] = field(default_factory=dict)
-    removed_groups: Mapping[int, int] = field(default_factory=dict)
-
-
-def prepare(
-    staged: StagedWrite,
-    files: Sequence[FileMetadata],
-    removed_groups: Mapping[int, int] | None = None,
-) -> Prepared:
-    """Work out what the catalog will be told of files, for the schema the write began with."""
-    schema = staged.spec.schema
-    encoded = tuple(replace(file, partitions=encode_partitions(file, schema)) for file in files)
-    indexed = frozenset(staged.indexed)
-    rows = _index_rows(encoded, schema, indexed, staged.spec.partition_by)
-    return Prepared(encoded, indexed, rows, removed_groups or {})
 
 
 def land(
@@ -75,7 +49,8 @@ def land(
     staged: StagedWrite,
     files: Sequence[FileMetadata],
     rewritten: Sequence[FileRecord],
-    prepared: Prepared | None = None,
+    prepared: Prepared,
+    ahead: Ahead,
 ) -> WriteResult:
     """Make the files of a write, and the removal of those rewritten, the next version.
 
@@ -86,20 +61,14 @@ def land(
         CommitConflictError, DatasetExistsError
     """
     options, uri = staged.options, staged.uri
-    reach("transaction begun")
-    record = tx.lock_dataset(staged.key)
+    locked = tx.lock_for(ahead.current, staged.write_id)
     reach("dataset locked")
-    if record is None:
-        raise CommitConflictError(
-            dataset=uri,
-            base_version=staged.base_version,
-            current_version=0,
-            reason="the dataset was removed from the catalog",
-        )
-    done = tx.transaction_by_write_id(staged.write_id)
-    if done is None:
-        done = committed_before(tx, record, options)
+    if locked is None:
+        raise removed_from_catalog(staged)
+    record = locked.dataset
+    done = locked.claim.done or committed_before(tx, record, options)
     if done is not None:
+        tx.forget_files(ahead.file_ids)
         tx.finish_pending(staged.write_id)
         schema_version = tx.schema_at(record.id, done.version)[0]
         own = files if done.write_id == staged.write_id else ()
@@ -107,26 +76,26 @@ def land(
     check_expected(uri, record, options)
     if options.mode == "error" and record.current_version:
         raise DatasetExistsError(dataset=uri)
-    current = record.current_version
-    _check_conflicts(tx, staged, record, files)
+    _check_conflicts(tx, staged, record, files, ahead)
     reach("conflicts checked")
-    version = current + 1
-    if current == 0:
-        schema_before, schema_version = None, version
-        schema = staged.spec.schema
-    else:
-        schema_version, schema_before = tx.schema_at(record.id, current)
+    version = record.current_version + 1
+    schema_version, schema_before = locked.schema or (
+        ahead.current.schema_version,
+        ahead.current.schema,
+    )
+    schema = staged.spec.schema
+    if schema_before is not None:
         schema = _remerged(record, schema_before, staged)
-        if schema is not schema_before:
-            schema_version = version
     if schema is not schema_before:
+        schema_version = version
         tx.insert_schema(record.id, version, schema)
-        record = _describe(tx, record, schema, schema_before, staged.spec.partition_by)
+        record = _describe(tx, record, schema, schema_before, staged)
         reach("schema written")
-    if prepared is None:
-        prepared = prepare(staged, files)
+    # Before the live files are looked at, which these must not seem to be among.
+    unchanged = locked.schema is None and schema is schema_before
+    recorded = mend(tx, record, version, ahead, schema, unchanged, prepared)
     removed = _removed(tx, record, staged, prepared.files, rewritten)
-    counts = summary(tx, record, files, removed, prepared.removed_groups)
+    counts = summary(tx, record, files, removed, prepared.removed_groups, last=locked.last)
     tx.insert_transaction(
         record.id,
         version,
@@ -136,9 +105,11 @@ def land(
         staged.write_id,
         txn_app_id=options.txn_app_id,
         txn_version=options.txn_version,
+        claim=locked.claim,
     )
     reach("transaction written")
-    record_files(tx, record, version, schema_version, schema, prepared.files, prepared=prepared)
+    if not recorded:
+        record_files(tx, record, version, schema_version, schema, prepared.files, prepared=prepared)
     reach("files written")
     tx.remove_files(record.id, version, [file.id for file in removed])
     reach("files removed")
@@ -180,6 +151,7 @@ def _check_conflicts(
     staged: StagedWrite,
     record: DatasetRecord,
     files: Sequence[FileMetadata],
+    ahead: Ahead,
 ) -> None:
     if record.current_version == staged.base_version:
         return
@@ -196,6 +168,11 @@ def _check_conflicts(
     if theirs_by != staged.spec.partition_by:
         # Two writers made the dataset at once, each in its own way.
         raise collide(f"the dataset was made with partition columns ({', '.join(theirs_by)})")
+    names = staged.options.index_columns
+    if staged.base_version == 0 and names is not None:
+        schema = tx.schema_at(record.id, record.current_version)[1]
+        if not same_index_columns(schema, names, record.properties, theirs_by):
+            raise collide("the dataset was made with other columns in its index")
     check_added = False
     for newer in tx.transactions_since(record.id, staged.base_version):
         theirs = conflicts.change_of(newer.operation)
@@ -207,7 +184,12 @@ def _check_conflicts(
         elif found in (Verdict.CONFLICT, Verdict.CHECK_MINE):
             raise collide(f"version {newer.version} did {newer.operation!r}")
     if check_added:
-        added = tx.files_added_since(record.id, staged.base_version)
+        own = set(ahead.file_ids)
+        added = [
+            file
+            for file in tx.files_added_since(record.id, staged.base_version)
+            if file.id not in own
+        ]
         touched = _touching(tx, staged, record, added, files)
         if touched is not None:
             raise collide(f"{touched.path}, added by version {touched.version}, may be replaced")
@@ -329,10 +311,12 @@ def _describe(
     record: DatasetRecord,
     schema: pa.Schema,
     before: pa.Schema | None,
-    partition_by: tuple[str, ...],
+    staged: StagedWrite,
 ) -> DatasetRecord:
     """Bring the dataset's properties up to a new schema: ids in use, columns indexed."""
-    properties, changed = described(record.properties, schema, before, partition_by)
+    properties, changed = described(
+        record.properties, schema, before, staged.spec.partition_by, staged.options.index_columns
+    )
     for column_id in changed:
         # Keys written so far have another encoding: every file counts as unknown.
         tx.unbound_column(record.id, column_id)
@@ -345,12 +329,18 @@ def described(
     schema: pa.Schema,
     before: pa.Schema | None,
     partition_by: tuple[str, ...],
+    index_columns: tuple[str, ...] | None = None,
 ) -> tuple[dict[str, Any], list[int]]:
-    """A dataset's properties under a new schema, and the columns whose old keys say nothing."""
+    """A dataset's properties under a new schema, and the columns whose old keys say nothing.
+
+    `index_columns` counts for a new dataset (`before` is None) only.
+    """
     properties = dict(properties)
+    if before is None and index_columns is not None:
+        properties["index_columns"] = list(index_columns)
     old = {} if before is None else {leaf.id: leaf for leaf in leaves(before)}
     indexed = list(properties.get("indexed_columns", ()))
-    limit = int(properties.get("index_column_limit", INDEXED_COLUMNS))
+    names = properties.get("index_columns")
     unknown: list[int] = []
     for leaf in leaves(schema):
         was = old.get(leaf.id)
@@ -359,9 +349,8 @@ def described(
             unknown.append(leaf.id)
             if bounds.encoding(leaf.type) is None:
                 indexed.remove(leaf.id)
-        elif was is None and bounds.encoding(leaf.type) is not None and not leaf.in_list:
-            wanted = len(indexed) < limit or leaf.path[0] in partition_by
-            indexed += [leaf.id] if wanted else []
+        elif was is None and is_wanted(leaf, names, len(indexed), partition_by):
+            indexed.append(leaf.id)
     properties["indexed_columns"] = indexed
     properties["partition_by"] = list(partition_by)
     properties["last_field_id"] = max(int(properties.get("last_field_id", 0)), max_id(schema))
@@ -374,15 +363,17 @@ def summary(
     files: Sequence[FileMetadata],
     removed: Sequence[FileRecord],
     removed_groups: Mapping[int, int] | None = None,
+    *,
+    last: TransactionRecord | None = None,
 ) -> dict[str, int]:
     """What the commit does, and what is live after it, so that nobody has to count.
 
-    `removed_groups` has the numbers of row groups that are known already, by file id.
+    `removed_groups` has the numbers of row groups that are known already, by file id;
+    `last` is the commit before this one, looked up where it is not given.
     """
-    before: Mapping[str, int] = {}
-    if record.current_version:
+    if last is None and record.current_version:
         last = tx.transaction(record.id, record.current_version)
-        before = {} if last is None else last.summary
+    before: Mapping[str, int] = {} if last is None else last.summary
     if removed and len(removed) == before.get("live_files"):
         groups = before.get("live_row_groups", 0)  # everything goes
     else:
@@ -405,74 +396,4 @@ def summary(
         "live_bytes": before.get("live_bytes", 0)
         + sum(file.file_size_bytes for file in files)
         - sum(file.size_bytes for file in removed),
-    }
-
-
-def record_files(
-    tx: CatalogTransaction,
-    record: DatasetRecord,
-    version: int,
-    schema_version: int,
-    schema: pa.Schema,
-    files: Sequence[FileMetadata],
-    *,
-    prepared: Prepared | None = None,
-    types: Mapping[int, pa.DataType] | None = None,
-) -> None:
-    """Persist files with their row groups, partitions (JSON texts here) and index rows.
-
-    `types` gives, by id, the types of columns that were promoted since the files
-    were written; keys have the encoding of those.
-    """
-    own = {leaf.id for leaf in leaves(schema)}
-    indexed = own.intersection(record.properties.get("indexed_columns", ()))
-    if prepared is not None and prepared.indexed & own == indexed:
-        rows = prepared.rows
-    else:
-        partition_by = tuple(record.properties.get("partition_by", ()))
-        rows = _index_rows(files, schema, indexed, partition_by, types)
-    tx.record_file_metadata(
-        record,
-        version,
-        files,
-        schema_version=schema_version,
-        bounds=lambda file: rows[file.path],
-    )
-
-
-def _index_rows(
-    files: Sequence[FileMetadata],
-    schema: pa.Schema,
-    indexed: AbstractSet[int],
-    partition_by: Sequence[str],
-    types: Mapping[int, pa.DataType] | None = None,
-) -> dict[str, list[FileBounds]]:
-    """The index rows of files, by path; `schema` is the one they were written under."""
-    columns = [leaf for leaf in leaves(schema) if leaf.id in indexed]
-    in_files = [leaf for leaf in columns if leaf.path[0] not in partition_by]
-    in_folders = [leaf for leaf in columns if leaf.path[0] in partition_by]
-    present: dict[int, list[Leaf]] = {}  # most files share one schema object
-
-    def rows_of(file: FileMetadata) -> list[FileBounds]:
-        if id(file.schema) not in present:
-            ids = {leaf.id for leaf in leaves(file.schema)}
-            present[id(file.schema)] = [leaf for leaf in in_files if leaf.id in ids]
-        rows = bounds.file_bounds(file.row_groups, present[id(file.schema)], types)
-        for leaf in in_folders:
-            value = partition_value(file.partitions[leaf.path[0]], leaf.type)
-            now = leaf.type if types is None else types.get(leaf.id, leaf.type)
-            row = bounds.partition_bounds(leaf, value, file.row_count)[1]
-            if bounds.encoding(now) != bounds.encoding(leaf.type):
-                row = replace(row, lower=bounds.UNBOUNDED_LOWER, upper=bounds.UNBOUNDED_UPPER)
-            rows.append(row)
-        return rows
-
-    return {file.path: rows_of(file) for file in files}
-
-
-def encode_partitions(file: FileMetadata, schema: pa.Schema) -> dict[str, str | None]:
-    """Partition values as the catalog keeps them: JSON text, None for NULL."""
-    return {
-        name: partition_text(value, schema.field(name).type)
-        for name, value in file.partitions.items()
     }

@@ -12,6 +12,7 @@ from lakehouse_source.commit import PATIENCE_SECONDS, Ready, abort, in_transacti
 from lakehouse_source.errors import CommitUnknownError, InvalidOptionError
 from lakehouse_source.landing import land
 from lakehouse_source.model import FileMetadata, WriteResult
+from lakehouse_source.recording import record_ahead
 from lakehouse_source.staging import stage, to_reader, write_options
 from lakehouse_source.write_options import StagedWrite
 
@@ -101,13 +102,16 @@ def commit_all(
     ready: list[Ready] = []
 
     def land_all(tx: CatalogTransaction) -> dict[str, WriteResult]:
+        # All of them before the first lock is held.
+        recorded = [(record_ahead(tx, write.staged, write.prepared), write) for write in ready]
         # In the order of their ids, everywhere: two transactions that lock the same
         # datasets in different orders would wait for each other.
-        ids = {write.staged.key: tx.dataset(write.staged.key) for write in ready}
-        ordered = sorted(ready, key=lambda write: getattr(ids[write.staged.key], "id", 0))
+        recorded.sort(key=lambda pair: pair[0].current.dataset.id)
         return {
-            write.staged.key: land(tx, write.staged, write.files, write.removed, write.prepared)
-            for write in ordered
+            write.staged.key: land(
+                tx, write.staged, write.files, write.removed, write.prepared, ahead
+            )
+            for ahead, write in recorded
         }
 
     first = writes[0][0]

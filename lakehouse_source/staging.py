@@ -28,6 +28,7 @@ _LAYOUT = (
     "compression",
     "sort_by",
     "bloom_filter_columns",
+    "index_columns",
     "partition_overwrite_mode",
     "txn_app_id",
     "txn_version",
@@ -113,7 +114,7 @@ def _options(layout: dict[str, Any], **known: Any) -> WriteOptions:
         if name not in _LAYOUT:
             raise InvalidOptionError(option=name, reason="is unknown.", known=_LAYOUT)
     given = {name: value for name, value in layout.items() if value is not None}
-    for name in ("sort_by", "bloom_filter_columns"):
+    for name in ("sort_by", "bloom_filter_columns", "index_columns"):
         if name in given:
             given[name] = _listed(given[name])
     overwrite_mode = given.pop("partition_overwrite_mode", "static")

@@ -10,11 +10,15 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
+from itertools import takewhile
 from typing import Any
+from unittest.mock import patch
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lakehouse_source.catalog import (
     Catalog,
@@ -43,6 +47,13 @@ from lakehouse_source.model import (
     SearchAny,
     SearchRanges,
 )
+from lakehouse_source.pruning.bounds import (
+    EMPTY_LOWER,
+    EMPTY_UPPER,
+    UNBOUNDED_LOWER,
+    UNBOUNDED_UPPER,
+)
+from lakehouse_source.pruning.levels import level
 
 URI = "file:///data/flights"
 SCHEMA = pa.schema([pa.field("a", pa.int32(), metadata={"PARQUET:field_id": "1"})])
@@ -50,6 +61,15 @@ SCHEMA = pa.schema([pa.field("a", pa.int32(), metadata={"PARQUET:field_id": "1"}
 
 def key(number: int) -> bytes:
     return (number + (1 << 63)).to_bytes(8, "big")
+
+
+# Keys that begin alike, so that files are on many levels of the index.
+KEYS = st.tuples(
+    st.sampled_from([b"", b"\x12", b"\x12\x34\x56", b"customer-0"]),
+    st.lists(st.sampled_from([0x00, 0x0F, 0x10, 0x7F, 0x80, 0xFF]), max_size=4).map(bytes),
+).map(b"".join)
+_ENDS = st.one_of(st.none(), KEYS)
+RANGES = st.one_of(KEYS.map(lambda key: (key, key)), st.tuples(_ENDS, _ENDS))
 
 
 def point(column: int, *numbers: int) -> SearchRanges:
@@ -60,6 +80,11 @@ def group(index: int = 0, rows: int = 10) -> RowGroupMetadata:
     return RowGroupMetadata(
         index, rows, '{"1": 1}', '{"1": 9}', '{"1": 0}', '{"1": false}', 100 + index, 50 + index
     )
+
+
+def digits_in_common(lower: bytes, upper: bytes) -> int:
+    pairs = zip(lower.hex(), upper.hex())
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
 def file_of(
@@ -245,6 +270,32 @@ class CatalogContract:
             _, schema = reader.schema_at(dataset.id, 99)
             assert schema.equals(SCHEMA, check_metadata=True)
             assert reader.schemas(dataset.id) == {1: SCHEMA}
+
+    def test_a_version_is_described_at_once(self, catalog: Catalog) -> None:
+        dataset = commit(catalog, [(file_of("a"), [])])
+        commit(catalog, uri="file:///another")
+        later = pa.schema([("a", pa.int64())])
+        with catalog.write() as transaction:
+            transaction.insert_schema(dataset.id, 2, later)
+        newest = commit(catalog)
+        with catalog.read() as reader:
+            assert reader.description("file:///nothing") is None
+            for version, added in ((None, 0), (1, 1), (2, 0)):
+                found = reader.description(URI, version)
+                assert found is not None
+                assert found.dataset == newest
+                assert found.schemas == {1: SCHEMA, 2: later}
+                assert found.schemas[1].equals(SCHEMA, check_metadata=True)
+                assert found.summary == {"files_added": added}
+            for version in (0, 3, -(10**30), 10**30):
+                found = reader.description(URI, version)
+                assert found is not None
+                assert (found.dataset, found.summary) == (newest, {})
+        with catalog.write() as transaction:
+            transaction.register_dataset("file:///empty", "empty")
+            found = transaction.description("file:///empty")
+            assert found is not None
+            assert (found.dataset.current_version, found.schemas, found.summary) == (0, {}, {})
 
     def test_history_is_ordered_and_limited(self, catalog: Catalog) -> None:
         for _ in range(4):
@@ -693,8 +744,60 @@ class CatalogContract:
             expected = {path for path, own in model.items() if matches(own, search)}
             with catalog.read() as reader:
                 found = paths(reader.files(dataset.id, 1, search))
+                assert reader.count_files(dataset.id, 1, search) == len(found)
             assert len(found) == len(set(found))
             assert set(found) == expected, search
+
+    def test_a_search_finds_every_overlap_on_any_level(self, catalog: Catalog) -> None:
+        """Bounds of all widths, at their own level or a lower one, and ranges of all kinds."""
+
+        @settings(max_examples=40)
+        @given(
+            held=st.lists(st.tuples(KEYS, KEYS, st.integers(0, 12)), min_size=1),
+            extremes=st.booleans(),
+            wanted=st.lists(RANGES, min_size=1, max_size=20),
+            looked_up=st.booleans(),
+        )
+        def check(
+            held: list[tuple[bytes, bytes, int]],
+            extremes: bool,
+            wanted: list[tuple[bytes | None, bytes | None]],
+            looked_up: bool,
+        ) -> None:
+            rows = {f"f{n}": (min(a, b), max(a, b)) for n, (a, b, _) in enumerate(held)}
+            lowered = {(min(a, b), max(a, b)): less for a, b, less in held}
+            if extremes:
+                rows["all null"] = (EMPTY_LOWER, EMPTY_UPPER)
+                rows["unknown"] = (UNBOUNDED_LOWER, UNBOUNDED_UPPER)
+
+            def recorded(lower: bytes, upper: bytes) -> int:
+                return max(0, level(lower, upper) - lowered.get((lower, upper), 0))
+
+            files = [
+                (file_of(name), [FileBounds(1, *pair, None, 10, False)])
+                for name, pair in rows.items()
+            ]
+            with patch("lakehouse_source.catalog.writer.level", recorded):
+                dataset = commit(catalog, files, uri=f"file:///{uuid4()}")
+            if looked_up:  # so many ranges that their files are found first, each in the index
+                wanted += [(b"\xf0" * 3 + bytes([n]),) * 2 for n in range(9)]
+            found = {
+                name
+                for name, (lower, upper) in rows.items()
+                for low, high in wanted
+                if (high is None or (low or b"") <= high)
+                and (low or b"") <= upper
+                and (high is None or high >= lower)
+            }
+            search = SearchRanges(1, tuple(KeyRange(*pair) for pair in wanted))
+            with patch("lakehouse_source.catalog.search._ROWS_PER_RANGE", 0 if looked_up else 10):
+                answer = live(catalog, dataset.id, 1, search)
+            # "Up to x" and "from x on" together are every key, those of no value too.
+            assert found <= answer <= found | {"all null"}
+            if all(None not in ends for ends in wanted):
+                assert answer == found
+
+        check()
 
     def test_one_condition_with_ten_thousand_ranges(self, catalog: Catalog) -> None:
         dataset = commit(
@@ -721,10 +824,18 @@ class CatalogContract:
         dataset = commit(catalog, files)
         low = SearchRanges(1, (KeyRange(key(1000), None),))
         high = SearchRanges(2, (KeyRange(None, key(1999)),))
-        found = live(catalog, dataset.id, 1, SearchAll((low, high)))
-        assert found == {f"f{n}" for n in range(1000, 2000)}
-        found = live(catalog, dataset.id, 1, SearchAll((low, high, point(1, 1998))))
-        assert found == {"f1998", "f1999"}
+        listed = point(2, *range(1900, 2000))
+        for few in ((1000, 20_000), (1000,), (10, 2000), (1,)):
+            with patch("lakehouse_source.catalog.search._FEW_FILES", few):
+                found = live(catalog, dataset.id, 1, SearchAll((low, high)))
+                assert found == {f"f{n}" for n in range(1000, 2000)}
+                found = live(catalog, dataset.id, 1, SearchAll((low, high, point(1, 1998))))
+                assert found == {"f1998", "f1999"}
+                found = live(catalog, dataset.id, 1, SearchAll((low, listed)))
+                assert found == {f"f{n}" for n in range(1000, 2000)}
+                either = SearchAny((point(1, 2499), point(2, 2400)))
+                found = live(catalog, dataset.id, 1, SearchAll((low, high, either)))
+                assert found == {f"f{n}" for n in range(1000, 2000)}
 
     def test_two_datasets_with_equal_column_ids_do_not_mix(self, catalog: Catalog) -> None:
         """DuckLake #867: another table's statistics were used."""
@@ -881,6 +992,63 @@ class CatalogContract:
             commit(catalog)
         with open_catalog(url) as catalog, catalog.read() as reader:
             assert len(reader.transactions(1000)) == 1
+
+    def test_the_search_index_of_the_second_format_is_carried_over(
+        self, url: str, plant: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(migrations, "LATEST", 2)
+            with open_catalog(url) as old, old.read():
+                pass
+        plant(
+            "INSERT INTO datasets (id, name, base_uri, current_version) "
+            f"VALUES (1000, 'flights', '{URI}', 1)"
+        )
+        draw = random.Random(5)
+        texts = [b"", b"a", b"customer-0", b"customer-00", b"\x12\x34", b"\x12\x3f", b"\xff" * 33]
+        held = {
+            1000 + n: sorted((draw.choice(texts), draw.choice(texts) + draw.randbytes(n % 3)))
+            for n in range(60)
+        }
+        held[1060] = [UNBOUNDED_LOWER, UNBOUNDED_UPPER]
+        held[1061] = [EMPTY_LOWER, EMPTY_UPPER]
+        blob = "'\\x{}'::bytea" if url.startswith("postgres") else "x'{}'"
+        if url.startswith("duckdb"):
+            blob = "unhex('{}')"
+        files = ", ".join(f"({file_id}, 1000, 1, 1, 'f{file_id}', 1, 1)" for file_id in held)
+        plant(
+            "INSERT INTO files (id, dataset_id, version, schema_version, file_path, "
+            f"file_size_bytes, row_count) VALUES {files}"
+        )
+        rows = ", ".join(
+            f"(1000, 1, {blob.format(upper.hex())}, {blob.format(lower.hex())}, {file_id}, 1, TRUE)"
+            for file_id, (lower, upper) in held.items()
+        )
+        plant(
+            "INSERT INTO column_bounds (dataset_id, column_id, upper, lower, file_id, row_count, "
+            f"may_contain_nan) VALUES {rows}"
+        )
+        with open_catalog(url) as catalog:
+            with catalog.read() as reader:
+                levels = reader._session.query(
+                    "SELECT file_id, level FROM column_bounds ORDER BY file_id"
+                )
+            assert dict(levels) == {
+                file_id: digits_in_common(lower, upper) for file_id, (lower, upper) in held.items()
+            }
+            for low in texts:
+                for high in [*texts, None]:
+                    search = SearchRanges(1, (KeyRange(low, high),))
+                    assert live(catalog, 1000, 1, search) == {
+                        f"f{file_id}"
+                        for file_id, (lower, upper) in held.items()
+                        if low <= upper and (high is None or lower <= high >= low)
+                    }
+            with catalog.write() as transaction:
+                transaction.forget_files([1000])
+                transaction.unbound_column(1000, 1)
+            everything = {f"f{file_id}" for file_id in held if file_id != 1000}
+            assert live(catalog, 1000, 1, point(1, 5)) == everything
 
     def test_a_catalog_of_a_newer_format_is_refused(
         self, catalog: Catalog, url: str, plant: Callable[[str], None]

@@ -43,6 +43,12 @@ class PostgresServer:
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(statement.encode())
 
+    def sync_to_disk(self, on: bool) -> None:
+        """Say whether what is committed has to survive the machine, which takes time."""
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            self.run(f"ALTER SYSTEM SET {setting} = {'on' if on else 'off'}")
+        self.run("SELECT pg_reload_conf()")
+
     def stop(self) -> None:
         """Stop the server and delete its files."""
         if self._server is not None:
@@ -68,6 +74,4 @@ class PostgresServer:
             self._folder / "data", cleanup_mode="delete"
         )
         # Tests kill connections, never the machine.
-        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
-            self.run(f"ALTER SYSTEM SET {setting} = off")
-        self.run("SELECT pg_reload_conf()")
+        self.sync_to_disk(False)

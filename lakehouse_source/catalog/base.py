@@ -55,10 +55,19 @@ class Catalog(ABC):
 
     url: str
     redacted_url: str
+    # Connections to a server take long to make and keep nobody out.
+    is_server = False
 
     @abstractmethod
     def read(self) -> AbstractContextManager[CatalogReader]:
         """One consistent snapshot for all calls inside the block."""
+
+    def glance(self) -> AbstractContextManager[CatalogReader]:
+        """Like `read`, cheaper for a single call: each call has a snapshot of its own.
+
+        A connection that was lost while it idled is an error here, a transient one.
+        """
+        return self.read()
 
     @abstractmethod
     def write(self) -> AbstractContextManager[CatalogTransaction]:
@@ -180,6 +189,7 @@ class PooledCatalog(Catalog, Generic[Connection]):
         committed = False
         try:
             yield CatalogTransaction(session)
+            session.flush()
             self._commit(connection)
             committed = True
         finally:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from lakehouse_source.catalog import migrations
 from lakehouse_source.catalog.base import PooledCatalog
-from lakehouse_source.catalog.session import Row, Session
+from lakehouse_source.catalog.session import Row, Session, Statement
 from lakehouse_source.catalog.statements import DUCKDB
 from lakehouse_source.errors import (
     CatalogUnavailableError,
@@ -275,13 +275,18 @@ class _DuckDBSession:
         with self.catalog._translated():
             return self._open().execute(_rendered(statement), list(values)).fetchall()
 
+    def query_all(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        return [self.query(text, values) for text, values in statements]
+
     def execute(self, statement: str, values: Sequence[Any] = ()) -> int:
         with self.catalog._translated():
             row = self._open().execute(_rendered(statement), list(values)).fetchone()
         return int(row[0]) if row else 0
 
-    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
-        rows = list(rows)
+    def send(self, statement: str, values: Sequence[Any] = ()) -> None:
+        self.execute(statement, values)
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         names = ", ".join(columns)
         raw = self._open()
         with self.catalog._translated():
@@ -297,12 +302,11 @@ class _DuckDBSession:
             finally:
                 raw.unregister("plake_incoming")
 
+    def flush(self) -> None:
+        return None
+
     def id_list(self, ids: Iterable[int]) -> Any:
         return list(ids)
-
-    def new_file_ids(self, count: int) -> Sequence[int]:
-        rows = self.query("SELECT nextval('plake_ids') FROM range(?)", (count,))
-        return sorted(row[0] for row in rows)
 
 
 @lru_cache(maxsize=256)

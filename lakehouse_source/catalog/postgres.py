@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from itertools import chain, zip_longest
 from typing import Any, TypeAlias
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from lakehouse_source.catalog import migrations
-from lakehouse_source.catalog.base import PooledCatalog
-from lakehouse_source.catalog.session import CommitOutcomeUnknown, Row, Session
+from lakehouse_source.catalog import migrations, pipeline
+from lakehouse_source.catalog.base import CatalogReader, PooledCatalog
+from lakehouse_source.catalog.session import CommitOutcomeUnknown, Row, Session, Statement
 from lakehouse_source.catalog.statements import POSTGRES
 from lakehouse_source.errors import (
     CommitConflictError,
@@ -27,9 +28,18 @@ from lakehouse_source.errors import (
 )
 
 CONNECT_SECONDS = 10
+# How long a lock is waited for: commits take milliseconds, whoever has one for longer is
+# stuck. And how long a transaction of ours may do nothing before the server ends it: a
+# process that was stopped there keeps its locks, and does not lose a write by it (its
+# files are there, and a lost connection is tried again).
+BUSY_SECONDS = 30.0
+IDLE_SECONDS = 300.0
+# COPY takes a round trip of its own for each table.
+_FEW_ROWS = 16
 _MIGRATION_LOCK = 0x706C616B65  # "plake"; transaction-scoped
 _ACTIVE_ELSEWHERE = {"40001", "40P01"}
-_SERVER_GONE = {"57P01", "57P02", "57P03", "53300"}
+_SERVER_GONE = {"57P01", "57P02", "57P03", "53300", "25P03"}
+_LOCK_TIMEOUT = "55P03"
 
 # Every statement of ours is an index scan, or a nested loop of them. Tables that
 # were just filled and never analysed, or analysed and guessed wrong, would else get
@@ -47,7 +57,18 @@ _PLANS = "".join(
 # One round trip each.
 _BEGIN_READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY{_PLANS}".encode()
 # READ COMMITTED: a lock that was waited for then shows what the other one did.
-_BEGIN_WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE{_PLANS}".encode()
+_BEGIN_WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE{_PLANS}"
+# Which transaction has a row lock cannot be asked any more when the wait for it is over:
+# the oldest one that may have one.
+_HOLDER = (
+    "SELECT a.pid, a.application_name, a.state, "
+    "CAST(extract(epoch FROM clock_timestamp() - a.xact_start) AS BIGINT) "
+    "FROM pg_catalog.pg_stat_activity AS a WHERE a.datname = current_database() "
+    "AND a.pid IN (SELECT l.pid FROM pg_catalog.pg_locks AS l "
+    "WHERE l.granted AND l.mode NOT IN ('AccessShareLock', 'ShareUpdateExclusiveLock') "
+    "AND l.relation IN ('datasets'::regclass, 'pending_writes'::regclass)) "
+    "ORDER BY a.xact_start NULLS LAST LIMIT 1"
+)
 
 _Connection: TypeAlias = "psycopg.Connection[Row]"
 
@@ -74,12 +95,27 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
     `dataset` names the dataset for which the catalog is opened, for messages.
     """
 
+    is_server = True
+
     def __init__(
-        self, url: str, redacted_url: str, *, create: bool = True, dataset: str | None = None
+        self,
+        url: str,
+        redacted_url: str,
+        *,
+        create: bool = True,
+        dataset: str | None = None,
+        busy_seconds: float = BUSY_SECONDS,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         super().__init__(url, redacted_url, dataset)
         self._create = create
         self._ready = False
+        self._busy_seconds = busy_seconds
+        self._lock_timeout = f"SET LOCAL lock_timeout = {round(busy_seconds * 1000)}"
+        self._begin_write = (
+            f"{_BEGIN_WRITE}; {self._lock_timeout}; "
+            f"SET LOCAL idle_in_transaction_session_timeout = {round(idle_seconds * 1000)}"
+        ).encode()
         self._conninfo = _conninfo(url)
         if self._conninfo is None:
             raise InvalidOptionError(
@@ -111,6 +147,7 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
             raise self._missing("the database has no plake catalog")
         if found < migrations.LATEST:
             with connection.transaction():
+                connection.execute(self._lock_timeout.encode())
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
                 found = _format_of(connection)  # somebody may have been faster
                 try:
@@ -134,7 +171,19 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
 
     def _begin(self, connection: _Connection, read_only: bool) -> None:
         with self._translated():
-            connection.execute(_BEGIN_READ if read_only else _BEGIN_WRITE)
+            connection.execute(_BEGIN_READ if read_only else self._begin_write)
+
+    @contextmanager
+    def glance(self) -> Iterator[CatalogReader]:
+        # No BEGIN and no ROLLBACK, which are two round trips of three.
+        connection = self._acquire()
+        session = self._session(connection)
+        try:
+            yield CatalogReader(session)
+        finally:
+            self._end_session(session)
+            idle = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+            self._release(connection, idle)
 
     def _commit(self, connection: _Connection) -> None:
         try:
@@ -186,7 +235,27 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
                 current_version=0,
                 reason=f"the catalog refused a row: {exc.diag.message_primary}",
             )
+        if exc.sqlstate == _LOCK_TIMEOUT:
+            return self._unavailable(self._busy())
         return self._unavailable(self._reason(exc))
+
+    def _busy(self) -> str:
+        reason = f"it was locked by another transaction for {self._busy_seconds:g} seconds"
+        assert self._conninfo is not None
+        # On a connection of its own: the transaction that waited has failed.
+        with (
+            suppress(psycopg.Error),
+            psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None) as asking,
+        ):
+            holder = asking.execute(_HOLDER.encode()).fetchone()
+            if holder is not None:
+                pid, name, state, seconds = holder
+                reason += (
+                    f". The oldest one is that of server process {pid} ({name or 'unnamed'}, "
+                    f"{state or 'of another user'}, {seconds or '?'} s old): where it is stuck, "
+                    f"end it with pg_terminate_backend({pid})"
+                )
+        return reason
 
     def _reason(self, exc: psycopg.Error) -> str:
         return " ".join(str(exc).split())
@@ -201,6 +270,7 @@ class _PostgresSession:
         self.redacted_url = catalog.redacted_url
         self.catalog = catalog
         self.connection: _Connection | None = connection
+        self._sent: list[pipeline.Statement] = []
 
     def _open(self) -> _Connection:
         if self.connection is None:
@@ -208,40 +278,58 @@ class _PostgresSession:
         return self.connection
 
     def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
-        with self.catalog._translated():
-            cursor = self._open().execute(_rendered(statement), values, binary=True)
-            return cursor.fetchall()
+        return self._run([(statement, values)])[-1].rows
+
+    def query_all(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        answers = self._run(statements)
+        return [answer.rows for answer in answers[len(answers) - len(statements) :]]
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> int:
-        with self.catalog._translated():
-            return self._open().execute(_rendered(statement), values).rowcount
+        return self._run([(statement, values)])[-1].count
 
-    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
-        statement = f"COPY {table} ({', '.join(columns)}) FROM STDIN"
-        rows = list(rows)
+    def send(self, statement: str, values: Sequence[Any] = ()) -> None:
+        self._open()
+        self._sent.append((_rendered(statement), values))
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         if not rows:
             return
+        names = f"{table} ({', '.join(columns)})"
+        if len(rows) <= _FEW_ROWS:
+            marks = ", ".join([f"({', '.join('?' * len(columns))})"] * len(rows))
+            values = tuple(value for row in rows for value in row)
+            self.send(f"INSERT INTO {names} VALUES {marks}", values)
+            return
+        self.flush()
         with (
             self.catalog._translated(),
             self._open().cursor() as cursor,
-            cursor.copy(statement.encode()) as copy,
+            cursor.copy(f"COPY {names} FROM STDIN".encode()) as copy,
         ):
             for row in rows:
                 copy.write_row(row)
 
+    def flush(self) -> None:
+        if self._sent:
+            self._run(())
+
     def id_list(self, ids: Iterable[int]) -> Any:
         return list(ids)
 
-    def new_file_ids(self, count: int) -> Sequence[int]:
-        rows = self.query(
-            "SELECT nextval('files_id_seq') FROM generate_series(1, ?) AS n ORDER BY 1", (count,)
-        )
-        return [row[0] for row in rows]
+    def _run(self, statements: Sequence[Statement]) -> list[pipeline.Answer]:
+        """What was sent and not run yet, and then `statements`, in one round trip."""
+        connection = self._open()
+        wanted = [*self._sent, *((_rendered(text), values) for text, values in statements)]
+        self._sent.clear()
+        with self.catalog._translated():
+            return pipeline.run(connection, wanted)
 
 
 @lru_cache(maxsize=256)
 def _rendered(statement: str) -> bytes:
-    return POSTGRES.render(statement).replace("?", POSTGRES.placeholder).encode()
+    parts = POSTGRES.render(statement).split("?")
+    marks = [POSTGRES.placeholder + str(number) for number in range(1, len(parts))]
+    return "".join(chain.from_iterable(zip_longest(parts, marks, fillvalue=""))).encode()
 
 
 def _format_of(connection: _Connection) -> int:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from lakehouse_source.catalog import migrations
 from lakehouse_source.catalog.base import PooledCatalog
-from lakehouse_source.catalog.session import CommitOutcomeUnknown, Row, Session
+from lakehouse_source.catalog.session import CommitOutcomeUnknown, Row, Session, Statement
 from lakehouse_source.catalog.statements import SQLITE
 from lakehouse_source.errors import (
     CommitConflictError,
@@ -276,24 +276,27 @@ class _SqliteSession:
         with self.catalog._translated():
             return self._open().execute(_rendered(statement), values).fetchall()
 
+    def query_all(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        return [self.query(text, values) for text, values in statements]
+
     def execute(self, statement: str, values: Sequence[Any] = ()) -> int:
         with self.catalog._translated():
             return self._open().execute(_rendered(statement), values).rowcount
 
-    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+    def send(self, statement: str, values: Sequence[Any] = ()) -> None:
+        self.execute(statement, values)
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         marks = ", ".join("?" * len(columns))
         statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
         with self.catalog._translated():
             self._open().executemany(statement, rows)
 
+    def flush(self) -> None:
+        return None
+
     def id_list(self, ids: Iterable[int]) -> Any:
         return json.dumps(list(ids))
-
-    def new_file_ids(self, count: int) -> Sequence[int]:
-        # Nobody else can write now, and AUTOINCREMENT remembers the highest id ever.
-        rows = self.query("SELECT seq FROM sqlite_sequence WHERE name = 'files'")
-        first = rows[0][0] + 1 if rows else 1
-        return range(first, first + count)
 
 
 @lru_cache(maxsize=256)

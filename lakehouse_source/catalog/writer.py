@@ -11,10 +11,12 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.catalog import statements as sql
-from lakehouse_source.catalog.reader import CatalogReader, to_datetime
+from lakehouse_source.catalog.reader import CatalogReader, Current, to_datetime
+from lakehouse_source.catalog.session import Row, Statement
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError
-from lakehouse_source.model import DatasetRecord, FileBounds, FileMetadata
+from lakehouse_source.model import DatasetRecord, FileBounds, FileMetadata, TransactionRecord
 from lakehouse_source.pruning.bounds import UNBOUNDED_LOWER, UNBOUNDED_UPPER
+from lakehouse_source.pruning.levels import level
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,27 @@ class PendingWrite:
     dataset_id: int | None
     started_at: datetime
     heartbeat_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What became of a write so far, which stays so until the transaction ends."""
+
+    done: TransactionRecord | None
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """A dataset under its lock, its last commit, and the claim on a write.
+
+    `schema` is the one in force and its version, None where it is the one known before.
+    """
+
+    dataset: DatasetRecord
+    last: TransactionRecord | None
+    schema: tuple[int, pa.Schema] | None
+    claim: Claim
 
 
 class CatalogTransaction(CatalogReader):
@@ -42,6 +65,30 @@ class CatalogTransaction(CatalogReader):
     def lock_dataset(self, base_uri: str) -> DatasetRecord | None:
         """The dataset in its newest committed state, which stays so until this ends."""
         return self._one_dataset(sql.DATASET_LOCKED, base_uri)
+
+    def lock_for(self, seen: Current, write_id: str) -> Locked | None:
+        """Lock a dataset that was looked at before, for the commit of a write.
+
+        All that is asked under the lock of a commit as a rule, in one round trip.
+        """
+        identity = seen.dataset.id
+        datasets, *claim, last, schemas = self._session.query_all(
+            [
+                # First: those after it see what was committed until it was granted.
+                (sql.DATASET_LOCKED, (seen.dataset.base_uri,)),
+                *_claiming(write_id, identity),
+                (sql.TRANSACTIONS, (identity, 1)),
+                (sql.SCHEMA_AFTER, (identity, seen.schema_version)),
+            ]
+        )
+        if not datasets:
+            return None
+        return Locked(
+            self._dataset_record(datasets[0]),
+            next(iter(self._transaction_records(last)), None),
+            (schemas[0][0], self._schema(schemas[0][1])) if schemas else None,
+            self._claim(claim),
+        )
 
     def set_properties(self, dataset_id: int, properties: Mapping[str, Any]) -> None:
         """Replace the dataset's properties."""
@@ -64,10 +111,12 @@ class CatalogTransaction(CatalogReader):
         write_id: str,
         txn_app_id: str | None = None,
         txn_version: int | None = None,
+        *,
+        claim: Claim | None = None,
     ) -> datetime:
         """Take the next version; answer its commit time, by the database's clock.
 
-        The write is no longer pending after it.
+        The write is no longer pending after it. `claim` is that of `lock_for`.
 
         Raises:
             CommitConflictError: the dataset is not at the version before, the
@@ -91,20 +140,18 @@ class CatalogTransaction(CatalogReader):
             app_id,
             txn_version,
         )
-        self._session.execute(sql.CLAIM_WRITE, (write_id, dataset_id))
-        if self._closed(write_id):
+        if claim is None:
+            claim = self._claim(self._session.query_all(_claiming(write_id, dataset_id)))
+        if claim.closed:
             raise self._conflict(
                 dataset_id, version, f"write {write_id} was given up; it cannot be committed"
             )
-        done = self.transaction_by_write_id(write_id)
-        if done is not None:
+        if claim.done is not None:
             raise self._conflict(
                 dataset_id,
                 version,
-                f"write {write_id} was committed already, as version {done.version}",
+                f"write {write_id} was committed already, as version {claim.done.version}",
             )
-        if self._session.execute(sql.ADVANCE, (version, dataset_id, version - 1)) != 1:
-            raise self._conflict(dataset_id, version, "another commit came first")
         if app_id is not None and txn_version is not None:
             done = self.transaction_by_txn(dataset_id, app_id, txn_version)
             if done is not None:
@@ -114,9 +161,21 @@ class CatalogTransaction(CatalogReader):
                     f"transaction {txn_version} of application {app_id!r} was committed "
                     f"already, as version {done.version}",
                 )
-        self._session.execute(sql.INSERT_TRANSACTION, (dataset_id, version, dataset_id, *values))
-        self._session.execute(sql.FINISH_PENDING, (write_id,))
-        return to_datetime(self._session.query(sql.TIMESTAMP_OF, (write_id,))[0][0])
+        here = (dataset_id, version)
+        self._session.send(sql.ADVANCE, (version, dataset_id, version - 1))
+        self._session.send(sql.INSERT_TRANSACTION, (*here, dataset_id, *values, *here, *here))
+        self._session.send(sql.FINISH_PENDING, (write_id,))
+        inserted = self._session.query(sql.TIMESTAMP_OF, (write_id,))
+        if not inserted:
+            raise self._conflict(dataset_id, version, "another commit came first")
+        return to_datetime(inserted[0][0])
+
+    def look(self, base_uri: str, files: int) -> tuple[Current | None, list[int]]:
+        """A dataset as of now, and ids for so many new files of it; locks nothing."""
+        found, ids = self._session.query_all(
+            [(sql.CURRENT, ("", base_uri)), (sql.NEW_FILE_IDS, (max(1, files),))]
+        )
+        return self._current(found), sorted(row[0] for row in ids)[:files]
 
     def record_file_metadata(
         self,
@@ -126,16 +185,20 @@ class CatalogTransaction(CatalogReader):
         *,
         schema_version: int,
         bounds: Callable[[FileMetadata], Iterable[FileBounds]],
+        ids: Sequence[int] = (),
     ) -> None:
         """Record files added at a version: files, row groups, partitions and bounds.
 
         `FileMetadata.partitions` holds each value as a JSON text, or None for
-        NULL. `bounds` gives a file's rows of the search index; this runs under
+        NULL. `bounds` gives a file's rows of the search index; this may run under
         the dataset's lock, so it had better look up what was computed before.
+        `ids` are those of `look`; by default the files get new ones.
         """
         if not file_metadatas:
             return
-        ids = self._session.new_file_ids(len(file_metadatas))
+        if not ids:
+            found = self._session.query(sql.NEW_FILE_IDS, (len(file_metadatas),))
+            ids = sorted(row[0] for row in found)
         numbered = list(zip(ids, file_metadatas))
         insert = self._session.insert
         insert(
@@ -187,6 +250,7 @@ class CatalogTransaction(CatalogReader):
             (
                 dataset.id,
                 bound.column_id,
+                level(bound.lower, bound.upper),
                 bound.upper,
                 bound.lower,
                 file_id,
@@ -198,8 +262,12 @@ class CatalogTransaction(CatalogReader):
             for bound in bounds(file)
         ]
         # In the index's order, so that neighbours land on one page.
-        rows.sort(key=lambda row: row[:5])
+        rows.sort(key=lambda row: row[:6])
         insert("column_bounds", sql.BOUNDS_COLUMNS, rows)
+
+    def move_files(self, version: int, file_ids: Iterable[int]) -> None:
+        """Let files that this transaction recorded be added at another version."""
+        self._session.send(sql.MOVE_FILES, (version, self._session.id_list(file_ids)))
 
     def remove_files(self, dataset_id: int, version: int, file_ids: Iterable[int]) -> None:
         """Mark files as removed at a version; earlier versions keep them.
@@ -247,7 +315,7 @@ class CatalogTransaction(CatalogReader):
 
     def register_pending(self, write_id: str, dataset_id: int) -> None:
         """Announce a write before its first byte: vacuum leaves its files alone."""
-        self._session.execute(sql.REGISTER_PENDING, (_text(write_id, "write_id"), dataset_id))
+        self._session.send(sql.REGISTER_PENDING, (_text(write_id, "write_id"), dataset_id))
 
     def heartbeat(self, write_id: str) -> bool:
         """Say that a write goes on; False where it is committed or given up."""
@@ -273,7 +341,7 @@ class CatalogTransaction(CatalogReader):
 
     def finish_pending(self, write_id: str) -> None:
         """Forget a pending write. A closed door stays closed."""
-        self._session.execute(sql.FINISH_PENDING, (write_id,))
+        self._session.send(sql.FINISH_PENDING, (write_id,))
 
     def close_write(self, write_id: str) -> bool:
         """Close the door on a write: once this is committed, the write never can be.
@@ -290,6 +358,12 @@ class CatalogTransaction(CatalogReader):
 
     # --- inside
 
+    def _claim(self, answers: Sequence[Sequence[Row]]) -> Claim:
+        """What the answers to `_claiming` say."""
+        _, states, done = answers
+        records = self._transaction_records(done)
+        return Claim(records[0] if records else None, [*states] == [("closed",)])
+
     def _closed(self, write_id: str) -> bool:
         return self._session.query(sql.WRITE_STATE, (write_id,)) == [("closed",)]
 
@@ -299,6 +373,15 @@ class CatalogTransaction(CatalogReader):
         return CommitConflictError(
             dataset=base_uri, base_version=version - 1, current_version=current, reason=reason
         )
+
+
+def _claiming(write_id: str, dataset_id: int) -> list[Statement]:
+    # In this order: whoever closes the door writes the same row first.
+    return [
+        (sql.CLAIM_WRITE, (write_id, dataset_id)),
+        (sql.WRITE_STATE, (write_id,)),
+        (sql.TRANSACTION_BY_WRITE_ID, (write_id,)),
+    ]
 
 
 def _text(value: str, option: str) -> str:

@@ -5,16 +5,28 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import psycopg
 import pytest
 
-from lakehouse_source.catalog import CommitOutcomeUnknown, is_transient, open_catalog
+from lakehouse_source.catalog import CommitOutcomeUnknown, is_transient, open_catalog, redact
 from lakehouse_source.catalog.base import Catalog
-from lakehouse_source.errors import CatalogUnavailableError, PlakeError
-from tests.catalog_contract import SCHEMA, URI, CatalogContract, commit, file_of
+from lakehouse_source.catalog.postgres import PostgresCatalog
+from lakehouse_source.catalog.session import Row
+from lakehouse_source.errors import CatalogUnavailableError, CommitConflictError, PlakeError
+from tests.catalog_contract import (
+    SCHEMA,
+    URI,
+    CatalogContract,
+    bound,
+    commit,
+    file_of,
+    point,
+)
 from tests.postgres_server import PostgresServer
 
 CANARY = "canary-Passw0rd"
@@ -43,6 +55,38 @@ class TestPostgresContract(CatalogContract):
                 connection.execute(statement.encode())
 
         return run
+
+
+def test_a_low_key_takes_no_more_of_the_index_than_a_high_one(catalog: Catalog) -> None:
+    """Pages of the search index that the database looks at, ten thousand files in it."""
+    files = [(file_of(f"f{n}"), [bound(1, n * 10, n * 10 + 9)]) for n in range(10_000)]
+    dataset = commit(catalog, files)
+
+    def pages(plan: dict[str, Any]) -> int:
+        if plan.get("Relation Name") == "column_bounds":
+            return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+        return sum(pages(below) for below in plan.get("Plans", ()))
+
+    def looked_at(number: int) -> int:
+        seen: list[int] = []
+        with catalog.read() as reader:
+            session = reader._session
+            query = session.query
+
+            def explained(statement: str, values: Sequence[object] = ()) -> list[Row]:
+                asked = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}"
+                seen.append(pages(query(asked, values)[0][0][0]["Plan"]))
+                return query(statement, values)
+
+            with patch.object(session, "query", explained):
+                found = reader.files(dataset.id, 1, point(1, number))
+            assert [file.path for file in found] == [f"f{number // 10}"]
+        return sum(seen)
+
+    high = looked_at(99_990)
+    assert high > 0
+    assert looked_at(70) < 2 * high
+    assert looked_at(50_005) < 2 * high
 
 
 def kill_backends(postgres_server: PostgresServer, url: str) -> None:
@@ -247,6 +291,49 @@ def test_announcing_a_write_does_not_wait_for_a_commit(catalog: Catalog) -> None
         assert not thread.is_alive()
 
 
+def test_a_lock_is_waited_for_so_long_and_its_holder_is_named(url: str, catalog: Catalog) -> None:
+    dataset = commit(catalog)
+    with (
+        PostgresCatalog(url, redact(url), busy_seconds=0.2) as waiting,
+        psycopg.connect(url, application_name="the stuck one") as holder,
+    ):
+        holder.execute("SELECT 1 FROM datasets FOR UPDATE")
+
+        def lock() -> None:
+            with waiting.write() as transaction:
+                transaction.lock_dataset(URI)
+
+        with pytest.raises(CatalogUnavailableError, match=r"for 0\.2 seconds") as caught:
+            lock()
+        shown = str(caught.value)
+        assert f"process {holder.info.backend_pid} (the stuck one, idle in transaction" in shown
+        assert CANARY not in shown
+        assert not is_transient(caught.value)  # it was waited for
+        with waiting.read() as reader:  # nobody waits to read
+            assert reader.dataset(URI) == dataset
+        holder.rollback()
+        assert commit(waiting).current_version == 2
+
+
+def test_a_writer_that_was_stopped_loses_its_locks_and_may_try_again(
+    url: str, catalog: Catalog
+) -> None:
+    commit(catalog)
+
+    def stop() -> None:
+        with stopped.write() as transaction:
+            transaction.lock_dataset(URI)
+            # The lock is free as soon as the server has ended this one.
+            assert commit(catalog).current_version == 2
+            transaction.lock_dataset(URI)
+
+    with PostgresCatalog(url, redact(url), idle_seconds=0.2) as stopped:
+        with pytest.raises(CatalogUnavailableError) as caught:
+            stop()
+        assert is_transient(caught.value)
+        assert commit(stopped).current_version == 3
+
+
 def test_a_swallowed_error_does_not_look_like_a_commit(catalog: Catalog) -> None:
     """PostgreSQL answers COMMIT of a failed transaction with ROLLBACK, and no error."""
     dataset = commit(catalog)
@@ -275,6 +362,12 @@ def test_nothing_outlives_a_transaction(url: str, catalog: Catalog) -> None:
         assert reader._session.query("SELECT count(*) FROM pg_prepared_statements") == [(0,)]
     connection_ = catalog._idle[-1]  # type: ignore[attr-defined]
     assert connection_.execute("SHOW enable_seqscan").fetchone() == ("on",)
+    for setting in ("lock_timeout", "idle_in_transaction_session_timeout"):
+        assert connection_.execute(f"SHOW {setting}").fetchone() == ("0",)
+    with catalog.glance() as reader:
+        assert reader.current(URI) is not None
+    assert connection_.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+    assert connection_.pgconn.pipeline_status == psycopg.pq.PipelineStatus.OFF
 
 
 @pytest.mark.parametrize("kind", ["refused", "no such host", "no such database", "not a server"])
@@ -329,3 +422,40 @@ def test_the_password_is_never_shown(url: str, catalog: Catalog) -> None:
         if isinstance(caught.value, PlakeError):
             shown += [repr(vars(caught.value)), repr(pickle.dumps(caught.value))]
     assert CANARY not in "".join(shown)
+
+
+def test_an_interrupted_round_trip_leaves_no_answers_behind(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answers to one caller's statements must never reach the next one."""
+    dataset = commit(catalog)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(psycopg.Connection, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt), catalog.glance() as reader:
+            reader.current(URI)
+    with catalog.glance() as reader:
+        found = reader.current(URI)
+    assert found is not None
+    assert (found.dataset, found.schema_version, found.schema) == (dataset, 1, SCHEMA)
+
+
+def test_the_first_statement_that_fails_names_the_error(catalog: Catalog) -> None:
+    dataset = commit(catalog)
+
+    def write_on() -> None:
+        with catalog.write() as transaction:
+            send = transaction._session.send
+            send("UPDATE datasets SET name = 'other' WHERE id = ?", (dataset.id,))
+            send(
+                "INSERT INTO schema_versions (dataset_id, version, arrow_schema) "
+                "SELECT dataset_id, version, arrow_schema FROM schema_versions"
+            )
+            send("SELECT 1 / 0")
+
+    with pytest.raises(CommitConflictError, match="refused a row"):
+        write_on()
+    assert commit(catalog).name == dataset.name

@@ -4,7 +4,7 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
@@ -20,7 +20,7 @@ from lakehouse_source.errors import (
     DatasetNotFoundError,
     InvalidOptionError,
 )
-from tests.catalog_contract import URI, CatalogContract, commit, file_of
+from tests.catalog_contract import URI, CatalogContract, bound, commit, file_of, point
 
 
 @pytest.fixture
@@ -40,6 +40,45 @@ class TestSqliteContract(CatalogContract):
                 connection.execute(statement)
 
         return run
+
+
+@pytest.mark.parametrize(
+    ("numbers", "answers"),
+    [
+        ([70], 1),  # a low key: nearly all files lie above it
+        ([99_950], 1),
+        ([50_005], 1),
+        (range(200, 260), 6),
+        (range(5, 100_000, 5_000), 20),
+    ],
+)
+def test_what_a_search_reads_does_not_grow_with_the_table(
+    path: Path, numbers: Sequence[int], answers: int
+) -> None:
+    """Steps of SQLite's machine, over ten thousand files and over a tenth of them."""
+
+    def steps(files: int) -> int:
+        at = path.with_name(f"{files}.db")
+        width = 100_000 // files
+        with open_catalog(f"sqlite://{at}") as catalog:
+            dataset = commit(
+                catalog,
+                [
+                    (file_of(f"f{n}"), [bound(1, n * width, (n + 1) * width - 1)])
+                    for n in range(files)
+                ],
+            )
+            taken = [0]
+            with catalog.read() as reader:
+                count = taken.__setitem__
+                reader._session.connection.set_progress_handler(lambda: count(0, taken[0] + 1), 10)
+                found = reader.files(dataset.id, 1, point(1, *numbers))
+                reader._session.connection.set_progress_handler(None, 0)
+            if files == 10_000:
+                assert len(found) == answers
+            return taken[0]
+
+    assert steps(10_000) < 3 * steps(1_000)
 
 
 def test_the_file_is_readable_by_its_owner_only(path: Path) -> None:

@@ -130,6 +130,37 @@ def test_vacuum_deletes_what_no_version_has(uri: str, catalog: lake.Catalog) -> 
     assert ids(uri, catalog) == [3]
 
 
+def test_a_vacuum_of_the_catalog_reaches_objects_by_the_environment(
+    server: int, bucket: str, catalog: lake.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog has URIs without keys and servers: both come from where Arrow's client looks."""
+    places = [address_of(server, f"{bucket}/data/{name}") for name in ("a", "b")]
+    for place in places:
+        lake.write_dataset(table(0, 1), place, catalog=catalog, partition_by="k")
+        lake.write_dataset(table(2), place, catalog=catalog, mode="overwrite")
+        lake.open_dataset(place, catalog=catalog).expire_versions(keep_last=1)
+    now: dict[str, Any] = {"retention_seconds": 0, "allow_short_retention": True}
+
+    nobody = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_DEFAULT_REGION": ""}
+    for name, value in {**nobody, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}.items():
+        monkeypatch.setenv(name, value)
+    report = lake.vacuum(catalog, **now)
+    assert (len(report.reports), len(report.failed)) == (0, 2)
+    assert [len(objects(place)) for place in places] == [3, 3]
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "user")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    report = lake.vacuum(catalog, **now)
+    assert (len(report.reports), len(report.failed)) == (2, 0)
+    assert SECRET not in str(report)
+    for place in places:
+        dataset = lake.open_dataset(place, catalog=catalog)
+        assert objects(place).keys() == {file.path for file in dataset.files()}
+        assert ids(place, catalog) == [2]
+
+
 def test_the_secret_stays_in_the_uri(uri: str, catalog: lake.Catalog) -> None:
     lake.write_dataset(table(1), uri, catalog=catalog)
     dataset = lake.open_dataset(uri, catalog=catalog)

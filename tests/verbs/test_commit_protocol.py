@@ -18,6 +18,7 @@ import lakehouse_source as lake
 from lakehouse_source import reservations
 from lakehouse_source.address import Address
 from lakehouse_source.catalog import is_transient
+from lakehouse_source.catalog.reader import Current
 from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.commit import abort, begin, commit
 from lakehouse_source.model import FileMetadata
@@ -265,18 +266,18 @@ class TestOrderOfEvents:
     ) -> None:
         lake.write_dataset(numbers(0), uri, catalog=catalog)
         locked: list[bool] = []
-        lock = CatalogTransaction.lock_dataset
+        lock = CatalogTransaction.lock_for
         file_bounds = bounds.file_bounds
 
-        def locking(self: CatalogTransaction, base_uri: str) -> Any:
+        def locking(self: CatalogTransaction, seen: Current, write_id: str) -> Any:
             locked.append(True)
-            return lock(self, base_uri)
+            return lock(self, seen, write_id)
 
         def counting(*arguments: Any) -> Any:
             assert not locked
             return file_bounds(*arguments)
 
-        monkeypatch.setattr(CatalogTransaction, "lock_dataset", locking)
+        monkeypatch.setattr(CatalogTransaction, "lock_for", locking)
         monkeypatch.setattr(bounds, "file_bounds", counting)
         mine = stage(catalog, uri, numbers(1))
         commit(catalog, *mine)
@@ -445,6 +446,21 @@ class TestErrorsOfPostgres:
             assert lake.write_dataset(numbers(1), uri, catalog=catalog).version == 1
             assert values(catalog, uri) == [1]
         assert next(failures, None) is None
+
+    def test_a_registered_write_begins_though_its_connection_was_lost(
+        self, postgres_server: Any, uri: str
+    ) -> None:
+        url = postgres_server.fresh_database()
+        name = url.rpartition("@/")[2].partition("?")[0]
+        with lake.open_catalog(url) as catalog:
+            for _ in range(12):
+                lake.write_dataset(numbers(1), uri, catalog=catalog)
+            postgres_server.run(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                f"WHERE datname = '{name}' AND pid <> pg_backend_pid()"
+            )
+            assert lake.write_dataset(numbers(2), uri, catalog=catalog).version == 13
+            assert values(catalog, uri) == [1] * 12 + [2]
 
     def test_a_commit_that_waited_for_the_lock_sees_what_came_first(
         self, postgres_server: Any, uri: str

@@ -189,9 +189,7 @@ def test_writers_survive_a_restart_of_the_server(how: str, tmp_path: Path) -> No
 def _restart_under_load(server: PostgresServer, how: str, tmp_path: Path) -> None:
     url = server.fresh_database()
     # What `immediate` cuts off must be on disk.
-    for setting in ("fsync", "synchronous_commit", "full_page_writes"):
-        server.run(f"ALTER SYSTEM SET {setting} = on")
-    server.run("SELECT pg_reload_conf()")
+    server.sync_to_disk(True)
     uri = str(tmp_path / "things")
     lake.write_dataset(one_row(-1), uri, catalog=url)
     stop = threading.Event()

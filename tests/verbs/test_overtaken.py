@@ -1,0 +1,258 @@
+"""A commit that is overtaken after it has recorded its files and before it has the lock.
+
+Only PostgreSQL lets another commit through there; the other catalogs have one lock for
+all, which the commit holds by then.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakehouse_source as lake
+from lakehouse_source.catalog.reader import Current
+from lakehouse_source.catalog.writer import CatalogTransaction
+from lakehouse_source.commit import commit
+from lakehouse_source.model import FileMetadata
+from lakehouse_source.several import commit_all
+from lakehouse_source.write_options import StagedWrite
+from tests.postgres_server import PostgresServer
+from tests.verbs import processes
+from tests.verbs.test_commit_protocol import numbers, stage, values
+
+
+@pytest.fixture
+def url(postgres_server: PostgresServer) -> str:
+    return postgres_server.fresh_database()
+
+
+@pytest.fixture
+def catalog(url: str) -> Iterator[lake.Catalog]:
+    with lake.open_catalog(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return str(tmp_path / "things")
+
+
+def overtaken_by(act: Callable[[], object]) -> pytest.MonkeyPatch:
+    """The next commit that is about to lock its dataset lets `act` go first."""
+    patch = pytest.MonkeyPatch()
+    lock = CatalogTransaction.lock_for
+
+    def locking(self: CatalogTransaction, seen: Current, write_id: str) -> Any:
+        patch.undo()
+        # What was recorded is in the database by now, whoever sent it together with the lock.
+        self._session.flush()
+        act()
+        return lock(self, seen, write_id)
+
+    patch.setattr(CatalogTransaction, "lock_for", locking)
+    return patch
+
+
+def commit_overtaken(
+    catalog: lake.Catalog,
+    mine: tuple[StagedWrite, list[FileMetadata]],
+    theirs: Callable[[], object],
+) -> lake.WriteResult:
+    patch = overtaken_by(theirs)
+    try:
+        return commit(catalog, *mine)
+    finally:
+        patch.undo()
+
+
+def check(catalog: lake.Catalog, uri: str) -> None:
+    """What must hold of the catalog's rows, whatever was recorded and taken back."""
+    dataset = lake.open_dataset(uri, catalog=catalog)
+    live = dataset.files()
+    summary = dataset.history()[0].summary
+    assert summary["live_files"] == len(live)
+    assert summary["live_rows"] == sum(file.row_count for file in live)
+    assert len({file.path for file in live}) == len(live)
+    assert dataset.verify().ok
+    with catalog.read() as reader:
+        ask = reader._session.query
+        ((files,),) = ask("SELECT count(*) FROM files")
+        assert files == sum(record.summary["files_added"] for record in dataset.history())
+        assert ask("SELECT count(DISTINCT file_id) FROM row_groups") == [(files,)]
+        assert ask("SELECT count(*) FROM files WHERE version > ?", (dataset.version,)) == [(0,)]
+        assert ask("SELECT count(*) FROM pending_writes WHERE state = 'pending'") == [(0,)]
+    # By the search index as by reading everything.
+    everything = values(catalog, uri)
+    for n in sorted({n for n in everything if n is not None}):
+        assert values(catalog, uri, predicates=f"n = {n}") == [m for m in everything if m == n]
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ({}, [1, 2, 3, 4, 5, 6, 10, 20]),
+        ({"mode": "overwrite"}, [5, 6]),
+        ({"mode": "overwrite", "overwrite_where": "n BETWEEN 2 AND 7"}, [1, 5, 6, 10, 20]),
+    ],
+    ids=["append", "overwrite", "overwrite where"],
+)
+def test_files_move_to_the_version_that_is_next_by_then(
+    catalog: lake.Catalog, uri: str, mode: dict[str, Any], expected: list[int]
+) -> None:
+    lake.write_dataset(numbers(1, 2, 3, 4), uri, catalog=catalog)
+    mine = stage(catalog, uri, numbers(5, 6), **mode)
+
+    def theirs() -> None:
+        for n in (10, 20):
+            lake.write_dataset(numbers(n), uri, catalog=catalog)
+
+    assert commit_overtaken(catalog, mine, theirs).version == 4
+    assert values(catalog, uri) == expected
+    assert values(catalog, uri, version=3) == [1, 2, 3, 4, 10, 20]
+    assert values(catalog, uri, version=2) == [1, 2, 3, 4, 10]
+    check(catalog, uri)
+
+
+def test_dynamic_partitions_are_looked_for_in_what_came_first(
+    catalog: lake.Catalog, uri: str
+) -> None:
+    def rows(k: str, n: int) -> pa.Table:
+        return pa.table({"k": [k], "n": [n]})
+
+    dynamic = {"mode": "overwrite", "partition_overwrite_mode": "dynamic"}
+    lake.write_dataset(rows("a", 1), uri, catalog=catalog, partition_by="k")
+    mine = stage(catalog, uri, rows("a", 2), mode="overwrite", dynamic_partitions=True)
+    other = lambda: lake.write_dataset(rows("b", 3), uri, catalog=catalog, **dynamic)  # noqa: E731
+    with pytest.raises(lake.CommitConflictError):
+        commit_overtaken(catalog, mine, other)  # an overwrite of parts and another collide
+    assert values(catalog, uri) == [1, 3]
+    again = stage(catalog, uri, rows("a", 2), mode="overwrite", dynamic_partitions=True)
+    append = lambda: lake.write_dataset(rows("b", 4), uri, catalog=catalog)  # noqa: E731
+    assert commit_overtaken(catalog, again, append).version == 4
+    assert values(catalog, uri) == [2, 3, 4]
+    third = stage(catalog, uri, rows("a", 5), mode="overwrite", dynamic_partitions=True)
+    mine_too = lambda: lake.write_dataset(rows("a", 6), uri, catalog=catalog)  # noqa: E731
+    with pytest.raises(lake.CommitConflictError, match="may be replaced"):
+        commit_overtaken(catalog, third, mine_too)
+    assert values(catalog, uri) == [2, 3, 4, 6]
+
+
+def test_an_overwrite_where_collides_with_rows_that_came_in_between(
+    catalog: lake.Catalog, uri: str
+) -> None:
+    lake.write_dataset(numbers(1, 2, 3), uri, catalog=catalog)
+    mine = stage(catalog, uri, numbers(2), mode="overwrite", overwrite_where="n = 2")
+    with pytest.raises(lake.CommitConflictError, match="may be replaced"):
+        commit_overtaken(
+            catalog, mine, lambda: lake.write_dataset(numbers(2), uri, catalog=catalog)
+        )
+    assert values(catalog, uri) == [1, 2, 2, 3]
+
+
+@pytest.mark.parametrize("promoted", [False, True])
+def test_rows_of_the_index_follow_the_schema_that_came_in_between(
+    catalog: lake.Catalog, uri: str, promoted: bool
+) -> None:
+    small = pa.table({"n": pa.array([1], pa.int32())})
+    lake.write_dataset(small, uri, catalog=catalog)
+    mine = stage(catalog, uri, pa.table({"n": pa.array([2], pa.int32())}))
+    wider = numbers(2**40) if promoted else pa.table({"n": pa.array([7], pa.int32()), "m": ["x"]})
+
+    def theirs() -> None:
+        lake.write_dataset(wider, uri, catalog=catalog, schema_merge=True)
+
+    if promoted:
+        with pytest.raises(lake.CommitConflictError, match="the schema changed"):
+            commit_overtaken(catalog, mine, theirs)
+        assert values(catalog, uri) == [1, 2**40]
+        return
+    result = commit_overtaken(catalog, mine, theirs)
+    assert (result.version, result.schema_version) == (3, 2)
+    assert values(catalog, uri) == [1, 2, 7]
+    assert values(catalog, uri, predicates="m IS NULL") == [1, 2]
+    assert [file.schema_version for file in lake.open_dataset(uri, catalog=catalog).files()] == [
+        1,
+        2,
+        2,
+    ]
+    check(catalog, uri)
+
+
+def test_the_same_write_that_lands_in_between_is_there_once(
+    url: str, catalog: lake.Catalog, uri: str
+) -> None:
+    """A COMMIT whose answer was lost, and that was still on its way when it was repeated."""
+    lake.write_dataset(numbers(0), uri, catalog=catalog)
+    mine = stage(catalog, uri, numbers(1, 2))
+    with lake.open_catalog(url) as other:
+        result = commit_overtaken(catalog, mine, lambda: commit(other, *mine))
+    assert result.version == 2
+    assert [file.path for file in result.metadata] == [file.path for file in mine[1]]
+    assert values(catalog, uri) == [0, 1, 2]
+    check(catalog, uri)
+
+
+def test_the_same_batch_that_lands_in_between_is_there_once(
+    catalog: lake.Catalog, uri: str
+) -> None:
+    pair = {"txn_app_id": "loader", "txn_version": 1}
+    lake.write_dataset(numbers(0), uri, catalog=catalog)
+    mine = stage(catalog, uri, numbers(1), **pair)
+    result = commit_overtaken(
+        catalog, mine, lambda: lake.write_dataset(numbers(1), uri, catalog=catalog, **pair)
+    )
+    assert (result.version, result.metadata) == (2, ())
+    assert values(catalog, uri) == [0, 1]
+    check(catalog, uri)
+
+
+def test_several_datasets_are_recorded_before_the_first_is_locked(
+    catalog: lake.Catalog, tmp_path: Path
+) -> None:
+    uris = [str(tmp_path / name) for name in ("a", "b")]
+    for uri in uris:
+        lake.write_dataset(numbers(0), uri, catalog=catalog)
+    writes = [stage(catalog, uri, numbers(1)) for uri in uris]
+
+    def theirs() -> None:
+        for uri in uris:
+            lake.write_dataset(numbers(2), uri, catalog=catalog)
+
+    patch = overtaken_by(theirs)
+    try:
+        assert [one.version for one in commit_all(catalog, writes)] == [3, 3]
+    finally:
+        patch.undo()
+    for uri in uris:
+        assert values(catalog, uri) == [0, 1, 2]
+
+
+def _write_overtaken(url: str, uri: str, point: str, answers: Any) -> None:
+    with lake.open_catalog(url) as other:
+        overtaken_by(lambda: lake.write_dataset(numbers(7), uri, catalog=other))
+        processes.write_once(url, uri, numbers(1), {}, point, answers)
+
+
+@pytest.mark.slow
+def test_a_write_that_is_killed_while_its_files_move(
+    url: str, catalog: lake.Catalog, uri: str
+) -> None:
+    lake.write_dataset(numbers(0), uri, catalog=catalog)
+    ours, theirs = processes.CONTEXT.Pipe(duplex=False)
+    code = processes.run(_write_overtaken, url, uri, "files moved", theirs)
+    theirs.close()
+    assert code == -signal.SIGKILL
+    with pytest.raises(EOFError):
+        ours.recv()
+    dataset = lake.open_dataset(uri, catalog=catalog)
+    assert (dataset.version, values(catalog, uri)) == (2, [0, 7])
+    dataset.vacuum(retention_seconds=0, allow_short_retention=True, abandoned_after_seconds=0)
+    left = {os.path.basename(path) for path in Path(uri).rglob("*.parquet")}
+    assert left == {os.path.basename(file.path) for file in dataset.files()}
+    assert lake.write_dataset(numbers(1), uri, catalog=catalog).version == 3
