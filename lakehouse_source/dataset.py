@@ -59,8 +59,13 @@ def write_dataset(
         commit_metadata: JSON-compatible mapping kept in the history.
         expected_version: commit only if the dataset is still at this version.
         layout: `target_file_size_bytes`, `row_group_rows`, `compression`, `sort_by`,
-            `bloom_filter_columns`, `partition_overwrite_mode` ("static" or "dynamic"),
-            `txn_app_id` and `txn_version`.
+            `bloom_filter_columns`, `index_columns` (see below), `partition_overwrite_mode`
+            ("static" or "dynamic"), `txn_app_id` and `txn_version`.
+
+    The catalog finds files by the values of the first 32 leaf columns, or of those that
+    the first write names in `index_columns` (dotted where nested, a struct with all its
+    fields), and by partition columns in any case. Conditions on other columns are exact
+    too, but every file that the rest leaves is looked at in the catalog.
 
     Returns:
         The new version and the files written.
@@ -133,13 +138,14 @@ def open_dataset(dataset_uri: PathLike, *, catalog: CatalogLike = None) -> Datas
     Raises:
         DatasetNotFoundError, CatalogUnavailableError
     """
-    return Dataset(Address(dataset_uri, catalog))
+    return Dataset(Address(dataset_uri, catalog).kept_open())
 
 
 class Dataset:
     """A dataset as of when it was opened; `refresh()` moves it to the newest version.
 
-    A context manager, though nothing stays open between calls.
+    A context manager, though nothing stays open between calls but, where the catalog is
+    on a server, a connection, for as long as the dataset or a scan of it is held.
     """
 
     def __init__(self, address: Address) -> None:

@@ -7,7 +7,7 @@ match; the exact evaluator then looks at the row groups of those.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -17,6 +17,7 @@ import pyarrow as pa
 from lakehouse_source.align import by_name
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.errors import (
+    CorruptDatasetError,
     DatasetNotFoundError,
     InvalidOptionError,
     SchemaMismatchError,
@@ -30,12 +31,16 @@ from lakehouse_source.model import (
     ScanTask,
 )
 from lakehouse_source.parquet.reader import ReadSpec, constant_partitions
-from lakehouse_source.partitioning import partition_value
 from lakehouse_source.predicate import BoundPredicate, PredicateSet
 from lakehouse_source.pruning import bounds
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.pruning.search import search
-from lakehouse_source.schema import Leaf, leaves, strip
+from lakehouse_source.pruning.statistics import Statistics
+from lakehouse_source.schema import leaves, strip
+
+# Files whose row groups are read together, where all are wanted and where a few may be enough.
+_RECORDS_OF_FILES = 5000
+_RECORDS_OF_FEW = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,10 @@ class Snapshot:
     @property
     def partition_by(self) -> tuple[str, ...]:
         return tuple(self.dataset.properties.get("partition_by", ()))
+
+    def statistics(self) -> Statistics:
+        """Looks up what the catalog's records say of columns."""
+        return Statistics(self.schema, self.file_schemas, self.partition_by)
 
     @property
     def indexed(self) -> frozenset[int]:
@@ -74,9 +83,10 @@ def open_snapshot(
     Raises:
         DatasetNotFoundError, VersionNotFoundError, InvalidOptionError.
     """
-    record = reader.dataset(key)
-    if record is None or record.current_version == 0:
+    found = reader.description(key, version)
+    if found is None or found.dataset.current_version == 0:
         raise DatasetNotFoundError(dataset=uri, catalog=catalog)
+    record, summary = found.dataset, found.summary
     if version is not None and timestamp is not None:
         raise InvalidOptionError(
             option="version", value=version, reason="cannot be given together with a timestamp."
@@ -95,6 +105,8 @@ def open_snapshot(
                 first_timestamp=None if first is None else first.timestamp.isoformat(),
                 expired=version is not None,
             )
+        transaction = reader.transaction(record.id, version)
+        summary = {} if transaction is None else dict(transaction.summary)
     if version is None:
         version = newest
     if not oldest <= version <= newest:
@@ -105,16 +117,17 @@ def open_snapshot(
             last=newest,
             expired=1 <= version < oldest,
         )
-    schema_version, schema = reader.schema_at(record.id, version)
-    transaction = reader.transaction(record.id, version)
+    schema_version = max((number for number in found.schemas if number <= version), default=0)
+    if schema_version == 0:
+        raise CorruptDatasetError(path=catalog, reason=f"{uri} has no schema for version {version}")
     return Snapshot(
         dataset=record,
         uri=uri,
         version=version,
         schema_version=schema_version,
-        schema=schema,
-        file_schemas=reader.schemas(record.id),
-        summary={} if transaction is None else transaction.summary,
+        schema=found.schemas[schema_version],
+        file_schemas=found.schemas,
+        summary=summary,
     )
 
 
@@ -225,20 +238,29 @@ def plan(
     account: bool = False,
     statistics: bool = False,
     time_zone: str = "UTC",
+    limit: int | None = None,
 ) -> ScanPlan:
     """Plan the reading of `columns` of the rows that match `predicates`.
 
     `read_uri` is where executors find the files (default: the dataset's URI).
     With `account` the pruning says how many files went by partition values alone,
     which takes a second look at the index. With `statistics` the plan says what is
-    known of the rows of each task.
+    known of the rows of each task. With a `limit` planning ends when the tasks are
+    sure to give that many rows.
 
     Raises:
         InvalidPredicateError, SchemaMismatchError.
     """
     wanted = resolve_columns(snapshot.schema, columns)
     bound = (predicates or PredicateSet.of(None)).bind(snapshot.schema, timezone=time_zone)
-    found = list(candidates(reader, snapshot, bound))
+    at_once = _RECORDS_OF_FILES if limit is None else _RECORDS_OF_FEW
+    found: Iterable[Candidate] = candidates(reader, snapshot, bound, at_once=at_once)
+    if limit is not None:
+        found = _enough(found, limit)
+    known: tuple[Mapping[int, ColumnBounds], ...] = ()
+    if statistics:
+        found = list(found)
+        known = _known(snapshot, found)
     tasks = tuple(_task(one, snapshot.partition_by) for one in found)
     spec = ReadSpec(
         uri=read_uri or snapshot.uri,
@@ -253,7 +275,6 @@ def plan(
         expression=expression,
     )
     by_partition = _pruned_by_partition(reader, snapshot, bound) if account else 0
-    known = _known(snapshot, found) if statistics else ()
     account_ = _account(snapshot, predicates, wanted, tasks, by_partition)
     return ScanPlan(spec, tasks, account_, known)
 
@@ -277,26 +298,45 @@ def candidates(
     snapshot: Snapshot,
     bound: BoundPredicate,
     files: Sequence[FileRecord] | None = None,
+    *,
+    at_once: int = _RECORDS_OF_FILES,
 ) -> Iterator[Candidate]:
-    """The files (default: all of the snapshot) that may hold a row that matches."""
+    """The files (default: all of the snapshot) that may hold a row that matches.
+
+    The records of row groups are many and large: those of `at_once` files are read at
+    a time, when they are asked for.
+    """
     if bound.never_true:
         return
     if files is None:
         narrowed = None if bound.always_true else search(bound, snapshot.indexed)
         files = reader.files(snapshot.dataset.id, snapshot.version, narrowed)
-    groups = reader.row_groups([file.id for file in files])
-    statistics = _Statistics(snapshot)
-    for file in files:
-        kept: list[RowGroupMetadata] = []
-        always = True
-        for group in groups.get(file.id, ()):
-            outcome = evaluate(bound, statistics.of(file, group))
-            if outcome.may_match:
-                kept.append(group)
-                always = always and outcome.always
-        if kept:
-            whole = len(kept) == len(groups[file.id])
-            yield Candidate(file, tuple(kept), always, whole)
+    statistics = snapshot.statistics()
+    for start in range(0, len(files), at_once):
+        some = files[start : start + at_once]
+        groups = reader.row_groups([file.id for file in some])
+        for file in some:
+            kept: list[RowGroupMetadata] = []
+            always = True
+            for group in groups.get(file.id, ()):
+                outcome = evaluate(bound, statistics.of(file, group))
+                if outcome.may_match:
+                    kept.append(group)
+                    always = always and outcome.always
+            if kept:
+                whole = len(kept) == len(groups[file.id])
+                yield Candidate(file, tuple(kept), always, whole)
+
+
+def _enough(found: Iterable[Candidate], limit: int) -> Iterator[Candidate]:
+    """The first files that are sure to hold `limit` matching rows, or all there are."""
+    sure = 0
+    for one in found:
+        if sure >= limit:
+            return
+        yield one
+        if one.always:
+            sure += sum(group.row_count for group in one.row_groups)
 
 
 def _task(found: Candidate, partition_by: tuple[str, ...]) -> ScanTask:
@@ -321,7 +361,7 @@ def _known(
 
     Floats are there in any case: whether they may hold NaN is to be known.
     """
-    statistics = _Statistics(snapshot)
+    statistics = snapshot.statistics()
     wanted = [
         leaf.id
         for leaf in leaves(snapshot.schema)
@@ -360,36 +400,6 @@ def keep_others(
     return [one.file for one in found], tasks, spec
 
 
-class _Statistics:
-    """Looks up one column's bounds over one row group, whatever holds them."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.partition_by = frozenset(snapshot.partition_by)
-        self.now = {leaf.id: leaf for leaf in leaves(snapshot.schema)}
-        self.then: dict[int, dict[int, Leaf]] = {
-            number: {leaf.id: leaf for leaf in leaves(schema)}
-            for number, schema in snapshot.file_schemas.items()
-        }
-
-    def of(self, file: FileRecord, group: RowGroupMetadata) -> Callable[[int], ColumnBounds]:
-        columns = self.then[file.schema_version]
-
-        def look_up(column_id: int) -> ColumnBounds:
-            leaf = self.now.get(column_id)
-            if leaf is None or leaf.in_list:
-                return ColumnBounds(None, None, None, group.row_count, True)
-            if leaf.path[0] in self.partition_by:
-                value = partition_value(file.partitions.get(leaf.path[0]), leaf.type)
-                return bounds.partition_bounds(leaf, value, group.row_count)[0]
-            written = columns.get(column_id)
-            if written is None:
-                # The file is older than the column: all NULL.
-                return ColumnBounds(None, None, group.row_count, group.row_count, False)
-            return bounds.decode_row_group(group, column_id, written.type, leaf.type)
-
-        return look_up
-
-
 def _pruned_by_partition(reader: CatalogReader, snapshot: Snapshot, bound: BoundPredicate) -> int:
     """How many files the conditions on partition columns alone leave out."""
     names = set(snapshot.partition_by)
@@ -397,8 +407,8 @@ def _pruned_by_partition(reader: CatalogReader, snapshot: Snapshot, bound: Bound
     narrowed = None if bound.always_true or bound.never_true else search(bound, ids)
     if narrowed is None:
         return 0
-    kept = reader.files(snapshot.dataset.id, snapshot.version, narrowed)
-    return snapshot.summary.get("live_files", len(kept)) - len(kept)
+    kept = reader.count_files(snapshot.dataset.id, snapshot.version, narrowed)
+    return snapshot.summary.get("live_files", kept) - kept
 
 
 def _account(

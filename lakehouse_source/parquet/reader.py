@@ -1,27 +1,30 @@
 """Edge. Scan tasks to Arrow tables, on executors and in plain Python alike.
 
 Knows files and nothing else: no catalog, no planning. Row groups are read
-through `ParquetFileFragment`s that name exactly the row groups to read, and
-never with a filter: Arrow would prune by footer statistics on its own and lose
-rows with NaN. A row group whose bloom filters say that it holds no match is not
-decoded; of others the condition's columns come first, and a row group in which
-no row matches is left at that.
+through `ParquetFileFragment`s that name exactly the row groups to read, or, of
+local files, by the `ParquetFile` below them, and never with a filter: Arrow
+would prune by footer statistics on its own and lose rows with NaN. A row group
+whose bloom filters say that it holds no match is not decoded; of others the
+condition's columns come first. A row group in which no row matches is left at
+that, one with few matches is decoded as far as the last of them.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
-from lakehouse_source.align import align, by_id
+from lakehouse_source.align import align, by_id, narrowed
 from lakehouse_source.errors import (
     CorruptDatasetError,
     PlakeError,
@@ -34,8 +37,12 @@ from lakehouse_source.partitioning import partition_value
 from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.pruning.absent import asks_for_values
 from lakehouse_source.row_filter import matching_mask
-from lakehouse_source.schema import storage_type, strip
+from lakehouse_source.schema import children, storage_type, strip
 from lakehouse_source.storage import Storage
+
+# Where no more than one row in so many matches, a row group is decoded in portions.
+_FEW = 1000
+_PORTION_ROWS = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +63,20 @@ class ReadSpec:
     expression: pc.Expression | None = None
     # The other way round: give the rows for which the predicate is not TRUE.
     unmatched: bool = False
+    # Structs of which a part is enough, by name, with the fields (and ids) that are wanted.
+    narrowed: Mapping[str, pa.Field] = dataclasses.field(default_factory=dict)
+
+    @property
+    def target(self) -> pa.Schema:
+        """The columns to give out, with ids."""
+        return pa.schema(
+            [self.narrowed.get(name, self.schema.field(name)) for name in self.columns]
+        )
 
     @property
     def output_schema(self) -> pa.Schema:
         """The schema of every table that a task gives."""
-        return strip(pa.schema([self.schema.field(name) for name in self.columns]))
+        return strip(self.target)
 
 
 def read_task(spec: ReadSpec, task: ScanTask, storage: Storage) -> Iterator[pa.Table]:
@@ -106,9 +122,12 @@ class _FileReader:
         self.task = task
         self.storage = storage
         self.file_schema = spec.file_schemas[task.schema_version]
-        self.target = pa.schema([spec.schema.field(name) for name in spec.columns])
+        self.target = spec.target
         needed = spec.predicate.columns if spec.predicate is not None else ()
         self.predicate_schema = pa.schema([spec.schema.field(name) for name in needed])
+        self._file: pq.ParquetFile | None = None
+        # Parquet spells a column `a.b` like field `b` of a struct `a`: then structs stay whole.
+        self.parts = () if _has_dots(self.file_schema) else tuple(spec.narrowed)
 
     def tables(self) -> Iterator[pa.Table]:
         with self._errors():
@@ -117,7 +136,7 @@ class _FileReader:
             if groups is None:
                 groups = tuple(range(fragment.metadata.num_row_groups))
             filters = self._filters(fragment)
-        with filters or nullcontext():
+        with filters or nullcontext(), closing(self):
             for group in groups:
                 with self._errors():
                     if filters is not None and filters.rule_out(group):
@@ -125,6 +144,10 @@ class _FileReader:
                     table = self._row_group(fragment.subset(row_group_ids=[group]))
                 if table.num_rows:
                     yield table
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close(force=True)
 
     def _filters(self, fragment: ds.ParquetFileFragment) -> FileFilters | None:
         """The file's bloom filters, where they could say that a row group holds no match."""
@@ -176,44 +199,96 @@ class _FileReader:
         matching = pc.sum(mask).as_py() or 0
         if matching == 0:
             return spec.output_schema.empty_table()
-        known = set(condition.column_names)
+        known = set(condition.column_names) - set(spec.narrowed)
         rest = pa.schema([field for field in self.target if field.name not in known])
-        table = self._read(fragment, rest, rows) if len(rest) else condition
+        few = matching * _FEW <= rows and self.storage.is_local
+        if few and len(rest):
+            condition, table = condition.filter(mask), self._few(fragment, rest, mask)
+        else:
+            table = self._read(fragment, rest, rows) if len(rest) else condition
         columns = [(condition if name in known else table).column(name) for name in spec.columns]
         result = pa.Table.from_arrays(columns, schema=spec.output_schema)
-        return result if matching == rows else result.filter(mask)
+        return result if result.num_rows == matching else result.filter(mask)
 
     def _read(self, fragment: ds.ParquetFileFragment, wanted: pa.Schema, rows: int) -> pa.Table:
         """Columns of one row group, in the dataset's types, partition values filled in."""
-        physical: list[pa.Field] = []
-        constants: dict[str, pa.Array] = {}
+        physical = self._physical(fragment, wanted)
+        return self._assembled(self._stored(fragment, physical), physical, wanted, rows)
+
+    def _few(
+        self, fragment: ds.ParquetFileFragment, wanted: pa.Schema, mask: pa.ChunkedArray
+    ) -> pa.Table:
+        """The same of the rows that `mask` marks, where they are few.
+
+        Portion by portion: columns without a match are not built, and what comes
+        after the last match is not decoded.
+        """
+        marked = pc.indices_nonzero(mask)
+        last = marked[-1].as_py()
+        physical = self._physical(fragment, wanted)
+        if not physical:
+            return self._assembled(pa.table({}), physical, wanted, len(marked))
+        group, paths = fragment.row_groups[0].id, _all_paths(physical)
+        parts, at = [], 0
+        for batch in self._opened(fragment).iter_batches(
+            _PORTION_ROWS, row_groups=[group], columns=paths
+        ):
+            part = mask.slice(at, batch.num_rows)
+            at += batch.num_rows
+            if pc.any(part).as_py():
+                parts.append(pa.Table.from_batches([batch]).filter(part))
+            if at > last:
+                break
+        stored = pa.concat_tables(parts).select([field.name for field in physical])
+        return self._assembled(stored, physical, wanted, len(marked))
+
+    def _physical(self, fragment: ds.ParquetFileFragment, wanted: pa.Schema) -> list[pa.Field]:
+        """The fields of the file from which columns are made."""
+        found = []
         for field in wanted:
-            found = None
-            if field.name in self.spec.partition_by:
-                constants[field.name] = self._partition_column(field, rows)
-            else:
-                found = by_id(field, list(self.file_schema))
-            if found is not None:
-                physical.append(found)
+            stored = by_id(field, list(self.file_schema))
+            if stored is not None and field.name not in self.spec.partition_by:
+                found.append(narrowed(stored, field, by_id) if field.name in self.parts else stored)
         # A column that another commit added while this file was written is not in it.
         stored_names = set(fragment.physical_schema.names)
-        physical = [field for field in physical if field.name in stored_names]
-        if physical:
-            stored = fragment.to_table(
-                columns={field.name: ds.field((field.name,)) for field in physical},
+        return [field for field in found if field.name in stored_names]
+
+    def _stored(self, fragment: ds.ParquetFileFragment, fields: list[pa.Field]) -> pa.Table:
+        """Fields of one row group as the file has them.
+
+        A fragment gives a struct as a whole, or forgets which structs are NULL; and
+        its scan costs several milliseconds more than the decoding. From afar its
+        requests are fewer and larger.
+        """
+        if not fields:
+            return pa.table({})
+        if self.storage.is_local or any(field.name in self.parts for field in fields):
+            group = fragment.row_groups[0].id
+            table = self._opened(fragment).read_row_group(group, columns=_all_paths(fields))
+            return table.select([field.name for field in fields])
+        return fragment.to_table(columns={field.name: ds.field((field.name,)) for field in fields})
+
+    def _opened(self, fragment: ds.ParquetFileFragment) -> pq.ParquetFile:
+        if self._file is None:
+            path = self.storage.path(self.task.path)
+            self._file = pq.ParquetFile(
+                path, filesystem=self.storage.filesystem, metadata=fragment.metadata
             )
-        else:
-            stored = pa.table({})
+        return self._file
+
+    def _assembled(
+        self, stored: pa.Table, physical: list[pa.Field], wanted: pa.Schema, rows: int
+    ) -> pa.Table:
+        """What the file has, in the dataset's types; partition values and NULL for the rest."""
         source = pa.schema(physical)
         columns = []
         for field in wanted:
-            constant = constants.get(field.name)
-            if constant is None and by_id(field, physical) is not None:
-                one = pa.schema([field])
-                columns.append(self._align(stored, one, source))
+            if field.name in self.spec.partition_by:
+                columns.append(pa.chunked_array([self._partition_column(field, rows)]))
+            elif by_id(field, physical) is not None:
+                columns.append(self._align(stored, pa.schema([field]), source))
             else:
-                filled = pa.nulls(rows, field.type) if constant is None else constant
-                columns.append(pa.chunked_array([filled]))
+                columns.append(pa.chunked_array([pa.nulls(rows, field.type)]))
         return pa.Table.from_arrays(columns, schema=wanted)
 
     def _align(self, stored: pa.Table, wanted: pa.Schema, source: pa.Schema) -> pa.ChunkedArray:
@@ -256,6 +331,21 @@ class _FileReader:
             raise CorruptDatasetError(path=shown, reason=str(error)) from error
         except OSError as error:
             raise StorageError(path=shown, reason=str(error)) from error
+
+
+def _has_dots(fields: Iterable[pa.Field]) -> bool:
+    return any("." in field.name or _has_dots(children(field.type)) for field in fields)
+
+
+def _all_paths(fields: Iterable[pa.Field]) -> list[str]:
+    return [path for field in fields for path in _paths(field)]
+
+
+def _paths(field: pa.Field) -> list[str]:
+    """The leaves below a field, as Parquet spells their paths; lists and maps as a whole."""
+    if not pa.types.is_struct(field.type):
+        return [field.name]
+    return [f"{field.name}.{path}" for child in children(field.type) for path in _paths(child)]
 
 
 def _bare(table: pa.Table, schema: pa.Schema) -> pa.Table:

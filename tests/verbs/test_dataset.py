@@ -419,3 +419,29 @@ class TestEngines:
         assert dataset.schema == sample().schema
         found = dataset.to_table(filter=pc.field("k") == "a")
         assert sorted(found["id"].to_pylist()) == [0, 3, 6]
+
+
+@pytest.mark.parametrize("matching", [[0], [9], [4999], [0, 1, 2, 4999], [1234, 1235], [16_384]])
+def test_few_rows_of_a_large_row_group(tmp_path: Path, matching: list[int]) -> None:
+    """Read portion by portion, up to the last match."""
+    rows = 20_000
+    table = pa.table(
+        {
+            "p": ["x"] * rows,
+            "id": list(range(rows)),
+            "text": [f"text {i}" for i in range(rows)],
+            "st": [{"a": i, "b": None if i % 3 else [i]} for i in range(rows)],
+        }
+    )
+    path = tmp_path / "d"
+    lake.write_dataset(table, path, partition_by=["p"])
+    lake.write_dataset(
+        table.slice(0, 1).append_column("late", pa.array([7])), path, schema_merge=True
+    )
+    found = lake.read_dataset(path, predicates=[("id", "in", [*matching, -1])])
+    expected = [{**row, "late": None} for row in table.take(matching).to_pylist()]
+    key = lambda row: (row["id"], row["late"] or 0)  # noqa: E731
+    late = [{**table.slice(0, 1).to_pylist()[0], "late": 7}] if 0 in matching else []
+    assert sorted(found.to_pylist(), key=key) == sorted([*expected, *late], key=key)
+    only = lake.read_dataset(path, predicates=[("id", "=", matching[-1])], columns=["p", "late"])
+    assert {"p": "x", "late": None} in only.to_pylist()

@@ -1,0 +1,134 @@
+"""Verb. Counts, minima and maxima from the catalog alone, where it knows them exactly.
+
+Bounds serve pruning when they are wider than the data. Here they are answers, so
+only those are taken that are values of rows: not cut texts, not floats that may
+hide NaN or the sign of zero, not values of a column that was promoted since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.model import ColumnBounds, FileRecord, Ordinal
+from lakehouse_source.partitioning import partition_ordinal
+from lakehouse_source.predicate import BoundPredicate
+from lakehouse_source.pruning.bounds import is_a_value
+from lakehouse_source.pruning.statistics import Statistics
+from lakehouse_source.scan import Candidate, Snapshot, candidates
+from lakehouse_source.schema import Leaf, leaves
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """`function` is count, min or max; `column` a top-level column, None: count rows."""
+
+    function: str
+    column: str | None
+
+
+Row = tuple[Ordinal | None, ...]
+
+
+def aggregate(
+    reader: CatalogReader,
+    snapshot: Snapshot,
+    bound: BoundPredicate,
+    group_by: Sequence[str],
+    aggregates: Sequence[Aggregate],
+) -> list[Row] | None:
+    """One row per group that has rows (without `group_by` one in any case), or None.
+
+    A row holds the group's values and then the aggregates, counts as int, the rest
+    as ordinals of the columns' types, None for NULL. None instead of rows: some
+    file would have to be read, because the condition does not decide a row group
+    as a whole or a bound is no value.
+    """
+    by_name = {leaf.path[0]: leaf for leaf in leaves(snapshot.schema) if len(leaf.path) == 1}
+    named = [*group_by, *(one.column for one in aggregates if one.column is not None)]
+    if any(name not in by_name or by_name[name].in_list for name in named):
+        return None
+    groups = [by_name[name] for name in group_by]
+    if not set(group_by) <= set(snapshot.partition_by) or any(map(_is_float, groups)):
+        return None
+    rows_only = all(one.column is None for one in aggregates)
+    if bound.always_true and rows_only and not groups and "live_rows" in snapshot.summary:
+        return [(snapshot.summary["live_rows"],) * len(aggregates)]
+    found: dict[Row, list[_Tally]] = {}
+    if not groups:
+        found[()] = [_Tally(one) for one in aggregates]
+    if bound.always_true and rows_only:
+        for file in reader.files(snapshot.dataset.id, snapshot.version, None):
+            tallies = found.setdefault(_values(file, groups), [_Tally(one) for one in aggregates])
+            for tally in tallies:
+                tally.count += file.row_count
+        return _rows(found)
+    statistics = snapshot.statistics()
+    for candidate in candidates(reader, snapshot, bound):
+        if not candidate.always:
+            return None
+        group = _values(candidate.file, groups)
+        tallies = found.setdefault(group, [_Tally(one) for one in aggregates])
+        for tally in tallies:
+            name = tally.asked.column
+            leaf = None if name is None else by_name[name]
+            if leaf is not None and tally.asked.function != "count":
+                partition = leaf.path[0] in snapshot.partition_by
+                if not partition and statistics.is_promoted(candidate.file, leaf.id):
+                    return None
+            for bounds in _bounds(candidate, leaf, statistics):
+                if not tally.add(bounds, leaf):
+                    return None
+    return _rows(found)
+
+
+def _rows(found: dict[Row, list[_Tally]]) -> list[Row]:
+    return [group + tuple(tally.result for tally in tallies) for group, tallies in found.items()]
+
+
+def _values(file: FileRecord, groups: Sequence[Leaf]) -> Row:
+    """The partition values of a file, as ordinals."""
+    return tuple(partition_ordinal(file.partitions.get(leaf.path[0]), leaf.type) for leaf in groups)
+
+
+def _bounds(candidate: Candidate, leaf: Leaf | None, statistics: Statistics) -> list[ColumnBounds]:
+    """What is known of a column, or of rows alone, per kept row group."""
+    if leaf is None:
+        return [ColumnBounds(None, None, 0, g.row_count, False) for g in candidate.row_groups]
+    return [statistics.of(candidate.file, g)(leaf.id) for g in candidate.row_groups]
+
+
+def _is_float(leaf: Leaf) -> bool:
+    return bool(pa.types.is_floating(leaf.type))
+
+
+@dataclass(slots=True)
+class _Tally:
+    """One aggregate over the row groups that have been seen so far."""
+
+    asked: Aggregate
+    count: int = 0
+    extreme: Ordinal | None = None
+
+    def add(self, bounds: ColumnBounds, leaf: Leaf | None) -> bool:
+        """Take in a row group; False: what is known of it does not do."""
+        if bounds.null_count is None:
+            return False
+        present = bounds.row_count - bounds.null_count
+        self.count += present
+        if self.asked.function == "count" or present == 0:
+            return True
+        smallest = self.asked.function == "min"
+        bound = bounds.lower if smallest else bounds.upper
+        if bound is None or leaf is None or not is_a_value(bound, bounds, leaf.type):
+            return False
+        if self.extreme is None or (bound < self.extreme if smallest else bound > self.extreme):  # type: ignore[operator]
+            self.extreme = bound
+        return True
+
+    @property
+    def result(self) -> Ordinal | None:
+        return self.count if self.asked.function == "count" else self.extreme
