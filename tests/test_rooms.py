@@ -24,13 +24,14 @@ OUTSIDE_PURE = {"os", "socket", "sqlite3", "psycopg", "fsspec", "time", "random"
 # Sideways imports between rooms of one floor: who may use whom.
 SIDEWAYS = {
     VERB: {
-        "landing": {"scan"},
-        "commit": {"landing", "reservations", "scan"},
+        "aggregates": {"scan"},
+        "landing": {"recording", "scan"},
+        "commit": {"landing", "recording", "reservations", "scan"},
         "address": {"scan"},
         "query": {"address", "scan", "engines"},
         "maintenance": {"commit"},
         "staging": {"address", "commit", "query"},
-        "several": {"address", "landing", "commit", "staging"},
+        "several": {"address", "landing", "commit", "recording", "staging"},
         "dataset": {"address", "maintenance", "query", "scan", "commit", "staging"},
     },
     EDGE: {"parquet": {"failpoints", "storage"}, "storage": set(), "catalog": set()},

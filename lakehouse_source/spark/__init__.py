@@ -1,9 +1,28 @@
-"""Door. plake for Spark: `configure` and `enable` load the planner extension.
+"""Door. plake for Spark: `scan`, `write`, and `configure` and `enable` for the planner extension.
 
 The data source itself is found by Spark through the module `pyspark_plake`.
 Importing this package does not import pyspark.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from lakehouse_source.spark.session import configure, enable, is_enabled, planner_jar
 
-__all__ = ["configure", "enable", "is_enabled", "planner_jar"]
+if TYPE_CHECKING:
+    from lakehouse_source.spark.layout import write
+    from lakehouse_source.spark.native import scan
+
+__all__ = ["configure", "enable", "is_enabled", "planner_jar", "scan", "write"]
+
+# What needs pyspark, by the module that has it.
+_LATER = {"scan": "native", "write": "layout"}
+
+
+def __getattr__(name: str) -> Any:
+    """`scan` and `write`, loaded when first asked for."""
+    if name in _LATER:
+        return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

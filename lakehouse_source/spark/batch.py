@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceReader,
-    Filter,
     InputPartition,
     WriterCommitMessage,
 )
@@ -20,15 +22,17 @@ from pyspark.sql.types import StructType
 
 from lakehouse_source.address import Address
 from lakehouse_source.align import align, by_name
+from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.commit import abort, commit
 from lakehouse_source.model import FileMetadata, ScanTask
 from lakehouse_source.parquet.reader import ReadSpec, read_task
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.scan import ScanPlan, plan
+from lakehouse_source.scan import ScanPlan, Snapshot, plan
 from lakehouse_source.spark.filters import usable
+from lakehouse_source.spark.isolation import Isolation
 from lakehouse_source.spark.secrets import conceal, reveal
-from lakehouse_source.spark.types import batch_schema, columns_for
+from lakehouse_source.spark.types import batch_schema, columns_for, narrowed_structs
 from lakehouse_source.storage import Storage
 from lakehouse_source.write_options import StagedWrite
 
@@ -43,9 +47,20 @@ BATCH_ROWS = 65_536
 
 @dataclass(frozen=True)
 class ScanPartition(InputPartition):
-    """The scan tasks of one Spark partition."""
+    """The scan tasks of one Spark partition.
+
+    Pickled with the number of rows outside of the tasks, for the planner extension
+    (`planner/src/io/plake/spark/RowCount.java`), which reads pickles of plain values.
+    """
 
     tasks: tuple[ScanTask, ...]
+
+    def __getstate__(self) -> dict[str, Any]:
+        rows = sum(task.row_count for task in self.tasks)
+        return {"row_count": rows, "packed": pickle.dumps(self.tasks)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        object.__setattr__(self, "tasks", pickle.loads(state["packed"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,43 +74,62 @@ class ReadRequest:
     where: str | None
     split_size_bytes: int | None
 
+    @contextmanager
+    def opened(self) -> Iterator[tuple[CatalogReader, Snapshot]]:
+        """The catalog, and in it the version of the frame."""
+        address = Address(self.path, reveal(self.catalog))
+        with address.open() as catalog, catalog.read() as reader:
+            yield reader, address.snapshot(catalog, reader, self.version)
+
 
 class PlakeReader(DataSourceReader):
     """Reads one scan. Planned on the driver when Spark first needs the plan.
 
-    What reaches executors is a `TaskReader`: no catalog, no plan.
+    It has no `pushFilters`: Spark calls that of a reader whose plan other scans
+    share. What reaches executors is a `TaskReader`: no catalog, no plan.
     """
 
-    def __init__(self, request: ReadRequest, schema: StructType, rows_only: bool) -> None:
+    def __init__(self, request: ReadRequest, isolation: Isolation) -> None:
         self.request = request
-        self.schema = schema
-        self.rows_only = rows_only
-        self.filters: Sequence[Filter] = ()
+        self.isolation = isolation
+        self.schema = isolation.schema
         self._plan: ScanPlan | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (TaskReader, (self.plan().spec, self.schema, self.rows_only))
+        return (TaskReader, self._for_tasks())
+
+    def _for_tasks(self) -> tuple[Any, ...]:
+        asked = self.isolation
+        return (self.plan().spec, self.schema, asked.rows_only, asked.limit, asked.unscaled)
 
     def plan(self) -> ScanPlan:
         """The scan's tasks, planned once."""
         if self._plan is None:
-            request = self.request
-            address = Address(request.path, reveal(request.catalog))
-            with address.open() as catalog, catalog.read() as reader:
-                snapshot = address.snapshot(catalog, reader, request.version)
-                condition = PredicateSet.of(request.where) & usable(self.filters, snapshot.schema)
-                self._plan = plan(
+            request, asked = self.request, self.isolation
+            with request.opened() as (reader, snapshot):
+                condition = PredicateSet.of(request.where) & usable(
+                    asked.condition, snapshot.schema
+                )
+                made = plan(
                     reader,
                     snapshot,
                     read_uri=request.path,
-                    predicates=condition,
+                    predicates=condition & usable(asked.join_keys, snapshot.schema),
                     columns=columns_for(self.schema, snapshot.schema),
+                    limit=asked.limit,
                 )
+            narrowed = narrowed_structs(self.schema, snapshot.schema)
+            spec = replace(made.spec, narrowed=narrowed, file_schemas=snapshot.file_schemas)
+            if asked.join_keys:
+                # Alike for every run of the query: whatever is planned, any reader can read it.
+                bound = condition.bind(snapshot.schema)
+                spec = replace(spec, predicate=None if bound.always_true else bound)
+            self._plan = replace(made, spec=spec)
         return self._plan
 
     def partitions(self) -> list[InputPartition]:
         tasks = self.plan().tasks
-        if not (self.rows_only and stands_in(self.schema)):
+        if not (self.isolation.rows_only and stands_in(self.schema)):
             return list(pack(tasks, self.request.split_size_bytes))
         # Rows to be counted cost nothing: they need no dividing, and no second partition.
         counted = ScanPartition(tuple(task for task in tasks if not task.filtered))
@@ -103,31 +137,40 @@ class PlakeReader(DataSourceReader):
         return [counted, *pack(rest, self.request.split_size_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return TaskReader(self.plan().spec, self.schema, self.rows_only).read(partition)
-
-
-class PushdownReader(PlakeReader):
-    """A reader whose scan has a read plan of its own, so that filters may prune it.
-
-    Only the planner extension makes such scans: stock Spark shares one plan among
-    all scans of a frame, and a filter of one would lose rows of another.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> list[Filter]:
-        self.filters = tuple(filters)
-        # All go back: Spark evaluates them again on what is left, which costs little.
-        return filters
+        return TaskReader(*self._for_tasks()).read(partition)
 
 
 class TaskReader(DataSourceReader):
     """Runs on executors: turns scan tasks into batches of exactly Spark's schema."""
 
-    def __init__(self, spec: ReadSpec, schema: StructType, rows_only: bool) -> None:
+    def __init__(
+        self,
+        spec: ReadSpec,
+        schema: StructType,
+        rows_only: bool,
+        limit: int | None,
+        unscaled: tuple[str, ...],
+    ) -> None:
         self.spec = spec
         self.schema = schema
         self.rows_only = rows_only
+        self.limit = limit
+        self.unscaled = unscaled
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        left = self.limit
+        for decoded in self._batches(partition):
+            batch = without_scale(decoded, self.unscaled)
+            if left is None:
+                yield batch
+                continue
+            if left > 0:
+                yield batch.slice(0, left)
+            left -= batch.num_rows
+            if left <= 0:
+                return
+
+    def _batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         target = batch_schema(self.schema)
         storage = Storage(self.spec.uri)
         tasks = partition.tasks if isinstance(partition, ScanPartition) else ()
@@ -139,6 +182,22 @@ class TaskReader(DataSourceReader):
             for table in read_task(self.spec, task, storage):
                 aligned = align(table, target, table.schema, by_name).combine_chunks()
                 yield from aligned.to_batches(max_chunksize=BATCH_ROWS)
+
+
+def without_scale(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """The batch with decimals of up to 18 digits as int64, unscaled."""
+    for name in names:
+        at = batch.schema.get_field_index(name)
+        decimals = batch.column(at)
+        # 16 bytes, the lower half first: an int64, as the upper half is but its sign.
+        halves = np.frombuffer(decimals.buffers()[1], np.int64)
+        start, size = 2 * decimals.offset, len(decimals)
+        lower = np.ascontiguousarray(halves[start : start + 2 * size : 2])
+        validity = decimals.is_valid().buffers()[1] if decimals.null_count else None
+        longs = pa.Array.from_buffers(pa.int64(), size, [validity, pa.py_buffer(lower)])
+        field = pa.field(name, pa.int64(), batch.schema.field(at).nullable)
+        batch = batch.set_column(at, field, longs)
+    return batch
 
 
 def stands_in(schema: StructType) -> bool:

@@ -33,6 +33,7 @@ WRITE_OPTIONS = (
     "compression",
     "sortBy",
     "bloomFilterColumns",
+    "indexColumns",
     "expectedVersion",
     "txnAppId",
     "txnVersion",

@@ -101,13 +101,14 @@ def _connect_error(session: object) -> InvalidOptionError:
 
 def _classic(spark: Any) -> Any:
     """The JVM's session object, which Connect clients do not have."""
-    session = getattr(spark, "_jsparkSession", None) if _is_classic(spark) else None
+    session = getattr(spark, "_jsparkSession", None) if is_classic(spark) else None
     if session is None:
         raise _connect_error(type(spark).__module__)
     return session
 
 
-def _is_classic(spark: Any) -> bool:
+def is_classic(spark: Any) -> bool:
+    """Tell a session whose JVM is in reach from one of a Spark Connect client."""
     # A Connect session raises on `_jsparkSession` instead of lacking it.
     return ".connect." not in f"{type(spark).__module__}."
 

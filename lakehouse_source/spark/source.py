@@ -18,7 +18,8 @@ from lakehouse_source.commit import begin
 from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.scan import Snapshot, resolve_columns
-from lakehouse_source.spark.batch import PlakeReader, PlakeWriter, PushdownReader, ReadRequest
+from lakehouse_source.spark.answers import AnswerReader
+from lakehouse_source.spark.batch import PlakeReader, PlakeWriter, ReadRequest
 from lakehouse_source.spark.isolation import read_isolation
 from lakehouse_source.spark.options import READ_OPTIONS, WRITE_OPTIONS, Options
 from lakehouse_source.spark.secrets import conceal, reveal
@@ -36,11 +37,15 @@ class PlakeDataSource(DataSource):
             self.options["catalog"] = conceal(self.options["catalog"]) or ""
         self._request: ReadRequest | None = None
         self._problem: PlakeError | None = None
+        self._snapshot: Snapshot | None = None
         try:
-            self._pin()
+            self._snapshot = self._pin()
         except PlakeError as error:
             # A frame that is written needs no dataset yet; a read says so when it reads.
             self._problem = error
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_snapshot": None}
 
     @classmethod
     def name(cls) -> str:
@@ -82,7 +87,8 @@ class PlakeDataSource(DataSource):
     def schema(self) -> StructType:
         if self._problem is not None:
             raise self._problem
-        snapshot = self._pin()
+        # Spark asks for the schema in the process that made this.
+        snapshot = self._snapshot or self._pin()
         everything = spark_schema(snapshot.schema)
         assert self._request is not None
         if self._request.columns is None:
@@ -93,8 +99,8 @@ class PlakeDataSource(DataSource):
         if self._request is None:
             raise self._problem or InvalidOptionError(option="path", reason="is missing.")
         isolation = read_isolation(schema)
-        kind = PushdownReader if isolation.filters_follow else PlakeReader
-        return kind(self._request, isolation.schema, isolation.rows_only)
+        kind = PlakeReader if isolation.aggregate is None else AnswerReader
+        return kind(self._request, isolation)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         given = Options(self.options, WRITE_OPTIONS, "writing")
@@ -139,6 +145,7 @@ def _write_options(given: Options, mode: str) -> WriteOptions:
         "compression": given.text("compression"),
         "sort_by": given.names("sortBy"),
         "bloom_filter_columns": given.names("bloomFilterColumns"),
+        "index_columns": given.names("indexColumns"),
     }
     return WriteOptions(
         mode=mode,

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
     _parse_datatype_json_value,
 )
 
-from lakehouse_source.align import by_name
+from lakehouse_source.align import by_name, narrowed
 from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.schema import (
     SPARK_METADATA,
@@ -285,3 +285,15 @@ def columns_for(spark: StructType, arrow: pa.Schema) -> list[str]:
             )
         names.append(found.name)
     return names
+
+
+def narrowed_structs(spark: StructType, arrow: pa.Schema) -> dict[str, pa.Field]:
+    """The dataset's structs of which a requested Spark schema names a part, with that part."""
+    found = {}
+    for wanted in batch_schema(spark):
+        field = by_name(wanted, list(arrow))
+        if field is not None:
+            part = narrowed(field, wanted, by_name)
+            if not part.equals(field):
+                found[field.name] = part
+    return found

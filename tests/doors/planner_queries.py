@@ -190,6 +190,23 @@ def query(function: Query) -> Query:
     return function
 
 
+def write_sides(spark: SparkSession, folder: Path) -> dict[str, tuple[list[str], str]]:
+    """The same rows as Parquet folders and as plake datasets of three appends: facts, groups."""
+    parquet = []
+    for part in range(PARTS):
+        frame = spark.createDataFrame(fact_rows(part), FACTS).coalesce(1)
+        frame.write.format("plake").mode("append").save(f"{folder}/facts")
+        parquet.append(f"{folder}/parquet/{part}")
+        frame.write.parquet(parquet[-1])
+    groups = spark.createDataFrame(group_rows(), GROUPS).coalesce(1)
+    groups.write.format("plake").mode("append").save(f"{folder}/groups")
+    groups.write.parquet(f"{folder}/parquet/groups")
+    return {
+        "parquet": (parquet, f"{folder}/parquet/groups"),
+        "plake": ([f"{folder}/facts"], f"{folder}/groups"),
+    }
+
+
 # --- conditions, one after the other on one frame ------------------------------
 
 CONDITIONS = [

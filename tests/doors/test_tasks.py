@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,18 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 import lakehouse_source as lake
+from lakehouse_source.address import Address
 from lakehouse_source.parquet import writer as parquet_writer
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.schema import initial
 from lakehouse_source.spark.batch import (
     PlakeReader,
     PlakeWriter,
-    PushdownReader,
     ReadRequest,
     ScanPartition,
+    without_scale,
 )
+from lakehouse_source.spark.isolation import Isolation
 from lakehouse_source.spark.source import PlakeDataSource
 from lakehouse_source.storage import Storage
 from lakehouse_source.write_options import WriteSpec
@@ -37,6 +40,10 @@ def source(path: Path, **options: str) -> PlakeDataSource:
         cloudpickle.dumps(PlakeDataSource({"path": str(path), **options}))
     )
     return made
+
+
+def request(path: Path) -> ReadRequest:
+    return ReadRequest(str(path), None, lake.open_dataset(path).version, None, None, None)
 
 
 def batches(reader: Any, schema: StructType) -> list[pa.RecordBatch]:
@@ -73,36 +80,72 @@ def test_only_rows_that_match_the_where_option_are_shipped(
     assert sum(batch.num_rows for batch in found) == count
 
 
+def term(op: str, column: str, *values: str, type: str = "long", null: bool = False) -> Any:
+    """A condition as the planner extension hands it over."""
+    return {"op": op, "column": [column], "type": type, "values": [*values], "null": null}
+
+
+def negated(inner: Any) -> Any:
+    return {"op": "not", "terms": [inner]}
+
+
 @pytest.mark.parametrize(
-    ("pushed", "most"),
+    ("terms", "count"),
     [
-        ([filters.EqualTo(("id",), 555)], 1),
-        ([filters.GreaterThan(("v",), 50.0), filters.LessThan(("id",), 200)], 98),
-        ([filters.In(("id",), [1, None, 999])], 2),
-        ([filters.Not(filters.In(("id",), [1, None, 999]))], 0),
-        ([filters.IsNull(("v",))], 0),
-        ([filters.EqualTo(("ID",), 7)], 1),
+        ([term("=", "id", "555")], 1),
+        ([term(">", "v", "50.0", type="double"), term("<", "id", "200")], 98),
+        ([term("in", "id", "1", "999", null=True)], 2),
+        ([negated(term("in", "id", "1", "999", null=True))], 0),
+        ([{"op": "is_null", "column": ["v"]}], 0),
+        ([term("=", "ID", "7")], 1),
+        ([{"op": "or", "terms": [term("=", "id", "7"), term(">=", "id", "990")]}], 11),
+        ([negated({"op": "and", "terms": [term(">", "id", "4"), term("<=", "id", "9")]})], 995),
+        ([{"op": "false"}], 0),
     ],
 )
-def test_only_rows_that_match_the_pushed_filters_are_shipped(
-    numbers: Path, pushed: list[filters.Filter], most: int
+def test_only_rows_that_match_the_pushed_conditions_are_shipped(
+    numbers: Path, terms: list[Any], count: int
 ) -> None:
-    made = source(numbers)
-    request = ReadRequest(str(numbers), None, 1, None, None, None)
-    reader = PushdownReader(request, made.schema(), False)
-    assert reader.pushFilters(pushed) == pushed  # Spark looks at all of them again
-    found = batches(reader, made.schema())
-    assert sum(batch.num_rows for batch in found) == most
+    schema = source(numbers).schema()
+    reader = PlakeReader(request(numbers), Isolation(schema, True, tuple(terms)))
+    assert sum(batch.num_rows for batch in batches(reader, schema)) == count
 
 
-def test_filters_that_plake_has_no_word_for_are_left_to_spark(numbers: Path) -> None:
-    made = source(numbers)
-    reader = PushdownReader(
-        ReadRequest(str(numbers), None, 1, None, None, None), made.schema(), False
+def test_conditions_that_plake_has_no_word_for_are_left_to_spark(numbers: Path) -> None:
+    schema = source(numbers).schema()
+    unknown = (
+        term("=", "id", "1", type="string"),  # the user gave a schema in which id is text
+        {"op": "soundex", "column": ["id"]},
+        term("=", "x", "1"),
     )
-    unknown = [filters.EqualTo(("id",), [1, 2]), filters.Filter(), filters.EqualTo(("x",), 1)]
-    assert reader.pushFilters(unknown) == unknown
-    assert sum(batch.num_rows for batch in batches(reader, made.schema())) == 1000
+    reader = PlakeReader(request(numbers), Isolation(schema, True, unknown))
+    assert sum(batch.num_rows for batch in batches(reader, schema)) == 1000
+
+
+@pytest.mark.parametrize(("limit", "partitions"), [(0, 1), (1, 1), (150, 1), (5000, 1)])
+def test_no_more_rows_than_the_limit_are_shipped(
+    numbers: Path, limit: int, partitions: int
+) -> None:
+    schema = source(numbers).schema()
+    reader = PlakeReader(request(numbers), Isolation(schema, True, limit=limit))
+    assert len(reader.partitions()) <= partitions
+    assert sum(batch.num_rows for batch in batches(reader, schema)) == min(limit, 1000)
+
+
+def test_a_limit_leaves_files_out_that_are_not_needed(tmp_path: Path) -> None:
+    for i in range(5):
+        rows = pa.table({"id": pa.array(range(i * 10, i * 10 + 10), pa.int64())})
+        lake.write_dataset(rows, tmp_path / "d")
+    schema = source(tmp_path / "d").schema()
+
+    def files(limit: int, *terms: Any) -> int:
+        asked = Isolation(schema, True, terms, limit=limit)
+        return len(PlakeReader(request(tmp_path / "d"), asked).plan().tasks)
+
+    assert [files(1), files(10), files(11), files(1000)] == [1, 1, 2, 5]
+    # Row groups of which only some rows match are sure of nothing.
+    assert files(1, term(">=", "id", "15")) == 2
+    assert files(5, term(">=", "id", "20")) == 1
 
 
 def test_a_reader_of_a_shared_plan_takes_no_filters(numbers: Path) -> None:
@@ -138,7 +181,7 @@ def test_row_groups_of_one_file_are_spread_over_partitions_once_each(numbers: Pa
 def test_counting_opens_no_file(numbers: Path) -> None:
     made = source(numbers)
     schema = StructType([made.schema()["id"]])
-    reader = PlakeReader(ReadRequest(str(numbers), None, 1, None, None, None), schema, True)
+    reader = PlakeReader(request(numbers), Isolation(schema, True, rows_only=True))
     for file in data_files(numbers):
         file.unlink()
     found = batches(reader, schema)
@@ -291,3 +334,54 @@ def test_row_groups_have_the_size_asked_for_whatever_the_batches(
     sizes = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
     assert set(sizes[:-1]) == {4096}
     assert sum(sizes) == table.num_rows
+
+
+def test_of_a_struct_only_the_fields_that_are_asked_for_are_read(tmp_path: Path) -> None:
+    """The pages of the other field are ruined: whoever looks at them notices."""
+    path = tmp_path / "d"
+    rows = [{"a": i, "b": f"text {i * 7919 % 1000}"} for i in range(1000)]
+    lake.write_dataset(pa.table({"st": rows}), path, compression="none")
+    (file,) = data_files(path)
+    chunk = pq.ParquetFile(file).metadata.row_group(0).column(1)
+    assert chunk.path_in_schema == "st.b"
+    data = bytearray(file.read_bytes())
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    data[start : start + chunk.total_compressed_size] = bytes(chunk.total_compressed_size)
+    file.write_bytes(data)
+    whole = source(path).schema()
+    part = StructType([StructField("st", StructType([whole["st"].dataType["a"]]))])
+    found = batches(PlakeReader(request(path), Isolation(part, True)), part)
+    assert [row["st"]["a"] for batch in found for row in batch.to_pylist()] == list(range(1000))
+    with pytest.raises(lake.PlakeError, match=file.name):
+        batches(PlakeReader(request(path), Isolation(whole, True)), whole)
+
+
+@pytest.mark.parametrize("precision", [1, 9, 18])
+def test_decimals_as_longs_keep_their_digits(precision: int) -> None:
+    most = 10**precision - 1
+    values = [Decimal(v).scaleb(-1) for v in (0, most, -most, 1, -1)]
+    column = pa.array([None, *values, None, *values], pa.decimal128(precision, 1))
+    schema = pa.schema([pa.field("other", pa.int8()), pa.field("d", column.type, True)])
+    batch = pa.record_batch([pa.array([1] * 12, pa.int8()), column], schema=schema)
+    for part in (batch, batch.slice(1, 5), batch.slice(3, 9), batch.slice(12)):
+        found = without_scale(part, ("d",))
+        found.validate(full=True)
+        assert found.schema.field("d") == pa.field("d", pa.int64(), True)
+        expected = [None if v is None else int(v.scaleb(1)) for v in part["d"].to_pylist()]
+        assert found["d"].to_pylist() == expected
+        assert found["other"].equals(part["other"])
+
+
+def test_loading_asks_the_catalog_once(numbers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    real = Address.snapshot
+
+    def counted(self: Address, *arguments: Any) -> Any:
+        asked.append(1)
+        return real(self, *arguments)
+
+    monkeypatch.setattr(Address, "snapshot", counted)
+    made = PlakeDataSource({"path": str(numbers)})
+    made.schema()
+    assert len(asked) == 1
+    assert made.schema() == cloudpickle.loads(cloudpickle.dumps(made)).schema()

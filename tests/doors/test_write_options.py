@@ -438,6 +438,18 @@ def test_bloom_filters_are_written_for_the_columns_named(
     assert load(spark, tmp_path).where("s = '77'").count() == 1
 
 
+def test_index_columns_say_which_columns_find_files(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.range(1000).selectExpr("id", "CAST(id AS STRING) s", "named_struct('q', id) st")
+    save(frame.coalesce(1), tmp_path, indexColumns="ST.q, `s`")
+    dataset = lake.open_dataset(tmp_path)
+    assert dataset.properties["index_columns"] == ["ST.q", "s"]
+    assert len(dataset.properties["indexed_columns"]) == 2
+    with pytest.raises(PySparkException, match="does not match the indexed columns"):
+        save(frame.coalesce(1), tmp_path, indexColumns="id")
+    save(frame.coalesce(1), tmp_path, indexColumns="s,st.q")
+    assert load(spark, tmp_path).where("id = 77 AND st.q = 77").count() == 2
+
+
 # --- commits ----------------------------------------------------------------------------
 
 

@@ -2,10 +2,20 @@ package io.plake.spark;
 
 import java.lang.reflect.Field;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.HashSet;
+import java.util.IdentityHashMap;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
@@ -18,6 +28,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import scala.Function1;
+import scala.collection.Iterator;
 import scala.runtime.AbstractPartialFunction;
 
 /**
@@ -48,31 +59,81 @@ final class IsolateScans extends Rule<LogicalPlan> {
   private static final Logger LOG = LoggerFactory.getLogger(PlakeExtension.class);
   private static final Set<String> SAID = ConcurrentHashMap.newKeySet();
 
+  /** Whether this session has not turned the extension off. */
+  static boolean isOn() {
+    return "true".equalsIgnoreCase(SQLConf.get().getConfString(SWITCH, "true"));
+  }
+
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    if (!"true".equalsIgnoreCase(SQLConf.get().getConfString(SWITCH, "true"))) {
+    if (!isOn()) {
       return plan;
     }
     try {
-      return plan.transformUp(new Swap());
+      Map<LogicalPlan, CatalogQuestion> questions = new IdentityHashMap<>();
+      collect(plan, questions);
+      return plan.transformUp(new Swap(questions));
     } catch (LinkageError | RuntimeException e) {
       standAside(UNKNOWN_SPARK, e);
       return plan;
     }
   }
 
+  /** Finds the relations of which no more than an aggregate is asked. */
+  private static void collect(LogicalPlan plan, Map<LogicalPlan, CatalogQuestion> questions) {
+    if (plan instanceof Aggregate) {
+      LogicalPlan below = ((Aggregate) plan).child();
+      Map<ExprId, Expression> aliases = new HashMap<>();
+      while (below instanceof Project || below instanceof Filter) {
+        if (below instanceof Project) {
+          Iterator<NamedExpression> it = ((Project) below).projectList().iterator();
+          while (it.hasNext()) {
+            NamedExpression named = it.next();
+            if (named instanceof Alias) {
+              aliases.put(named.exprId(), ((Alias) named).child());
+            }
+          }
+        }
+        below = below.children().head();
+      }
+      CatalogQuestion question =
+          Swap.isOurs(below) ? CatalogQuestion.of((Aggregate) plan, aliases) : null;
+      if (question != null) {
+        questions.put(below, question);
+      }
+    }
+    for (Iterator<LogicalPlan> it = plan.children().iterator(); it.hasNext(); ) {
+      collect(it.next(), questions);
+    }
+  }
+
   /** Says once per JVM and reason why queries run without pruning. */
   static void standAside(String reason, Throwable cause) {
     if (SAID.add(reason)) {
-      LOG.warn("plake's planner extension stands aside, scans are complete and unpruned: {}{}",
+      LOG.warn("plake's planner extension stands aside, queries are slower and right: {}{}",
           reason, cause == null ? "" : " (" + cause + ")");
     }
   }
 
   private static final class Swap extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
 
+    private final Map<LogicalPlan, CatalogQuestion> questions;
+
+    Swap(Map<LogicalPlan, CatalogQuestion> questions) {
+      this.questions = questions;
+    }
+
     @Override
     public boolean isDefinedAt(LogicalPlan node) {
+      return isOurs(node) || node instanceof Filter && isSwapped(((Filter) node).child());
+    }
+
+    private static boolean isSwapped(LogicalPlan node) {
+      return node instanceof DataSourceV2Relation
+          && ((DataSourceV2Relation) node).table() instanceof IsolatedTable;
+    }
+
+    static boolean isOurs(LogicalPlan node) {
       return node instanceof DataSourceV2Relation
           && ((DataSourceV2Relation) node).table().getClass() == PythonTable.class
           && SOURCE.equalsIgnoreCase(((DataSourceV2Relation) node).table().name());
@@ -81,12 +142,24 @@ final class IsolateScans extends Rule<LogicalPlan> {
     @Override
     @SuppressWarnings("unchecked")
     public <A1 extends LogicalPlan, B1> B1 applyOrElse(A1 node, Function1<A1, B1> otherwise) {
-      return isDefinedAt(node)
-          ? (B1) isolate((DataSourceV2Relation) node)
-          : otherwise.apply(node);
+      if (isOurs(node)) {
+        return (B1) isolate((DataSourceV2Relation) node, questions.get(node));
+      }
+      return isDefinedAt(node) ? (B1) withRanges((Filter) node) : otherwise.apply(node);
     }
 
-    private static LogicalPlan isolate(DataSourceV2Relation relation) {
+    /** Spark has brought all conditions that the relation can answer into this filter. */
+    private static LogicalPlan withRanges(Filter filter) {
+      try {
+        return new Filter(FunctionRanges.rewrite(filter.condition()), filter.child());
+      } catch (LinkageError | RuntimeException e) {
+        standAside("conditions on functions of columns do not prune", e);
+        return filter;
+      }
+    }
+
+    private static LogicalPlan isolate(
+        DataSourceV2Relation relation, CatalogQuestion question) {
       PythonTable table = (PythonTable) relation.table();
       StructType schema = table.schema();
       Set<String> names = new HashSet<>(Arrays.asList(schema.fieldNames()));
@@ -101,7 +174,8 @@ final class IsolateScans extends Rule<LogicalPlan> {
         Field source = PythonTable.class.getDeclaredField("ds");
         source.setAccessible(true);
         return relation.copy(
-            new IsolatedTable((PythonDataSourceV2) source.get(table), table.name(), schema),
+            new IsolatedTable(
+                (PythonDataSourceV2) source.get(table), table.name(), schema, question),
             relation.output(), relation.catalog(), relation.identifier(), relation.options(),
             relation.timeTravelSpec());
       } catch (ReflectiveOperationException e) {
@@ -116,18 +190,21 @@ final class IsolateScans extends Rule<LogicalPlan> {
     private final PythonDataSourceV2 frame;
     private final String shortName;
     private final StructType schema;
+    private final CatalogQuestion question;
 
-    IsolatedTable(PythonDataSourceV2 frame, String shortName, StructType schema) {
+    IsolatedTable(
+        PythonDataSourceV2 frame, String shortName, StructType schema, CatalogQuestion question) {
       super(frame, shortName, schema);
       this.frame = frame;
       this.shortName = shortName;
       this.schema = schema;
+      this.question = question;
     }
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
       try {
-        return new IsolatedScanBuilder(frame, shortName, schema, options);
+        return new IsolatedScanBuilder(frame, shortName, schema, options, question);
       } catch (LinkageError e) {
         standAside(UNKNOWN_SPARK, e);
         return stock(frame, shortName, schema, options);

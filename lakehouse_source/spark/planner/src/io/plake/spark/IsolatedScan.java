@@ -1,32 +1,65 @@
 package io.plake.spark;
 
 import java.util.Arrays;
+import java.util.OptionalLong;
 import java.util.stream.Collectors;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.internal.connector.SupportsMetadata;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Map;
 
 /**
  * Spark's own scan of a Python source, told apart by what it reads.
  *
- * <p>Adds three things: a schema without plake's marks (they would turn up in the metadata of the
- * query's columns), equality (an exchange over the same columns and filters is computed once), and
- * an {@code explain()} that shows filters and columns. Executors meet only Spark's classes.
+ * <p>Adds five things: a schema without plake's marks (they would turn up in the metadata of the
+ * query's columns), equality (an exchange over the same columns and filters is computed once), an
+ * {@code explain()} that shows filters and columns, the number of rows for whoever joins them, and
+ * pruning by the keys of a join that Spark learns while the query runs. Executors meet only Spark's classes.
  */
-final class IsolatedScan implements Scan, SupportsMetadata {
+final class IsolatedScan
+    implements Scan, SupportsMetadata, SupportsRuntimeV2Filtering, SupportsReportStatistics {
 
-  private final Scan stock;
+  private static final Statistics UNKNOWN = new Statistics() {
+    @Override
+    public OptionalLong sizeInBytes() {
+      return OptionalLong.empty();
+    }
+
+    @Override
+    public OptionalLong numRows() {
+      return OptionalLong.empty();
+    }
+  };
+
+  private final String shortName;
   private final IsolatedSource source;
+  private final Predicate[] predicates;
+  private final Scan stock;
+  private final ThreadLocal<Batch> narrowed = new ThreadLocal<>();
+  private volatile Batch planned;
 
-  IsolatedScan(Scan stock, IsolatedSource source) {
-    this.stock = stock;
+  IsolatedScan(IsolatedSource source, String shortName, Predicate[] predicates) {
     this.source = source;
+    this.shortName = shortName;
+    this.predicates = predicates;
+    this.stock = source.scan(shortName);
+  }
+
+  /** The same scan with longs for decimals; null where it has none, or longs already. */
+  IsolatedScan unscaled() {
+    IsolatedSource longs = source.unscaled();
+    return longs == null ? null : new IsolatedScan(longs, shortName, predicates);
   }
 
   @Override
@@ -34,16 +67,55 @@ final class IsolatedScan implements Scan, SupportsMetadata {
     return source.columns;
   }
 
+  /** The batch of this scan or, right after {@link #filter}, a narrower one, once. */
   @Override
   public Batch toBatch() {
-    return new IsolatedBatch(stock.toBatch(), source);
+    Batch batch = narrowed.get();
+    narrowed.remove();
+    return new IsolatedBatch(batch == null ? stock.toBatch() : batch);
+  }
+
+  /** Asked for where relations are joined. The plan is made here then, and kept for the run. */
+  @Override
+  public Statistics estimateStatistics() {
+    try {
+      return source.rowCount(shortName);
+    } catch (Exception | LinkageError e) { // what is wrong shows when the scan runs
+      return UNKNOWN;
+    }
+  }
+
+  @Override
+  public NamedReference[] filterAttributes() {
+    return Arrays.stream(source.columns.fields())
+        .filter(field -> ConditionData.nameOf(field.dataType()) != null)
+        .map(StructField::name).map(Column::new).toArray(NamedReference[]::new);
+  }
+
+  /**
+   * Spark calls this with the keys of a broadcast, and then {@link #toBatch} for partitions.
+   *
+   * <p>Other nodes of the plan may hold this same scan: nothing of the filter stays behind.
+   */
+  @Override
+  public void filter(Predicate[] offered) {
+    try {
+      ConditionData keys = new ConditionData(source.full, offered);
+      if (keys.terms().length > 0) {
+        narrowed.set(source.with(keys.terms()).scan(shortName).toBatch());
+      }
+    } catch (LinkageError | RuntimeException e) {
+      IsolateScans.standAside("keys of joins do not prune", e);
+    }
   }
 
   /** Follows the name of the table in Spark's plans. */
   @Override
   public String description() {
+    int limit = source.marks.limit();
     return stock.description() + ", PushedFilters: " + pushedFilters()
-        + ", ReadSchema: " + source.columns.simpleString();
+        + ", ReadSchema: " + source.columns.simpleString()
+        + (limit < 0 ? "" : ", Limit: " + limit);
   }
 
   @Override
@@ -53,7 +125,7 @@ final class IsolatedScan implements Scan, SupportsMetadata {
   }
 
   private String pushedFilters() {
-    return Arrays.stream(source.filters).map(Object::toString)
+    return Arrays.stream(predicates).map(Object::toString)
         .collect(Collectors.joining(", ", "[", "]"));
   }
 
@@ -83,33 +155,58 @@ final class IsolatedScan implements Scan, SupportsMetadata {
   }
 
   /** Spark compares physical scans by their batches. */
-  private static final class IsolatedBatch implements Batch {
+  private final class IsolatedBatch implements Batch {
     private final Batch stock;
-    private final IsolatedSource source;
 
-    IsolatedBatch(Batch stock, IsolatedSource source) {
+    IsolatedBatch(Batch stock) {
       this.stock = stock;
-      this.source = source;
     }
 
     @Override
     public InputPartition[] planInputPartitions() {
-      return stock.planInputPartitions();
+      InputPartition[] partitions = stock.planInputPartitions();
+      planned = stock;
+      return partitions;
     }
 
+    /** The reader of any plan of the scan reads the partitions of every other: no second plan. */
     @Override
     public PartitionReaderFactory createReaderFactory() {
-      return stock.createReaderFactory();
+      Batch any = planned;
+      return (any == null ? stock : any).createReaderFactory();
+    }
+
+    private IsolatedSource source() {
+      return source;
     }
 
     @Override
     public boolean equals(Object other) {
-      return other instanceof IsolatedBatch && ((IsolatedBatch) other).source.equals(source);
+      return other instanceof IsolatedBatch && ((IsolatedBatch) other).source().equals(source);
     }
 
     @Override
     public int hashCode() {
       return source.hashCode();
+    }
+  }
+
+  /** A reference to a top-level column. */
+  private static final class Column implements NamedReference {
+    private final String name;
+
+    Column(String name) {
+      this.name = name;
+    }
+
+    @Override
+    public String[] fieldNames() {
+      return new String[] {name};
+    }
+
+    @Override
+    public String toString() {
+      return name;
     }
   }
 }

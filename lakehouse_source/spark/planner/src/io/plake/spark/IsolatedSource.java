@@ -1,13 +1,17 @@
 package io.plake.spark;
 
-import java.util.Arrays;
-import java.util.HashSet;
+import java.io.IOException;
+import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceReadInfo;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonFilterPushdownResult;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonScanBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
-import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.MetadataBuilder;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
@@ -17,29 +21,64 @@ import scala.Some;
  * The data source of one scan: its own read plan over the Python instance of its frame.
  *
  * <p>The instance is the frame's, because it pins the version that all scans of the frame read.
- * The plan is made when Spark asks for partitions, so {@code explain()} starts no Python worker.
- *
- * <p>Filters go to Python whatever {@code spark.sql.python.filterPushdown.enabled} says. That
- * setting is off by default, and on it would let every other Python source of the session prune
- * its shared plans, which is what loses rows.
+ * The plan is made when Spark asks for partitions, so {@code explain()} of a scan starts no Python
+ * worker.
  */
 final class IsolatedSource extends PythonDataSourceV2 {
 
   private final PythonDataSourceV2 frame;
-  private final StructType full;
-  final StructType columns;
-  final Filter[] filters;
+  final StructType full;
   private final CaseInsensitiveStringMap options;
-  private boolean planned = false;
+  final StructType columns;
+  final ScanMarks marks;
+  private RowCount rows;
 
   IsolatedSource(
-      PythonDataSourceV2 frame, StructType full, StructType columns, Filter[] filters,
-      CaseInsensitiveStringMap options) {
+      PythonDataSourceV2 frame, StructType full, CaseInsensitiveStringMap options,
+      StructType columns, ScanMarks marks) {
     this.frame = frame;
     this.full = full;
-    this.columns = columns;
-    this.filters = filters;
     this.options = options;
+    this.columns = columns;
+    this.marks = marks;
+  }
+
+  /** The same scan, planned with the keys of a join besides. */
+  IsolatedSource with(Metadata[] joinKeys) {
+    return new IsolatedSource(frame, full, options, columns, marks.with(joinKeys));
+  }
+
+  /** The same scan with longs for the decimals that they can hold; null where there are none. */
+  IsolatedSource unscaled() {
+    StructField[] fields = columns.fields().clone();
+    MetadataBuilder decimals = new MetadataBuilder();
+    boolean any = false;
+    for (int i = 0; i < fields.length; i++) {
+      StructField field = fields[i];
+      if (LongDecimals.fits(field.dataType())) {
+        DecimalType type = (DecimalType) field.dataType();
+        decimals.putLongArray(field.name(), new long[] {type.precision(), type.scale()});
+        fields[i] = new StructField(
+            field.name(), DataTypes.LongType, field.nullable(), field.metadata());
+        any = true;
+      }
+    }
+    return !any ? null : new IsolatedSource(
+        frame, full, options, new StructType(fields), marks.withDecimals(decimals.build()));
+  }
+
+  /** Spark's own scan of this source. */
+  Scan scan(String shortName) {
+    return new PythonScanBuilder(this, shortName, marks.on(columns), options).build();
+  }
+
+  /** At most how many rows the scan gives. Spark asks for every copy of the plan. */
+  synchronized RowCount rowCount(String shortName) throws IOException {
+    if (rows == null) {
+      rows = RowCount.of(
+          getOrCreateReadInfo(shortName, options, marks.on(columns), false).partitions(), columns);
+    }
+    return rows;
   }
 
   @Override
@@ -56,25 +95,11 @@ final class IsolatedSource extends PythonDataSourceV2 {
     }
   }
 
+  /** Spark asks for partitions and for the reader, each time with a source of its own thread. */
   @Override
   public synchronized PythonDataSourceReadInfo getOrCreateReadInfo(
       String shortName, CaseInsensitiveStringMap options, StructType marked, boolean streaming) {
-    if (!planned && filters.length > 0 && !streaming) {
-      try {
-        Option<PythonFilterPushdownResult> plan = source().pushdownFiltersInPython(
-            getOrCreateDataSourceInPython(shortName, options, Option.empty()),
-            ScanMarks.mark(marked, true, false), filters);
-        if (plan.isDefined()) { // empty: no filter has a form that Python knows
-          setReadInfo(plan.get().readInfo());
-        }
-      } catch (LinkageError e) {
-        IsolateScans.standAside("this Spark passes filters to Python in another way", e);
-      }
-    }
-    PythonDataSourceReadInfo plan =
-        super.getOrCreateReadInfo(shortName, options, marked, streaming);
-    planned = true;
-    return plan;
+    return super.getOrCreateReadInfo(shortName, options, marked, streaming);
   }
 
   /** Tells whether both read the same rows and columns, so that one may stand for the other. */
@@ -87,7 +112,7 @@ final class IsolatedSource extends PythonDataSourceV2 {
     return frame == that.frame
         && columns.equals(that.columns)
         && options.equals(that.options)
-        && new HashSet<>(Arrays.asList(filters)).equals(new HashSet<>(Arrays.asList(that.filters)));
+        && marks.equals(that.marks);
   }
 
   @Override

@@ -8,6 +8,7 @@ import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.SparkSessionExtensionsProvider;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.execution.SparkStrategy;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
@@ -31,6 +32,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       // late enough that filters and projections sit on the relation, early enough that Spark's
       // own rule then does the pruning.
       extensions.injectPreCBORule(new RuleOfSession());
+      extensions.injectPlannerStrategy(new StrategyOfSession());
     }
     return BoxedUnit.UNIT;
   }
@@ -40,6 +42,14 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
     @Override
     public Rule<LogicalPlan> apply(SparkSession session) {
       return new IsolateScans();
+    }
+  }
+
+  private static final class StrategyOfSession
+      extends AbstractFunction1<SparkSession, SparkStrategy> {
+    @Override
+    public SparkStrategy apply(SparkSession session) {
+      return new LongDecimals();
     }
   }
 }

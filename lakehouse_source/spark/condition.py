@@ -1,0 +1,131 @@
+"""Door. Bound conditions and ordinals as Spark SQL with the very same meaning.
+
+What a condition means was settled when it was bound: here every literal has the
+type of its column, so that Spark widens, narrows and parses nothing. Text and
+bytes go in hexadecimal: how Spark reads a backslash depends on a setting.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pyarrow as pa
+
+from lakehouse_source.model import Ordinal
+from lakehouse_source.ordinal import domain, from_ordinal
+from lakehouse_source.predicate import (
+    BoundAnd,
+    BoundColumn,
+    BoundCompare,
+    BoundConstant,
+    BoundIn,
+    BoundIsNull,
+    BoundLike,
+    BoundNode,
+    BoundNot,
+    BoundOr,
+    BoundPredicate,
+    BoundText,
+    IfPresent,
+)
+from lakehouse_source.spark.types import readable, spark_schema
+
+_TEXT = {"prefix": "startswith", "suffix": "endswith", "contains": "contains"}
+
+
+def condition_sql(predicate: BoundPredicate) -> str:
+    """The condition over columns named and typed as in the schema that it is bound to."""
+    return _sql(predicate.root)
+
+
+def _sql(node: BoundNode) -> str:
+    if isinstance(node, (BoundAnd, BoundOr)):
+        joint = " AND " if isinstance(node, BoundAnd) else " OR "
+        return "(" + joint.join(_sql(term) for term in node.terms) + ")"
+    if isinstance(node, BoundNot):
+        return f"(NOT {_sql(node.term)})"
+    if isinstance(node, BoundConstant):
+        return {True: "TRUE", False: "FALSE", None: "CAST(NULL AS BOOLEAN)"}[node.value]
+    column = column_sql(node.column)
+    if isinstance(node, BoundIsNull):
+        return f"({column} IS NULL)"
+    if isinstance(node, IfPresent):
+        unknown = "CAST(NULL AS BOOLEAN)"
+        if node.truth:
+            return f"({column} IS NOT NULL OR {unknown})"
+        return f"({column} IS NULL AND {unknown})"
+    if isinstance(node, BoundCompare):
+        return f"({column} {node.op} {literal_sql(node.value, node.column.type)})"
+    if isinstance(node, BoundIn):
+        return _in(node, column)
+    if isinstance(node, BoundText):
+        text = literal_sql(node.text, node.column.type)
+        return f"{_TEXT[node.form]}({column}, {text})"
+    assert isinstance(node, BoundLike)
+    pattern = rf"(?s)\A(?:{node.regex})\z".encode()
+    return f"({column} RLIKE {literal_sql(pattern, pa.string())})"
+
+
+def _in(node: BoundIn, column: str) -> str:
+    values = [literal_sql(value, node.column.type) for value in node.values]
+    if node.has_nan:
+        values.append(literal_sql(float("nan"), node.column.type))
+    if node.column.is_float:
+        # Spark looks long lists up by the bits of a number, and -0.0 has others than 0.0.
+        terms = [f"{column} = {value}" for value in values]
+        terms += ["CAST(NULL AS BOOLEAN)"] if node.has_null else []
+        return "(" + " OR ".join(terms) + ")"
+    values += ["NULL"] if node.has_null else []
+    return f"({column} IN ({', '.join(values)}))"
+
+
+def column_sql(column: BoundColumn) -> str:
+    """The column; a float in a form that Spark never hands to its Parquet filters.
+
+    Those go by footer statistics, which leave NaN out, and by dictionaries, in
+    which -0.0 is not 0.0: both lose rows (measured on Spark 4.3).
+    """
+    name = ".".join(map(quoted, column.path))
+    return f"nanvl({name}, {name})" if column.is_float else name
+
+
+def quoted(name: str) -> str:
+    """A name as Spark SQL takes it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal_sql(ordinal: Ordinal | None, type_: pa.DataType) -> str:
+    """An ordinal of an Arrow type as a constant of the Spark type it is read as; None is NULL."""
+    own = spark_schema(pa.schema([pa.field("value", readable(type_))]))[0].dataType
+    name = own.simpleString()
+    if ordinal is None:
+        return f"CAST(NULL AS {name})"
+    kind = domain(type_)
+    if isinstance(ordinal, bytes):
+        constant = f"X'{ordinal.hex()}'"
+        return constant if kind.kind == "binary" else f"CAST({constant} AS STRING)"
+    if kind.kind == "float":
+        return f"CAST('{float_text(float(ordinal))}' AS {name})"
+    assert not isinstance(ordinal, float)
+    if kind.kind == "bool":
+        return "TRUE" if ordinal else "FALSE"
+    if kind.kind == "int":
+        return f"CAST({ordinal} AS {name})"
+    if kind.kind == "decimal":
+        value = from_ordinal(ordinal, type_)
+        assert isinstance(value, Decimal)
+        return f"CAST('{value:f}' AS {name})"
+    if kind.kind == "date":
+        return f"date_from_unix_date({ordinal})"
+    microseconds = ordinal * kind.unit_ns // 1000
+    if kind.kind == "timestamp" and kind.zoned:
+        return f"timestamp_micros({microseconds})"
+    span = f"({microseconds} * INTERVAL '0.000001' SECOND)"
+    return f"(TIMESTAMP_NTZ'1970-01-01' + {span})" if kind.kind == "timestamp" else span
+
+
+def float_text(value: float) -> str:
+    """A float as Spark and Java read it."""
+    if value != value:
+        return "NaN"
+    return {float("inf"): "Infinity", -float("inf"): "-Infinity"}.get(value) or repr(value)

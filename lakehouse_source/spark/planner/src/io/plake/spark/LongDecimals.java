@@ -1,0 +1,136 @@
+package io.plake.spark;
+
+import java.lang.reflect.Method;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.MakeDecimal;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.SparkStrategy;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DecimalType;
+import scala.Function1;
+import scala.Option;
+import scala.collection.Iterator;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractPartialFunction;
+
+/**
+ * Lets decimals of up to 18 digits come from Python as longs, unscaled, and makes decimals of them
+ * in Spark's own code.
+ *
+ * <p>Spark reads an Arrow decimal of 16 bytes through a {@code BigDecimal} for every value, which
+ * is most of what a scan of such columns costs. A decimal of a long is what Spark's Parquet reader
+ * makes as well.
+ *
+ * <p>A strategy and not an optimizer rule, because it has to come after Spark has chosen filters
+ * and columns; it hands a changed logical plan back to Spark's planner.
+ */
+final class LongDecimals extends SparkStrategy {
+
+  @Override
+  public Seq<SparkPlan> apply(LogicalPlan plan) {
+    LogicalPlan leaf = plan;
+    while (leaf instanceof Project || leaf instanceof Filter) {
+      leaf = leaf.children().head();
+    }
+    List<SparkPlan> planned = Collections.emptyList();
+    if (leaf instanceof DataSourceV2ScanRelation && IsolateScans.isOn()) {
+      try {
+        LogicalPlan changed = change((DataSourceV2ScanRelation) leaf);
+        if (changed != null) {
+          planned = List.of(planLater(plan.transformUp(new Replace(leaf, changed))));
+        }
+      } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
+        IsolateScans.standAside("decimals are read one by one", e);
+      }
+    }
+    return CollectionConverters.asScala(planned).toSeq();
+  }
+
+  /** Whether a type has decimals that a long can hold. */
+  static boolean fits(DataType type) {
+    return type instanceof DecimalType && ((DecimalType) type).precision() <= 18;
+  }
+
+  private static LogicalPlan change(DataSourceV2ScanRelation relation)
+      throws ReflectiveOperationException {
+    if (!(relation.scan() instanceof IsolatedScan)) {
+      return null;
+    }
+    IsolatedScan unscaled = ((IsolatedScan) relation.scan()).unscaled();
+    if (unscaled == null) {
+      return null;
+    }
+    List<AttributeReference> output = new ArrayList<>();
+    List<NamedExpression> project = new ArrayList<>();
+    for (Iterator<AttributeReference> it = relation.output().iterator(); it.hasNext(); ) {
+      AttributeReference column = it.next();
+      if (!fits(column.dataType())) {
+        output.add(column);
+        project.add(column);
+        continue;
+      }
+      DecimalType type = (DecimalType) column.dataType();
+      AttributeReference number = new AttributeReference(
+          column.name(), DataTypes.LongType, column.nullable(), column.metadata(),
+          NamedExpression.newExprId(), column.qualifier());
+      output.add(number);
+      project.add(new Alias(
+          new MakeDecimal(number, type.precision(), type.scale(), true), column.name(),
+          column.exprId(), column.qualifier(), Option.apply(column.metadata()),
+          CollectionConverters.asScala(List.<String>of()).toSeq()));
+    }
+    return new Project(
+        CollectionConverters.asScala(project).toSeq(),
+        copy(relation, unscaled, CollectionConverters.asScala(output).toSeq()));
+  }
+
+  /** The relation with another scan. How many more fields it has differs between versions. */
+  private static LogicalPlan copy(
+      DataSourceV2ScanRelation relation, IsolatedScan scan, Seq<AttributeReference> output)
+      throws ReflectiveOperationException {
+    for (Method method : DataSourceV2ScanRelation.class.getMethods()) {
+      if (method.getName().equals("copy")) {
+        Object[] fields = new Object[method.getParameterCount()];
+        for (int i = 0; i < fields.length; i++) {
+          fields[i] = relation.getClass().getMethod("copy$default$" + (i + 1)).invoke(relation);
+        }
+        fields[1] = scan;
+        fields[2] = output;
+        return (LogicalPlan) method.invoke(relation, fields);
+      }
+    }
+    throw new NoSuchMethodException("copy");
+  }
+
+  private static final class Replace extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
+    private final LogicalPlan old;
+    private final LogicalPlan changed;
+
+    Replace(LogicalPlan old, LogicalPlan changed) {
+      this.old = old;
+      this.changed = changed;
+    }
+
+    @Override
+    public boolean isDefinedAt(LogicalPlan node) {
+      return node == old;
+    }
+
+    @Override
+    @SuppressWarnings("unchecked")
+    public <A1 extends LogicalPlan, B1> B1 applyOrElse(A1 node, Function1<A1, B1> otherwise) {
+      return isDefinedAt(node) ? (B1) changed : otherwise.apply(node);
+    }
+  }
+}
