@@ -267,8 +267,8 @@ MUTANTS = [
         CATALOG,
         (
             "an OR of columns is an AND",
-            '_one_per_column(search.terms), " UNION ")',
-            '_one_per_column(search.terms), " INTERSECT ")',
+            'for term in terms], "UNION")',
+            'for term in terms], "INTERSECT")',
         ),
         (
             "many ranges: the nearest one is looked for by the lower key",
@@ -281,9 +281,35 @@ MUTANTS = [
         CATALOG,
         (
             "a range that begins at an upper key",
+            "AND b.upper >= s.column2",
+            "AND b.upper > s.column2",
+        ),
+        (
+            "many ranges that begin at an upper key",
             'AND upper >= ? AND lower <= ?"',
             'AND upper > ? AND lower <= ?"',
         ),
+        (
+            "a column whose encoding changed stays on its levels",
+            "SET lower = ?, upper = ?, level = 0 ",
+            "SET lower = ?, upper = ? ",
+        ),
+    ),
+    *_in(
+        "pruning/levels.py",
+        ("pure/test_levels.py",),
+        ("a level too high", "different.bit_length()) // 4", "different.bit_length() + 3) // 4"),
+        ("the last key of a level is the range's own", "| 0x0F", "| 0x00"),
+        (
+            "spans that touch end with the first",
+            "last, highest = last_of_level(upper, level), upper\n            continue",
+            "continue",
+        ),
+    ),
+    *_in(
+        "catalog/migrations.py",
+        CATALOG,
+        ("old files are a digit too high", "return str(fewest)", "return str(fewest + 1)"),
     ),
     *_in(
         "scan.py",
@@ -294,6 +320,10 @@ MUTANTS = [
             "always = always and outcome.always",
             "always = outcome.always",
         ),
+    ),
+    *_in(
+        "pruning/statistics.py",
+        VERBS,
         (
             "a column that the file lacks has no nulls",
             "return ColumnBounds(None, None, group.row_count, group.row_count, False)",

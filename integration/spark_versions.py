@@ -3,8 +3,9 @@
     python integration/spark_versions.py [VERSION ...] [--venvs FOLDER] [-- PYTEST ARGUMENTS]
 
 For each version (default 4.1 and 4.2): a virtual environment with that PySpark,
-this checkout installed as a wheel, and tests/doors/test_planner_queries.py run
-against the installed package. FOLDER keeps the environments for the next time.
+this checkout installed as a wheel, and the tests of the planner extension and of
+the native door run against the installed package. FOLDER keeps the environments
+for the next time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,17 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 VERSIONS = ("4.1", "4.2")
-SUITE = "tests/doors/test_planner_queries.py"
+SUITES = [
+    f"tests/doors/test_{name}.py"
+    for name in (
+        "planner_queries",
+        "planner_answers",
+        "planner_nested",
+        "planner_ranges",
+        "planner_join_keys",
+        "native_scan",
+    )
+]
 TOOLS = ("pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100")
 
 
@@ -43,9 +54,11 @@ def run_suite(python: Path, arguments: list[str]) -> bool:
     """Run the suite from a copy of the tests, where only the installed package is in reach."""
     with tempfile.TemporaryDirectory(prefix="plake-suite-") as folder:
         ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(CHECKOUT / "tests", Path(folder, "tests"), ignore=ignored)
+        for part in ("tests", "integration"):  # the flights data is read by a script of the latter
+            shutil.copytree(CHECKOUT / part, Path(folder, part), ignore=ignored)
         shutil.copy(CHECKOUT / "pyproject.toml", folder)
-        command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", SUITE, *arguments]
+        command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command += [*SUITES, *arguments]
         clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         # The tests' configuration turns warnings into errors; an older PySpark has its own.
         command += ["-W", "default"]

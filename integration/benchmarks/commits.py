@@ -187,9 +187,7 @@ def main() -> None:
     base = Path(tempfile.mkdtemp(prefix="commits-", dir=arguments.folder or ROOT))
     try:
         url = postgres.fresh_database()
-        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
-            postgres.run(f"ALTER SYSTEM SET {setting} = on")
-        postgres.run("SELECT pg_reload_conf()")
+        postgres.sync_to_disk(True)
         systems = [
             ("plake, SQLite", sys.executable, "plake", f"sqlite://{base}/plake-{{}}.db"),
             ("plake, PostgreSQL", sys.executable, "plake", url),

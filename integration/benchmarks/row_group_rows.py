@@ -1,17 +1,18 @@
-"""How many rows make a good row group, and which codec: the defaults come from here.
+"""How many rows a row group should have, and with which codec: plake's own layouts.
 
-Writes one dataset per size and codec, then times a full scan and a point lookup
-on each, in interleaved rounds, and prints the medians as a Markdown table.
-Run it with `python integration/benchmarks/row_group_rows.py [rows]`.
+The same rows are written with row groups of five sizes, with snappy and with zstd, then
+read in full and by one key. What is chosen by default: 131,072 rows, zstd.
+
+    python integration/benchmarks/row_group_rows.py [rows]
 """
 
 from __future__ import annotations
 
-import statistics
+import dataclasses
+import random
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,16 +20,15 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import lakehouse_source as lake
+from integration.benchmarks.measure import FULL, Result, Scale, interleaved, run_folder, seconds
 
+FAMILY = "layout"
 SIZES = (32_768, 65_536, 131_072, 262_144, 524_288)
 CODECS = ("snappy", "zstd")
-ROUNDS = 5
 
 
 def table(rows: int) -> pa.Table:
     """Eight columns as they are found in practice: a key, measures, text, times."""
-    import random
-
     generator = random.Random(7)
     words = [f"word-{number:05d}" for number in range(5_000)]
     return pa.table(
@@ -47,43 +47,34 @@ def table(rows: int) -> pa.Table:
     )
 
 
-def timed(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+def run(scale: Scale, rounds: int) -> Iterator[Result]:
+    rows = scale.layout_rows
+    data = table(rows)
+    needle = f"id = {rows // 3}"
+    with tempfile.TemporaryDirectory(dir=run_folder()) as folder:
+        uris = {}
+        for size, codec in ((size, codec) for size in SIZES for codec in CODECS):
+            name = f"{size:,} rows, {codec}"
+            uris[name] = f"{folder}/{size}-{codec}"
+            layout = {"row_group_rows": size, "compression": codec}
+            took = seconds(lambda u=uris[name], o=layout: lake.write_dataset(data, u, **o))
+            yield Result(FAMILY, name, "write", "s", (took,))
+            stored = sum(file.size_bytes for file in lake.open_dataset(uris[name]).files())
+            yield Result(FAMILY, name, "stored", "MB", (stored / 1e6,))
+        for question, where in (("full scan", None), ("one row", needle)):
+            works = {
+                name: lake.open_dataset(uri).scan(where).to_table for name, uri in uris.items()
+            }
+            for name, values in interleaved(works, rounds).items():
+                yield Result(FAMILY, name, question, "s", values)
 
 
 def main() -> None:
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 4_000_000
-    data = table(rows)
-    needle = f"id = {rows // 3}"
-    kinds = [(size, codec) for size in SIZES for codec in CODECS]
-    figures: dict[tuple[int, str], dict[str, list[float]]] = {
-        kind: {"write": [], "scan": [], "point": []} for kind in kinds
-    }
-    stored: dict[tuple[int, str], int] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for size, codec in kinds:
-            uri = f"{folder}/{size}-{codec}"
-            layout = {"row_group_rows": size, "compression": codec}
-            took = timed(lambda u=uri, o=layout: lake.write_dataset(data, u, **o))
-            figures[size, codec]["write"].append(took)
-            stored[size, codec] = sum(f.size_bytes for f in lake.open_dataset(uri).files())
-        for _ in range(ROUNDS):
-            for size, codec in kinds:
-                uri = f"{folder}/{size}-{codec}"
-                dataset = lake.open_dataset(uri)
-                figures[size, codec]["scan"].append(timed(dataset.scan().to_table))
-                figures[size, codec]["point"].append(timed(dataset.scan(needle).to_table))
-    print(f"{rows:,} rows x {data.num_columns} columns, medians of {ROUNDS} rounds\n")
-    print("| rows per group | codec | MB | write s | full scan s | point lookup ms |")
-    print("|---|---|---|---|---|---|")
-    for size, codec in kinds:
-        found = {name: statistics.median(times) for name, times in figures[size, codec].items()}
-        print(
-            f"| {size:,} | {codec} | {stored[size, codec] / 1e6:.0f} | {found['write']:.2f} | "
-            f"{found['scan']:.2f} | {1000 * found['point']:.1f} |"
-        )
+    from integration.benchmarks import report
+
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else FULL.layout_rows
+    scale = dataclasses.replace(FULL, layout_rows=rows)
+    print("\n\n".join(report.tables(list(run(scale, 5)))))
 
 
 if __name__ == "__main__":

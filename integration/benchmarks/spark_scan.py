@@ -1,57 +1,118 @@
-"""Reads through Spark, side by side with Spark's own Parquet reader on the same rows.
+"""Reads through Spark, side by side with Spark's own Parquet reader on the same files.
 
-TPC-H lineitem (6M rows x 16 columns at scale 1) from the package `tpchgen-cli`,
-and synthetic tables. Every question runs in interleaved rounds: native Parquet,
-plake with the planner extension, plake without it; printed are medians and the
-ratio to native per round (min to max). Answers are compared before they are timed.
+TPC-H lineitem (6M rows x 16 columns at scale 1), a table of 100 columns, and 2,000 files
+of 56 rows each. The systems:
 
-    python integration/benchmarks/spark_scan.py [--scale 1] [--rounds 5]
+- native Parquet: `spark.read.parquet` of the very files that plake wrote, its frame (the
+  listing) made before.
+- plake, extension: the format `plake` with the planner extension, the frame made before;
+  each query plans.
+- plake, stock: the same without the extension: no column and no filter reaches plake.
+- plake, native door: `lakehouse_source.spark.scan` with the question's condition and
+  columns, its frame made anew for each query.
+
+Answers are compared before they are timed.
+
+    python integration/benchmarks/spark_scan.py [--scale 1] [--rounds 5] [--only Q6]
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
-import statistics
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import lakehouse_source as lake
+from integration.benchmarks import data
+from integration.benchmarks.measure import FULL, Result, Scale, agree, data_folder, interleaved
 
+FAMILY, NATIVE = "spark", "native Parquet"
 Q1 = """
 SELECT l_returnflag, l_linestatus, sum(l_quantity), sum(l_extendedprice),
        sum(l_extendedprice * (1 - l_discount)),
        sum(l_extendedprice * (1 - l_discount) * (1 + l_tax)),
        avg(l_quantity), avg(l_extendedprice), avg(l_discount), count(*)
-FROM {t} WHERE l_shipdate <= DATE '1998-12-01' - INTERVAL '90' DAY
+FROM t WHERE l_shipdate <= DATE '1998-09-02'
 GROUP BY l_returnflag, l_linestatus ORDER BY l_returnflag, l_linestatus
 """
-Q6 = """
-SELECT sum(l_extendedprice * l_discount) FROM {t}
-WHERE l_shipdate >= DATE '1994-01-01' AND l_shipdate < DATE '1995-01-01'
-  AND l_discount BETWEEN 0.05 AND 0.07 AND l_quantity < 24
-"""
-POINT = "SELECT * FROM {t} WHERE l_orderkey = 3000003"
-HUNDRED = "SELECT count(*), sum(l_quantity) FROM {t} WHERE l_orderkey IN ({keys})"
+Q1_COLUMNS = (
+    "l_returnflag", "l_linestatus", "l_quantity", "l_extendedprice", "l_discount", "l_tax",
+    "l_shipdate",
+)  # fmt: skip
+Q6_WHERE = (
+    "l_shipdate >= DATE '1994-01-01' AND l_shipdate < DATE '1995-01-01' "
+    "AND l_discount BETWEEN 0.05 AND 0.07 AND l_quantity < 24"
+)
+Q6_COLUMNS = ("l_extendedprice", "l_discount", "l_shipdate", "l_quantity")
 
 
-def session() -> Any:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Question:
+    """`sql` over a view `t`, or an action on the frame; `where` and `columns` say the same."""
+
+    name: str
+    sql: str = ""
+    where: str | None = None
+    columns: tuple[str, ...] | None = None
+    action: Callable[[Any], Any] | None = None
+
+    def ask(self, frame: Any) -> list[tuple[Any, ...]]:
+        if self.action is not None:
+            return [(self.action(frame),)]
+        frame.createOrReplaceTempView("t")
+        rows = frame.sparkSession.sql(self.sql).collect()
+        # Doubles are summed in another order by another system.
+        return [tuple(round(v, 6) if isinstance(v, float) else v for v in row) for row in rows]
+
+
+def _discard(frame: Any) -> None:
+    """Every row and column, read and thrown away."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def questions() -> list[Question]:
+    keys = ", ".join(str(1 + 59_999 * n) for n in range(100))
+    hundred = f"l_orderkey IN ({keys})"
+    point = "l_orderkey = 3000003"
+    return [
+        Question("full scan", action=_discard),
+        Question("count(*)", action=lambda frame: frame.count()),
+        Question("Q1", Q1, "l_shipdate <= DATE '1998-09-02'", Q1_COLUMNS),
+        Question("Q6", f"SELECT sum(l_extendedprice * l_discount) FROM t WHERE {Q6_WHERE}",
+                 Q6_WHERE, Q6_COLUMNS),
+        Question("point lookup", f"SELECT * FROM t WHERE {point} ORDER BY l_linenumber", point),
+        Question("IN of 100 keys", f"SELECT count(*), sum(l_quantity) FROM t WHERE {hundred}",
+                 hundred, ("l_orderkey", "l_quantity")),
+    ]  # fmt: skip
+
+
+WIDE = Question(
+    "3 of 100 columns",
+    "SELECT sum(c003), max(c050), count(c099) FROM t WHERE c003 > 0.5",
+    "c003 > 0.5",
+    ("c003", "c050", "c099"),
+)
+SMALL = Question(
+    "point lookup, {} files",
+    "SELECT count(*), sum(l_quantity) FROM t WHERE l_orderkey = 1",
+    "l_orderkey = 1",
+    ("l_orderkey", "l_quantity"),
+)
+
+
+def session(**settings: str) -> Any:
     """A local session; the extension is loaded with `enable` later."""
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return (
+    builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -59,173 +120,86 @@ def session() -> Any:
         .config("spark.driver.memory", "4g")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
     )
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
-def lineitem(folder: Path, scale: float) -> Path:
-    """The generated table as one Parquet file."""
-    path = folder / f"tpch-{scale:g}" / "lineitem.parquet"
-    if not path.exists():
-        command = Path(sys.executable).with_name("tpchgen-cli")
-        subprocess.run(
-            [
-                str(command), "parquet", "-s", f"{scale:g}", "--tables=lineitem",
-                f"--output-dir={path.parent}",
-            ],
-            check=True,
-        )  # fmt: skip
-    return path
+def with_extension(spark: Any) -> Any:
+    """A session beside this one that has the planner extension, which this one has not."""
+    from tests.doors.conftest import unshared_session
+
+    return lake.spark.enable(unshared_session(spark))
 
 
-def wide(folder: Path) -> Path:
-    """100 columns of doubles, 600,000 rows."""
-    import random
+class Readers:
+    """The sessions, and each system's way to answer a question over a dataset."""
 
-    path = folder / "wide.parquet"
-    if not path.exists():
-        generator = random.Random(3)
-        base = pa.array([generator.random() for _ in range(600_000)])
-        pq.write_table(pa.table({f"c{i:03d}": base for i in range(100)}), path)
-    return path
+    def __init__(self) -> None:
+        self.spark = session()
+        self.extended = with_extension(self.spark)
 
-
-class Comparison:
-    """Frames of the same rows, and what each answer costs through each of them."""
-
-    def __init__(self, rounds: int) -> None:
-        self.rounds = rounds
-        self.lines: list[str] = []
-
-    def run(self, name: str, frames: dict[str, Any], work: Callable[[Any], Any]) -> None:
-        """Time `work` on each frame in interleaved rounds; the first is the baseline."""
-        kinds = list(frames)
-        answers = [str(work(frames[kind])) for kind in kinds]
-        if len(set(answers)) != 1:
-            raise SystemExit(f"{name}: answers differ: {dict(zip(kinds, answers))}")
-        times: dict[str, list[float]] = {kind: [] for kind in kinds}
-        for _ in range(self.rounds):
-            for kind in kinds:
-                started = time.perf_counter()
-                work(frames[kind])
-                times[kind].append(time.perf_counter() - started)
-        base = times[kinds[0]]
-        cells = [name, f"{statistics.median(base):.3f}"]
-        for kind in kinds[1:]:
-            ratios = [mine / native for mine, native in zip(times[kind], base)]
-            cells.append(f"{statistics.median(times[kind]):.3f}")
-            cells.append(f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})")
-        line = "| " + " | ".join(cells) + " |"
-        self.lines.append(line)
-        print(line, flush=True)
+    def of(self, dataset: Path, native: list[str], stock: bool = True) -> dict[str, Any]:
+        """By system: a function that makes the frame for a question."""
+        frames = {
+            NATIVE: self.spark.read.parquet(*native),
+            "plake, extension": self.extended.read.format("plake").load(str(dataset)),
+        }
+        if stock:
+            frames["plake, stock"] = self.spark.read.format("plake").load(str(dataset))
+        ways: dict[str, Any] = {name: lambda _q, f=frame: f for name, frame in frames.items()}
+        scan = getattr(lake.spark, "scan", None)
+        if scan is not None:
+            ways["plake, native door"] = lambda question: scan(
+                self.spark, str(dataset), where=question.where, columns=question.columns
+            )
+        return ways
 
 
-def discard(frame: Any) -> str:
-    """Every row and column, read and thrown away."""
-    frame.write.format("noop").mode("overwrite").save()
-    return "done"
+def compare(question: Question, ways: dict[str, Any], size: str, rounds: int) -> Iterator[Result]:
+    works = {name: lambda way=way: question.ask(way(question)) for name, way in ways.items()}
+    agree(question.name, works)
+    for name, values in interleaved(works, rounds).items():
+        yield Result(FAMILY, question.name, name, "s", values, size, NATIVE)
 
 
-def small_files(folder: Path, source: Path, count: int) -> tuple[Path, Path]:
-    """The first rows of lineitem in many small files, for both readers."""
-    native, ours = folder / f"small-{count}", folder / f"small-plake-{count}"
-    if not native.exists():
-        native.mkdir()
-        # Generated in the order of l_orderkey.
-        table = pq.ParquetFile(source).read_row_group(0)
-        rows = max(1, min(500, table.num_rows // count))
-        for number in range(count):
-            piece = table.slice((number * rows) % (table.num_rows - rows), rows)
-            pq.write_table(piece, native / f"{number:05d}.parquet")
-        data = pa.concat_tables(pq.read_table(f) for f in sorted(native.glob("*.parquet")))
-        with_layout = {"target_file_size_bytes": 1, "row_group_rows": rows}
-        lake.write_dataset(data, ours, **with_layout)
-    return native, ours
+def run(scale: Scale, rounds: int, only: str = "") -> Iterator[Result]:
+    folder = data_folder()
+    readers = Readers()
+    size = f"TPC-H scale {scale.tpch:g}"
+    try:
+        asked = [question for question in questions() if only in question.name]
+        if asked:
+            dataset = data.lineitem_plake(folder, scale.tpch)
+            ways = readers.of(dataset, data.paths(dataset))
+            for question in asked:
+                yield from compare(question, ways, size, rounds)
+        if only in WIDE.name:
+            dataset = data.wide(folder, scale.wide_rows)
+            yield from compare(WIDE, readers.of(dataset, data.paths(dataset)), size, rounds)
+        small = dataclasses.replace(SMALL, name=SMALL.name.format(f"{scale.small_files:,}"))
+        if only in small.name:
+            native, dataset = data.small_files(folder, scale.tpch, scale.small_files)
+            # Without the extension every file is read: half a minute, and no news.
+            yield from compare(small, readers.of(dataset, [str(native)], stock=False), size, rounds)
+    finally:
+        readers.spark.stop()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    from integration.benchmarks import report
+
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="questions whose name holds this")
     parser.add_argument("--folder", help="keep the data here")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(arguments.folder or temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        measure(folder, arguments)
-
-
-def measure(folder: Path, arguments: argparse.Namespace) -> None:
-    spark = session()
-    source = lineitem(folder, arguments.scale)
-    ours = folder / f"lineitem-plake-{arguments.scale:g}"
-    if not ours.exists():
-        reader = pq.ParquetFile(source)
-        stream = pa.RecordBatchReader.from_batches(reader.schema_arrow, reader.iter_batches())
-        lake.write_dataset(stream, ours, target_file_size_bytes=32 * 2**20)
-    # The very files that plake wrote, through Spark's own reader: the same rows and layout.
-    files = [f"{ours}/{f.path}" for f in lake.open_dataset(ours).files()]
-    native = spark.read.parquet(*files)
-    plain = spark.read.format("plake").load(str(ours))
-    compare = Comparison(arguments.rounds)
-
-    from tests.doors.conftest import unshared_session
-
-    with_extension = lake.spark.enable(unshared_session(spark))
-    pruned = with_extension.read.format("plake").load(str(ours))
-    frames = {"native": native, "extension": pruned, "stock": plain}
-    rivals = "native s | extension s | ratio | stock s | ratio"
-    print(f"| lineitem, scale {arguments.scale:g} | {rivals} |")
-    print("|---|---|---|---|---|---|")
-
-    def ask(text: str) -> Callable[[Any], Any]:
-        def run(frame: Any) -> Any:
-            frame.createOrReplaceTempView("t_bench")
-            return frame.sparkSession.sql(text.format(t="t_bench")).collect()
-
-        return run
-
-    keys = ", ".join(str(1 + 59_999 * n) for n in range(100))
-    questions: list[tuple[str, Callable[[Any], Any]]] = [
-        ("full scan", discard),
-        ("count(*)", lambda frame: frame.count()),
-        ("Q1", ask(Q1)),
-        ("Q6", ask(Q6)),
-        ("point lookup", ask(POINT)),
-        ("IN of 100 keys", ask(HUNDRED.replace("{keys}", keys))),
-    ]
-    for name, work in questions:
-        if arguments.only in name:
-            compare.run(name, frames, work)
-    if arguments.only in "3 of 100 columns":
-        path = wide(folder)
-        target = folder / "wide-plake"
-        if not target.exists():
-            lake.write_dataset(pq.read_table(path), target)
-        files = [f"{target}/{f.path}" for f in lake.open_dataset(target).files()]
-        frames = {
-            "native": spark.read.parquet(*files),
-            "extension": with_extension.read.format("plake").load(str(target)),
-            "stock": spark.read.format("plake").load(str(target)),
-        }
-        compare.run(
-            "3 of 100 columns",
-            frames,
-            ask("SELECT sum(c003), max(c050), count(c099) FROM {t} WHERE c003 > 0.5"),
-        )
-    if arguments.only in "point lookup, 2,000 files":
-        native_files, small = small_files(folder, source, 2000)
-        frames = {
-            "native": spark.read.parquet(str(native_files)),
-            "extension": with_extension.read.format("plake").load(str(small)),
-        }
-        compare.run(
-            "point lookup, 2,000 files",
-            frames,
-            ask("SELECT count(*), sum(l_quantity) FROM {t} WHERE l_orderkey = 1"),
-        )
-    spark.stop()
+    if arguments.folder:
+        os.environ["PLAKE_BENCH_DATA"] = arguments.folder
+    scale = dataclasses.replace(FULL, tpch=arguments.scale)
+    print("\n\n".join(report.tables(list(run(scale, arguments.rounds, arguments.only)))))
 
 
 if __name__ == "__main__":

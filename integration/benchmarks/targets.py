@@ -1,0 +1,103 @@
+"""The figures that plake set itself, and whether the results of a run meet them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from integration.benchmarks.measure import Result, ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """At most `limit`: of one system's median, or of its ratio to the system `against`."""
+
+    text: str
+    limit: float
+    family: str
+    question: str
+    system: str
+    unit: str
+    size: str = ""
+    against: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`met` is None where the run holds no figure for it."""
+
+    target: Target
+    figure: str
+    met: bool | None
+
+
+def _planning(
+    text: str, limit: float, size: str, system: str, against: str | None = None
+) -> Target:
+    return Target(text, limit, "planning", "clustered point", system, "ms", size, against)
+
+
+def _spark(text: str, limit: float, question: str, system: str) -> Target:
+    return Target(text, limit, "spark", question, system, "s", "TPC-H scale 1", "native Parquet")
+
+
+_HUNDRED, _MILLION = "100,000 files", "1,000,000 files"
+
+TARGETS: tuple[Target, ...] = (
+    _planning("plan a point among 100,000 files, SQLite, first plan of a process: at most 15 ms",
+              15, _HUNDRED, "plake, SQLite, first"),
+    _planning("the same, PostgreSQL: at most 15 ms", 15, _HUNDRED, "plake, PostgreSQL, first"),
+    _planning("the same, at most 1/8 of DuckLake (attached already)",
+              1 / 8, _HUNDRED, "plake, SQLite", "DuckLake"),
+    _planning("the same, at most 1/500 of delta-rs (its dataset's fragments)",
+              1 / 500, _HUNDRED, "plake, SQLite", "delta-rs, dataset"),
+    _planning("plan a point among 1,000,000 files, SQLite, first plan of a process: at most 60 ms",
+              60, _MILLION, "plake, SQLite, first"),
+    _planning("the same, PostgreSQL: at most 60 ms", 60, _MILLION, "plake, PostgreSQL, first"),
+    Target("driver memory to plan all of 1,000,000 files into tasks: at most 512 MiB",
+           512, "memory", "plan all files", "plake, SQLite", "MiB", _MILLION),
+    _spark("full scan through Spark: at most 1.3 x native Parquet",
+           1.3, "full scan", "plake, extension"),
+    _spark("the same by the native door", 1.3, "full scan", "plake, native door"),
+    _spark("selective scan (Q6): at most 1.0 x native Parquet", 1.0, "Q6", "plake, extension"),
+    _spark("the same by the native door", 1.0, "Q6", "plake, native door"),
+    _spark("point lookup over 2,000 files: at most 0.2 x native Parquet",
+           0.2, "point lookup, 2,000 files", "plake, extension"),
+    _spark("the same by the native door", 0.2, "point lookup, 2,000 files", "plake, native door"),
+    Target("one row among 5,000,000 in one file, from Python: at most 12 ms",
+           12, "python", "one row of 5,000,000", "plake", "ms"),
+    Target("Spark append: at most 1.1 x a writer that discards its batches",
+           1.1, "writes", "append", "plake", "s", "4,000,000 rows", "discard"),
+)  # fmt: skip
+
+
+def judge(results: Sequence[Result], targets: Sequence[Target] = TARGETS) -> list[Verdict]:
+    return [_verdict(target, results) for target in targets]
+
+
+def _verdict(target: Target, results: Sequence[Result]) -> Verdict:
+    mine = _find(target, target.system, results)
+    if mine is None:
+        return Verdict(target, "not measured", None)
+    if target.against is None:
+        value = mine.median
+        figure = f"{value:.3g} {target.unit}" if value < 1000 else f"{value:,.0f} {target.unit}"
+        return Verdict(target, figure, value <= target.limit)
+    theirs = _find(target, target.against, results)
+    found = None if theirs is None else ratio(mine.values, theirs.values)
+    if found is None:
+        return Verdict(target, f"{target.against}: not measured", None)
+    if target.limit < 0.05:
+        # Small ratios read better the other way round.
+        figure = f"1/{1 / found.median:,.0f} (1/{1 / found.low:,.0f} to 1/{1 / found.high:,.0f})"
+    else:
+        figure = f"{found.median:.2f} ({found.low:.2f} to {found.high:.2f})"
+    return Verdict(target, figure, found.median <= target.limit)
+
+
+def _find(target: Target, system: str, results: Sequence[Result]) -> Result | None:
+    for one in results:
+        place = (one.family, one.question, one.system, one.unit, one.size)
+        if place == (target.family, target.question, system, target.unit, target.size):
+            return one if one.values else None
+    return None

@@ -1,0 +1,96 @@
+"""Runs the queries of the planner extension through a Spark Connect server.
+
+    python integration/spark_connect.py [--version 4.3] [--venvs FOLDER]
+
+A virtual environment with that PySpark and what its Connect client needs, this
+checkout installed as a wheel, and a Connect server in a process of its own that
+loads the extension by `spark.jars`, as spark_conf/README.md tells administrators.
+Every query is answered by plake and by plain Parquet, over the wire.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+CLIENT = (
+    "grpcio>=1.67",
+    "grpcio-status>=1.67",
+    "googleapis-common-protos>=1.65",
+    "zstandard>=0.25",
+)
+
+
+def inside(folder: Path) -> int:
+    """Compare, in the environment that has the Connect client."""
+    from pyspark.sql import SparkSession
+
+    from lakehouse_source.spark.session import planner_jar
+    from tests.doors import planner_queries as pq
+    from tests.doors.test_planner_queries import multiset
+
+    spark = (
+        SparkSession.builder.remote("local[2]")
+        .config("spark.jars", str(planner_jar()))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    sides = pq.write_sides(spark, folder)
+    ours, native = (pq.Side(spark, name, *sides[name], folder) for name in ("plake", "parquet"))
+
+    wrong, asked = [], 0
+    for text, rows in pq.truth_table(native).items():
+        asked += 1
+        found = ours.t.where(text).select("id", "g").collect()
+        if multiset(found) != multiset(rows):
+            wrong.append(text)
+    for name, query in {**pq.QUERIES, **pq.VERSIONED}.items():
+        try:
+            expected = multiset(query(native))
+        except Exception as error:  # what Connect does not have
+            print(f"not there in Connect: {name} ({type(error).__name__})")
+            continue
+        asked += 1
+        if multiset(query(ours)) != expected:
+            wrong.append(name)
+    pruned = ours.t.where("id = 5 OR year(d) = 2023")._explain_string()  # type: ignore[operator]
+    if "PushedFilters: [(id = 5) OR" not in pruned:
+        wrong.append("the extension is not there: " + pruned)
+    if "LocalTableScan" not in ours.t.groupBy().count()._explain_string():  # type: ignore[operator]
+        wrong.append("no answer from the catalog")
+    print(f"{asked} queries through Connect on Spark {spark.version}, {len(wrong)} wrong")
+    for name in wrong:
+        print("wrong:", name)
+    return 1 if wrong or asked < 100 else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--version", default="4.3")
+    parser.add_argument("--venvs", type=Path, help="keep the environment here")
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.inside is not None:
+        return inside(options.inside)
+    sys.path.insert(0, str(CHECKOUT / "integration"))
+    from spark_versions import environment
+
+    with tempfile.TemporaryDirectory(prefix="plake-connect-") as scratch:
+        python = environment(options.version, (options.venvs or Path(scratch)).resolve())
+        subprocess.run([str(python), "-m", "pip", "--quiet", "install", *CLIENT], check=True)
+        # Tests from the checkout, the package as it was installed.
+        (Path(scratch) / "tests").symlink_to(CHECKOUT / "tests")
+        (Path(scratch) / "rows").mkdir()
+        clean = {**os.environ, "PYTHONPATH": scratch, "PYSPARK_PYTHON": str(python)}
+        command = [str(python), __file__, "--inside", str(Path(scratch) / "rows")]
+        return subprocess.run(command, cwd=scratch, env=clean, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
