@@ -47,17 +47,15 @@ mutation: $(STAMP) ## Apply wrong rules one at a time: the tests must notice eac
 planner: $(STAMP) ## Compile the planner extension (needs a JDK), or check the jar that is here
 	@$(BIN)/python -m lakehouse_source.spark.planner.build
 
-integration: setup ## The long ones: other Spark versions, a cluster
+integration: setup ## The long ones: other Spark versions, Connect, all conditions, many writers
 	@. integration/java_home.sh && $(BIN)/python integration/spark_versions.py
+	@. integration/java_home.sh && $(BIN)/python integration/spark_connect.py
 	@. integration/java_home.sh && PLAKE_ALL_CONDITIONS=1 $(BIN)/python -m pytest -q tests/doors/test_conditions.py
 	@PLAKE_WRITERS=8 PLAKE_COMMITS=200 $(BIN)/python -m pytest -q tests/verbs/test_concurrency.py
 
-bench: setup ## Measurements, side by side
+bench: setup ## Measurements beside others' systems: half an hour, then read integration/benchmarks/report.md
 	@$(BIN)/python -m pip install -qq --editable '.[bench]'
-	@$(BIN)/python integration/benchmarks/row_group_rows.py
-	@$(BIN)/python integration/benchmarks/planning.py
-	@$(BIN)/python -W ignore integration/benchmarks/commits.py
-	@. integration/java_home.sh && $(BIN)/python integration/benchmarks/spark_scan.py
+	@. integration/java_home.sh && $(BIN)/python -m integration.benchmarks $(BENCH)
 
 clean: ## Remove what was made here
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse artifacts
