@@ -30,6 +30,7 @@ from lakehouse_source.predicate import (
 )
 from lakehouse_source.spark.types import readable, spark_schema
 
+_YEAR_1, _YEAR_10000 = -62_135_596_800_000_000, 253_402_300_800_000_000  # microseconds
 _TEXT = {"prefix": "startswith", "suffix": "endswith", "contains": "contains"}
 
 
@@ -55,6 +56,8 @@ def _sql(node: BoundNode) -> str:
             return f"({column} IS NOT NULL OR {unknown})"
         return f"({column} IS NULL AND {unknown})"
     if isinstance(node, BoundCompare):
+        if _beyond_spark(node.column.type, node.value):
+            return f"(unix_micros({column}) {node.op} {_microseconds(node.value, node.column)})"
         return f"({column} {node.op} {literal_sql(node.value, node.column.type)})"
     if isinstance(node, BoundIn):
         return _in(node, column)
@@ -66,8 +69,33 @@ def _sql(node: BoundNode) -> str:
     return f"({column} RLIKE {literal_sql(pattern, pa.string())})"
 
 
+def _beyond_spark(type_: pa.DataType, *ordinals: Ordinal | None) -> bool:
+    """Whether a moment is outside the years 1 to 9999, which is what Spark promises to hold.
+
+    A file may hold such moments and Spark compares them, but preparing one as a
+    constant for its Parquet reader overflows (measured on Spark 4.3). As microseconds
+    by a function it stays a number.
+    """
+    if not pa.types.is_timestamp(type_) or type_.tz is None:
+        return False
+    unit = domain(type_).unit_ns
+    return any(
+        isinstance(ordinal, int) and not _YEAR_1 <= ordinal * unit // 1000 < _YEAR_10000
+        for ordinal in ordinals
+    )
+
+
+def _microseconds(ordinal: Ordinal | None, column: BoundColumn) -> str:
+    assert isinstance(ordinal, int)
+    return f"CAST({ordinal * domain(column.type).unit_ns // 1000} AS BIGINT)"
+
+
 def _in(node: BoundIn, column: str) -> str:
-    values = [literal_sql(value, node.column.type) for value in node.values]
+    if _beyond_spark(node.column.type, *node.values):
+        column = f"unix_micros({column})"
+        values = [_microseconds(value, node.column) for value in node.values]
+    else:
+        values = [literal_sql(value, node.column.type) for value in node.values]
     if node.has_nan:
         values.append(literal_sql(float("nan"), node.column.type))
     if node.column.is_float:
