@@ -131,6 +131,7 @@ class _Shapes:
             for leaf in leaves(schema)
             if pa.types.is_floating(leaf.type) and not leaf.in_list
         }
+        self._dotted_twins = any(map(_has_dotted_twins, snapshot.file_schemas.values()))
 
     def add(self, file: FileRecord, row_groups: Sequence[RowGroupMetadata]) -> None:
         number = file.schema_version
@@ -165,9 +166,16 @@ class _Shapes:
         """All files as one frame of the target's columns."""
         result: DataFrame | None = None
         for shape in self.shapes.values():
-            for frame in _Reading(self.snapshot, self.target, shape).frames(spark, location):
+            reading = _Reading(self.snapshot, self.target, shape, self._dotted_twins)
+            for frame in reading.frames(spark, location):
                 result = frame if result is None else result.union(frame)
         return spark.createDataFrame([], spark_schema(self.target)) if result is None else result
+
+
+def _has_dotted_twins(schema: pa.Schema) -> bool:
+    """Tell whether two leaves have the same name once their paths are joined with dots."""
+    names = [".".join(leaf.path) for leaf in leaves(schema)]
+    return len(names) > len(set(names))
 
 
 def _key(stored: Sequence[pa.Field | None]) -> tuple[bytes | None, ...]:
@@ -200,7 +208,10 @@ def _check_readable(type_: pa.DataType, column: str) -> None:
 class _Reading:
     """How files of one shape become rows of the target's columns."""
 
-    def __init__(self, snapshot: Snapshot, target: pa.Schema, shape: _Shape) -> None:
+    def __init__(
+        self, snapshot: Snapshot, target: pa.Schema, shape: _Shape, dotted_twins: bool
+    ) -> None:
+        self.dotted_twins = dotted_twins
         self.partition_by = snapshot.partition_by
         self.target = target
         self.shape = shape
@@ -233,7 +244,7 @@ class _Reading:
                 data.add(StructField(name, type_, stored.nullable, kept))
         spelled: dict[tuple[str | None, ...], tuple[str, ...]] = {}
         files = [self._data_file(file, spelled) for file in self.shape.files]
-        for raw in relations(spark, location, files, data, partitions):
+        for raw in relations(spark, location, files, data, partitions, self.dotted_twins):
             yield self._through_python(raw) if "arrow" in self.steps else self._as_wanted(raw)
 
     def _data_file(

@@ -30,6 +30,9 @@ _OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
+# Spark's Parquet library looks dictionaries up by names joined with dots: of the column
+# `s.x` and the field `x` of `s` it takes the one for the other (measured on Spark 4.3).
+_NO_DICTIONARY_FILTER = {"parquet.filter.dictionary.enabled": "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +93,16 @@ def relations(
     files: Sequence[DataFile],
     data: StructType,
     partitions: StructType,
+    dotted_twins: bool = False,
 ) -> Iterator[DataFrame]:
     """Frames over the files: the columns of `data`, by name, and then those of `partitions`.
 
     More than one where a folder holds files of different partition values.
+    `dotted_twins`: files may hold two columns whose names joined with dots are the same.
     """
+    options = _OPTIONS | _NO_DICTIONARY_FILTER if dotted_twins else _OPTIONS
     for some in _one_value_per_folder(files):
-        yield _relation(spark, location, some, data, partitions)
+        yield _relation(spark, location, some, data, partitions, options)
 
 
 def _one_value_per_folder(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
@@ -119,6 +125,7 @@ def _relation(
     files: Sequence[DataFile],
     data: StructType,
     partitions: StructType,
+    options: dict[str, str],
 ) -> DataFrame:
     from pyspark.sql import DataFrame
 
@@ -132,7 +139,7 @@ def _relation(
         java.schema(data),
         java.none,
         java.datasources.parquet.ParquetFileFormat(),
-        java.map(_OPTIONS),
+        java.map(options),
         java.session,
     )
     return DataFrame(java.session.baseRelationToDataFrame(made), spark)
