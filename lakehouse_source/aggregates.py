@@ -18,8 +18,9 @@ from lakehouse_source.partitioning import partition_ordinal
 from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.pruning.bounds import is_a_value
 from lakehouse_source.pruning.statistics import Statistics
-from lakehouse_source.scan import Candidate, Snapshot, candidates
+from lakehouse_source.scan import Candidate, candidates
 from lakehouse_source.schema import Leaf, leaves
+from lakehouse_source.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def aggregate(
     if not groups:
         found[()] = [_Tally(one) for one in aggregates]
     if bound.always_true and rows_only:
-        for file in reader.files(snapshot.dataset.id, snapshot.version, None):
+        for file in reader.files(snapshot.dataset.id, snapshot.version):
             tallies = found.setdefault(_values(file, groups), [_Tally(one) for one in aggregates])
             for tally in tallies:
                 tally.count += file.row_count

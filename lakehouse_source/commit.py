@@ -49,8 +49,9 @@ from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.partitioning import check_partition_columns
 from lakehouse_source.pruning.indexed import check_index_columns
 from lakehouse_source.recording import Prepared, prepare, record_ahead, record_files
-from lakehouse_source.scan import keep_others, open_snapshot
+from lakehouse_source.scan import keep_others
 from lakehouse_source.schema import initial, leaves, storage_schema
+from lakehouse_source.snapshot import open_snapshot
 from lakehouse_source.storage import Storage
 from lakehouse_source.write_options import StagedWrite, WriteOptions, WriteSpec
 

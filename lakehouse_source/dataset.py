@@ -18,8 +18,8 @@ from lakehouse_source.maintenance import doomed, expiry, inspection, removal
 from lakehouse_source.maintenance.reports import ExpiryReport, VacuumReport, VerifyReport
 from lakehouse_source.model import FileRecord, WriteResult
 from lakehouse_source.query import Predicates, Scan
-from lakehouse_source.scan import Snapshot
 from lakehouse_source.schema import strip
+from lakehouse_source.snapshot import Snapshot
 from lakehouse_source.staging import stage, to_reader, write_options
 from lakehouse_source.storage import Storage
 

@@ -39,8 +39,9 @@ from lakehouse_source.recording import (
     record_files,
     removed_from_catalog,
 )
-from lakehouse_source.scan import candidates, open_snapshot
+from lakehouse_source.scan import candidates
 from lakehouse_source.schema import leaves, max_id, merge
+from lakehouse_source.snapshot import open_snapshot
 from lakehouse_source.write_options import StagedWrite, WriteOptions
 
 

@@ -9,146 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.align import by_name
 from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.errors import (
-    CorruptDatasetError,
-    DatasetNotFoundError,
-    InvalidOptionError,
-    SchemaMismatchError,
-    VersionNotFoundError,
-)
-from lakehouse_source.model import (
-    ColumnBounds,
-    DatasetRecord,
-    FileRecord,
-    RowGroupMetadata,
-    ScanTask,
-)
+from lakehouse_source.model import ColumnBounds, FileRecord, RowGroupMetadata, ScanTask
 from lakehouse_source.parquet.reader import ReadSpec, constant_partitions
 from lakehouse_source.predicate import BoundPredicate, PredicateSet
 from lakehouse_source.pruning import bounds
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.pruning.search import search
-from lakehouse_source.pruning.statistics import Statistics
-from lakehouse_source.schema import leaves, strip
+from lakehouse_source.schema import leaves
+from lakehouse_source.snapshot import Snapshot, resolve_columns
 
 # Files whose row groups are read together, where all are wanted and where a few may be enough.
-_RECORDS_OF_FILES = 5000
+_RECORDS_OF_FILES = 1000
 _RECORDS_OF_FEW = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A dataset at one version: all that planning needs besides the files themselves."""
-
-    dataset: DatasetRecord
-    uri: str
-    version: int
-    schema_version: int
-    schema: pa.Schema
-    file_schemas: Mapping[int, pa.Schema]
-    summary: Mapping[str, int]
-
-    @property
-    def partition_by(self) -> tuple[str, ...]:
-        return tuple(self.dataset.properties.get("partition_by", ()))
-
-    def statistics(self) -> Statistics:
-        """Looks up what the catalog's records say of columns."""
-        return Statistics(self.schema, self.file_schemas, self.partition_by)
-
-    @property
-    def indexed(self) -> frozenset[int]:
-        """Ids of the columns that the search index covers."""
-        return frozenset(self.dataset.properties.get("indexed_columns", ()))
-
-
-def open_snapshot(
-    reader: CatalogReader,
-    key: str,
-    uri: str,
-    catalog: str,
-    *,
-    version: int | None = None,
-    timestamp: datetime | str | None = None,
-) -> Snapshot:
-    """The dataset registered as `key`, at a version (default: the newest).
-
-    Raises:
-        DatasetNotFoundError, VersionNotFoundError, InvalidOptionError.
-    """
-    found = reader.description(key, version)
-    if found is None or found.dataset.current_version == 0:
-        raise DatasetNotFoundError(dataset=uri, catalog=catalog)
-    record, summary = found.dataset, found.summary
-    if version is not None and timestamp is not None:
-        raise InvalidOptionError(
-            option="version", value=version, reason="cannot be given together with a timestamp."
-        )
-    oldest, newest = record.oldest_version, record.current_version
-    if timestamp is not None:
-        moment = parse_timestamp(timestamp)
-        version = reader.version_at(record.id, moment)
-        if version is None or version < oldest:
-            first = reader.transaction(record.id, oldest)
-            raise VersionNotFoundError(
-                dataset=uri,
-                requested=f"version at or before {moment.isoformat()}",
-                first=oldest,
-                last=newest,
-                first_timestamp=None if first is None else first.timestamp.isoformat(),
-                expired=version is not None,
-            )
-        transaction = reader.transaction(record.id, version)
-        summary = {} if transaction is None else dict(transaction.summary)
-    if version is None:
-        version = newest
-    if not oldest <= version <= newest:
-        raise VersionNotFoundError(
-            dataset=uri,
-            requested=f"version {version}",
-            first=oldest,
-            last=newest,
-            expired=1 <= version < oldest,
-        )
-    schema_version = max((number for number in found.schemas if number <= version), default=0)
-    if schema_version == 0:
-        raise CorruptDatasetError(path=catalog, reason=f"{uri} has no schema for version {version}")
-    return Snapshot(
-        dataset=record,
-        uri=uri,
-        version=version,
-        schema_version=schema_version,
-        schema=found.schemas[schema_version],
-        file_schemas=found.schemas,
-        summary=summary,
-    )
-
-
-def parse_timestamp(value: datetime | str) -> datetime:
-    """An aware datetime; text is ISO 8601, without a zone it is UTC.
-
-    Raises:
-        InvalidOptionError: the text is not a timestamp.
-    """
-    if isinstance(value, str):
-        try:
-            parsed = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
-        except ValueError as error:
-            raise InvalidOptionError(
-                option="timestamp",
-                value=value,
-                reason="is not an ISO 8601 timestamp such as '2026-01-31 13:00:00'.",
-            ) from error
-    else:
-        parsed = value
-    return parsed.replace(tzinfo=timezone.utc) if parsed.tzinfo is None else parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,28 +82,6 @@ class ScanPlan:
     known: tuple[Mapping[int, ColumnBounds], ...] = ()
 
 
-def resolve_columns(schema: pa.Schema, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """Top-level column names in the schema's spelling; None means all.
-
-    Raises:
-        SchemaMismatchError: there is no such column.
-    """
-    if columns is None:
-        return tuple(schema.names)
-    chosen: list[str] = []
-    for name in columns:
-        found = by_name(pa.field(name, pa.null()), list(schema))
-        if found is None:
-            raise SchemaMismatchError(
-                column=name,
-                reason="is not in the dataset",
-                hint=f"It has: {', '.join(schema.names)}.",
-            )
-        if found.name not in chosen:
-            chosen.append(found.name)
-    return tuple(chosen)
-
-
 def plan(
     reader: CatalogReader,
     snapshot: Snapshot,
@@ -254,14 +109,17 @@ def plan(
     wanted = resolve_columns(snapshot.schema, columns)
     bound = (predicates or PredicateSet.of(None)).bind(snapshot.schema, timezone=time_zone)
     at_once = _RECORDS_OF_FILES if limit is None else _RECORDS_OF_FEW
-    found: Iterable[Candidate] = candidates(reader, snapshot, bound, at_once=at_once)
+    found: Iterable[Candidate] = candidates(
+        reader, snapshot, bound, at_once=at_once, statistics=statistics
+    )
     if limit is not None:
         found = _enough(found, limit)
     known: tuple[Mapping[int, ColumnBounds], ...] = ()
     if statistics:
         found = list(found)
         known = _known(snapshot, found)
-    tasks = tuple(_task(one, snapshot.partition_by) for one in found)
+    task_of = _Tasks(snapshot.partition_by)
+    tasks = tuple(task_of(one) for one in found)
     spec = ReadSpec(
         uri=read_uri or snapshot.uri,
         schema=snapshot.schema,
@@ -300,26 +158,35 @@ def candidates(
     files: Sequence[FileRecord] | None = None,
     *,
     at_once: int = _RECORDS_OF_FILES,
+    statistics: bool = True,
 ) -> Iterator[Candidate]:
     """The files (default: all of the snapshot) that may hold a row that matches.
 
-    The records of row groups are many and large: those of `at_once` files are read at
-    a time, when they are asked for.
+    Records are many and those of row groups large: those of `at_once` files are read
+    at a time, when they are asked for. Without `statistics` the row groups given may
+    be without them, where `bound` needs none.
     """
     if bound.never_true:
         return
+    portions: Iterable[Sequence[FileRecord]]
     if files is None:
         narrowed = None if bound.always_true else search(bound, snapshot.indexed)
-        files = reader.files(snapshot.dataset.id, snapshot.version, narrowed)
-    statistics = snapshot.statistics()
-    for start in range(0, len(files), at_once):
-        some = files[start : start + at_once]
-        groups = reader.row_groups([file.id for file in some])
+        portions = reader.portions(snapshot.dataset.id, snapshot.version, narrowed, at_once)
+    else:
+        portions = (files[start : start + at_once] for start in range(0, len(files), at_once))
+    known = snapshot.statistics()
+    for some in portions:
+        ids = [file.id for file in some]
+        groups = reader.row_groups(ids, statistics=statistics or not bound.always_true)
         for file in some:
+            if bound.always_true:
+                if groups[file.id]:
+                    yield Candidate(file, tuple(groups[file.id]), True, True)
+                continue
             kept: list[RowGroupMetadata] = []
             always = True
-            for group in groups.get(file.id, ()):
-                outcome = evaluate(bound, statistics.of(file, group))
+            for group in groups[file.id]:
+                outcome = evaluate(bound, known.of(file, group))
                 if outcome.may_match:
                     kept.append(group)
                     always = always and outcome.always
@@ -339,19 +206,29 @@ def _enough(found: Iterable[Candidate], limit: int) -> Iterator[Candidate]:
             sure += sum(group.row_count for group in one.row_groups)
 
 
-def _task(found: Candidate, partition_by: tuple[str, ...]) -> ScanTask:
-    file, kept = found.file, found.row_groups
-    return ScanTask(
-        path=file.path,
-        size_bytes=file.size_bytes,
-        file_row_count=file.row_count,
-        row_count=sum(group.row_count for group in kept),
-        byte_count=sum(group.compressed_byte_size for group in kept),
-        schema_version=file.schema_version,
-        row_groups=tuple(group.index for group in kept),
-        partitions=constant_partitions(partition_by, file.partitions),
-        filtered=not found.always,
-    )
+class _Tasks:
+    """Makes tasks. What many of a million tasks have in common they share, to be small."""
+
+    def __init__(self, partition_by: tuple[str, ...]) -> None:
+        self._partition_by = partition_by
+        self._row_groups: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._partitions: dict[tuple[str | None, ...], tuple[str | None, ...]] = {}
+
+    def __call__(self, found: Candidate) -> ScanTask:
+        file, kept = found.file, found.row_groups
+        row_groups = tuple(group.index for group in kept)
+        partitions = constant_partitions(self._partition_by, file.partitions)
+        return ScanTask(
+            path=file.path,
+            size_bytes=file.size_bytes,
+            file_row_count=file.row_count,
+            row_count=sum(group.row_count for group in kept),
+            byte_count=sum(group.compressed_byte_size for group in kept),
+            schema_version=file.schema_version,
+            row_groups=self._row_groups.setdefault(row_groups, row_groups),
+            partitions=self._partitions.setdefault(partitions, partitions),
+            filtered=not found.always,
+        )
 
 
 def _known(
@@ -383,8 +260,9 @@ def keep_others(
     """
     bound = condition.bind(snapshot.schema)
     found = list(candidates(reader, snapshot, bound))
+    task_of = _Tasks(snapshot.partition_by)
     tasks = tuple(
-        replace(_task(one, snapshot.partition_by), row_groups=None, filtered=True)
+        replace(task_of(one), row_groups=None, filtered=True)
         for one in found
         if not (one.whole and one.always)
     )
@@ -437,9 +315,3 @@ def _account(
         columns_total=len(snapshot.schema),
         columns_read=len(wanted),
     )
-
-
-def output_schema(snapshot: Snapshot, columns: Sequence[str] | None = None) -> pa.Schema:
-    """The Arrow schema, without ids, of what a scan of `columns` gives."""
-    names = resolve_columns(snapshot.schema, columns)
-    return strip(pa.schema([snapshot.schema.field(name) for name in names]))

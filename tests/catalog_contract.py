@@ -616,6 +616,33 @@ class CatalogContract:
         assert len(found) == 100_050
         assert all([g.index for g in found[i]] == [0, 1] for i in ids)
 
+    def test_files_in_portions_are_those_in_one(self, catalog: Catalog) -> None:
+        """Live ones only, in the same order, each once, at every size of a portion."""
+        some = [
+            (file_of(f"f{n}"), [FileBounds(1, key(n), key(n), None, 1, False)]) for n in range(7)
+        ]
+        dataset = commit(catalog, some[:4])
+        with catalog.read() as reader:
+            gone = [file.id for file in reader.files(dataset.id, 1)][1]
+        commit(catalog, some[4:], remove=[gone])
+        with catalog.read() as reader:
+            for search in (None, point(1, 2), SearchRanges(1, (KeyRange(key(2), None),))):
+                for version in (1, 2, 9):
+                    whole = reader.files(dataset.id, version, search)
+                    for at_once in (1, 2, 3, 6, 7, 100):
+                        portions = list(reader.portions(dataset.id, version, search, at_once))
+                        assert [file for portion in portions for file in portion] == whole
+                        assert all(len(portion) <= at_once for portion in portions)
+            assert len(reader.files(dataset.id, 2)) == 6
+
+    def test_row_groups_without_their_statistics(self, catalog: Catalog) -> None:
+        group_ = RowGroupMetadata(0, 5, '{"1": 1}', '{"1": 2}', '{"1": 0}', '{"1": true}', 70, 60)
+        dataset = commit(catalog, [(FileMetadata("a", 5, 80, SCHEMA, (group_,)), [])])
+        with catalog.read() as reader:
+            (found,) = reader.files(dataset.id, 1)
+            bare = reader.row_groups([found.id], statistics=False)
+        assert bare == {found.id: [RowGroupMetadata(0, 5, "{}", "{}", "{}", "{}", 70, 60)]}
+
     def test_texts_of_any_kind_survive(self, catalog: Catalog) -> None:
         nasty = 'a"b\\c%s {now} ? \u2028 ☃ 😀 \ud800'.encode("utf-16", "surrogatepass").decode(
             "utf-16", "replace"

@@ -24,15 +24,16 @@ OUTSIDE_PURE = {"os", "socket", "sqlite3", "psycopg", "fsspec", "time", "random"
 # Sideways imports between rooms of one floor: who may use whom.
 SIDEWAYS = {
     VERB: {
-        "aggregates": {"scan"},
-        "landing": {"recording", "scan"},
-        "commit": {"landing", "recording", "reservations", "scan"},
-        "address": {"scan"},
+        "scan": {"snapshot"},
+        "aggregates": {"scan", "snapshot"},
+        "landing": {"recording", "scan", "snapshot"},
+        "commit": {"landing", "recording", "reservations", "scan", "snapshot"},
+        "address": {"snapshot"},
         "query": {"address", "scan", "engines"},
         "maintenance": {"commit"},
         "staging": {"address", "commit", "query"},
         "several": {"address", "landing", "commit", "recording", "staging"},
-        "dataset": {"address", "maintenance", "query", "scan", "commit", "staging"},
+        "dataset": {"address", "maintenance", "query", "snapshot", "commit", "staging"},
     },
     EDGE: {"parquet": {"failpoints", "storage"}, "storage": set(), "catalog": set()},
 }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -191,6 +192,29 @@ class CatalogReader:
             sql.files_found(found.statement), (*found.values, dataset_id, version, version)
         )
 
+    def portions(
+        self, dataset_id: int, version: int, search: Search | None, at_once: int
+    ) -> Iterator[list[FileRecord]]:
+        """What `files` gives, at most `at_once` records at a time, the first ones by one query.
+
+        Of a million files no more than the ids are held together.
+        """
+        values: tuple[Any, ...] = (dataset_id, *[_within_int64(version)] * 2)
+        first, every = sql.FIRST_FILES, sql.FILE_IDS
+        if search is not None:
+            found = searching.compile_search(self._session, dataset_id, search)
+            values = (*found.values, *values)
+            first = sql.first_files_found(found.statement)
+            every = sql.file_ids_found(found.statement)
+        files = self._files(first, (*values, at_once))
+        yield files
+        if len(files) < at_once:
+            return
+        ids = array("q", (row[0] for row in self._session.query(every, values)))
+        for start in range(at_once, len(ids), at_once):
+            some = ids[start : start + at_once]
+            yield self._files(sql.FILES_BY_ID, (self._session.id_list(some),))
+
     def count_files(self, dataset_id: int, version: int, search: Search) -> int:
         """How many files are live at a version and found by `search`."""
         version = _within_int64(version)
@@ -202,11 +226,17 @@ class CatalogReader:
         """Every file that was added after a version, those removed since then too."""
         return self._files(sql.FILES_ADDED_SINCE, (dataset_id, _within_int64(version)))
 
-    def row_groups(self, file_ids: Sequence[int]) -> dict[int, list[RowGroupMetadata]]:
-        """The row groups of files, ordered by index; an entry for every id asked for."""
+    def row_groups(
+        self, file_ids: Sequence[int], *, statistics: bool = True
+    ) -> dict[int, list[RowGroupMetadata]]:
+        """The row groups of files, ordered by index; an entry for every id asked for.
+
+        Without `statistics` they hold counts and sizes only.
+        """
         result: dict[int, list[RowGroupMetadata]] = {file_id: [] for file_id in file_ids}
+        statement = sql.ROW_GROUPS if statistics else sql.BARE_ROW_GROUPS
         if result:
-            for row in self._session.query(sql.ROW_GROUPS, (self._session.id_list(result),)):
+            for row in self._session.query(statement, (self._session.id_list(result),)):
                 result[row[0]].append(RowGroupMetadata(*row[1:]))
         return result
 

@@ -203,10 +203,13 @@ _FILE = (
 _LIVE = (
     "f.dataset_id = ? AND f.version <= ? AND (f.removed_version IS NULL OR f.removed_version > ?)"
 )
-FILES = f"SELECT {_FILE} FROM files AS f WHERE {_LIVE} ORDER BY f.version, f.id"
+_ORDER = "ORDER BY f.version, f.id"
+FILES = f"SELECT {_FILE} FROM files AS f WHERE {_LIVE} {_ORDER}"
+FIRST_FILES = f"{FILES} LIMIT ?"
+FILE_IDS = f"SELECT f.id FROM files AS f WHERE {_LIVE} {_ORDER}"
+FILES_BY_ID = f"SELECT {_FILE} FROM files AS f WHERE f.id {{among}} {_ORDER}"
 FILES_ADDED_SINCE = (
-    f"SELECT {_FILE} FROM files AS f WHERE f.dataset_id = ? AND f.version > ? "
-    "ORDER BY f.version, f.id"
+    f"SELECT {_FILE} FROM files AS f WHERE f.dataset_id = ? AND f.version > ? {_ORDER}"
 )
 PARTITIONS = "SELECT file_id, key, value FROM partitions WHERE file_id {among}"
 ROW_GROUPS = (
@@ -214,13 +217,27 @@ ROW_GROUPS = (
     "null_counts_json, nan_json, total_byte_size, compressed_byte_size "
     "FROM row_groups WHERE file_id {among} ORDER BY file_id, row_group_index"
 )
+# What is known of their columns is most of a record: half a kilobyte and more.
+BARE_ROW_GROUPS = (
+    "SELECT file_id, row_group_index, row_count, '{}', '{}', '{}', '{}', "
+    "total_byte_size, compressed_byte_size "
+    "FROM row_groups WHERE file_id {among} ORDER BY file_id, row_group_index"
+)
 
 
 def files_found(search: str) -> str:
     """The live ones among the files that `search`, a SELECT of file_id, finds."""
-    return (
-        f"SELECT {_FILE} FROM ({search}) AS s {{files_of_s}} WHERE {_LIVE} ORDER BY f.version, f.id"
-    )
+    return f"SELECT {_FILE} FROM ({search}) AS s {{files_of_s}} WHERE {_LIVE} {_ORDER}"
+
+
+def first_files_found(search: str) -> str:
+    """The first of the same."""
+    return f"{files_found(search)} LIMIT ?"
+
+
+def file_ids_found(search: str) -> str:
+    """The ids of the same, in the same order."""
+    return f"SELECT f.id FROM ({search}) AS s {{files_of_s}} WHERE {_LIVE} {_ORDER}"
 
 
 def count_found(search: str) -> str:

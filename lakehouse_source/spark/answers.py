@@ -21,7 +21,7 @@ from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.model import Ordinal
 from lakehouse_source.ordinal import from_ordinal
 from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.scan import Snapshot
+from lakehouse_source.snapshot import Snapshot
 from lakehouse_source.spark.batch import ReadRequest
 from lakehouse_source.spark.condition import float_text
 from lakehouse_source.spark.filters import complete

@@ -28,7 +28,8 @@ from lakehouse_source.model import FileMetadata, ScanTask
 from lakehouse_source.parquet.reader import ReadSpec, read_task
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.scan import ScanPlan, Snapshot, plan
+from lakehouse_source.scan import ScanPlan, plan
+from lakehouse_source.snapshot import Snapshot
 from lakehouse_source.spark.filters import usable
 from lakehouse_source.spark.isolation import Isolation
 from lakehouse_source.spark.secrets import conceal, reveal

@@ -17,7 +17,7 @@ from lakehouse_source.address import Address
 from lakehouse_source.commit import begin
 from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.scan import Snapshot, resolve_columns
+from lakehouse_source.snapshot import Snapshot, resolve_columns
 from lakehouse_source.spark.answers import AnswerReader
 from lakehouse_source.spark.batch import PlakeReader, PlakeWriter, ReadRequest
 from lakehouse_source.spark.isolation import read_isolation

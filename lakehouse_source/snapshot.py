@@ -1,0 +1,155 @@
+"""Verb. A dataset at one version, as everything that reads it begins: the snapshot.
+
+One look at the catalog tells which version a number, a time or nothing at all
+means, and the schemas with which its files were written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+import pyarrow as pa
+
+from lakehouse_source.align import by_name
+from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.errors import (
+    CorruptDatasetError,
+    DatasetNotFoundError,
+    InvalidOptionError,
+    SchemaMismatchError,
+    VersionNotFoundError,
+)
+from lakehouse_source.model import DatasetRecord
+from lakehouse_source.pruning.statistics import Statistics
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A dataset at one version: all that planning needs besides the files themselves."""
+
+    dataset: DatasetRecord
+    uri: str
+    version: int
+    schema_version: int
+    schema: pa.Schema
+    file_schemas: Mapping[int, pa.Schema]
+    summary: Mapping[str, int]
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return tuple(self.dataset.properties.get("partition_by", ()))
+
+    def statistics(self) -> Statistics:
+        """Looks up what the catalog's records say of columns."""
+        return Statistics(self.schema, self.file_schemas, self.partition_by)
+
+    @property
+    def indexed(self) -> frozenset[int]:
+        """Ids of the columns that the search index covers."""
+        return frozenset(self.dataset.properties.get("indexed_columns", ()))
+
+
+def open_snapshot(
+    reader: CatalogReader,
+    key: str,
+    uri: str,
+    catalog: str,
+    *,
+    version: int | None = None,
+    timestamp: datetime | str | None = None,
+) -> Snapshot:
+    """The dataset registered as `key`, at a version (default: the newest).
+
+    Raises:
+        DatasetNotFoundError, VersionNotFoundError, InvalidOptionError.
+    """
+    found = reader.description(key, version)
+    if found is None or found.dataset.current_version == 0:
+        raise DatasetNotFoundError(dataset=uri, catalog=catalog)
+    record, summary = found.dataset, found.summary
+    if version is not None and timestamp is not None:
+        raise InvalidOptionError(
+            option="version", value=version, reason="cannot be given together with a timestamp."
+        )
+    oldest, newest = record.oldest_version, record.current_version
+    if timestamp is not None:
+        moment = parse_timestamp(timestamp)
+        version = reader.version_at(record.id, moment)
+        if version is None or version < oldest:
+            first = reader.transaction(record.id, oldest)
+            raise VersionNotFoundError(
+                dataset=uri,
+                requested=f"version at or before {moment.isoformat()}",
+                first=oldest,
+                last=newest,
+                first_timestamp=None if first is None else first.timestamp.isoformat(),
+                expired=version is not None,
+            )
+        transaction = reader.transaction(record.id, version)
+        summary = {} if transaction is None else dict(transaction.summary)
+    if version is None:
+        version = newest
+    if not oldest <= version <= newest:
+        raise VersionNotFoundError(
+            dataset=uri,
+            requested=f"version {version}",
+            first=oldest,
+            last=newest,
+            expired=1 <= version < oldest,
+        )
+    schema_version = max((number for number in found.schemas if number <= version), default=0)
+    if schema_version == 0:
+        raise CorruptDatasetError(path=catalog, reason=f"{uri} has no schema for version {version}")
+    return Snapshot(
+        dataset=record,
+        uri=uri,
+        version=version,
+        schema_version=schema_version,
+        schema=found.schemas[schema_version],
+        file_schemas=found.schemas,
+        summary=summary,
+    )
+
+
+def parse_timestamp(value: datetime | str) -> datetime:
+    """An aware datetime; text is ISO 8601, without a zone it is UTC.
+
+    Raises:
+        InvalidOptionError: the text is not a timestamp.
+    """
+    if isinstance(value, str):
+        try:
+            parsed = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+        except ValueError as error:
+            raise InvalidOptionError(
+                option="timestamp",
+                value=value,
+                reason="is not an ISO 8601 timestamp such as '2026-01-31 13:00:00'.",
+            ) from error
+    else:
+        parsed = value
+    return parsed.replace(tzinfo=timezone.utc) if parsed.tzinfo is None else parsed
+
+
+def resolve_columns(schema: pa.Schema, columns: Sequence[str] | None) -> tuple[str, ...]:
+    """Top-level column names in the schema's spelling; None means all.
+
+    Raises:
+        SchemaMismatchError: there is no such column.
+    """
+    if columns is None:
+        return tuple(schema.names)
+    chosen: list[str] = []
+    for name in columns:
+        found = by_name(pa.field(name, pa.null()), list(schema))
+        if found is None:
+            raise SchemaMismatchError(
+                column=name,
+                reason="is not in the dataset",
+                hint=f"It has: {', '.join(schema.names)}.",
+            )
+        if found.name not in chosen:
+            chosen.append(found.name)
+    return tuple(chosen)
