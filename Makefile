@@ -53,7 +53,7 @@ integration: setup ## The long ones: other Spark versions, Connect, all conditio
 	@. integration/java_home.sh && PLAKE_ALL_CONDITIONS=1 $(BIN)/python -m pytest -q tests/doors/test_conditions.py
 	@PLAKE_WRITERS=8 PLAKE_COMMITS=200 $(BIN)/python -m pytest -q tests/verbs/test_concurrency.py
 
-bench: setup ## Measurements beside others' systems: half an hour, then read integration/benchmarks/report.md
+bench: setup ## Measurements beside others' systems: an hour, then read integration/benchmarks/report.md
 	@$(BIN)/python -m pip install -qq --editable '.[bench]'
 	@. integration/java_home.sh && $(BIN)/python -m integration.benchmarks $(BENCH)
 

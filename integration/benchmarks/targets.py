@@ -59,15 +59,22 @@ TARGETS: tuple[Target, ...] = (
     _spark("full scan through Spark: at most 1.3 x native Parquet",
            1.3, "full scan", "plake, extension"),
     _spark("the same by the native door", 1.3, "full scan", "plake, native door"),
+    _spark("count(*): at most 0.5 x native Parquet", 0.5, "count(*)", "plake, extension"),
+    _spark("scan and aggregation (Q1): at most 1.3 x native Parquet",
+           1.3, "Q1", "plake, extension"),
+    _spark("the same by the native door", 1.3, "Q1", "plake, native door"),
     _spark("selective scan (Q6): at most 1.0 x native Parquet", 1.0, "Q6", "plake, extension"),
     _spark("the same by the native door", 1.0, "Q6", "plake, native door"),
+    _spark("3 of 100 columns: at most 1.3 x native Parquet",
+           1.3, "3 of 100 columns", "plake, extension"),
+    _spark("the same by the native door", 1.3, "3 of 100 columns", "plake, native door"),
     _spark("point lookup over 2,000 files: at most 0.2 x native Parquet",
            0.2, "point lookup, 2,000 files", "plake, extension"),
     _spark("the same by the native door", 0.2, "point lookup, 2,000 files", "plake, native door"),
     Target("one row among 5,000,000 in one file, from Python: at most 12 ms",
            12, "python", "one row of 5,000,000", "plake", "ms"),
     Target("Spark append: at most 1.1 x a writer that discards its batches",
-           1.1, "writes", "append", "plake", "s", "4,000,000 rows", "discard"),
+           1.1, "writes", "append", "plake", "s", "10,000,000 rows", "discard"),
 )  # fmt: skip
 
 
