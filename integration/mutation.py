@@ -129,33 +129,13 @@ MUTANTS = [
         ("some rows are all rows", "self.bits == TRUE_BIT", "bool(self.bits & TRUE_BIT)"),
     ),
     *_in(
-        "pruning/bounds.py",
+        "pruning/keys.py",
         PURE,
         ("-0.0 is not 0.0", 'struct.pack(">d", value + 0.0)', 'struct.pack(">d", value)'),
-        (
-            "NaN does not raise the upper key",
-            "upper = _NAN_KEY if merge.may_be_nan else _upper_key(merge.upper, kind)",
-            "upper = _upper_key(merge.upper, kind)",
-        ),
         (
             "an upper key is cut downward",
             "return _raised(ordinal[:KEY_LIMIT])",
             "return ordinal[:KEY_LIMIT]",
-        ),
-        (
-            "an upper text is cut downward",
-            "        return text\n    return _raised_text(text[:limit]) if upper",
-            "        return text\n    return text[:limit] if upper",
-        ),
-        (
-            "an upper text is raised to half a character",
-            "chr(0xE000 if 0xD800 <= last < 0xE000 else last)",
-            "chr(last)",
-        ),
-        (
-            "an upper binary is cut downward",
-            "ordinal = ordinal[:-1] + bytes((ordinal[-1] + 1,))",
-            "pass",
         ),
         (
             "the end of a prefix is not raised",
@@ -176,6 +156,34 @@ MUTANTS = [
             "timestamps of all units alike",
             "(ordinal * kind.unit_ns + (1 << 95))",
             "(ordinal + (1 << 95))",
+        ),
+    ),
+    *_in(
+        "pruning/json_values.py",
+        PURE,
+        (
+            "an upper text is cut downward",
+            "        return text\n    return _raised_text(text[:limit]) if upper",
+            "        return text\n    return text[:limit] if upper",
+        ),
+        (
+            "an upper text is raised to half a character",
+            "chr(0xE000 if 0xD800 <= last < 0xE000 else last)",
+            "chr(last)",
+        ),
+        (
+            "an upper binary is cut downward",
+            "ordinal = ordinal[:-1] + bytes((ordinal[-1] + 1,))",
+            "pass",
+        ),
+    ),
+    *_in(
+        "pruning/bounds.py",
+        PURE,
+        (
+            "NaN does not raise the upper key",
+            "upper = NAN_KEY if merge.may_be_nan else upper_key_of(merge.upper, kind)",
+            "upper = upper_key_of(merge.upper, kind)",
         ),
         (
             "a promotion is ignored",
@@ -436,8 +444,8 @@ MUTANTS = [
         ),
         (
             "NOT IN (…, NULL) matches",
-            "missed = self._truth(None if node.has_null else False)",
-            "missed = self._truth(False)",
+            "missed = _truth(None if node.has_null else False)",
+            "missed = _truth(False)",
         ),
         ("LIKE stops at line ends", 'rf"(?s)\\A(?:{node.regex})\\z"', 'rf"\\A(?:{node.regex})\\z"'),
     ),

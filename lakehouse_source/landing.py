@@ -29,7 +29,7 @@ from lakehouse_source.model import (
     TransactionRecord,
     WriteResult,
 )
-from lakehouse_source.pruning import bounds
+from lakehouse_source.pruning import keys
 from lakehouse_source.pruning.indexed import is_wanted, same_index_columns
 from lakehouse_source.recording import (
     Ahead,
@@ -266,7 +266,7 @@ def merged(
     )
     for name in record.properties.get("partition_by", ()):
         before, after = current.field(name).type, result.field(name).type
-        if bounds.encoding(before) != bounds.encoding(after):
+        if keys.encoding(before) != keys.encoding(after):
             raise SchemaMismatchError(
                 column=name,
                 expected=before,
@@ -345,10 +345,10 @@ def described(
     unknown: list[int] = []
     for leaf in leaves(schema):
         was = old.get(leaf.id)
-        changed = was is not None and bounds.encoding(was.type) != bounds.encoding(leaf.type)
+        changed = was is not None and keys.encoding(was.type) != keys.encoding(leaf.type)
         if changed and leaf.id in indexed:
             unknown.append(leaf.id)
-            if bounds.encoding(leaf.type) is None:
+            if keys.encoding(leaf.type) is None:
                 indexed.remove(leaf.id)
         elif was is None and is_wanted(leaf, names, len(indexed), partition_by):
             indexed.append(leaf.id)

@@ -21,7 +21,7 @@ from lakehouse_source.align import by_name
 from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
 from lakehouse_source.model import Ordinal
 from lakehouse_source.ordinal import to_ordinal, to_scalar
-from lakehouse_source.pruning import bounds
+from lakehouse_source.pruning import json_values
 
 # What Hive writes for NULL, and every reader of Hive-style folders understands.
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -42,7 +42,7 @@ def partition_text(value: Any, type_: pa.DataType) -> str | None:
     """A partition value as the catalog keeps it: JSON text, None for NULL."""
     if value is None:
         return None
-    exact = bounds.to_json_value(to_ordinal(value, type_), type_, limit=None)
+    exact = json_values.to_json_value(to_ordinal(value, type_), type_, limit=None)
     return json.dumps(exact, ensure_ascii=False)
 
 
@@ -55,7 +55,7 @@ def partition_ordinal(text: str | None, type_: pa.DataType) -> Ordinal | None:
     """
     if text is None:
         return None
-    ordinal = bounds.from_json_value(json.loads(text), type_)
+    ordinal = json_values.from_json_value(json.loads(text), type_)
     if ordinal is None:
         raise CorruptDatasetError(
             path="catalog", reason=f"the partition value {text} is no value of type {type_}"

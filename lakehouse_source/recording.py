@@ -18,7 +18,7 @@ from lakehouse_source.errors import CommitConflictError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import DatasetRecord, FileBounds, FileMetadata
 from lakehouse_source.partitioning import partition_ordinal, partition_text
-from lakehouse_source.pruning import bounds
+from lakehouse_source.pruning import bounds, keys
 from lakehouse_source.schema import Leaf, leaves
 from lakehouse_source.write_options import StagedWrite
 
@@ -181,8 +181,8 @@ def _index_rows(
             value = partition_ordinal(file.partitions[leaf.path[0]], leaf.type)
             now = leaf.type if types is None else types.get(leaf.id, leaf.type)
             row = bounds.constant_bounds(leaf, value, file.row_count)[1]
-            if bounds.encoding(now) != bounds.encoding(leaf.type):
-                row = replace(row, lower=bounds.UNBOUNDED_LOWER, upper=bounds.UNBOUNDED_UPPER)
+            if keys.encoding(now) != keys.encoding(leaf.type):
+                row = replace(row, lower=keys.UNBOUNDED_LOWER, upper=keys.UNBOUNDED_UPPER)
             rows.append(row)
         return rows
 

@@ -1,4 +1,4 @@
-"""Pure. Bound conditions as filters over tables in memory, exactly as Spark decides rows.
+"""Pure. Bound conditions over tables in memory, exactly as Spark decides rows.
 
 For tables and batches, never for scans of files: PyArrow prunes row groups by
 itself, and loses rows with NaN when it does.
@@ -6,7 +6,7 @@ itself, and loses rows with NaN when it does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ from lakehouse_source.predicate.bound import (
     IfPresent,
 )
 
-# Columns and results, either expressions or arrays: the kernels take both.
+# Arrays, chunked arrays and scalars: the kernels take all of them.
 Values: TypeAlias = Any
 
 _KERNELS = {
@@ -41,31 +41,6 @@ _KERNELS = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-
-
-def row_filter(
-    predicate: BoundPredicate, columns: Mapping[int, tuple[str, ...]] | None = None
-) -> pc.Expression:
-    """The condition as an expression for `pa.Table.filter`; rows where it is NULL are dropped.
-
-    The table's columns have the types of the schema that the condition is bound
-    to. `columns` gives the paths of columns (by id) that go by another name there.
-    """
-    paths = columns or {}
-
-    def column_of(column: BoundColumn) -> Values:
-        return pc.field(paths.get(column.id, column.path))
-
-    return _Builder(column_of, pc.scalar).build(predicate.root)
-
-
-def filter_table(table: pa.Table, predicate: BoundPredicate) -> pa.Table:
-    """The rows of a table (or batch) that match, in their order."""
-    if predicate.always_true:
-        return table
-    if predicate.never_true:
-        return table.slice(0, 0)
-    return table.filter(matching_mask(table, predicate))
 
 
 def matching_mask(
@@ -83,20 +58,17 @@ def matching_mask(
             arrays[column.path] = found
         return found
 
-    mask = _Builder(column_of, lambda scalar: scalar).build(predicate.root)
+    mask = _Builder(column_of).build(predicate.root)
     if isinstance(mask, pa.Scalar):
         return pa.repeat(pa.scalar(mask.as_py() is True), batch.num_rows)
     return pc.fill_null(mask, False)
 
 
 class _Builder:
-    """Puts a condition together from kernels, over expressions or over arrays."""
+    """Puts a condition together from kernels."""
 
-    def __init__(
-        self, column_of: Callable[[BoundColumn], Values], constant: Callable[[pa.Scalar], Values]
-    ) -> None:
+    def __init__(self, column_of: Callable[[BoundColumn], Values]) -> None:
         self._column_of = column_of
-        self._constant = constant
 
     def build(self, node: BoundNode) -> Values:
         if isinstance(node, (BoundAnd, BoundOr)):
@@ -105,18 +77,15 @@ class _Builder:
         if isinstance(node, BoundNot):
             return pc.invert(self.build(node.term))
         if isinstance(node, BoundConstant):
-            return self._truth(node.value)
+            return _truth(node.value)
         return self._leaf(node)
-
-    def _truth(self, value: bool | None) -> Values:
-        return self._constant(pa.scalar(value, pa.bool_()))
 
     def _leaf(self, node: BoundLeaf) -> Values:
         column = self._comparable(node.column)
         if isinstance(node, BoundIsNull):
             return pc.is_null(column)
         if isinstance(node, IfPresent):
-            return pc.if_else(pc.is_valid(column), self._truth(node.truth), self._truth(None))
+            return pc.if_else(pc.is_valid(column), _truth(node.truth), _truth(None))
         if isinstance(node, BoundCompare):
             if node.op != "<=>":
                 return self._compare(node, column, node.op)
@@ -137,7 +106,7 @@ class _Builder:
         if node.value != node.value:  # NaN
             is_nan = pc.is_nan(column)
             return is_nan if op == "=" else pc.invert(is_nan)
-        scalar = self._constant(to_scalar(node.value, _stand_in(node.column.type)))
+        scalar = to_scalar(node.value, _stand_in(node.column.type))
         result = _KERNELS[op](column, scalar)
         if node.column.is_float and op in (">", ">="):
             return pc.or_kleene(result, pc.is_nan(column))
@@ -151,11 +120,11 @@ class _Builder:
         found = pc.is_in(column, value_set=pa.array(scalars, type_))
         if node.has_nan:
             found = pc.or_kleene(found, pc.is_nan(column))
-        missed = self._truth(None if node.has_null else False)
+        missed = _truth(None if node.has_null else False)
         # The kernel answers false for null.
         if node.has_null:
-            return pc.if_else(pc.and_kleene(pc.is_valid(column), found), self._truth(True), missed)
-        return pc.if_else(pc.is_valid(column), found, self._truth(None))
+            return pc.if_else(pc.and_kleene(pc.is_valid(column), found), _truth(True), missed)
+        return pc.if_else(pc.is_valid(column), found, _truth(None))
 
     def _text(self, node: BoundText, column: Values) -> Values:
         kernel = {
@@ -167,6 +136,10 @@ class _Builder:
 
     def _like(self, node: BoundLike, column: Values) -> Values:
         return pc.match_substring_regex(column, pattern=rf"(?s)\A(?:{node.regex})\z")
+
+
+def _truth(value: bool | None) -> pa.BooleanScalar:
+    return pa.scalar(value, pa.bool_())
 
 
 def _stand_in(type_: pa.DataType) -> pa.DataType:

@@ -47,12 +47,7 @@ from lakehouse_source.model import (
     SearchAny,
     SearchRanges,
 )
-from lakehouse_source.pruning.bounds import (
-    EMPTY_LOWER,
-    EMPTY_UPPER,
-    UNBOUNDED_LOWER,
-    UNBOUNDED_UPPER,
-)
+from lakehouse_source.pruning.keys import EMPTY_LOWER, EMPTY_UPPER, UNBOUNDED_LOWER, UNBOUNDED_UPPER
 from lakehouse_source.pruning.levels import level
 
 URI = "file:///data/flights"

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import lakehouse_source as lake
 from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.model import DatasetRecord, FileBounds, FileMetadata, RowGroupMetadata
-from lakehouse_source.pruning.bounds import key
+from lakehouse_source.pruning.keys import key
 from lakehouse_source.schema import leaves
 
 GROUPS = 10

@@ -15,7 +15,7 @@ from lakehouse_source.catalog.reader import CatalogReader, Current, to_datetime
 from lakehouse_source.catalog.session import Row, Statement
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 from lakehouse_source.model import DatasetRecord, FileBounds, FileMetadata, TransactionRecord
-from lakehouse_source.pruning.bounds import UNBOUNDED_LOWER, UNBOUNDED_UPPER
+from lakehouse_source.pruning.keys import UNBOUNDED_LOWER, UNBOUNDED_UPPER
 from lakehouse_source.pruning.levels import level
 
 

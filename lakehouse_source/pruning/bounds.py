@@ -1,305 +1,37 @@
-"""Pure. Bounds of columns as JSON (the catalog's record) and as byte keys (its search index).
+"""Pure. What is known of columns: read from and written to the catalog's records.
 
-Both only ever widen: a lower bound is shortened downward, an upper bound upward
+Bounds only ever widen: a lower bound is shortened downward, an upper bound upward
 or not at all, and what cannot be kept is left out, which means unknown.
-
-Keys order as values do, byte by byte, in every database:
-
-    int          9 bytes, big-endian, shifted: signed and unsigned share one
-                 encoding, so widening an integer column keeps its keys
-    bool         1 byte
-    datetime     12 bytes, nanoseconds: dates and timestamps without zone;
-    instant      the same for zoned timestamps; unit changes keep the keys
-    time, duration   12 bytes, nanoseconds
-    decimal128:s, decimal256:s   17 or 33 bytes, unscaled, per scale
-    float        8 bytes, IEEE order of the double; -0.0 is 0.0; NaN comes last
-    string, binary   the first bytes, up to `KEY_LIMIT`
 
 Source: Parquet format, `Statistics` (NaN and signed zero in bounds).
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import math
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
 from lakehouse_source.model import ColumnBounds, FileBounds, Ordinal, RowGroupMetadata
-from lakehouse_source.ordinal import (
-    EPOCH,
-    EPOCH_DATE,
-    EXACT,
-    Domain,
-    domain,
-    from_ordinal,
-    to_ordinal,
+from lakehouse_source.ordinal import Domain, domain
+from lakehouse_source.pruning.json_values import JsonValue, json_of, ordinal_of
+from lakehouse_source.pruning.keys import (
+    EMPTY_LOWER,
+    EMPTY_UPPER,
+    NAN_KEY,
+    UNBOUNDED_LOWER,
+    UNBOUNDED_UPPER,
+    key_of,
+    upper_key_of,
 )
 from lakehouse_source.schema import Leaf
 
-__all__ = [
-    "EMPTY_LOWER",
-    "EMPTY_UPPER",
-    "JSON_LIMIT",
-    "KEY_LIMIT",
-    "UNBOUNDED_LOWER",
-    "UNBOUNDED_UPPER",
-    "constant_bounds",
-    "decode_row_group",
-    "encode_row_group",
-    "encoding",
-    "file_bounds",
-    "from_json_value",
-    "from_ordinal",
-    "key",
-    "over_all",
-    "partition_bounds",
-    "prefix_range",
-    "to_json_value",
-    "to_ordinal",
-    "upper_key",
-]
-
-KEY_LIMIT = 32  # bytes
 JSON_LIMIT = 64  # characters of text, bytes of binaries
-
-UNBOUNDED_LOWER = b""
-UNBOUNDED_UPPER = b"\xff" * 40
-# The interval of a column that is all null: above everything and below everything.
-EMPTY_LOWER = b"\xff" * 40
-EMPTY_UPPER = b""
-
-JsonValue: TypeAlias = "bool | int | float | str | dict[str, str]"
-
-
-# --- keys -------------------------------------------------------------------
-
-_NAN_KEY = b"\xff\xf8" + bytes(6)
-_SIGN = 1 << 63
-
-
-def encoding(type_: pa.DataType) -> str | None:
-    """The name of the encoding of a type's keys; keys of one name compare.
-
-    None: the type cannot be indexed.
-    """
-    kind = domain(type_)
-    if not kind.ordered:
-        return None
-    if kind.kind == "decimal":
-        return f"decimal{max(kind.bits, 128)}:{kind.scale}"
-    if kind.kind == "timestamp":
-        return "instant" if kind.zoned else "datetime"
-    return "datetime" if kind.kind == "date" else kind.kind
-
-
-def key(ordinal: Ordinal, type_: pa.DataType) -> bytes:
-    """The key of a value, as a lower bound: text and bytes are cut."""
-    return _key(ordinal, domain(type_))
-
-
-def upper_key(ordinal: Ordinal, type_: pa.DataType) -> bytes:
-    """The key of a value, as an upper bound: text and bytes are cut and raised."""
-    return _upper_key(ordinal, domain(type_))
-
-
-def _key(ordinal: Ordinal, kind: Domain) -> bytes:
-    if isinstance(ordinal, bytes):
-        return ordinal[:KEY_LIMIT]
-    if isinstance(ordinal, float):
-        return _float_key(ordinal)
-    name = kind.kind
-    if name == "int":
-        return (ordinal + (1 << 71)).to_bytes(9, "big")
-    if name == "bool":
-        return ordinal.to_bytes(1, "big")
-    if name == "float":
-        return _float_key(float(ordinal))
-    if name == "decimal":
-        bits = max(kind.bits, 128) + 8
-        return (ordinal + (1 << (bits - 1))).to_bytes(bits // 8, "big")
-    return (ordinal * kind.unit_ns + (1 << 95)).to_bytes(12, "big")
-
-
-def _upper_key(ordinal: Ordinal, kind: Domain) -> bytes:
-    if isinstance(ordinal, bytes) and len(ordinal) > KEY_LIMIT:
-        return _raised(ordinal[:KEY_LIMIT])
-    return _key(ordinal, kind)
-
-
-def _raised(cut: bytes) -> bytes:
-    """A key above everything that begins with `cut`."""
-    kept = cut.rstrip(b"\xff")
-    return kept[:-1] + bytes((kept[-1] + 1,)) if kept else UNBOUNDED_UPPER
-
-
-def _float_key(value: float) -> bytes:
-    if value != value:
-        return _NAN_KEY
-    (bits,) = struct.unpack(">Q", struct.pack(">d", value + 0.0))
-    # A negative double orders backwards by its bits.
-    ordered = bits ^ (2 * _SIGN - 1) if bits & _SIGN else bits | _SIGN
-    return int(ordered).to_bytes(8, "big")
-
-
-def prefix_range(text: bytes, type_: pa.DataType) -> tuple[bytes, bytes]:
-    """Keys between which everything lies that begins with `text`."""
-    cut = text[:KEY_LIMIT]
-    if domain(type_).kind == "string":
-        return cut, cut + b"\xff"  # no byte of UTF-8 is 0xFF
-    return cut, _raised(cut)
-
-
-# --- JSON -------------------------------------------------------------------
-
-
-def to_json_value(
-    ordinal: Ordinal, type_: pa.DataType, *, upper: bool = False, limit: int | None = None
-) -> JsonValue | None:
-    """A value as JSON; with a `limit` a bound, or None where no bound can be kept.
-
-    Text and bytes longer than `limit` are cut, an upper bound to something
-    greater. Temporal values are ISO text, or counts of the unit where Python has
-    no name for the year; decimals are text, bytes an object with base64 in it.
-    """
-    return _to_json(ordinal, domain(type_), upper, limit)
-
-
-def _to_json(ordinal: Ordinal, kind: Domain, upper: bool, limit: int | None) -> JsonValue | None:
-    if isinstance(ordinal, bytes):
-        if kind.kind == "string":
-            return _json_text(ordinal, upper, limit)
-        return _json_bytes(ordinal, upper, limit)
-    name = kind.kind
-    if name == "float":
-        return _json_float(float(ordinal))
-    if isinstance(ordinal, float):
-        return None
-    if name == "int":
-        return ordinal
-    if name == "bool":
-        return bool(ordinal)
-    if name == "decimal":
-        return f"{Decimal(ordinal).scaleb(-kind.scale, context=EXACT):f}"
-    if name == "duration":
-        return ordinal
-    try:
-        return _iso(ordinal, kind)
-    except OverflowError:
-        return ordinal
-
-
-def _json_float(value: float) -> JsonValue | None:
-    if math.isfinite(value):
-        return value + 0.0
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _iso(ordinal: int, kind: Domain) -> str | int:
-    if kind.kind == "date":
-        return (EPOCH_DATE + timedelta(days=ordinal)).isoformat()
-    seconds, rest = divmod(ordinal * kind.unit_ns, 10**9)
-    fraction = f".{rest:09}".rstrip("0").rstrip(".")
-    if kind.kind == "time":
-        if not 0 <= seconds < 86_400:
-            return ordinal
-        return (EPOCH + timedelta(seconds=seconds)).time().isoformat() + fraction
-    text = (EPOCH + timedelta(seconds=seconds)).isoformat() + fraction
-    return text + "Z" if kind.zoned else text
-
-
-def _json_text(ordinal: bytes, upper: bool, limit: int | None) -> str | None:
-    try:
-        text = ordinal.decode()
-    except UnicodeDecodeError:  # cut in the middle of a character by its writer
-        return None
-    if limit is None or len(text) <= limit:
-        return text
-    return _raised_text(text[:limit]) if upper else text[:limit]
-
-
-def _raised_text(cut: str) -> str | None:
-    """Text above everything that begins with `cut`, as long as that; None: there is none."""
-    last = ord(cut[-1]) + 1
-    if last > 0x10FFFF:
-        return None
-    return cut[:-1] + chr(0xE000 if 0xD800 <= last < 0xE000 else last)
-
-
-def _json_bytes(ordinal: bytes, upper: bool, limit: int | None) -> dict[str, str] | None:
-    if limit is not None and len(ordinal) > limit:
-        ordinal = ordinal[:limit]
-        if upper:
-            if ordinal[-1] == 0xFF:
-                return None
-            ordinal = ordinal[:-1] + bytes((ordinal[-1] + 1,))
-    return {"base64": base64.b64encode(ordinal).decode("ascii")}
-
-
-def from_json_value(value: Any, type_: pa.DataType) -> Ordinal | None:
-    """The ordinal that `to_json_value` wrote; None where `value` is no such thing.
-
-    Values written before a promotion are read too where they mean the same: an
-    integer as a decimal, a date as its midnight.
-    """
-    return _from_json(value, domain(type_))
-
-
-def _from_json(value: Any, kind: Domain) -> Ordinal | None:
-    name = kind.kind
-    try:
-        if name == "int" or name == "duration":
-            return value if type(value) is int else None
-        if name == "float":
-            if isinstance(value, str):
-                return float(value)
-            return float(value) + 0.0 if type(value) in (int, float) else None
-        if name == "bool":
-            return int(value) if isinstance(value, bool) else None
-        if name == "string":
-            return value.encode() if isinstance(value, str) else None
-        if name == "binary":
-            return base64.b64decode(value["base64"], validate=True)
-        if name == "decimal":
-            return _unscaled(value, kind.scale)
-        if type(value) is int:
-            return value if name in ("date", "timestamp", "time") else None
-        return _from_iso(value, kind) if isinstance(value, str) else None
-    except (ValueError, TypeError, KeyError, OverflowError, InvalidOperation):
-        return None
-
-
-def _unscaled(value: Any, scale: int) -> int | None:
-    if type(value) is not int and not isinstance(value, str):
-        return None
-    shifted = Decimal(value).scaleb(scale, context=EXACT)
-    whole = int(shifted)
-    return whole if shifted == whole else None
-
-
-_SECOND = timedelta(seconds=1)
-
-
-def _from_iso(text: str, kind: Domain) -> int | None:
-    if kind.kind == "date":
-        return (datetime.fromisoformat(text) - EPOCH).days if len(text) == 10 else None
-    text = text.removesuffix("Z")
-    if kind.kind == "time":
-        text = "1970-01-01T" + text
-    elif len(text) == 10:
-        text += "T00:00:00"
-    gone = datetime.fromisoformat(text[:19]) - EPOCH
-    rest = int(text[20:].ljust(9, "0")) if len(text) > 20 else 0
-    count, finer = divmod((gone.days * 86_400 + gone.seconds) * 10**9 + rest, kind.unit_ns)
-    return None if finer else count
 
 
 # --- row groups -------------------------------------------------------------
@@ -331,11 +63,11 @@ def encode_row_group(
         if not kind.ordered:
             continue
         if bounds.lower is not None:
-            low = _to_json(bounds.lower, kind, False, JSON_LIMIT)
+            low = json_of(bounds.lower, kind, False, JSON_LIMIT)
             if low is not None:
                 minima[name] = low
         if bounds.upper is not None:
-            high = _to_json(bounds.upper, kind, True, JSON_LIMIT)
+            high = json_of(bounds.upper, kind, True, JSON_LIMIT)
             if high is not None:
                 maxima[name] = high
     return _dump(minima), _dump(maxima), _dump(null_counts), _dump(nans)
@@ -382,10 +114,10 @@ def decode_row_group(
     lower = upper = None
     low = _document(group.stats_min_json).get(name)
     if low is not None:
-        lower = _from_json(low, source)
+        lower = ordinal_of(low, source)
     high = _document(group.stats_max_json).get(name)
     if high is not None:
-        upper = _from_json(high, source)
+        upper = ordinal_of(high, source)
     if lower != lower or upper != upper:
         lower, upper, may_be_nan = None, None, source.kind == "float"
     if file_type is not column_type and file_type != column_type:
@@ -550,30 +282,19 @@ def _index_row(leaf_id: int, kind: Domain, merge: _Merge, row_count: int) -> Fil
         lower, upper = EMPTY_LOWER, EMPTY_UPPER
     else:
         if merge.lower_known:
-            lower = _key(merge.lower, kind)
+            lower = key_of(merge.lower, kind)
         if merge.upper_known:
             # NaN is the greatest value of all.
-            upper = _NAN_KEY if merge.may_be_nan else _upper_key(merge.upper, kind)
+            upper = NAN_KEY if merge.may_be_nan else upper_key_of(merge.upper, kind)
         if lower > upper:  # a record that contradicts itself says nothing
             lower, upper = UNBOUNDED_LOWER, UNBOUNDED_UPPER
     return FileBounds(leaf_id, lower, upper, merge.null_count, row_count, merge.may_be_nan)
 
 
-def partition_bounds(leaf: Leaf, value: Any, row_count: int) -> tuple[ColumnBounds, FileBounds]:
-    """What a partition value says of its column: every row of the file holds `value`.
-
-    Raises:
-        ValueError: the value is none of the column's type.
-    """
-    if value is None or (isinstance(value, pa.Scalar) and not value.is_valid):
-        return constant_bounds(leaf, None, row_count)
-    return constant_bounds(leaf, to_ordinal(value, leaf.type), row_count)
-
-
 def constant_bounds(
     leaf: Leaf, ordinal: Ordinal | None, row_count: int
 ) -> tuple[ColumnBounds, FileBounds]:
-    """`partition_bounds` of a value that is an ordinal already; None is NULL."""
+    """What a partition value says of its column: every row holds `ordinal`; None is NULL."""
     kind = domain(leaf.type)
     if ordinal is None:
         known = ColumnBounds(None, None, row_count, row_count, False)
@@ -581,7 +302,7 @@ def constant_bounds(
         return known, empty
     if ordinal != ordinal:
         known = ColumnBounds(None, None, 0, row_count, True)
-        return known, FileBounds(leaf.id, _NAN_KEY, _NAN_KEY, 0, row_count, True)
-    lower, upper = _key(ordinal, kind), _upper_key(ordinal, kind)
+        return known, FileBounds(leaf.id, NAN_KEY, NAN_KEY, 0, row_count, True)
+    lower, upper = key_of(ordinal, kind), upper_key_of(ordinal, kind)
     known = ColumnBounds(ordinal, ordinal, 0, row_count, False)
     return known, FileBounds(leaf.id, lower, upper, 0, row_count, False)

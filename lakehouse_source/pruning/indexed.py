@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.pruning.bounds import encoding
+from lakehouse_source.pruning.keys import encoding
 from lakehouse_source.schema import Leaf, leaves
 
 DEFAULT_COUNT = 32

@@ -63,7 +63,7 @@ class Outcome:
     """The truth values that a condition may take. Eight instances exist; compare with `is`.
 
     `a | b` is the union of two sets: what a condition may be on the rows of both.
-    AND, OR and NOT of conditions are `lifted_and`, `lifted_or`, `lifted_not`.
+    AND, OR and NOT of conditions are the tables of this module, over `bits`.
     """
 
     __slots__ = ("bits",)
@@ -108,18 +108,6 @@ class Outcome:
 
     def __or__(self, other: Outcome) -> Outcome:
         return Outcome._all[self.bits | other.bits]
-
-    def lifted_and(self, other: Outcome) -> Outcome:
-        """What `a AND b` may be, for `a` of this set and `b` of the other."""
-        return Outcome._all[AND_TABLE[self.bits][other.bits]]
-
-    def lifted_or(self, other: Outcome) -> Outcome:
-        """What `a OR b` may be, for `a` of this set and `b` of the other."""
-        return Outcome._all[OR_TABLE[self.bits][other.bits]]
-
-    def lifted_not(self) -> Outcome:
-        """What `NOT a` may be, for `a` of this set."""
-        return Outcome._all[NOT_TABLE[self.bits]]
 
     def __repr__(self) -> str:
         names = {True: "TRUE", False: "FALSE", None: "NULL"}

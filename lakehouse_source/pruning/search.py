@@ -33,12 +33,7 @@ from lakehouse_source.predicate.bound import (
     BoundText,
     IfPresent,
 )
-from lakehouse_source.pruning.bounds import (
-    encoding,
-    key,
-    prefix_range,
-    upper_key,
-)
+from lakehouse_source.pruning.keys import encoding, key, prefix_range, upper_key
 
 # More ranges than this are joined across the smallest gaps between them.
 MAX_RANGES = 65_536
@@ -61,7 +56,7 @@ def search(
     """The question to put to the index, or None where it cannot narrow the files down.
 
     `indexed` holds the ids of the columns that have index rows; a mapping tells
-    the encoding (`bounds.encoding`) of their keys too, and columns whose encoding
+    the encoding (`keys.encoding`) of their keys too, and columns whose encoding
     is another one now are not searched by. For a condition that no row can match
     (`predicate.never_true`) the answer is None: callers skip the search.
     """

@@ -13,24 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_source.model import ColumnBounds, FileBounds, RowGroupMetadata
-from lakehouse_source.ordinal import to_scalar
+from lakehouse_source.ordinal import from_ordinal, to_ordinal, to_scalar
 from lakehouse_source.pruning.bounds import (
+    constant_bounds,
+    decode_row_group,
+    encode_row_group,
+    file_bounds,
+)
+from lakehouse_source.pruning.json_values import from_json_value, to_json_value
+from lakehouse_source.pruning.keys import (
     EMPTY_LOWER,
     EMPTY_UPPER,
     UNBOUNDED_LOWER,
     UNBOUNDED_UPPER,
-    constant_bounds,
-    decode_row_group,
-    encode_row_group,
     encoding,
-    file_bounds,
-    from_json_value,
-    from_ordinal,
     key,
-    partition_bounds,
     prefix_range,
-    to_json_value,
-    to_ordinal,
     upper_key,
 )
 from lakehouse_source.schema import Leaf
@@ -332,24 +330,15 @@ def test_bounds_that_contradict_each_other_say_nothing():
 
 
 def test_a_partition_value_is_both_bounds():
-    known, index = partition_bounds(leaf(pa.string()), "UA", 5)
+    known, index = constant_bounds(leaf(pa.string()), b"UA", 5)
     assert known == ColumnBounds(b"UA", b"UA", 0, 5, False)
     assert (index.lower, index.upper) == (b"UA", b"UA")
-    known, index = partition_bounds(leaf(pa.string()), None, 5)
+    known, index = constant_bounds(leaf(pa.string()), None, 5)
     assert known == ColumnBounds(None, None, 5, 5, False)
     assert (index.lower, index.upper) == (EMPTY_LOWER, EMPTY_UPPER)
-    known, index = partition_bounds(leaf(pa.string()), "", 5)
+    known, index = constant_bounds(leaf(pa.string()), b"", 5)
     assert known.lower == b""
     assert (index.lower, index.null_count) == (b"", 0)
-
-
-def test_a_decimal_partition_is_not_mistaken_for_its_unscaled_number():
-    price = leaf(pa.decimal128(10, 2))
-    assert partition_bounds(price, Decimal("1.10"), 1)[0].lower == 110
-    assert constant_bounds(price, 110, 1) == partition_bounds(price, Decimal("1.10"), 1)
-    assert constant_bounds(price, None, 1) == partition_bounds(price, None, 1)
-    with pytest.raises(ValueError):
-        partition_bounds(price, 110, 1)
 
 
 def test_a_prefix_spans_everything_that_begins_with_it():

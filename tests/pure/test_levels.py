@@ -8,12 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse_source.pruning.bounds import (
-    EMPTY_LOWER,
-    EMPTY_UPPER,
-    UNBOUNDED_LOWER,
-    UNBOUNDED_UPPER,
-)
+from lakehouse_source.pruning.keys import EMPTY_LOWER, EMPTY_UPPER, UNBOUNDED_LOWER, UNBOUNDED_UPPER
 from lakehouse_source.pruning.levels import last_of_level, level, spans
 
 # Few different bytes, so that keys begin alike.

@@ -13,9 +13,18 @@ from lakehouse_source import schema as schemas
 from lakehouse_source.model import ColumnBounds, KeyRange, SearchAll, SearchAny, SearchRanges
 from lakehouse_source.predicate import BoundConstant, IfPresent, PredicateSet
 from lakehouse_source.pruning.absent import without_absent
-from lakehouse_source.pruning.bounds import decode_row_group, encoding, key
+from lakehouse_source.pruning.bounds import decode_row_group
 from lakehouse_source.pruning.evaluate import evaluate
-from lakehouse_source.pruning.outcome import NOTHING, OUTCOMES, UNKNOWN, Outcome
+from lakehouse_source.pruning.keys import encoding, key
+from lakehouse_source.pruning.outcome import (
+    AND_TABLE,
+    NOT_TABLE,
+    NOTHING,
+    OR_TABLE,
+    OUTCOMES,
+    UNKNOWN,
+    Outcome,
+)
 from lakehouse_source.pruning.search import MAX_RANGES, merged, search
 from tests.oracle import decide
 from tests.strategies import Rows, true_bounds
@@ -50,17 +59,21 @@ def known(lower, upper, null_count=0, row_count=10, nan=False):
 # --- the algebra ---
 
 
-def test_outcomes_lift_three_valued_logic_pointwise():
+def test_the_tables_lift_three_valued_logic_pointwise():
     def both(a, b):
         return False if False in (a, b) else None if None in (a, b) else True
 
+    def inverted(a):
+        return None if a is None else not a
+
     for a, b in itertools.product(OUTCOMES, OUTCOMES):
         pairs = [(x, y) for x in TRUTHS for y in TRUTHS if x in a and y in b]
-        assert a.lifted_and(b) is Outcome.of(*(both(x, y) for x, y in pairs))
-        assert a.lifted_or(b) is a.lifted_not().lifted_and(b.lifted_not()).lifted_not()
+        assert AND_TABLE[a.bits][b.bits] == Outcome.of(*(both(x, y) for x, y in pairs)).bits
+        either = (inverted(both(inverted(x), inverted(y))) for x, y in pairs)
+        assert OR_TABLE[a.bits][b.bits] == Outcome.of(*either).bits
         assert (a | b) is Outcome.of(*(x for x in TRUTHS if x in a or x in b))
     for a in OUTCOMES:
-        assert a.lifted_not().lifted_not() is a
+        assert NOT_TABLE[a.bits] == Outcome.of(*(inverted(x) for x in TRUTHS if x in a)).bits
 
 
 def test_outcomes_say_what_pruning_asks():
@@ -442,7 +455,7 @@ def test_long_literals_are_cut_outward():
 
 def test_is_not_null_leaves_out_files_without_a_value():
     (part,) = asked("n IS NOT NULL").ranges
-    from lakehouse_source.pruning.bounds import EMPTY_LOWER, UNBOUNDED_LOWER
+    from lakehouse_source.pruning.keys import EMPTY_LOWER, UNBOUNDED_LOWER
 
     assert part.lower is None
     assert UNBOUNDED_LOWER <= key(2**64 - 1, pa.int64()) <= part.upper < EMPTY_LOWER

@@ -15,15 +15,16 @@ from lakehouse_source.model import (
     SearchAll,
     SearchRanges,
 )
+from lakehouse_source.ordinal import to_ordinal
 from lakehouse_source.predicate import Node, PredicateSet
 from lakehouse_source.pruning.bounds import (
+    constant_bounds,
     decode_row_group,
     encode_row_group,
-    encoding,
     file_bounds,
-    partition_bounds,
 )
 from lakehouse_source.pruning.evaluate import evaluate
+from lakehouse_source.pruning.keys import encoding
 from lakehouse_source.pruning.search import search
 from lakehouse_source.schema import initial
 from tests.oracle import decide
@@ -120,7 +121,8 @@ def test_partition_values_are_bounds(data):
     one = Rows(pa.schema([table.schema.field(leaf.path[0])]), ({leaf.path: value},))
     condition = data.draw(conditions(one))
     bound = PredicateSet.of(condition).bind(one.schema)
-    known, row = partition_bounds(leaf, value, 1)
+    ordinal = None if value is None else to_ordinal(value, leaf.type)
+    known, row = constant_bounds(leaf, ordinal, 1)
     outcome = evaluate(bound, {leaf.id: known}.__getitem__)
     (result,) = results(one, condition)
     assert result in outcome

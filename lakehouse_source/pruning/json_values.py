@@ -1,0 +1,164 @@
+"""Pure. Values as JSON, for the catalog's record of row groups and partitions.
+
+Whole values come back as they were. As bounds, with a limit, they only ever widen:
+a lower bound is cut downward, an upper one upward, and what cannot be kept is left
+out, which means unknown.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from datetime import datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from lakehouse_source.model import Ordinal
+from lakehouse_source.ordinal import EPOCH, EPOCH_DATE, EXACT, Domain, domain
+
+JsonValue: TypeAlias = "bool | int | float | str | dict[str, str]"
+
+
+def to_json_value(
+    ordinal: Ordinal, type_: pa.DataType, *, upper: bool = False, limit: int | None = None
+) -> JsonValue | None:
+    """A value as JSON; with a `limit` a bound, or None where no bound can be kept.
+
+    Text and bytes longer than `limit` are cut, an upper bound to something
+    greater. Temporal values are ISO text, or counts of the unit where Python has
+    no name for the year; decimals are text, bytes an object with base64 in it.
+    """
+    return json_of(ordinal, domain(type_), upper, limit)
+
+
+def json_of(ordinal: Ordinal, kind: Domain, upper: bool, limit: int | None) -> JsonValue | None:
+    """`to_json_value`, of a value of a domain."""
+    if isinstance(ordinal, bytes):
+        if kind.kind == "string":
+            return _json_text(ordinal, upper, limit)
+        return _json_bytes(ordinal, upper, limit)
+    name = kind.kind
+    if name == "float":
+        return _json_float(float(ordinal))
+    if isinstance(ordinal, float):
+        return None
+    if name == "int":
+        return ordinal
+    if name == "bool":
+        return bool(ordinal)
+    if name == "decimal":
+        return f"{Decimal(ordinal).scaleb(-kind.scale, context=EXACT):f}"
+    if name == "duration":
+        return ordinal
+    try:
+        return _iso(ordinal, kind)
+    except OverflowError:
+        return ordinal
+
+
+def _json_float(value: float) -> JsonValue | None:
+    if math.isfinite(value):
+        return value + 0.0
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _iso(ordinal: int, kind: Domain) -> str | int:
+    if kind.kind == "date":
+        return (EPOCH_DATE + timedelta(days=ordinal)).isoformat()
+    seconds, rest = divmod(ordinal * kind.unit_ns, 10**9)
+    fraction = f".{rest:09}".rstrip("0").rstrip(".")
+    if kind.kind == "time":
+        if not 0 <= seconds < 86_400:
+            return ordinal
+        return (EPOCH + timedelta(seconds=seconds)).time().isoformat() + fraction
+    text = (EPOCH + timedelta(seconds=seconds)).isoformat() + fraction
+    return text + "Z" if kind.zoned else text
+
+
+def _json_text(ordinal: bytes, upper: bool, limit: int | None) -> str | None:
+    try:
+        text = ordinal.decode()
+    except UnicodeDecodeError:  # cut in the middle of a character by its writer
+        return None
+    if limit is None or len(text) <= limit:
+        return text
+    return _raised_text(text[:limit]) if upper else text[:limit]
+
+
+def _raised_text(cut: str) -> str | None:
+    """Text above everything that begins with `cut`, as long as that; None: there is none."""
+    last = ord(cut[-1]) + 1
+    if last > 0x10FFFF:
+        return None
+    return cut[:-1] + chr(0xE000 if 0xD800 <= last < 0xE000 else last)
+
+
+def _json_bytes(ordinal: bytes, upper: bool, limit: int | None) -> dict[str, str] | None:
+    if limit is not None and len(ordinal) > limit:
+        ordinal = ordinal[:limit]
+        if upper:
+            if ordinal[-1] == 0xFF:
+                return None
+            ordinal = ordinal[:-1] + bytes((ordinal[-1] + 1,))
+    return {"base64": base64.b64encode(ordinal).decode("ascii")}
+
+
+def from_json_value(value: Any, type_: pa.DataType) -> Ordinal | None:
+    """The ordinal that `to_json_value` wrote; None where `value` is no such thing.
+
+    Values written before a promotion are read too where they mean the same: an
+    integer as a decimal, a date as its midnight.
+    """
+    return ordinal_of(value, domain(type_))
+
+
+def ordinal_of(value: Any, kind: Domain) -> Ordinal | None:
+    """`from_json_value`, of a domain."""
+    name = kind.kind
+    try:
+        if name == "int" or name == "duration":
+            return value if type(value) is int else None
+        if name == "float":
+            if isinstance(value, str):
+                return float(value)
+            return float(value) + 0.0 if type(value) in (int, float) else None
+        if name == "bool":
+            return int(value) if isinstance(value, bool) else None
+        if name == "string":
+            return value.encode() if isinstance(value, str) else None
+        if name == "binary":
+            return base64.b64decode(value["base64"], validate=True)
+        if name == "decimal":
+            return _unscaled(value, kind.scale)
+        if type(value) is int:
+            return value if name in ("date", "timestamp", "time") else None
+        return _from_iso(value, kind) if isinstance(value, str) else None
+    except (ValueError, TypeError, KeyError, OverflowError, InvalidOperation):
+        return None
+
+
+def _unscaled(value: Any, scale: int) -> int | None:
+    if type(value) is not int and not isinstance(value, str):
+        return None
+    shifted = Decimal(value).scaleb(scale, context=EXACT)
+    whole = int(shifted)
+    return whole if shifted == whole else None
+
+
+_SECOND = timedelta(seconds=1)
+
+
+def _from_iso(text: str, kind: Domain) -> int | None:
+    if kind.kind == "date":
+        return (datetime.fromisoformat(text) - EPOCH).days if len(text) == 10 else None
+    text = text.removesuffix("Z")
+    if kind.kind == "time":
+        text = "1970-01-01T" + text
+    elif len(text) == 10:
+        text += "T00:00:00"
+    gone = datetime.fromisoformat(text[:19]) - EPOCH
+    rest = int(text[20:].ljust(9, "0")) if len(text) > 20 else 0
+    count, finer = divmod((gone.days * 86_400 + gone.seconds) * 10**9 + rest, kind.unit_ns)
+    return None if finer else count
