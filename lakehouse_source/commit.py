@@ -1,4 +1,4 @@
-"""Verb. One write from its first byte to its version: begin, commit, retry, abort.
+"""Verb. One write from its first byte to its version: begin, commit, abort.
 
 The order of events makes a crash harmless at every point: the write is
 registered as pending, files are written under names nobody else can have, and
@@ -9,20 +9,18 @@ version.
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import pyarrow as pa
 import uuid6
 
 from lakehouse_source import reservations
+from lakehouse_source.attempts import PATIENCE_SECONDS, in_transaction
 from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog.reader import Current
-from lakehouse_source.catalog.transient import CommitOutcomeUnknown, is_transient
+from lakehouse_source.catalog.transient import is_transient
 from lakehouse_source.errors import (
     CatalogUnavailableError,
     CommitConflictError,
@@ -40,24 +38,19 @@ from lakehouse_source.landing import (
     described,
     land,
     merged,
-    result,
-    summary,
 )
 from lakehouse_source.model import DatasetRecord, FileMetadata, FileRecord, WriteResult
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.partitioning import check_partition_columns
 from lakehouse_source.pruning.indexed import check_index_columns
-from lakehouse_source.recording import Prepared, prepare, record_ahead, record_files
+from lakehouse_source.recording import Prepared, prepare, record_ahead
 from lakehouse_source.scan import keep_others
-from lakehouse_source.schema import initial, leaves, storage_schema
+from lakehouse_source.schema import initial, storage_schema
 from lakehouse_source.snapshot import open_snapshot
 from lakehouse_source.storage import Storage
 from lakehouse_source.write_options import StagedWrite, WriteOptions, WriteSpec
 
-ATTEMPTS = 20
-# How long a commit, whose files are written, waits for a server that went away.
-PATIENCE_SECONDS = 30.0
 # Size checks of files in an object store at a time: each is a request.
 CHECKS_AT_ONCE = 16
 
@@ -318,70 +311,6 @@ def _delete(staged: StagedWrite, files: Iterable[FileMetadata]) -> None:
             continue
 
 
-# --- database transactions, with bounded retry --------------------------------
-
-T = TypeVar("T")
-
-
-def in_transaction(
-    catalog: Catalog,
-    uri: str,
-    write_id: str,
-    work: Callable[[CatalogTransaction], T],
-    *,
-    resolve: bool = True,
-    patience_seconds: float = 0.0,
-) -> T:
-    """Run `work` in one database transaction, again where the database says to.
-
-    `work` must do nothing where it finds that it was carried out already: when
-    the outcome of a COMMIT is unknown, it is run again, on a new connection, to
-    find out. A server that went away is waited for as long as `patience_seconds`.
-
-    Raises:
-        CommitUnknownError: a commit was sent and the catalog cannot be asked
-            whether it was carried out.
-    """
-    give_up = time.monotonic() + patience_seconds
-    lost: CommitOutcomeUnknown | None = None
-    for attempt in range(ATTEMPTS):
-        failure: PlakeError
-        try:
-            with catalog.write() as tx:
-                done = work(tx)
-                reach("before COMMIT")
-            return done
-        except CommitOutcomeUnknown as error:
-            # Only `work` can tell, and it looks its write up under the lock: a
-            # COMMIT that is still on its way holds that lock.
-            failure = error
-            if resolve:
-                lost = error
-                give_up = max(give_up, time.monotonic() + PATIENCE_SECONDS / 2)
-        except PlakeError as error:
-            away = _server_is_away(error)
-            if not (is_transient(error) or (away and time.monotonic() < give_up)):
-                if lost is not None and isinstance(error, CatalogUnavailableError):
-                    # Nobody answered: what was sent before may have been carried out.
-                    raise CommitUnknownError(dataset=uri, write_id=write_id) from error
-                raise
-            failure = error
-        if attempt < ATTEMPTS - 1:
-            time.sleep(min(1.0, 0.005 * 2**attempt) * random.uniform(0.5, 1.5))
-    if lost is not None:
-        raise CommitUnknownError(dataset=uri, write_id=write_id) from failure
-    if isinstance(failure, CommitOutcomeUnknown):
-        reason = f"it is lost again and again: {failure.reason}"
-        raise CatalogUnavailableError(catalog=catalog.redacted_url, reason=reason) from None
-    raise failure
-
-
-def _server_is_away(error: PlakeError) -> bool:
-    """Tell whether the catalog tried, more than once, to reach a server and could not."""
-    tried = error.__context__
-    return isinstance(error, CatalogUnavailableError) and tried is not None and is_transient(tried)
-
-
 # --- replacing the rows of a condition ---------------------------------------------
 
 
@@ -455,69 +384,3 @@ def _same_partitioning(
             reason=f"does not match the partition columns of {uri} ({has}). Leave the option out.",
         )
     return existing
-
-
-def restore(catalog: Catalog, uri: str, key: str, version: int) -> WriteResult:
-    """Commit a version whose files and schema are those of an old one.
-
-    Raises:
-        DatasetNotFoundError, VersionNotFoundError
-    """
-    write_id = str(uuid6.uuid7())
-
-    def land_old(tx: CatalogTransaction) -> WriteResult:
-        record = tx.lock_dataset(key)
-        done = tx.transaction_by_write_id(write_id)
-        target = open_snapshot(tx, key, uri, catalog.redacted_url, version=version)
-        if record is None or done is not None:
-            new_version = target.dataset.current_version if done is None else done.version
-            return result(new_version, target.schema_version, ())
-        current = record.current_version
-        live = {file.path: file for file in tx.files(record.id, current)}
-        wanted = {file.path: file for file in tx.files(record.id, version)}
-        removed = [file for path, file in live.items() if path not in wanted]
-        returning = [file for path, file in wanted.items() if path not in live]
-        groups = tx.row_groups([file.id for file in returning])
-        files: dict[int, list[FileMetadata]] = {}
-        for file in returning:
-            schema = target.file_schemas[file.schema_version]
-            files.setdefault(file.schema_version, []).append(
-                FileMetadata(
-                    path=file.path,
-                    row_count=file.row_count,
-                    file_size_bytes=file.size_bytes,
-                    schema=pa.schema([f for f in schema if f.name not in target.partition_by]),
-                    row_groups=tuple(groups.get(file.id, ())),
-                    partitions=file.partitions,
-                    stats_complete=file.stats_complete,
-                )
-            )
-        new_version = current + 1
-        schema_now = tx.schema_at(record.id, current)[1]
-        schema_version = target.schema_version
-        if not target.schema.equals(schema_now, check_metadata=True):
-            tx.insert_schema(record.id, new_version, target.schema)
-            # Files that stay have keys in the encoding that is given up.
-            for column_id in described(
-                record.properties, target.schema, schema_now, target.partition_by
-            )[1]:
-                tx.unbound_column(record.id, column_id)
-            schema_version = new_version
-        everything = [file for some in files.values() for file in some]
-        tx.insert_transaction(
-            record.id,
-            new_version,
-            "restore",
-            {"restored_version": version},
-            summary(tx, record, everything, removed),
-            write_id,
-        )
-        # A column may have been promoted between the file and the version restored.
-        types = {leaf.id: leaf.type for leaf in leaves(target.schema)}
-        for written_under, some in files.items():
-            schema = target.file_schemas[written_under]
-            record_files(tx, record, new_version, written_under, schema, some, types=types)
-        tx.remove_files(record.id, new_version, [file.id for file in removed])
-        return result(new_version, schema_version, everything)
-
-    return in_transaction(catalog, uri, write_id, land_old)

@@ -11,13 +11,14 @@ import pyarrow.dataset as ds
 
 from lakehouse_source.address import Address, CatalogLike, PathLike
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
-from lakehouse_source.commit import abort, commit, restore
+from lakehouse_source.commit import abort, commit
 from lakehouse_source.errors import CommitUnknownError
 from lakehouse_source.history import History
 from lakehouse_source.maintenance import doomed, expiry, inspection, removal
 from lakehouse_source.maintenance.reports import ExpiryReport, VacuumReport, VerifyReport
 from lakehouse_source.model import FileRecord, WriteResult
 from lakehouse_source.query import Predicates, Scan
+from lakehouse_source.restoring import restore
 from lakehouse_source.schema import strip
 from lakehouse_source.snapshot import Snapshot
 from lakehouse_source.staging import stage, to_reader, write_options

@@ -7,8 +7,9 @@ from types import TracebackType
 from typing import Any
 
 from lakehouse_source.address import Address, CatalogLike, PathLike
+from lakehouse_source.attempts import PATIENCE_SECONDS, in_transaction
 from lakehouse_source.catalog import Catalog, CatalogTransaction, open_catalog
-from lakehouse_source.commit import PATIENCE_SECONDS, Ready, abort, in_transaction, make_ready
+from lakehouse_source.commit import Ready, abort, make_ready
 from lakehouse_source.errors import CommitUnknownError, InvalidOptionError
 from lakehouse_source.landing import land
 from lakehouse_source.model import FileMetadata, WriteResult

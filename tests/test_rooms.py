@@ -27,16 +27,25 @@ SIDEWAYS = {
         "scan": {"snapshot"},
         "aggregates": {"scan", "snapshot"},
         "landing": {"recording", "scan", "snapshot"},
-        "commit": {"landing", "recording", "reservations", "scan", "snapshot"},
+        "commit": {"attempts", "landing", "recording", "reservations", "scan", "snapshot"},
+        "restoring": {"attempts", "landing", "recording", "snapshot"},
         "address": {"snapshot"},
         "query": {"address", "scan", "engines"},
-        "maintenance": {"commit"},
+        "maintenance": {"attempts"},
         "staging": {"address", "commit", "query"},
-        "several": {"address", "landing", "commit", "recording", "staging"},
-        "dataset": {"address", "maintenance", "query", "snapshot", "commit", "staging"},
+        "several": {"address", "attempts", "landing", "commit", "recording", "staging"},
+        "dataset": {
+            "address",
+            "maintenance",
+            "query",
+            "snapshot",
+            "commit",
+            "restoring",
+            "staging",
+        },
     },
     EDGE: {"parquet": {"failpoints", "storage"}, "storage": set(), "catalog": set()},
-}
+}  # fmt: skip
 
 
 def modules() -> list[Path]:

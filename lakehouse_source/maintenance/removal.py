@@ -15,10 +15,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
+from lakehouse_source.attempts import in_transaction
 from lakehouse_source.catalog import Catalog, CatalogTransaction, open_catalog
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.catalog.locate import sqlite_url
-from lakehouse_source.commit import in_transaction
 from lakehouse_source.errors import (
     CorruptDatasetError,
     PlakeError,

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source import attempts
 from lakehouse_source.address import Address
 from lakehouse_source.catalog import base
 from lakehouse_source.commit import abort, begin, commit
@@ -101,6 +102,7 @@ def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What Spark does: `commit` raises, and `abort` comes with the same messages."""
+    monkeypatch.setattr(attempts, "PATIENCE_SECONDS", 0.01)
     monkeypatch.setitem(begin.__globals__, "PATIENCE_SECONDS", 0.01)
     monkeypatch.setattr(base, "_FIRST_PAUSE_SECONDS", 0.0005)
     uri = str(tmp_path / "things")
@@ -158,6 +160,7 @@ def test_an_error_on_the_second_attempt_is_not_taken_for_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The catalog answers once more after the cut, and is gone then: nobody knows."""
+    monkeypatch.setattr(attempts, "PATIENCE_SECONDS", 0.01)
     monkeypatch.setitem(begin.__globals__, "PATIENCE_SECONDS", 0.01)
     uri = str(tmp_path / "things")
     lake.write_dataset(one_row(0), uri, catalog=direct)
@@ -165,7 +168,7 @@ def test_an_error_on_the_second_attempt_is_not_taken_for_a_failure(
     def decide(number: int) -> Cut:
         return None if number == 1 else AFTER  # the first registers the write
 
-    monkeypatch.setitem(begin.__globals__, "ATTEMPTS", 1)
+    monkeypatch.setattr(attempts, "ATTEMPTS", 1)
     with (
         CuttingProxy(postgres_server.socket_folder, decide) as proxy,
         lake.open_catalog(through(url, proxy)) as catalog,
