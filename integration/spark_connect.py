@@ -1,11 +1,12 @@
 """Runs the queries of the planner extension through a Spark Connect server.
 
-    python integration/spark_connect.py [--version 4.3] [--venvs FOLDER]
+    python integration/spark_connect.py [--version 4.3] [--venvs FOLDER] [--master local[2]]
 
 A virtual environment with that PySpark and what its Connect client needs, this
 checkout installed as a wheel, and a Connect server in a process of its own that
 loads the extension by `spark.jars`, as spark_conf/README.md tells administrators.
-Every query is answered by plake and by plain Parquet, over the wire.
+Every query is answered by plake and by plain Parquet, over the wire. The master
+`local-cluster[1,2,2048]` has executors in processes of their own.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ CLIENT = (
 )
 
 
-def inside(folder: Path) -> int:
+def inside(folder: Path, master: str) -> int:
     """Compare, in the environment that has the Connect client."""
     from pyspark.sql import SparkSession
 
@@ -35,7 +36,7 @@ def inside(folder: Path) -> int:
     from tests.doors.test_planner_queries import multiset
 
     spark = (
-        SparkSession.builder.remote("local[2]")
+        SparkSession.builder.remote(master)
         .config("spark.jars", str(planner_jar()))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
@@ -64,6 +65,8 @@ def inside(folder: Path) -> int:
         wrong.append("the extension is not there: " + pruned)
     if "LocalTableScan" not in ours.t.groupBy().count()._explain_string():  # type: ignore[operator]
         wrong.append("no answer from the catalog")
+    if "ColumnarToRow" not in pruned:
+        wrong.append("rows are copied out of batches: " + pruned)
     print(f"{asked} queries through Connect on Spark {spark.version}, {len(wrong)} wrong")
     for name in wrong:
         print("wrong:", name)
@@ -74,10 +77,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--version", default="4.3")
     parser.add_argument("--venvs", type=Path, help="keep the environment here")
+    parser.add_argument("--master", default="local[2]")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside is not None:
-        return inside(options.inside)
+        return inside(options.inside, options.master)
     sys.path.insert(0, str(CHECKOUT / "integration"))
     from spark_versions import environment
 
@@ -89,6 +93,7 @@ def main() -> int:
         (Path(scratch) / "rows").mkdir()
         clean = {**os.environ, "PYTHONPATH": scratch, "PYSPARK_PYTHON": str(python)}
         command = [str(python), __file__, "--inside", str(Path(scratch) / "rows")]
+        command += ["--master", options.master]
         return subprocess.run(command, cwd=scratch, env=clean, check=False).returncode
 
 

@@ -29,10 +29,11 @@ SUITES = [
         "planner_nested",
         "planner_ranges",
         "planner_join_keys",
+        "batch_reads",
         "native_scan",
     )
 ]
-TOOLS = ("pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100")
+TOOLS = ("pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "chispa>=0.10")
 
 
 def environment(version: str, folder: Path) -> Path:

@@ -6,6 +6,7 @@ Python source neither columns to leave out nor filters that are safe to use.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -74,6 +75,7 @@ def enable(spark: Any) -> Any:
     session = _classic(spark)
     if not _has_rule(spark, session):
         _apply_extension(spark, session.extensions())
+    _give_to_executors(spark)
     spark.conf.set(SWITCH, "true")
     spark.conf.set(_REDACTION, _with_catalog(spark.conf.get(_REDACTION, _REDACTION_DEFAULT)))
     return spark
@@ -138,6 +140,20 @@ def _apply_extension(spark: Any, extensions: Any) -> None:
     # that of an earlier loader, once a second session in this JVM is enabled.
     method = extension.getMethod("apply", array(jvm.Class, jvm.Class.forName("java.lang.Object")))
     method.invoke(instance, array(jvm.Object, extensions))
+
+
+def _give_to_executors(spark: Any) -> None:
+    """Add the jar to those of the application, as `spark.jars` does: executors need a class.
+
+    Where that is forbidden, scans come as rows, and a line of Spark's log says so.
+    """
+    from py4j.protocol import Py4JError
+
+    jar, context = planner_jar(), spark.sparkContext._jsc
+    with suppress(Py4JError):
+        listed = str(context.sc().listJars().mkString("\n")).splitlines()
+        if not any(url.endswith(f"/{jar.name}") for url in listed):
+            context.addJar(str(jar))
 
 
 def _with_catalog(regex: str) -> str:

@@ -107,7 +107,7 @@ final class IsolateScans extends Rule<LogicalPlan> {
     }
   }
 
-  /** Says once per JVM and reason why queries run without pruning. */
+  /** Says once per JVM and reason what of the extension is not used. */
   static void standAside(String reason, Throwable cause) {
     if (SAID.add(reason)) {
       LOG.warn("plake's planner extension stands aside, queries are slower and right: {}{}",

@@ -22,10 +22,11 @@ import scala.collection.immutable.Map;
 /**
  * Spark's own scan of a Python source, told apart by what it reads.
  *
- * <p>Adds five things: a schema without plake's marks (they would turn up in the metadata of the
+ * <p>Adds six things: a schema without plake's marks (they would turn up in the metadata of the
  * query's columns), equality (an exchange over the same columns and filters is computed once), an
- * {@code explain()} that shows filters and columns, the number of rows for whoever joins them, and
- * pruning by the keys of a join that Spark learns while the query runs. Executors meet only Spark's classes.
+ * {@code explain()} that shows filters and columns, the number of rows for whoever joins them,
+ * pruning by the keys of a join that Spark learns while the query runs, and batches that are not
+ * copied row by row.
  */
 final class IsolatedScan
     implements Scan, SupportsMetadata, SupportsRuntimeV2Filtering, SupportsReportStatistics {
@@ -46,6 +47,7 @@ final class IsolatedScan
   private final IsolatedSource source;
   private final Predicate[] predicates;
   private final Scan stock;
+  private final boolean inBatches = comesInBatches();
   private final ThreadLocal<Batch> narrowed = new ThreadLocal<>();
   private volatile Batch planned;
 
@@ -54,6 +56,15 @@ final class IsolatedScan
     this.shortName = shortName;
     this.predicates = predicates;
     this.stock = source.scan(shortName);
+  }
+
+  private static boolean comesInBatches() {
+    try {
+      return BatchReads.arePossible();
+    } catch (LinkageError e) {
+      IsolateScans.standAside(BatchReads.COPIED, e);
+      return false;
+    }
   }
 
   /** The same scan with longs for decimals; null where it has none, or longs already. */
@@ -141,7 +152,7 @@ final class IsolatedScan
 
   @Override
   public ColumnarSupportMode columnarSupportMode() {
-    return stock.columnarSupportMode();
+    return inBatches ? ColumnarSupportMode.SUPPORTED : stock.columnarSupportMode();
   }
 
   @Override
@@ -173,7 +184,8 @@ final class IsolatedScan
     @Override
     public PartitionReaderFactory createReaderFactory() {
       Batch any = planned;
-      return (any == null ? stock : any).createReaderFactory();
+      PartitionReaderFactory rows = (any == null ? stock : any).createReaderFactory();
+      return inBatches ? new BatchReads(rows) : rows;
     }
 
     private IsolatedSource source() {

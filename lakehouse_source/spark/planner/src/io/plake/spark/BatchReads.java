@@ -1,0 +1,229 @@
+package io.plake.spark;
+
+import java.lang.reflect.Constructor;
+import java.lang.reflect.Field;
+import java.lang.reflect.Method;
+import java.util.HashMap;
+import java.util.List;
+import org.apache.spark.TaskContext;
+import org.apache.spark.api.python.BasePythonRunner;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonPartitionReaderFactory;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+import org.apache.spark.sql.execution.metric.SQLMetric;
+import org.apache.spark.sql.execution.python.MapInBatchEvaluatorFactory;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ArrowColumnVector;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import scala.Option;
+import scala.Product;
+import scala.Tuple2;
+import scala.collection.Iterator;
+import scala.collection.immutable.Map;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Hands the Arrow batches of a Python source to Spark as they are.
+ *
+ * <p>Spark's own reader of a Python source starts the same worker, receives the same batches and
+ * then copies every row out of them. Here they go straight into the compiled code of the query, as
+ * those of Spark's Parquet reader do.
+ *
+ * <p>The only class of the extension that executors meet.
+ */
+final class BatchReads implements PartitionReaderFactory {
+
+  private static final long serialVersionUID = 1L;
+
+  /** Set to false, scans of this session come as rows. */
+  private static final String SWITCH = "spark.plake.planner.batches.enabled";
+
+  private static final String JAR = "/plake-planner.jar";
+
+  static final String COPIED = "batches are copied row by row";
+
+  /** Spark's reader, which holds all that the worker has to be told. */
+  private final PartitionReaderFactory rows;
+
+  BatchReads(PartitionReaderFactory rows) {
+    this.rows = rows;
+  }
+
+  /** Whether this Spark has the parts, and executors have this class. */
+  static boolean arePossible() {
+    try {
+      if (!"true".equalsIgnoreCase(SQLConf.get().getConfString(SWITCH, "true"))) {
+        return false;
+      }
+      new Parts();
+      Iterator<String> jars = SparkSession.active().sparkContext().listJars().iterator();
+      while (jars.hasNext()) {
+        if (jars.next().endsWith(JAR)) {
+          return true;
+        }
+      }
+      IsolateScans.standAside(COPIED + ": executors do not have plake-planner.jar", null);
+    } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
+      IsolateScans.standAside(COPIED, e);
+    }
+    return false;
+  }
+
+  @Override
+  public boolean supportColumnarReads(InputPartition partition) {
+    return true;
+  }
+
+  @Override
+  public PartitionReader<InternalRow> createReader(InputPartition partition) {
+    return rows.createReader(partition);
+  }
+
+  @Override
+  public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
+    try {
+      return new Batches(new Parts(), rows, partition);
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException("this executor runs another Spark than the driver", e);
+    }
+  }
+
+  /** The parts of Spark's own reader that Java cannot name. */
+  private static final class Parts {
+    private static final String EVALUATOR =
+        MapInBatchEvaluatorFactory.class.getName() + "$MapInBatchEvaluator";
+
+    private final Constructor<?> runner;
+    private final Method evaluatorFactory;
+    private final Field source = fieldOf("source");
+    private final Field readFunction = fieldOf("pickledReadFunc");
+    private final Field schema = fieldOf("outputSchema");
+    private final Field jobArtifacts = fieldOf("jobArtifactUUID");
+    private final Field session = fieldOf("sessionUUID");
+
+    Parts() throws ReflectiveOperationException {
+      ClassLoader spark = MapInBatchEvaluatorFactory.class.getClassLoader();
+      runner = Class.forName(EVALUATOR + "$$anon$1", true, spark)
+          .getConstructor(Class.forName(EVALUATOR, true, spark), int[][].class);
+      evaluatorFactory = UserDefinedPythonDataSource.class.getMethod(
+          "createMapInBatchEvaluatorFactory", byte[].class, String.class, StructType.class,
+          StructType.class, Map.class, Option.class, Option.class);
+      // What is called below by name must be missed on the driver, where rows can still be chosen.
+      runner.getDeclaringClass().asSubclass(BasePythonRunner.class)
+          .getMethod("compute", Iterator.class, int.class, TaskContext.class);
+      UserDefinedPythonDataSource.class.getMethod("readInputSchema");
+      UserDefinedPythonDataSource.class.getMethod("createPythonTaskMetrics", Map.class);
+      PythonCustomMetric.class.getMethod("pythonMetrics");
+    }
+
+    /** Scala puts the name of the class before that of a field which closures use. */
+    private static Field fieldOf(String name) throws NoSuchFieldException {
+      for (Field field : PythonPartitionReaderFactory.class.getDeclaredFields()) {
+        if (field.getName().equals(name) || field.getName().endsWith("$$" + name)) {
+          field.setAccessible(true);
+          return field;
+        }
+      }
+      throw new NoSuchFieldException(name);
+    }
+
+    UserDefinedPythonDataSource source(PartitionReaderFactory rows)
+        throws ReflectiveOperationException {
+      return (UserDefinedPythonDataSource) source.get(rows);
+    }
+
+    /** Starts the worker: what `createReader` of Spark does, up to the copying of rows. */
+    @SuppressWarnings("unchecked")
+    Iterator<ColumnarBatch> start(
+        PartitionReaderFactory rows, InputPartition partition, Map<String, SQLMetric> metrics)
+        throws ReflectiveOperationException {
+      Object factory = evaluatorFactory.invoke(
+          source(rows), readFunction.get(rows), "read_from_data_source",
+          UserDefinedPythonDataSource.readInputSchema(), schema.get(rows), metrics,
+          jobArtifacts.get(rows), session.get(rows));
+      Object evaluator = ((MapInBatchEvaluatorFactory) factory).createEvaluator();
+      int[][] onlyArgument = {{0}};
+      BasePythonRunner<Iterator<InternalRow>, ColumnarBatch> worker =
+          (BasePythonRunner<Iterator<InternalRow>, ColumnarBatch>)
+              runner.newInstance(evaluator, onlyArgument);
+      InternalRow pickled = new GenericInternalRow(
+          new Object[] {((Product) partition).productElement(1)});
+      InternalRow argument = new GenericInternalRow(new Object[] {pickled});
+      TaskContext task = TaskContext.get();
+      return worker.compute(one(one(argument)), task.partitionId(), task);
+    }
+
+    private static <T> Iterator<T> one(T item) {
+      return CollectionConverters.asScala(List.of(item).iterator());
+    }
+  }
+
+  /** The batches of one partition. Each is good until the next is asked for. */
+  private static final class Batches implements PartitionReader<ColumnarBatch> {
+    private final UserDefinedPythonDataSource source;
+    private final Map<String, SQLMetric> metrics = PythonCustomMetric.pythonMetrics();
+    private final Iterator<ColumnarBatch> received;
+
+    Batches(Parts parts, PartitionReaderFactory rows, InputPartition partition)
+        throws ReflectiveOperationException {
+      source = parts.source(rows);
+      received = parts.start(rows, partition, metrics);
+    }
+
+    @Override
+    public boolean next() {
+      return received.hasNext();
+    }
+
+    /** Python sends each batch as one column, a struct of the columns. */
+    @Override
+    public ColumnarBatch get() {
+      ColumnarBatch batch = received.next();
+      ArrowColumnVector struct = (ArrowColumnVector) batch.column(0);
+      ColumnVector[] columns = new ColumnVector[((StructType) struct.dataType()).length()];
+      for (int i = 0; i < columns.length; i++) {
+        columns[i] = struct.getChild(i);
+      }
+      return new Borrowed(columns, batch.numRows());
+    }
+
+    /** Spark ends the worker and frees its batches with the task. */
+    @Override
+    public void close() {}
+
+    @Override
+    public CustomTaskMetric[] currentMetricsValues() {
+      HashMap<String, Object> values = new HashMap<>();
+      for (Iterator<Tuple2<String, SQLMetric>> it = metrics.iterator(); it.hasNext(); ) {
+        Tuple2<String, SQLMetric> metric = it.next();
+        values.put(metric._1(), metric._2().value());
+      }
+      return source.createPythonTaskMetrics(Map.from(CollectionConverters.asScala(values)));
+    }
+  }
+
+  /**
+   * A batch whose memory is the receiver's. Spark closes a batch after its last row, and a struct
+   * that is closed has lost its fields when the next batch is loaded into it.
+   */
+  private static final class Borrowed extends ColumnarBatch {
+    Borrowed(ColumnVector[] columns, int numRows) {
+      super(columns, numRows);
+    }
+
+    @Override
+    public void close() {}
+
+    @Override
+    public void closeIfFreeable() {}
+  }
+}
