@@ -34,6 +34,7 @@ from lakehouse_source.spark.filters import usable
 from lakehouse_source.spark.isolation import Isolation
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.types import batch_schema, columns_for, narrowed_structs
+from lakehouse_source.spark.workers import spare_collection
 from lakehouse_source.storage import Storage
 from lakehouse_source.write_options import StagedWrite
 
@@ -172,6 +173,7 @@ class TaskReader(DataSourceReader):
                 return
 
     def _batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        spare_collection()
         target = batch_schema(self.schema)
         storage = Storage(self.spec.uri)
         tasks = partition.tasks if isinstance(partition, ScanPartition) else ()
@@ -281,6 +283,7 @@ class PlakeWriter(DataSourceArrowWriter):
         self.catalog = conceal(catalog)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        spare_collection()
         files = write_files(self.staged.spec, iterator)
         # The schema is the same for all and the footer is large: neither travels.
         nothing = pa.schema([])

@@ -24,6 +24,7 @@ from lakehouse_source.spark.isolation import read_isolation
 from lakehouse_source.spark.options import READ_OPTIONS, WRITE_OPTIONS, Options
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.types import arrow_schema, spark_schema
+from lakehouse_source.spark.workers import spare_collection
 from lakehouse_source.write_options import WriteOptions
 
 
@@ -37,6 +38,7 @@ class PlakeDataSource(DataSource):
             self.options["catalog"] = conceal(self.options["catalog"]) or ""
         self._request: ReadRequest | None = None
         self._problem: PlakeError | None = None
+        spare_collection()
         self._snapshot: Snapshot | None = None
         try:
             self._snapshot = self._pin()
@@ -96,6 +98,7 @@ class PlakeDataSource(DataSource):
         return StructType([everything[name] for name in self._request.columns])
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        spare_collection()
         if self._request is None:
             raise self._problem or InvalidOptionError(option="path", reason="is missing.")
         isolation = read_isolation(schema)
@@ -103,6 +106,7 @@ class PlakeDataSource(DataSource):
         return kind(self._request, isolation)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        spare_collection()
         given = Options(self.options, WRITE_OPTIONS, "writing")
         path = given.path()
         incoming = arrow_schema(schema)
