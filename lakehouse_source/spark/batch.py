@@ -29,6 +29,7 @@ from lakehouse_source.parquet.reader import ReadSpec, read_task
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.scan import ScanPlan, plan
+from lakehouse_source.schema import children, is_nested
 from lakehouse_source.snapshot import Snapshot
 from lakehouse_source.spark.filters import usable
 from lakehouse_source.spark.isolation import Isolation
@@ -43,6 +44,8 @@ SPLIT_SIZE_BYTES = 128 * 1024 * 1024
 FILE_COST_BYTES = 1024 * 1024
 # Below this a partition of its own costs more (about 50 ms of a core) than it gains.
 SMALLEST_SPLIT_BYTES = 4 * 1024 * 1024
+# What a text or the like takes, as `defaultSize` of Spark's types has it.
+VARIABLE_WIDTH_BYTES = 20
 # Rows of a batch handed to the JVM.
 BATCH_ROWS = 65_536
 
@@ -132,11 +135,14 @@ class PlakeReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         tasks = self.plan().tasks
         if not (self.isolation.rows_only and stands_in(self.schema)):
-            return list(pack(tasks, self.request.split_size_bytes))
+            return self._pack(tasks)
         # Rows to be counted cost nothing: they need no dividing, and no second partition.
         counted = ScanPartition(tuple(task for task in tasks if not task.filtered))
         rest = [task for task in tasks if task.filtered]
-        return [counted, *pack(rest, self.request.split_size_bytes)]
+        return [counted, *self._pack(rest)]
+
+    def _pack(self, tasks: Sequence[ScanTask]) -> list[InputPartition]:
+        return list(pack(tasks, self.request.split_size_bytes, needed_share(self.plan().spec)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return TaskReader(*self._for_tasks()).read(partition)
@@ -226,31 +232,59 @@ def _made_up(field: pa.Field, size: int) -> pa.Array:
     return pa.Array.from_buffers(field.type, size, [None, zeros])
 
 
-def pack(tasks: Sequence[ScanTask], split_size_bytes: int | None) -> list[ScanPartition]:
+def needed_share(spec: ReadSpec) -> float:
+    """The part of the bytes of a row group that a scan decodes, by the widths of its columns."""
+    wanted = {field.name: field for field in spec.target}
+    for name in spec.predicate.columns if spec.predicate is not None else ():
+        wanted[name] = spec.schema.field(name)
+    stored = [field for field in spec.schema if field.name not in spec.partition_by]
+    whole = sum(_width(field) for field in stored)
+    needed = sum(_width(wanted[field.name]) for field in stored if field.name in wanted)
+    return needed / whole if whole else 1.0
+
+
+def _width(field: pa.Field) -> int:
+    """Bytes of a value before it is encoded; of texts and their like what Spark supposes."""
+    if is_nested(field.type):
+        return sum(_width(child) for child in children(field.type))
+    try:
+        return max(1, int(field.type.bit_width) // 8)
+    except ValueError:
+        return VARIABLE_WIDTH_BYTES
+
+
+def pack(
+    tasks: Sequence[ScanTask], split_size_bytes: int | None, needed: float = 1.0
+) -> list[ScanPartition]:
     """Tasks in Spark partitions of about equal bytes; small files share one.
 
-    Files larger than a partition are divided by row groups. Without a given size
-    there are at least as many partitions as the driver has cores, as long as
-    they are worth their start.
+    Files larger than a partition are divided by row groups. A given size counts
+    all bytes of row groups. Without one, only the part of them that is `needed`
+    counts, and there are as many partitions as the driver has cores, as long as
+    they are worth their start, or more if these would be large.
     """
-    total = sum(task.byte_count + FILE_COST_BYTES for task in tasks)
-    size = split_size_bytes or SPLIT_SIZE_BYTES
-    if split_size_bytes is None:
-        share = math.ceil(total / (os.cpu_count() or 1))
-        size = min(size, max(SMALLEST_SPLIT_BYTES, share))
-    pieces = [piece for task in tasks for piece in _divide(task, size)]
-    count = max(1, math.ceil(sum(p.byte_count + FILE_COST_BYTES for p in pieces) / size))
+    needed = 1.0 if split_size_bytes is not None else max(needed, 1e-6)
+
+    def cost(task: ScanTask) -> float:
+        return task.byte_count * needed + FILE_COST_BYTES
+
+    total = sum(map(cost, tasks))
+    even = max(SMALLEST_SPLIT_BYTES, total / (os.cpu_count() or 1))
+    size = split_size_bytes or min(SPLIT_SIZE_BYTES, even)
+    pieces = [piece for task in tasks for piece in _divide(task, size / needed)]
+    # By the cost of whole tasks: to divide a file must not cost a partition more.
+    count = max(1, math.ceil(total / size))
     bins: list[list[ScanTask]] = [[] for _ in range(min(count, len(pieces)))]
-    loads = [0] * len(bins)
+    loads = [0.0] * len(bins)
     # Largest first into the least loaded: within 4/3 of the best balance (Graham 1969).
-    for piece in sorted(pieces, key=lambda p: p.byte_count, reverse=True):
+    for piece in sorted(pieces, key=cost, reverse=True):
         lightest = loads.index(min(loads))
         bins[lightest].append(piece)
-        loads[lightest] += piece.byte_count + FILE_COST_BYTES
+        loads[lightest] += cost(piece)
     return [ScanPartition(tuple(some)) for some in bins]
 
 
-def _divide(task: ScanTask, size_bytes: int) -> Iterator[ScanTask]:
+def _divide(task: ScanTask, size_bytes: float) -> Iterator[ScanTask]:
     groups = task.row_groups
     parts = min(math.ceil(task.byte_count / size_bytes), len(groups or ()))
     if groups is None or parts <= 1:

@@ -18,6 +18,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import lakehouse_source as lake
 from lakehouse_source.address import Address
+from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet import writer as parquet_writer
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.schema import initial
@@ -26,6 +27,8 @@ from lakehouse_source.spark.batch import (
     PlakeWriter,
     ReadRequest,
     ScanPartition,
+    needed_share,
+    pack,
     without_scale,
 )
 from lakehouse_source.spark.isolation import Isolation
@@ -385,3 +388,51 @@ def test_loading_asks_the_catalog_once(numbers: Path, monkeypatch: pytest.Monkey
     made.schema()
     assert len(asked) == 1
     assert made.schema() == cloudpickle.loads(cloudpickle.dumps(made)).schema()
+
+
+def test_partitions_are_balanced_by_the_bytes_that_are_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    megabyte = 1024 * 1024
+    tasks = [
+        ScanTask(
+            path=f"{i}.parquet", size_bytes=1, file_row_count=groups * 10,
+            row_count=groups * 10, byte_count=groups * 100 * megabyte, schema_version=1,
+            row_groups=tuple(range(groups)), partitions=(), filtered=False,
+        )
+        for i, groups in enumerate([3, 2])
+    ]  # fmt: skip
+    for needed, partitions in [(0.03, 2), (0.001, 1), (1.0, 4), (0.0, 1)]:
+        packed = pack(tasks, None, needed)
+        assert len(packed) == partitions
+        groups = [(t.path, g) for p in packed for t in p.tasks for g in t.row_groups or ()]
+        assert sorted(groups) == [(task.path, g) for task in tasks for g in task.row_groups or ()]
+
+
+def test_the_needed_share_is_that_of_the_columns_that_are_decoded(tmp_path: Path) -> None:
+    """Of 8 + 4 + 20 + (8 + 20) bytes; the partition column is in no file."""
+    fields = pa.struct({"a": pa.int64(), "b": pa.string()})
+    rows = pa.table(
+        {
+            "id": pa.array([1], pa.int64()),
+            "n": pa.array([1], pa.int32()),
+            "text": ["x"],
+            "s": pa.array([{"a": 1, "b": "x"}], fields),
+            "p": ["x"],
+        }
+    )
+    lake.write_dataset(rows, tmp_path / "d", partition_by=["p"])
+    schema = source(tmp_path / "d").schema()
+
+    def share(names: list[str], **options: str) -> float:
+        made = source(tmp_path / "d", **options)
+        wanted = type(schema)([schema[name] for name in names])
+        reader = made.reader(wanted)
+        assert isinstance(reader, PlakeReader)
+        return needed_share(reader.plan().spec)
+
+    assert share(["id", "n", "text", "s", "p"]) == 1.0
+    assert share(["id"]) == pytest.approx(8 / 60)
+    assert share(["p"]) == 0.0
+    assert share(["n"], where="text = 'x'") == pytest.approx(24 / 60)
