@@ -46,7 +46,7 @@ def test_the_jar_runs_on_java_17_and_names_its_entry_point() -> None:
     assert {data[:8] for data in classes.values()} == {b"\xca\xfe\xba\xbe\0\0\0\x3d"}
     assert content[build.SERVICE].decode().strip() == build.EXTENSION == session.EXTENSION
     assert build.EXTENSION.replace(".", "/") + ".class" in classes
-    assert planner_jar().stat().st_size < 150_000
+    assert planner_jar().stat().st_size < 115_000
 
 
 @pytest.mark.slow

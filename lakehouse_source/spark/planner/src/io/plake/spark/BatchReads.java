@@ -58,23 +58,23 @@ final class BatchReads implements PartitionReaderFactory {
     this.rows = rows;
   }
 
-  /** Whether this Spark has the parts, and executors have this class. */
-  static boolean arePossible() {
-    try {
-      if (!"true".equalsIgnoreCase(SQLConf.get().getConfString(SWITCH, "true"))) {
-        return false;
-      }
-      new Parts();
-      Iterator<String> jars = SparkSession.active().sparkContext().listJars().iterator();
-      while (jars.hasNext()) {
-        if (jars.next().endsWith(JAR)) {
-          return true;
-        }
-      }
-      IsolateScans.standAside(COPIED + ": executors do not have plake-planner.jar", null);
-    } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
-      IsolateScans.standAside(COPIED, e);
+  /**
+   * Whether executors have this class, where scans are to come in batches.
+   *
+   * @throws ReflectiveOperationException this Spark does not have the parts
+   */
+  static boolean arePossible() throws ReflectiveOperationException {
+    if (!"true".equalsIgnoreCase(SQLConf.get().getConfString(SWITCH, "true"))) {
+      return false;
     }
+    new Parts();
+    Iterator<String> jars = SparkSession.active().sparkContext().listJars().iterator();
+    while (jars.hasNext()) {
+      if (jars.next().endsWith(JAR)) {
+        return true;
+      }
+    }
+    IsolateScans.standAside(COPIED + ": executors do not have plake-planner.jar", null);
     return false;
   }
 

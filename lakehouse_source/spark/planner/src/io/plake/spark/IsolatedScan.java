@@ -61,7 +61,7 @@ final class IsolatedScan
   private static boolean comesInBatches() {
     try {
       return BatchReads.arePossible();
-    } catch (LinkageError e) {
+    } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
       IsolateScans.standAside(BatchReads.COPIED, e);
       return false;
     }
