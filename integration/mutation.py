@@ -159,7 +159,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "pruning/json_values.py",
+        "schema/json_values.py",
         PURE,
         (
             "an upper text is cut downward",
@@ -320,7 +320,7 @@ MUTANTS = [
         ("old files are a digit too high", "return str(fewest)", "return str(fewest + 1)"),
     ),
     *_in(
-        "scan.py",
+        "read/plan.py",
         VERBS,
         ("the rows left are not filtered", "filtered=not found.always", "filtered=False"),
         (
@@ -348,7 +348,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "partitioning.py",
+        "schema/partitions.py",
         ("pure/test_align_and_partitions.py", *VERBS),
         (
             "an empty partition value is NULL",
@@ -430,7 +430,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "row_filter.py",
+        "predicate/row_filter.py",
         FILTER,
         (
             "NaN is not greater than a number",
@@ -480,7 +480,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "arrow_filter.py",
+        "parquet/arrow_filter.py",
         ENGINES,
         (
             "engines: NaN is not greater",

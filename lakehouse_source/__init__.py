@@ -29,12 +29,12 @@ from lakehouse_source.errors import (
     StorageError,
     VersionNotFoundError,
 )
-from lakehouse_source.maintenance.removal import vacuum
+from lakehouse_source.maintenance.vacuum import vacuum
 from lakehouse_source.model import FileMetadata, RowGroupMetadata, WriteResult
 from lakehouse_source.parquet.prune import FilePruning, prune_file
 from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.query import Scan
-from lakehouse_source.several import Transaction, transaction
+from lakehouse_source.read.scan import Scan
+from lakehouse_source.write.transaction import Transaction, transaction
 
 __version__ = "0.1.0"
 

@@ -9,20 +9,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from lakehouse_source.address import Address, CatalogLike, PathLike
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
-from lakehouse_source.commit import abort, commit
 from lakehouse_source.errors import CommitUnknownError
 from lakehouse_source.history import History
-from lakehouse_source.maintenance import doomed, expiry, inspection, removal
+from lakehouse_source.maintenance import expiry, vacuum, vacuum_plan, verify
 from lakehouse_source.maintenance.reports import ExpiryReport, VacuumReport, VerifyReport
 from lakehouse_source.model import FileRecord, WriteResult
-from lakehouse_source.query import Predicates, Scan
-from lakehouse_source.restoring import restore
-from lakehouse_source.schema import strip
-from lakehouse_source.snapshot import Snapshot
-from lakehouse_source.staging import stage, to_reader, write_options
+from lakehouse_source.read.address import Address, CatalogLike, PathLike
+from lakehouse_source.read.scan import Predicates, Scan
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.fields import strip
 from lakehouse_source.storage import Storage
+from lakehouse_source.write.commit import abort, commit
+from lakehouse_source.write.restore import restore
+from lakehouse_source.write.stage import stage, to_reader, write_options
 
 
 def write_dataset(
@@ -263,7 +263,7 @@ class Dataset:
     def vacuum(
         self,
         *,
-        retention_seconds: float = doomed.RETENTION_SECONDS,
+        retention_seconds: float = vacuum_plan.RETENTION_SECONDS,
         dry_run: bool = False,
         allow_short_retention: bool = False,
         abandoned_after_seconds: float = ABANDONED_SECONDS,
@@ -288,12 +288,12 @@ class Dataset:
             CorruptDatasetError: the folder holds none of the newest version's files.
             StorageError: the folder cannot be listed.
         """
-        options = doomed.VacuumOptions(
+        options = vacuum_plan.VacuumOptions(
             retention_seconds, dry_run, allow_short_retention, abandoned_after_seconds
         )
         where = self._address
         with where.open() as catalog:
-            return removal.vacuum_dataset(
+            return vacuum.vacuum_dataset(
                 catalog, where.uri, where.key, Storage(where.given), options
             )
 
@@ -313,7 +313,7 @@ class Dataset:
             snapshot = where.snapshot(catalog, reader, wanted)
             files = reader.files(snapshot.dataset.id, snapshot.version)
             groups = reader.row_groups([file.id for file in files])
-        return inspection.verify(
+        return verify.verify(
             where.uri,
             snapshot.version,
             Storage(where.given),

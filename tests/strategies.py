@@ -18,7 +18,6 @@ import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from lakehouse_source import schema as schemas
 from lakehouse_source.model import ColumnBounds, RowGroupMetadata
 from lakehouse_source.predicate import (
     And,
@@ -37,7 +36,8 @@ from lakehouse_source.predicate import (
     Timestamp,
 )
 from lakehouse_source.pruning.bounds import encode_row_group
-from lakehouse_source.schema import Leaf
+from lakehouse_source.schema import fields as schemas
+from lakehouse_source.schema.fields import Leaf
 
 NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 WIDE = Context(prec=120)

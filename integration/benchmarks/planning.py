@@ -27,7 +27,7 @@ import lakehouse_source as lake
 from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.model import DatasetRecord, FileBounds, FileMetadata, RowGroupMetadata
 from lakehouse_source.pruning.keys import key
-from lakehouse_source.schema import leaves
+from lakehouse_source.schema.fields import leaves
 
 GROUPS = 10
 ROWS = 100_000  # per row group

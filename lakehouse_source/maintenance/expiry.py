@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from lakehouse_source.attempts import in_transaction
 from lakehouse_source.catalog import Catalog, CatalogTransaction
+from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
 from lakehouse_source.maintenance.reports import ExpiryReport
 from lakehouse_source.model import DatasetRecord

@@ -21,12 +21,12 @@ import xxhash
 
 from lakehouse_source.errors import StorageError
 from lakehouse_source.model import ColumnBounds, Ordinal
-from lakehouse_source.ordinal import domain
 from lakehouse_source.parquet.thrift import ThriftError, read_struct
 from lakehouse_source.predicate import BoundColumn, BoundPredicate
 from lakehouse_source.pruning.absent import asks_for_values, without_absent
 from lakehouse_source.pruning.evaluate import evaluate
-from lakehouse_source.schema import children, is_nested, leaves
+from lakehouse_source.schema.fields import children, is_nested, leaves
+from lakehouse_source.schema.ordinal import domain
 
 _BLOCK_BYTES = 32
 # The specification's limit for a whole filter.

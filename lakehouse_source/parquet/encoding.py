@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakehouse_source.schema import Leaf, leaves
+from lakehouse_source.schema.fields import Leaf, leaves
 
 # Rows looked at, evenly spread: neighbours in sorted rows are alike and would mislead.
 SAMPLE_ROWS = 8192

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from lakehouse_source.model import ColumnBounds, FileMetadata, Ordinal, RowGroupMetadata
 from lakehouse_source.pruning import bounds
-from lakehouse_source.schema import Leaf, leaves
+from lakehouse_source.schema.fields import Leaf, leaves
 
 _PARQUET_MR = re.compile(r"parquet-mr(?: version (\d+)\.(\d+))?")
 

@@ -24,14 +24,15 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from lakehouse_source.align import by_id
-from lakehouse_source.arrow_filter import as_engines_mean, names_any
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.model import ColumnBounds, ScanTask
-from lakehouse_source.ordinal import domain, to_scalar
-from lakehouse_source.parquet.reader import ReadSpec, read_task
-from lakehouse_source.partitioning import partition_value
-from lakehouse_source.schema import Leaf, children, field_id, is_nested, leaves, strip
+from lakehouse_source.parquet.arrow_filter import as_engines_mean, names_any
+from lakehouse_source.parquet.reader import read_task
+from lakehouse_source.parquet.spec import ReadSpec
+from lakehouse_source.schema.align import by_id
+from lakehouse_source.schema.fields import Leaf, children, field_id, is_nested, leaves, strip
+from lakehouse_source.schema.ordinal import domain, to_scalar
+from lakehouse_source.schema.partitions import partition_value
 from lakehouse_source.storage import Storage
 
 # What is known of the rows of a task, by leaf id.

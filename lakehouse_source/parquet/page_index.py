@@ -22,7 +22,7 @@ import pyarrow as pa
 from lakehouse_source.model import ColumnBounds
 from lakehouse_source.parquet.footer import ordinal
 from lakehouse_source.parquet.thrift import ThriftError, read_struct
-from lakehouse_source.schema import Leaf
+from lakehouse_source.schema.fields import Leaf
 
 ReadAt = Callable[[int, int], bytes]
 _MAGIC = b"PAR1"

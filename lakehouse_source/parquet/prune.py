@@ -25,7 +25,14 @@ from lakehouse_source.parquet.thrift import ThriftError
 from lakehouse_source.predicate import And, BoundPredicate, PredicateSet
 from lakehouse_source.pruning.absent import asks_for_values, without_absent
 from lakehouse_source.pruning.evaluate import evaluate
-from lakehouse_source.schema import Leaf, assign_ids, children, is_nested, leaves, storage_field
+from lakehouse_source.schema.fields import (
+    Leaf,
+    assign_ids,
+    children,
+    is_nested,
+    leaves,
+    storage_field,
+)
 from lakehouse_source.storage import Storage
 
 RowRange = tuple[int, int]

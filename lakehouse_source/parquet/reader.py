@@ -11,12 +11,10 @@ that, one with few matches is decoded as far as the last of them.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +22,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from lakehouse_source.align import align, by_id, narrowed
 from lakehouse_source.errors import (
     CorruptDatasetError,
     PlakeError,
@@ -33,50 +30,17 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.bloom import FileFilters
-from lakehouse_source.partitioning import partition_value
-from lakehouse_source.predicate import BoundPredicate
+from lakehouse_source.parquet.spec import ReadSpec
+from lakehouse_source.predicate.row_filter import matching_mask
 from lakehouse_source.pruning.absent import asks_for_values
-from lakehouse_source.row_filter import matching_mask
-from lakehouse_source.schema import children, storage_type, strip
+from lakehouse_source.schema.align import align, by_id, narrowed
+from lakehouse_source.schema.fields import children, storage_type, strip
+from lakehouse_source.schema.partitions import partition_value
 from lakehouse_source.storage import Storage
 
 # Where no more than one row in so many matches, a row group is decoded in portions.
 _FEW = 1000
 _PORTION_ROWS = 16_384
-
-
-@dataclass(frozen=True, slots=True)
-class ReadSpec:
-    """What all tasks of one scan have in common; pickled once, not per task.
-
-    `schema` is the dataset's schema (with ids) at the version read, `columns`
-    the top-level columns to give out, `file_schemas` the schemas that data files
-    were written under, by schema version.
-    """
-
-    uri: str
-    schema: pa.Schema
-    columns: tuple[str, ...]
-    partition_by: tuple[str, ...]
-    file_schemas: Mapping[int, pa.Schema]
-    predicate: BoundPredicate | None = None
-    expression: pc.Expression | None = None
-    # The other way round: give the rows for which the predicate is not TRUE.
-    unmatched: bool = False
-    # Structs of which a part is enough, by name, with the fields (and ids) that are wanted.
-    narrowed: Mapping[str, pa.Field] = dataclasses.field(default_factory=dict)
-
-    @property
-    def target(self) -> pa.Schema:
-        """The columns to give out, with ids."""
-        return pa.schema(
-            [self.narrowed.get(name, self.schema.field(name)) for name in self.columns]
-        )
-
-    @property
-    def output_schema(self) -> pa.Schema:
-        """The schema of every table that a task gives."""
-        return strip(self.target)
 
 
 def read_task(spec: ReadSpec, task: ScanTask, storage: Storage) -> Iterator[pa.Table]:

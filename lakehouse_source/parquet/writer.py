@@ -17,18 +17,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import uuid6
 
-from lakehouse_source.align import align, by_name
 from lakehouse_source.errors import InvalidPredicateError, StorageError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.encoding import encodings
 from lakehouse_source.parquet.footer import file_metadata
-from lakehouse_source.partitioning import partition_folder
+from lakehouse_source.parquet.spec import WriteSpec
 from lakehouse_source.predicate import BoundPredicate
-from lakehouse_source.row_filter import matching_mask
-from lakehouse_source.schema import Leaf, leaves
+from lakehouse_source.predicate.row_filter import matching_mask
+from lakehouse_source.schema.align import align, by_name
+from lakehouse_source.schema.fields import Leaf, leaves
+from lakehouse_source.schema.partitions import partition_folder
 from lakehouse_source.storage import Storage
-from lakehouse_source.write_options import WriteSpec
 
 # Past these a row group is closed early: wide rows must not fill the memory.
 ROW_GROUP_BYTES = 256 * 1024 * 1024

@@ -11,10 +11,8 @@ from datetime import datetime, tzinfo
 
 import pyarrow as pa
 
-from lakehouse_source import schema as schemas
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.model import Ordinal
-from lakehouse_source.ordinal import domain
 from lakehouse_source.predicate.bound import (
     FALSE,
     NULL,
@@ -57,6 +55,8 @@ from lakehouse_source.predicate.nodes import (
     Timestamp,
     literal,
 )
+from lakehouse_source.schema import fields as schemas
+from lakehouse_source.schema.ordinal import domain
 
 
 def bind(node: Node, schema: pa.Schema, zone: str = "UTC") -> BoundPredicate:

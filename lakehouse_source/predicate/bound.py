@@ -16,7 +16,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from lakehouse_source.model import Ordinal
-from lakehouse_source.ordinal import domain
+from lakehouse_source.schema.ordinal import domain
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ from decimal import Decimal, InvalidOperation
 from zoneinfo import ZoneInfo
 
 from lakehouse_source.model import Ordinal
-from lakehouse_source.ordinal import (
+from lakehouse_source.predicate.nodes import Literal, Timestamp
+from lakehouse_source.schema.ordinal import (
     DAY_NS,
     EPOCH,
     EPOCH_DATE,
@@ -36,7 +37,6 @@ from lakehouse_source.ordinal import (
     timedelta_ns,
     wall_ns,
 )
-from lakehouse_source.predicate.nodes import Literal, Timestamp
 
 
 @dataclass(frozen=True, slots=True)

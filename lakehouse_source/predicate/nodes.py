@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.ordinal import (
+from lakehouse_source.schema.ordinal import (
     EPOCH,
     UNIT_NS,
     YEARS,

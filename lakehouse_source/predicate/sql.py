@@ -20,7 +20,6 @@ from sqlglot import expressions as sql
 from sqlglot.errors import ParseError, SqlglotError
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.ordinal import EPOCH, UNIT_NS
 from lakehouse_source.predicate.literals import (
     parse_date,
     parse_time,
@@ -44,6 +43,7 @@ from lakehouse_source.predicate.nodes import (
     StartsWith,
     Timestamp,
 )
+from lakehouse_source.schema.ordinal import EPOCH, UNIT_NS
 
 Tree: TypeAlias = Any  # sqlglot's expressions; its typing differs between versions
 

@@ -18,8 +18,6 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.model import ColumnBounds, FileBounds, Ordinal, RowGroupMetadata
-from lakehouse_source.ordinal import Domain, domain
-from lakehouse_source.pruning.json_values import JsonValue, json_of, ordinal_of
 from lakehouse_source.pruning.keys import (
     EMPTY_LOWER,
     EMPTY_UPPER,
@@ -29,7 +27,9 @@ from lakehouse_source.pruning.keys import (
     key_of,
     upper_key_of,
 )
-from lakehouse_source.schema import Leaf
+from lakehouse_source.schema.fields import Leaf
+from lakehouse_source.schema.json_values import JsonValue, json_of, ordinal_of
+from lakehouse_source.schema.ordinal import Domain, domain
 
 JSON_LIMIT = 64  # characters of text, bytes of binaries
 

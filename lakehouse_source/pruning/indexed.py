@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.pruning.keys import encoding
-from lakehouse_source.schema import Leaf, leaves
+from lakehouse_source.schema.fields import Leaf, leaves
 
 DEFAULT_COUNT = 32
 

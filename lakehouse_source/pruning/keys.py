@@ -23,7 +23,7 @@ import struct
 import pyarrow as pa
 
 from lakehouse_source.model import Ordinal
-from lakehouse_source.ordinal import Domain, domain
+from lakehouse_source.schema.ordinal import Domain, domain
 
 KEY_LIMIT = 32  # bytes
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from lakehouse_source.model import ColumnBounds, FileRecord, RowGroupMetadata
-from lakehouse_source.partitioning import partition_ordinal
 from lakehouse_source.pruning import bounds
-from lakehouse_source.schema import Leaf, leaves
+from lakehouse_source.schema.fields import Leaf, leaves
+from lakehouse_source.schema.partitions import partition_ordinal
 
 
 class Statistics:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from lakehouse_source.spark.session import configure, enable, is_enabled, planner_jar
 
 if TYPE_CHECKING:
-    from lakehouse_source.spark.layout import write
-    from lakehouse_source.spark.native import scan
+    from lakehouse_source.spark.clustered_write import write
+    from lakehouse_source.spark.parquet_scan import scan
 
 __all__ = ["configure", "enable", "is_enabled", "planner_jar", "scan", "write"]
 

@@ -20,24 +20,25 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from lakehouse_source.address import Address
-from lakehouse_source.align import align, by_name
 from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.commit import abort, commit
 from lakehouse_source.model import FileMetadata, ScanTask
-from lakehouse_source.parquet.reader import ReadSpec, read_task
+from lakehouse_source.parquet.reader import read_task
+from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.scan import ScanPlan, plan
-from lakehouse_source.schema import children, is_nested
-from lakehouse_source.snapshot import Snapshot
-from lakehouse_source.spark.filters import usable
-from lakehouse_source.spark.isolation import Isolation
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.plan import ScanPlan, plan
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.align import align, by_name
+from lakehouse_source.schema.fields import children, is_nested
+from lakehouse_source.spark.decode_conditions import usable
+from lakehouse_source.spark.pushdown import Isolation
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.types import batch_schema, columns_for, narrowed_structs
 from lakehouse_source.spark.workers import spare_collection
 from lakehouse_source.storage import Storage
-from lakehouse_source.write_options import StagedWrite
+from lakehouse_source.write.commit import abort, commit
+from lakehouse_source.write.options import StagedWrite
 
 SPLIT_SIZE_BYTES = 128 * 1024 * 1024
 # What opening one more file costs, in bytes that could have been read meanwhile.

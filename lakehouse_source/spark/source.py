@@ -13,19 +13,19 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader
 from pyspark.sql.types import StructType
 
-from lakehouse_source.address import Address
-from lakehouse_source.commit import begin
 from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.snapshot import Snapshot, resolve_columns
-from lakehouse_source.spark.answers import AnswerReader
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.snapshot import Snapshot, resolve_columns
+from lakehouse_source.spark.aggregate_pushdown import AnswerReader
 from lakehouse_source.spark.batch import PlakeReader, PlakeWriter, ReadRequest
-from lakehouse_source.spark.isolation import read_isolation
 from lakehouse_source.spark.options import READ_OPTIONS, WRITE_OPTIONS, Options
+from lakehouse_source.spark.pushdown import read_isolation
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.types import arrow_schema, spark_schema
 from lakehouse_source.spark.workers import spare_collection
-from lakehouse_source.write_options import WriteOptions
+from lakehouse_source.write.commit import begin
+from lakehouse_source.write.options import WriteOptions
 
 
 class PlakeDataSource(DataSource):

@@ -26,9 +26,9 @@ from pyspark.sql.types import (
     _parse_datatype_json_value,
 )
 
-from lakehouse_source.align import by_name, narrowed
 from lakehouse_source.errors import SchemaMismatchError
-from lakehouse_source.schema import (
+from lakehouse_source.schema.align import by_name, narrowed
+from lakehouse_source.schema.fields import (
     SPARK_METADATA,
     SPARK_TYPE,
     storage_schema,

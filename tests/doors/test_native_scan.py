@@ -22,11 +22,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import lakehouse_source as lake
-from lakehouse_source.address import Address
-from lakehouse_source.landing import described, summary
 from lakehouse_source.predicate import Column, Compare, In, PredicateSet, Timestamp
-from lakehouse_source.spark.condition import condition_sql
+from lakehouse_source.read.address import Address
+from lakehouse_source.spark.to_spark_sql import condition_sql
 from lakehouse_source.spark.types import readable, spark_schema
+from lakehouse_source.write.apply import described, summary
 from tests.doors import test_conditions as recorded
 from tests.doors.frames import literals, load, rows, save, through_parquet
 from tests.doors.test_types import CALENDAR, MATRIX, NESTED, WHOLE, instants, setting

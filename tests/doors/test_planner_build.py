@@ -15,14 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.spark import (
-    configure,
-    enable,
-    is_enabled,
-    isolation,
-    planner_jar,
-    session,
-)
+from lakehouse_source.spark import configure, enable, is_enabled, planner_jar, pushdown, session
 from lakehouse_source.spark.planner import build
 
 from .conftest import unshared_session
@@ -80,7 +73,7 @@ def test_a_build_without_a_compiler_says_so(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_java_and_python_spell_the_marks_alike() -> None:
     (source,) = (file for file in build.source_files() if file.name == "ScanMarks.java")
-    assert set(re.findall(r'= "(plake\.\w+)"', source.read_text())) == set(isolation.MARKS)
+    assert set(re.findall(r'= "(plake\.\w+)"', source.read_text())) == set(pushdown.MARKS)
 
 
 def schema(**metadata: Any) -> StructType:
@@ -90,36 +83,36 @@ def schema(**metadata: Any) -> StructType:
 
 def test_a_schema_without_marks_is_not_isolated() -> None:
     given = schema(comment="mine")
-    assert isolation.read_isolation(given) == isolation.Isolation(given)
-    assert isolation.read_isolation(StructType([])).isolated is False
+    assert pushdown.read_isolation(given) == pushdown.Isolation(given)
+    assert pushdown.read_isolation(StructType([])).isolated is False
 
 
 @pytest.mark.parametrize(
     ("marks", "expected"),
     [
         ({}, {}),
-        ({isolation.ROWS_ONLY: True}, {"rows_only": True}),
-        ({isolation.LIMIT: 0}, {"limit": 0}),
-        ({isolation.CONDITION: [{"op": "true"}]}, {"condition": ({"op": "true"},)}),
-        ({isolation.AGGREGATE: {"group": []}}, {"aggregate": {"group": []}}),
+        ({pushdown.ROWS_ONLY: True}, {"rows_only": True}),
+        ({pushdown.LIMIT: 0}, {"limit": 0}),
+        ({pushdown.CONDITION: [{"op": "true"}]}, {"condition": ({"op": "true"},)}),
+        ({pushdown.AGGREGATE: {"group": []}}, {"aggregate": {"group": []}}),
     ],
 )
 def test_marks_are_read_and_removed(marks: dict[str, Any], expected: dict[str, Any]) -> None:
-    given = schema(comment="mine", **{isolation.ISOLATED: True}, **marks)
-    found = isolation.read_isolation(given)
-    assert found == isolation.Isolation(schema(comment="mine"), isolated=True, **expected)
+    given = schema(comment="mine", **{pushdown.ISOLATED: True}, **marks)
+    found = pushdown.read_isolation(given)
+    assert found == pushdown.Isolation(schema(comment="mine"), isolated=True, **expected)
 
 
 def test_a_scan_that_is_not_isolated_asks_for_columns_alone() -> None:
     """Marks of something else, or of an extension that cannot isolate, count for nothing."""
     marks: dict[str, Any] = {
-        isolation.CONDITION: [{"op": "false"}],
-        isolation.ROWS_ONLY: True,
-        isolation.LIMIT: 1,
-        isolation.AGGREGATE: {},
+        pushdown.CONDITION: [{"op": "false"}],
+        pushdown.ROWS_ONLY: True,
+        pushdown.LIMIT: 1,
+        pushdown.AGGREGATE: {},
     }
     given = schema(**marks)
-    assert isolation.read_isolation(given) == isolation.Isolation(given)
+    assert pushdown.read_isolation(given) == pushdown.Isolation(given)
 
 
 # --- loading: new sessions ---------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehouse_source.spark import isolation, session
+from lakehouse_source.spark import pushdown, session
 
 from . import planner_queries as pq
 
@@ -281,7 +281,7 @@ def test_marks_reach_neither_the_frame_nor_its_plan_nor_a_file(
         for kind in ("parquet", "plake")
     ]
     for text in seen:
-        assert not any(mark in text for mark in isolation.MARKS)
+        assert not any(mark in text for mark in pushdown.MARKS)
 
 
 def test_the_schema_of_a_frame_is_the_same_with_and_without(

@@ -17,11 +17,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 import lakehouse_source as lake
-from lakehouse_source.address import Address
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet import writer as parquet_writer
+from lakehouse_source.parquet.spec import WriteSpec
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.schema import initial
+from lakehouse_source.read.address import Address
+from lakehouse_source.schema.fields import initial
 from lakehouse_source.spark.batch import (
     PlakeReader,
     PlakeWriter,
@@ -31,10 +32,9 @@ from lakehouse_source.spark.batch import (
     pack,
     without_scale,
 )
-from lakehouse_source.spark.isolation import Isolation
+from lakehouse_source.spark.pushdown import Isolation
 from lakehouse_source.spark.source import PlakeDataSource
 from lakehouse_source.storage import Storage
-from lakehouse_source.write_options import WriteSpec
 from tests.doors.frames import data_files
 
 

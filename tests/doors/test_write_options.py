@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StructType
 
 import lakehouse_source as lake
-from lakehouse_source.partitioning import HIVE_NULL
+from lakehouse_source.schema.partitions import HIVE_NULL
 from tests.doors.frames import data_files, literals, load, quoted, rows, save
 
 

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.address import Address
-from lakehouse_source.commit import abort, begin, commit
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.write_options import WriteOptions
+from lakehouse_source.read.address import Address
+from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.options import WriteOptions
 from tests.edges.failing_proxy import FailingProxy
 
 SECRET = "canary-secret"

@@ -15,7 +15,7 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.parquet.footer import file_metadata, ordinal
 from lakehouse_source.pruning.bounds import decode_row_group
-from lakehouse_source.schema import initial
+from lakehouse_source.schema.fields import initial
 
 SUITE = Path(__file__).parents[3] / "shared" / "testdata" / "parquet-testing" / "data"
 needs_suite = pytest.mark.skipif(not SUITE.is_dir(), reason="the public test files are not here")

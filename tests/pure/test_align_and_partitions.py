@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse_source.align import align, by_id, by_name, relabel
 from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
-from lakehouse_source.partitioning import (
+from lakehouse_source.schema.align import align, by_id, by_name, relabel
+from lakehouse_source.schema.fields import initial
+from lakehouse_source.schema.partitions import (
     HIVE_NULL,
     check_partition_columns,
     partition_folder,
     partition_text,
     partition_value,
 )
-from lakehouse_source.schema import initial
 
 
 def aligned(table: pa.Table, target: pa.Schema) -> pa.Table:

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse_source import arrow_filter
-from lakehouse_source.arrow_filter import as_engines_mean, names_any
 from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.parquet import arrow_filter
+from lakehouse_source.parquet.arrow_filter import as_engines_mean, names_any
 
 NAN = float("nan")
 VALUES = [NAN, math.inf, -math.inf, 0.0, -0.0, 1.0, 1.5, None]

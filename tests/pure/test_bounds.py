@@ -13,14 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_source.model import ColumnBounds, FileBounds, RowGroupMetadata
-from lakehouse_source.ordinal import from_ordinal, to_ordinal, to_scalar
 from lakehouse_source.pruning.bounds import (
     constant_bounds,
     decode_row_group,
     encode_row_group,
     file_bounds,
 )
-from lakehouse_source.pruning.json_values import from_json_value, to_json_value
 from lakehouse_source.pruning.keys import (
     EMPTY_LOWER,
     EMPTY_UPPER,
@@ -31,7 +29,9 @@ from lakehouse_source.pruning.keys import (
     prefix_range,
     upper_key,
 )
-from lakehouse_source.schema import Leaf
+from lakehouse_source.schema.fields import Leaf
+from lakehouse_source.schema.json_values import from_json_value, to_json_value
+from lakehouse_source.schema.ordinal import from_ordinal, to_ordinal, to_scalar
 from tests.strategies import TYPES, ordinal, pool
 
 ORDERED = [type_ for type_ in dict.fromkeys(TYPES) if not pa.types.is_null(type_)]

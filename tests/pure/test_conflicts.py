@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from lakehouse_source.conflicts import OPERATIONS, Change, Verdict, change_of, verdict
+from lakehouse_source.write.conflicts import OPERATIONS, Change, Verdict, change_of, verdict
 
 A, O, W, S, R = Change  # noqa: E741 - the letters of the table
 REBASE, SCHEMA = Verdict.REBASE, Verdict.REBASE_SCHEMA

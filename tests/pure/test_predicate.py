@@ -10,7 +10,6 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from lakehouse_source import schema as schemas
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.predicate import (
     And,
@@ -36,6 +35,7 @@ from lakehouse_source.predicate import (
     StartsWith,
     Timestamp,
 )
+from lakehouse_source.schema import fields as schemas
 
 SCHEMA = schemas.initial(
     pa.schema(

@@ -9,7 +9,6 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from lakehouse_source import schema as schemas
 from lakehouse_source.model import ColumnBounds, KeyRange, SearchAll, SearchAny, SearchRanges
 from lakehouse_source.predicate import BoundConstant, IfPresent, PredicateSet
 from lakehouse_source.pruning.absent import without_absent
@@ -26,6 +25,7 @@ from lakehouse_source.pruning.outcome import (
     Outcome,
 )
 from lakehouse_source.pruning.search import MAX_RANGES, merged, search
+from lakehouse_source.schema import fields as schemas
 from tests.oracle import decide
 from tests.strategies import Rows, true_bounds
 

@@ -15,7 +15,6 @@ from lakehouse_source.model import (
     SearchAll,
     SearchRanges,
 )
-from lakehouse_source.ordinal import to_ordinal
 from lakehouse_source.predicate import Node, PredicateSet
 from lakehouse_source.pruning.bounds import (
     constant_bounds,
@@ -26,7 +25,8 @@ from lakehouse_source.pruning.bounds import (
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.pruning.keys import encoding
 from lakehouse_source.pruning.search import search
-from lakehouse_source.schema import initial
+from lakehouse_source.schema.fields import initial
+from lakehouse_source.schema.ordinal import to_ordinal
 from tests.oracle import decide
 from tests.strategies import (
     Rows,

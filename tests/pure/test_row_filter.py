@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from lakehouse_source import schema as schemas
 from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.row_filter import matching_mask
+from lakehouse_source.predicate.row_filter import matching_mask
+from lakehouse_source.schema import fields as schemas
 
 NAN = float("nan")
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_source.errors import SchemaMismatchError
-from lakehouse_source.schema import (
+from lakehouse_source.schema.fields import (
     field_id,
     initial,
     leaves,

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakehouse_source as lake
-from lakehouse_source.address import Address
-from lakehouse_source.aggregates import Aggregate, aggregate
-from lakehouse_source.ordinal import to_ordinal
 from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.aggregates import Aggregate, aggregate
+from lakehouse_source.schema.ordinal import to_ordinal
 
 COUNT = Aggregate("count", None)
 

@@ -15,17 +15,17 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source import reservations
-from lakehouse_source.address import Address
 from lakehouse_source.catalog import is_transient
 from lakehouse_source.catalog.reader import Current
 from lakehouse_source.catalog.writer import CatalogTransaction
-from lakehouse_source.commit import abort, begin, commit
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.pruning import bounds
-from lakehouse_source.write_options import StagedWrite, WriteOptions
+from lakehouse_source.read.address import Address
+from lakehouse_source.write import reservations
+from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.options import StagedWrite, WriteOptions
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.address import Address
-from lakehouse_source.commit import abort, begin, commit
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.write_options import StagedWrite, WriteOptions
+from lakehouse_source.read.address import Address
+from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.options import StagedWrite, WriteOptions
 from tests.verbs import processes
 
 SMALL = pa.table({"n": [1, 2, 3]})

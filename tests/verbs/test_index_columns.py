@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.address import Address
-from lakehouse_source.commit import abort, begin, commit
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 from lakehouse_source.model import SearchRanges
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.pruning.search import search
-from lakehouse_source.schema import leaves
-from lakehouse_source.staging import write_options
+from lakehouse_source.read.address import Address
+from lakehouse_source.schema.fields import leaves
 from lakehouse_source.storage import Storage
+from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.stage import write_options
 from tests.verbs.conftest import empty_catalog
 
 FILES = 5

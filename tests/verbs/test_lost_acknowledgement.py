@@ -14,12 +14,11 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source import attempts
-from lakehouse_source.address import Address
-from lakehouse_source.catalog import base
-from lakehouse_source.commit import abort, begin, commit
+from lakehouse_source.catalog import base, retry
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.write_options import WriteOptions
+from lakehouse_source.read.address import Address
+from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.options import WriteOptions
 from tests.postgres_server import PostgresServer
 from tests.verbs.cutting_proxy import AFTER, ANSWERED, BEFORE, Cut, CuttingProxy
 
@@ -102,7 +101,7 @@ def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What Spark does: `commit` raises, and `abort` comes with the same messages."""
-    monkeypatch.setattr(attempts, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(retry, "PATIENCE_SECONDS", 0.01)
     monkeypatch.setitem(begin.__globals__, "PATIENCE_SECONDS", 0.01)
     monkeypatch.setattr(base, "_FIRST_PAUSE_SECONDS", 0.0005)
     uri = str(tmp_path / "things")
@@ -160,7 +159,7 @@ def test_an_error_on_the_second_attempt_is_not_taken_for_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The catalog answers once more after the cut, and is gone then: nobody knows."""
-    monkeypatch.setattr(attempts, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(retry, "PATIENCE_SECONDS", 0.01)
     monkeypatch.setitem(begin.__globals__, "PATIENCE_SECONDS", 0.01)
     uri = str(tmp_path / "things")
     lake.write_dataset(one_row(0), uri, catalog=direct)
@@ -168,7 +167,7 @@ def test_an_error_on_the_second_attempt_is_not_taken_for_a_failure(
     def decide(number: int) -> Cut:
         return None if number == 1 else AFTER  # the first registers the write
 
-    monkeypatch.setattr(attempts, "ATTEMPTS", 1)
+    monkeypatch.setattr(retry, "ATTEMPTS", 1)
     with (
         CuttingProxy(postgres_server.socket_folder, decide) as proxy,
         lake.open_catalog(through(url, proxy)) as catalog,

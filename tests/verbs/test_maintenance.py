@@ -18,12 +18,12 @@ import pytest
 import uuid6
 
 import lakehouse_source as lake
-from lakehouse_source.address import Address
-from lakehouse_source.commit import abort, begin, commit
-from lakehouse_source.maintenance import removal
+from lakehouse_source.maintenance import vacuum
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.write_options import StagedWrite, WriteOptions
+from lakehouse_source.read.address import Address
+from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.options import StagedWrite, WriteOptions
 from tests.verbs.conftest import empty_catalog
 
 
@@ -425,7 +425,7 @@ class TestVacuum:
     ) -> None:
         dataset.expire_versions(keep_last=1)
         with (
-            mock.patch.object(removal, "_forget", side_effect=KeyboardInterrupt),
+            mock.patch.object(vacuum, "_forget", side_effect=KeyboardInterrupt),
             pytest.raises(KeyboardInterrupt),
         ):
             dataset.vacuum(**NOW)
@@ -652,7 +652,7 @@ def test_a_writer_survives_a_vacuum_that_takes_its_empty_folder(tmp_path: Path) 
 def test_the_catalog_is_not_told_of_a_file_that_is_not_parquet_of_ours(uri: str) -> None:
     """The pattern that vacuum knows is the one that the writer gives."""
     result = lake.write_dataset(rows_of(1), uri)
-    from lakehouse_source.maintenance.doomed import _OWN_NAME
+    from lakehouse_source.maintenance.vacuum_plan import _OWN_NAME
 
     assert _OWN_NAME.fullmatch(result.metadata[0].path)
     assert pq.read_metadata(Path(uri, result.metadata[0].path)).num_rows == 1

@@ -23,12 +23,12 @@ from hypothesis.stateful import (
 )
 
 import lakehouse_source as lake
-from lakehouse_source.address import Address
-from lakehouse_source.commit import abort, begin, commit
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.write_options import StagedWrite, WriteOptions
+from lakehouse_source.read.address import Address
+from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.options import StagedWrite, WriteOptions
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "property"
 NOW: dict[str, Any] = {"retention_seconds": 0, "allow_short_retention": True}

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source import staging
+from lakehouse_source.write import stage
 from tests.verbs.conftest import empty_catalog
 
 
@@ -189,7 +189,7 @@ def test_transactions_that_name_the_same_datasets_in_other_orders_do_not_block_e
 def test_a_long_write_gives_signs_of_life(
     a: str, catalog: lake.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr(stage, "HEARTBEAT_SECONDS", 0.0)
     beats: list[Any] = []
 
     def batches() -> Any:
@@ -208,7 +208,7 @@ def test_a_long_write_gives_signs_of_life(
 def test_a_heartbeat_that_fails_does_not_fail_the_write(
     a: str, catalog: lake.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr(stage, "HEARTBEAT_SECONDS", 0.0)
     failure = lake.CatalogUnavailableError(catalog="x", reason="away")
     with mock.patch(
         "lakehouse_source.catalog.CatalogTransaction.heartbeat", side_effect=failure

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.address import Address
-from lakehouse_source.commit import begin, commit
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.write_options import WriteOptions
+from lakehouse_source.read.address import Address
+from lakehouse_source.write.commit import begin, commit
+from lakehouse_source.write.options import WriteOptions
 
 SECONDS = 10.0
 RETENTION: dict[str, Any] = {"retention_seconds": 3.0, "allow_short_retention": True}

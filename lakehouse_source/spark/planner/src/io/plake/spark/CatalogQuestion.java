@@ -180,7 +180,7 @@ final class CatalogQuestion {
     return places;
   }
 
-  /** The question as {@code lakehouse_source/spark/answers.py} reads it. */
+  /** The question as {@code lakehouse_source/spark/aggregate_pushdown.py} reads it. */
   Metadata data() {
     return new MetadataBuilder()
         .putStringArray("group", groups.toArray(new String[0]))

@@ -34,7 +34,7 @@ import org.apache.spark.sql.types.StructType;
  *
  * <p>Values are text, each in one form per type (counts of days and microseconds for dates and
  * times), because a schema's JSON has neither NaN nor decimals. {@code null: true} puts NULL among
- * the values. The reading side is {@code lakehouse_source/spark/filters.py}.
+ * the values. The reading side is {@code lakehouse_source/spark/decode_conditions.py}.
  *
  * <p>What has no such form is left out where that only makes the condition weaker: a term of an
  * AND that is not under NOT.

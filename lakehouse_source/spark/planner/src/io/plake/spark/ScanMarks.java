@@ -12,7 +12,7 @@ import org.apache.spark.sql.types.StructType;
  *
  * <p>The schema is the one thing that Spark hands to {@code DataSource.reader} for each scan; the
  * options belong to the pickled instance, which all scans of a frame share. The reading side is
- * {@code lakehouse_source/spark/isolation.py}.
+ * {@code lakehouse_source/spark/pushdown.py}.
  */
 final class ScanMarks {
   private static final String ISOLATED = "plake.isolated";

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from lakehouse_source.model import Ordinal
-from lakehouse_source.ordinal import EPOCH, EPOCH_DATE, EXACT, Domain, domain
+from lakehouse_source.schema.ordinal import EPOCH, EPOCH_DATE, EXACT, Domain, domain
 
 JsonValue: TypeAlias = "bool | int | float | str | dict[str, str]"
 

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse_source.ordinal import to_scalar
 from lakehouse_source.predicate.bound import (
     BoundAnd,
     BoundColumn,
@@ -29,6 +28,7 @@ from lakehouse_source.predicate.bound import (
     BoundText,
     IfPresent,
 )
+from lakehouse_source.schema.ordinal import to_scalar
 
 # Arrays, chunked arrays and scalars: the kernels take all of them.
 Values: TypeAlias = Any

@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.model import ColumnBounds, FileRecord, Ordinal
-from lakehouse_source.partitioning import partition_ordinal
 from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.pruning.bounds import is_a_value
 from lakehouse_source.pruning.statistics import Statistics
-from lakehouse_source.scan import Candidate, candidates
-from lakehouse_source.schema import Leaf, leaves
-from lakehouse_source.snapshot import Snapshot
+from lakehouse_source.read.plan import Candidate, candidates
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.fields import Leaf, leaves
+from lakehouse_source.schema.partitions import partition_ordinal
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from lakehouse_source.address import Address, CatalogLike, PathLike
-from lakehouse_source.attempts import PATIENCE_SECONDS, in_transaction
 from lakehouse_source.catalog import Catalog, CatalogTransaction, open_catalog
-from lakehouse_source.commit import Ready, abort, make_ready
+from lakehouse_source.catalog.retry import PATIENCE_SECONDS, in_transaction
 from lakehouse_source.errors import CommitUnknownError, InvalidOptionError
-from lakehouse_source.landing import land
 from lakehouse_source.model import FileMetadata, WriteResult
-from lakehouse_source.recording import record_ahead
-from lakehouse_source.staging import stage, to_reader, write_options
-from lakehouse_source.write_options import StagedWrite
+from lakehouse_source.read.address import Address, CatalogLike, PathLike
+from lakehouse_source.write.apply import land
+from lakehouse_source.write.commit import Ready, abort, make_ready
+from lakehouse_source.write.options import StagedWrite
+from lakehouse_source.write.prerecord import record_ahead
+from lakehouse_source.write.stage import stage, to_reader, write_options
 
 
 def transaction(catalog: CatalogLike) -> Transaction:

@@ -16,10 +16,9 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import uuid6
 
-from lakehouse_source import reservations
-from lakehouse_source.attempts import PATIENCE_SECONDS, in_transaction
 from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog.reader import Current
+from lakehouse_source.catalog.retry import PATIENCE_SECONDS, in_transaction
 from lakehouse_source.catalog.transient import is_transient
 from lakehouse_source.errors import (
     CatalogUnavailableError,
@@ -32,24 +31,26 @@ from lakehouse_source.errors import (
     VersionNotFoundError,
 )
 from lakehouse_source.failpoints import reach
-from lakehouse_source.landing import (
+from lakehouse_source.model import DatasetRecord, FileMetadata, FileRecord, WriteResult
+from lakehouse_source.parquet.reader import read_all
+from lakehouse_source.parquet.spec import WriteSpec
+from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.pruning.indexed import check_index_columns
+from lakehouse_source.read.plan import keep_others
+from lakehouse_source.read.snapshot import open_snapshot
+from lakehouse_source.schema.fields import initial, storage_schema
+from lakehouse_source.schema.partitions import check_partition_columns
+from lakehouse_source.storage import Storage
+from lakehouse_source.write import reservations
+from lakehouse_source.write.apply import (
     check_expected,
     committed_before,
     described,
     land,
     merged,
 )
-from lakehouse_source.model import DatasetRecord, FileMetadata, FileRecord, WriteResult
-from lakehouse_source.parquet.reader import read_all
-from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.partitioning import check_partition_columns
-from lakehouse_source.pruning.indexed import check_index_columns
-from lakehouse_source.recording import Prepared, prepare, record_ahead
-from lakehouse_source.scan import keep_others
-from lakehouse_source.schema import initial, storage_schema
-from lakehouse_source.snapshot import open_snapshot
-from lakehouse_source.storage import Storage
-from lakehouse_source.write_options import StagedWrite, WriteOptions, WriteSpec
+from lakehouse_source.write.options import StagedWrite, WriteOptions
+from lakehouse_source.write.prerecord import Prepared, prepare, record_ahead
 
 # Size checks of files in an object store at a time: each is a request.
 CHECKS_AT_ONCE = 16

@@ -17,11 +17,11 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from lakehouse_source.align import by_name
 from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
 from lakehouse_source.model import Ordinal
-from lakehouse_source.ordinal import to_ordinal, to_scalar
-from lakehouse_source.pruning import json_values
+from lakehouse_source.schema import json_values
+from lakehouse_source.schema.align import by_name
+from lakehouse_source.schema.ordinal import to_ordinal, to_scalar
 
 # What Hive writes for NULL, and every reader of Hive-style folders understands.
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"

@@ -15,17 +15,17 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from lakehouse_source.aggregates import Aggregate, aggregate
-from lakehouse_source.align import by_name
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.model import Ordinal
-from lakehouse_source.ordinal import from_ordinal
 from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.snapshot import Snapshot
+from lakehouse_source.read.aggregates import Aggregate, aggregate
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.align import by_name
+from lakehouse_source.schema.ordinal import from_ordinal
 from lakehouse_source.spark.batch import ReadRequest
-from lakehouse_source.spark.condition import float_text
-from lakehouse_source.spark.filters import complete
-from lakehouse_source.spark.isolation import Isolation
+from lakehouse_source.spark.decode_conditions import complete
+from lakehouse_source.spark.pushdown import Isolation
+from lakehouse_source.spark.to_spark_sql import float_text
 from lakehouse_source.spark.types import spark_schema
 
 Rows = list[list[str | None]]

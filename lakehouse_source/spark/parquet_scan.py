@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakehouse_source.address import Address, CatalogLike, PathLike
-from lakehouse_source.align import align, by_id, by_name
 from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.model import FileRecord, RowGroupMetadata
-from lakehouse_source.partitioning import partition_ordinal
 from lakehouse_source.predicate import BoundPredicate, PredicateSet
-from lakehouse_source.scan import candidates
-from lakehouse_source.schema import children, field_id, is_nested, leaves
-from lakehouse_source.snapshot import Snapshot, resolve_columns
-from lakehouse_source.spark.condition import condition_sql, literal_sql, quoted
+from lakehouse_source.read.address import Address, CatalogLike, PathLike
+from lakehouse_source.read.plan import candidates
+from lakehouse_source.read.snapshot import Snapshot, resolve_columns
+from lakehouse_source.schema.align import align, by_id, by_name
+from lakehouse_source.schema.fields import children, field_id, is_nested, leaves
+from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.spark.relation import DataFile, Location, relations, require_classic
+from lakehouse_source.spark.to_spark_sql import condition_sql, literal_sql, quoted
 from lakehouse_source.spark.types import CHAR_VARCHAR, batch_schema, spark_schema
 
 if TYPE_CHECKING:

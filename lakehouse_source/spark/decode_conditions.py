@@ -14,9 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.align import by_name
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.ordinal import EPOCH_DATE
 from lakehouse_source.predicate import (
     And,
     Column,
@@ -32,7 +30,9 @@ from lakehouse_source.predicate import (
     StartsWith,
     Timestamp,
 )
-from lakehouse_source.schema import children
+from lakehouse_source.schema.align import by_name
+from lakehouse_source.schema.fields import children
+from lakehouse_source.schema.ordinal import EPOCH_DATE
 from lakehouse_source.spark.types import readable
 
 _COMPARISONS = ("=", "<=>", "<", "<=", ">", ">=")

@@ -12,7 +12,6 @@ from decimal import Decimal
 import pyarrow as pa
 
 from lakehouse_source.model import Ordinal
-from lakehouse_source.ordinal import domain, from_ordinal
 from lakehouse_source.predicate import (
     BoundAnd,
     BoundColumn,
@@ -28,6 +27,7 @@ from lakehouse_source.predicate import (
     BoundText,
     IfPresent,
 )
+from lakehouse_source.schema.ordinal import domain, from_ordinal
 from lakehouse_source.spark.types import readable, spark_schema
 
 _YEAR_1, _YEAR_10000 = -62_135_596_800_000_000, 253_402_300_800_000_000  # microseconds

@@ -17,10 +17,10 @@ from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.errors import CommitConflictError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import DatasetRecord, FileBounds, FileMetadata
-from lakehouse_source.partitioning import partition_ordinal, partition_text
 from lakehouse_source.pruning import bounds, keys
-from lakehouse_source.schema import Leaf, leaves
-from lakehouse_source.write_options import StagedWrite
+from lakehouse_source.schema.fields import Leaf, leaves
+from lakehouse_source.schema.partitions import partition_ordinal, partition_text
+from lakehouse_source.write.options import StagedWrite
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Pure. What a write was asked to do, how its files have to look, and a write that has begun.
+"""Pure. What a write was asked to do, and a write that has begun.
 
 Values only: they travel from the driver to executors and back.
 """
@@ -11,46 +11,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.conflicts import Change
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.predicate import BoundPredicate, PredicateSet
+from lakehouse_source.parquet.spec import (
+    COMPRESSION,
+    ROW_GROUP_ROWS,
+    TARGET_FILE_SIZE_BYTES,
+    WriteSpec,
+)
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.write.conflicts import Change
 
-# Rows of a row group, and the codec. Measured by integration/benchmarks/row_group_rows.py on
-# 3M rows x 8 columns with zstd: a full scan takes 0.29 s at 32k rows per group, 0.18 s at 131k
-# and 0.15 s at 524k; a point lookup 7, 12 and 30 ms. Snappy files were 1.6 times as large and
-# no faster to read or write.
-ROW_GROUP_ROWS = 131_072
-TARGET_FILE_SIZE_BYTES = 256 * 1024 * 1024
-COMPRESSION = "zstd"
 CODECS = ("zstd", "snappy", "lz4", "gzip", "brotli", "none")
-MAX_OPEN_FILES = 100
-
-
-@dataclass(frozen=True, slots=True)
-class WriteSpec:
-    """How rows become files; small, travels to executors.
-
-    `schema` is the dataset's schema (with ids) that the files are written under.
-    `must_match` is the condition of an `overwrite where`: a row that does not
-    satisfy it is refused.
-    """
-
-    uri: str
-    write_id: str
-    schema: pa.Schema
-    partition_by: tuple[str, ...] = ()
-    row_group_rows: int = ROW_GROUP_ROWS
-    target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES
-    compression: str = COMPRESSION
-    sort_by: tuple[str, ...] = ()
-    bloom_filter_columns: tuple[str, ...] = ()
-    must_match: BoundPredicate | None = None
-    max_open_files: int = MAX_OPEN_FILES
-
-    @property
-    def file_schema(self) -> pa.Schema:
-        """The physical schema of data files: partition columns live in the catalog only."""
-        return pa.schema([f for f in self.schema if f.name not in self.partition_by])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from lakehouse_source import engines
-from lakehouse_source.address import Address
 from lakehouse_source.parquet import fragments
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.scan import Pruning, ScanPlan, plan
+from lakehouse_source.read import engines
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.plan import Pruning, ScanPlan, plan
 from lakehouse_source.storage import Storage
 
 # What `predicates=` takes: triples, SQL text, nodes, or an Arrow expression.

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from lakehouse_source.catalog import Catalog, open_catalog, resolve_url
 from lakehouse_source.catalog.locate import sqlite_url
 from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.snapshot import Snapshot, open_snapshot
+from lakehouse_source.read.snapshot import Snapshot, open_snapshot
 from lakehouse_source.storage import RESERVED_FOLDER, canonical_uri, local_path
 
 CatalogLike: TypeAlias = "str | Catalog | None"

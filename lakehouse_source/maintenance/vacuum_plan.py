@@ -26,7 +26,7 @@ from lakehouse_source.catalog import Catalog, CatalogTransaction
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.errors import CorruptDatasetError, DatasetNotFoundError, InvalidOptionError
 from lakehouse_source.maintenance.reports import Tallies
-from lakehouse_source.partitioning import partition_folder
+from lakehouse_source.schema.partitions import partition_folder
 from lakehouse_source.storage import FoundFile
 
 RETENTION_SECONDS = 7 * 24 * 3600.0

@@ -1,4 +1,4 @@
-"""Pure. Arrow expressions as engines mean them: NaN is the greatest number, IN knows NULL.
+"""Edge. Arrow expressions as engines mean them: NaN is the greatest number, IN knows NULL.
 
 Arrow's kernels follow IEEE, where NaN is less than nothing and equal to nothing,
 and `is_in` says false of NULL. Polars and DataFusion hand their conditions to them
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.schema import children
+from lakehouse_source.schema.fields import children
 
 _COMPARISONS = {
     "equal": pc.equal,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pyarrow as pa
 import uuid6
 
-from lakehouse_source.attempts import in_transaction
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
-from lakehouse_source.landing import described, result, summary
+from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.model import FileMetadata, WriteResult
-from lakehouse_source.recording import record_files
-from lakehouse_source.schema import leaves
-from lakehouse_source.snapshot import open_snapshot
+from lakehouse_source.read.snapshot import open_snapshot
+from lakehouse_source.schema.fields import leaves
+from lakehouse_source.write.apply import described, result, summary
+from lakehouse_source.write.prerecord import record_files
 
 
 def restore(catalog: Catalog, uri: str, key: str, version: int) -> WriteResult:

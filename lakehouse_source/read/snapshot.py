@@ -12,7 +12,6 @@ from datetime import datetime, timezone
 
 import pyarrow as pa
 
-from lakehouse_source.align import by_name
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.errors import (
     CorruptDatasetError,
@@ -23,6 +22,7 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.pruning.statistics import Statistics
+from lakehouse_source.schema.align import by_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import SchemaMismatchError
-from lakehouse_source.schema import (
+from lakehouse_source.schema.cast_to_string import spelled
+from lakehouse_source.schema.fields import (
     children,
     field_id,
     is_list_like,
@@ -21,7 +22,6 @@ from lakehouse_source.schema import (
     prints_as_string,
     rebuild,
 )
-from lakehouse_source.spelling import spelled
 
 NULL_HINT = (
     "Fill or drop them, or write with schema_merge=True (Spark: option mergeSchema) to allow them."

@@ -10,15 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from lakehouse_source.address import Address
 from lakehouse_source.catalog import Catalog
-from lakehouse_source.commit import abort, begin
 from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.query import Predicates
-from lakehouse_source.write_options import StagedWrite, WriteOptions
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.scan import Predicates
+from lakehouse_source.write.commit import abort, begin
+from lakehouse_source.write.options import StagedWrite, WriteOptions
 
 HEARTBEAT_SECONDS = 600.0
 

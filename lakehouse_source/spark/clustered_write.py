@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakehouse_source.address import Address, PathLike
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, SchemaMismatchError
-from lakehouse_source.spark.condition import quoted
+from lakehouse_source.read.address import Address, PathLike
+from lakehouse_source.spark.to_spark_sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakehouse_source.errors import CorruptDatasetError, StorageError
-from lakehouse_source.maintenance.removal import in_parallel
 from lakehouse_source.maintenance.reports import Difference, VerifyReport
+from lakehouse_source.maintenance.vacuum import in_parallel
 from lakehouse_source.model import FileRecord, RowGroupMetadata
 from lakehouse_source.storage import Storage
 

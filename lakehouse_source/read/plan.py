@@ -15,13 +15,14 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.model import ColumnBounds, FileRecord, RowGroupMetadata, ScanTask
-from lakehouse_source.parquet.reader import ReadSpec, constant_partitions
+from lakehouse_source.parquet.reader import constant_partitions
+from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.predicate import BoundPredicate, PredicateSet
 from lakehouse_source.pruning import bounds
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.pruning.search import search
-from lakehouse_source.schema import leaves
-from lakehouse_source.snapshot import Snapshot, resolve_columns
+from lakehouse_source.read.snapshot import Snapshot, resolve_columns
+from lakehouse_source.schema.fields import leaves
 
 # Files whose row groups are read together, where all are wanted and where a few may be enough.
 _RECORDS_OF_FILES = 1000

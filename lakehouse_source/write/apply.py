@@ -12,10 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source import conflicts
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.catalog.writer import CatalogTransaction
-from lakehouse_source.conflicts import Change, Verdict
 from lakehouse_source.errors import (
     CommitConflictError,
     DatasetExistsError,
@@ -31,7 +29,13 @@ from lakehouse_source.model import (
 )
 from lakehouse_source.pruning import keys
 from lakehouse_source.pruning.indexed import is_wanted, same_index_columns
-from lakehouse_source.recording import (
+from lakehouse_source.read.plan import candidates
+from lakehouse_source.read.snapshot import open_snapshot
+from lakehouse_source.schema.fields import leaves, max_id, merge
+from lakehouse_source.write import conflicts
+from lakehouse_source.write.conflicts import Change, Verdict
+from lakehouse_source.write.options import StagedWrite, WriteOptions
+from lakehouse_source.write.prerecord import (
     Ahead,
     Prepared,
     encode_partitions,
@@ -39,10 +43,6 @@ from lakehouse_source.recording import (
     record_files,
     removed_from_catalog,
 )
-from lakehouse_source.scan import candidates
-from lakehouse_source.schema import leaves, max_id, merge
-from lakehouse_source.snapshot import open_snapshot
-from lakehouse_source.write_options import StagedWrite, WriteOptions
 
 
 def land(

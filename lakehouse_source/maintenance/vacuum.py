@@ -15,23 +15,23 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from lakehouse_source.attempts import in_transaction
 from lakehouse_source.catalog import Catalog, CatalogTransaction, open_catalog
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.catalog.locate import sqlite_url
+from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.errors import (
     CorruptDatasetError,
     PlakeError,
     StorageError,
 )
-from lakehouse_source.maintenance.doomed import (
+from lakehouse_source.maintenance.reports import CatalogVacuumReport, Tallies, VacuumReport
+from lakehouse_source.maintenance.vacuum_plan import (
     RETENTION_SECONDS,
     Decision,
     Doomed,
     Judge,
     VacuumOptions,
 )
-from lakehouse_source.maintenance.reports import CatalogVacuumReport, Tallies, VacuumReport
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.storage import RESERVED_FOLDER, Storage, local_path
 

@@ -1,0 +1,1 @@
+"""Verb. A version and a condition become rows."""

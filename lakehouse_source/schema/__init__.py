@@ -1,0 +1,1 @@
+"""Pure. Fields and their ids, types, values of columns, partition values."""

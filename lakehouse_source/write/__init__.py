@@ -1,0 +1,1 @@
+"""Verb. A write from its first byte to its version."""
