@@ -687,9 +687,9 @@ class CatalogContract:
 
     def test_threads_share_a_catalog(self, catalog: Catalog) -> None:
         def work(number: int) -> int:
-            commit(catalog, [(file_of(f"f{number}"), [])])
+            dataset = commit(catalog, [(file_of(f"f{number}"), [])])
             with catalog.read() as reader:
-                return len(reader.transactions(1))
+                return len(reader.transactions(dataset.id))
 
         with ThreadPoolExecutor(4) as pool:
             assert max(pool.map(work, range(8))) == 8
