@@ -36,6 +36,7 @@ from lakehouse_source.errors import (
     InvalidOptionError,
 )
 from lakehouse_source.model import (
+    DatasetProperties,
     DatasetRecord,
     FileBounds,
     FileMetadata,
@@ -192,7 +193,7 @@ class CatalogContract:
         with catalog.write() as transaction:
             first = transaction.register_dataset(URI, "flights")
             assert transaction.register_dataset(URI, "other name") == first
-        assert first == DatasetRecord(first.id, "flights", URI, 0, {})
+        assert first == DatasetRecord(first.id, "flights", URI, 0, DatasetProperties())
 
     def test_threads_that_register_at_once_get_one_dataset(self, url: str) -> None:
         barrier = threading.Barrier(4)
@@ -221,7 +222,8 @@ class CatalogContract:
         assert len(ids) == 1
 
     def test_properties_are_replaced(self, catalog: Catalog) -> None:
-        properties = {"partition_by": ["a"], "text": "nul \0, quote ', snow ☃"}
+        unknown = {"of a later release": "nul \0, quote ', snow ☃"}
+        properties = DatasetProperties(("a",), ("b", "c"), (3, 1), 7, unknown)
         with catalog.write() as transaction:
             dataset = transaction.register_dataset(URI, "flights")
             transaction.set_properties(dataset.id, properties)

@@ -27,8 +27,8 @@ FLOORS = (
     ("failpoints", "storage"),
     ("catalog", "parquet"),
     # --- above: rooms that combine edges
-    ("read", "maintenance"),
-    ("write",),
+    ("read",),
+    ("write", "maintenance"),
     ("dataset",),
     # --- above: what users import
     ("spark", "__init__"),

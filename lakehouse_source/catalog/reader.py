@@ -16,6 +16,7 @@ from lakehouse_source.catalog import statements as sql
 from lakehouse_source.catalog.session import Row, Session
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
 from lakehouse_source.model import (
+    DatasetProperties,
     DatasetRecord,
     ExpiredFile,
     FileRecord,
@@ -296,9 +297,14 @@ class CatalogReader:
 
     def _dataset_record(self, row: Sequence[Any]) -> DatasetRecord:
         identity, name, base_uri, current_version, properties, oldest = row
-        return DatasetRecord(
-            identity, name, base_uri, current_version, self._document(properties), oldest
-        )
+        try:
+            parsed = DatasetProperties.from_json(self._document(properties))
+        except TypeError as exc:
+            raise CorruptDatasetError(
+                path=self._session.redacted_url,
+                reason=f"the properties of dataset {base_uri} cannot be read: {exc}",
+            ) from exc
+        return DatasetRecord(identity, name, base_uri, current_version, parsed, oldest)
 
     def _one_transaction(self, statement: str, *values: Any) -> TransactionRecord | None:
         records = self._transactions(statement, *values)

@@ -14,7 +14,13 @@ from lakehouse_source.catalog import statements as sql
 from lakehouse_source.catalog.reader import CatalogReader, Current, to_datetime
 from lakehouse_source.catalog.session import Row, Statement
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError
-from lakehouse_source.model import DatasetRecord, FileBounds, FileMetadata, TransactionRecord
+from lakehouse_source.model import (
+    DatasetProperties,
+    DatasetRecord,
+    FileBounds,
+    FileMetadata,
+    TransactionRecord,
+)
 from lakehouse_source.pruning.keys import UNBOUNDED_LOWER, UNBOUNDED_UPPER
 from lakehouse_source.pruning.levels import level
 
@@ -90,9 +96,10 @@ class CatalogTransaction(CatalogReader):
             self._claim(claim),
         )
 
-    def set_properties(self, dataset_id: int, properties: Mapping[str, Any]) -> None:
+    def set_properties(self, dataset_id: int, properties: DatasetProperties) -> None:
         """Replace the dataset's properties."""
-        self._session.execute(sql.SET_PROPERTIES, (_json(properties, "properties"), dataset_id))
+        document = _json(properties.to_json(), "properties")
+        self._session.execute(sql.SET_PROPERTIES, (document, dataset_id))
 
     # --- one commit
 

@@ -1,7 +1,7 @@
 """Verb. Compares the files of a version with what the catalog says of them.
 
-A file may be missing, longer or shorter, have another footer, or hold pages that do
-not decode: each difference is named, none stops the comparison.
+A file may be missing, have another size or footer, or contain pages that cannot be
+decoded. Every difference is reported; none stops the comparison.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from lakehouse_source.errors import CorruptDatasetError, StorageError
 from lakehouse_source.maintenance.reports import Difference, VerifyReport
 from lakehouse_source.maintenance.vacuum import in_parallel
 from lakehouse_source.model import FileRecord, RowGroupMetadata
+from lakehouse_source.read.address import Address
 from lakehouse_source.storage import Storage
 
 
 def verify(
-    uri: str,
+    address: Address,
     version: int,
-    storage: Storage,
     files: Sequence[tuple[FileRecord, Sequence[RowGroupMetadata]]],
     *,
     checksums: bool,
 ) -> VerifyReport:
-    """Compare files, each with its row groups in the catalog, with what is stored.
+    """Compare stored files with the catalog's records of them and of their row groups.
 
-    With `checksums` every page is read: where the file has page checksums they are
-    compared, and in any case it must decode and give the number of rows it should.
+    With `checksums` every page is read: its checksum is compared where the file has one,
+    the page must decode, and each row group must have the number of rows of its footer.
     """
+    storage = Storage(address.given)
 
     def inspect(item: tuple[FileRecord, Sequence[RowGroupMetadata]]) -> list[Difference]:
         file, groups = item
@@ -43,7 +44,7 @@ def verify(
     for found in in_parallel(inspect, files, "verify: files compared"):
         differences += found
     return VerifyReport(
-        dataset=uri,
+        dataset=address.uri,
         version=version,
         files=len(files),
         size_bytes=sum(file.size_bytes for file, _groups in files),
@@ -95,7 +96,7 @@ def _unreadable_pages(parquet: pq.ParquetFile, path: str) -> Iterator[Difference
         expected = parquet.metadata.row_group(index).num_rows
         what = f"pages of row group {index}"
         try:
-            # Files are compared side by side already.
+            # Without threads: files are compared in parallel already.
             table = parquet.read_row_group(index, use_threads=False)
             table.validate(full=True)
         except (OSError, ValueError, pa.ArrowException) as error:

@@ -8,12 +8,12 @@ has no keys of.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.model import DatasetProperties
 from lakehouse_source.pruning.keys import encoding
 from lakehouse_source.schema.fields import Leaf, leaves
 
@@ -44,7 +44,7 @@ def _is_named(leaf: Leaf, name: str) -> bool:
 def check_index_columns(
     schema: pa.Schema,
     names: Sequence[str] | None,
-    properties: Mapping[str, Any] | None,
+    properties: DatasetProperties | None,
     partition_by: Sequence[str],
     dataset: str,
 ) -> None:
@@ -69,7 +69,7 @@ def check_index_columns(
     if properties is None or same_index_columns(schema, names, properties, partition_by):
         return
     own = {leaf.id: ".".join(leaf.path) for leaf in every}
-    has = [own[id] for id in properties.get("indexed_columns", ()) if id in own]
+    has = [own[id] for id in properties.indexed_columns if id in own]
     raise InvalidOptionError(
         option="indexColumns",
         value=", ".join(names),
@@ -81,12 +81,12 @@ def check_index_columns(
 def same_index_columns(
     schema: pa.Schema,
     names: Sequence[str],
-    properties: Mapping[str, Any],
+    properties: DatasetProperties,
     partition_by: Sequence[str],
 ) -> bool:
     """Tell whether a dataset has the index that `names` ask for."""
-    first = properties.get("index_columns")
+    first = properties.index_columns
     if first is not None and {n.lower() for n in first} == {n.lower() for n in names}:
         return True
     wanted = {leaf.id for leaf in leaves(schema) if is_wanted(leaf, names, 0, partition_by)}
-    return wanted == set(properties.get("indexed_columns", ()))
+    return wanted == set(properties.indexed_columns)

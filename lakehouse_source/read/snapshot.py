@@ -39,7 +39,7 @@ class Snapshot:
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        return tuple(self.dataset.properties.get("partition_by", ()))
+        return self.dataset.properties.partition_by
 
     def statistics(self) -> Statistics:
         """Looks up what the catalog's records say of columns."""
@@ -48,7 +48,7 @@ class Snapshot:
     @property
     def indexed(self) -> frozenset[int]:
         """Ids of the columns that the search index covers."""
-        return frozenset(self.dataset.properties.get("indexed_columns", ()))
+        return frozenset(self.dataset.properties.indexed_columns)
 
 
 def open_snapshot(

@@ -24,7 +24,7 @@ from lakehouse_source.spark.pushdown import read_isolation
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.types import arrow_schema, spark_schema
 from lakehouse_source.spark.workers import spare_collection
-from lakehouse_source.write.commit import begin
+from lakehouse_source.write.begin import begin
 from lakehouse_source.write.options import WriteOptions
 
 
@@ -112,14 +112,8 @@ class PlakeDataSource(DataSource):
         incoming = arrow_schema(schema)
         address = Address(path, reveal(given.text("catalog")))
         with address.open(create=True) as catalog:
-            staged = begin(
-                catalog,
-                address.uri,
-                address.key,
-                path,
-                incoming,
-                _write_options(given, "overwrite" if overwrite else "append"),
-            )
+            options = _write_options(given, "overwrite" if overwrite else "append")
+            staged = begin(catalog, address, incoming, options)
         return PlakeWriter(staged, path, given.text("catalog"))
 
     def streamReader(self, schema: StructType) -> Any:

@@ -24,7 +24,8 @@ from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.pruning import bounds
 from lakehouse_source.read.address import Address
 from lakehouse_source.write import reservations
-from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 
 
@@ -40,7 +41,7 @@ def stage(
     address = Address(uri, catalog)
     if "overwrite_where" in options:
         options["overwrite_where"] = PredicateSet.of(options["overwrite_where"])
-    staged = begin(catalog, address.uri, address.key, uri, table.schema, WriteOptions(**options))
+    staged = begin(catalog, address, table.schema, WriteOptions(**options))
     return staged, write_files(staged.spec, table.to_batches())
 
 
@@ -229,7 +230,7 @@ class TestIdempotence:
         """Speculative and retried tasks (SPARK-24552, SPARK-39195): a name of its own each."""
         address = Address(uri, catalog)
         table = numbers(1, 2)
-        staged = begin(catalog, address.uri, address.key, uri, table.schema, WriteOptions())
+        staged = begin(catalog, address, table.schema, WriteOptions())
         reported = write_files(staged.spec, table.to_batches())
         lost = write_files(staged.spec, table.to_batches())
         assert reported[0].path != lost[0].path

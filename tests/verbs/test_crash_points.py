@@ -26,7 +26,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "overwrite": {"mode": "overwrite"},
     "overwrite where": {"mode": "overwrite", "overwrite_where": CONDITION},
 }
-ABORTING = {"abort begun", "door closed", "door committed", "file deleted", "aborted"}
+ABORTING = {"abort begun", "write fenced", "fence committed", "file deleted", "aborted"}
 OF_OVERWRITE_WHERE = {"rows to keep found", "rows to keep written"}
 OVERTAKEN = "files moved"  # in test_overtaken.py
 CASES = [

@@ -17,7 +17,8 @@ import lakehouse_source as lake
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
-from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 from tests.verbs import processes
 
@@ -102,7 +103,7 @@ class TestFullDisk:
             (disk / "filler").write_bytes(b"x" * free(disk))
             with pytest.raises(lake.CatalogUnavailableError, match="the disk is full"):
                 commit(catalog, staged, files)
-            # The catalog has no room for a closed door either: the file waits for vacuum.
+            # The disk has no room for the fence either: the file stays for vacuum.
             assert abort(catalog, staged, files) is False
             assert lake.read_dataset(uri, catalog=catalog).num_rows == 3
             (disk / "filler").unlink()
@@ -140,8 +141,7 @@ def stage(
 ) -> tuple[StagedWrite, list[FileMetadata]]:
     """A write whose files are there and whose commit is not."""
     address = Address(uri, catalog)
-    key = "." if catalog.url.endswith("/_plake/catalog.db") else address.key
-    staged = begin(catalog, address.uri, key, str(uri), SMALL.schema, options or WriteOptions())
+    staged = begin(catalog, address, SMALL.schema, options or WriteOptions())
     return staged, write_files(staged.spec, SMALL.slice(1).to_batches())
 
 

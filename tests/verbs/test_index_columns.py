@@ -18,7 +18,8 @@ from lakehouse_source.pruning.search import search
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.storage import Storage
-from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.stage import write_options
 from tests.verbs.conftest import empty_catalog
 
@@ -196,7 +197,7 @@ def test_two_first_writes_at_once_with_other_columns_are_a_conflict(
         begun = []
         for names in (["a"], ["b"], ["a"], None):
             options = write_options(index_columns=names)
-            staged = begin(opened, address.uri, address.key, address.given, rows(0).schema, options)
+            staged = begin(opened, address, rows(0).schema, options)
             written = write_files(
                 staged.spec, rows(len(begun)).to_batches(), Storage(address.given)
             )

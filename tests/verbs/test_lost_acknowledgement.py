@@ -17,7 +17,8 @@ import lakehouse_source as lake
 from lakehouse_source.catalog import base, retry
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
-from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.options import WriteOptions
 from tests.postgres_server import PostgresServer
 from tests.verbs.cutting_proxy import AFTER, ANSWERED, BEFORE, Cut, CuttingProxy
@@ -102,7 +103,7 @@ def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
 ) -> None:
     """What Spark does: `commit` raises, and `abort` comes with the same messages."""
     monkeypatch.setattr(retry, "PATIENCE_SECONDS", 0.01)
-    monkeypatch.setitem(begin.__globals__, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setitem(commit.__globals__, "PATIENCE_SECONDS", 0.01)
     monkeypatch.setattr(base, "_FIRST_PAUSE_SECONDS", 0.0005)
     uri = str(tmp_path / "things")
     lake.write_dataset(pa.table({"n": [0, 10_000]}), uri, catalog=direct)
@@ -124,7 +125,7 @@ def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
         for number in range(1, 36):
             with lake.open_catalog(through(url, proxy)) as catalog:
                 table = one_row(number)
-                staged = begin(catalog, address.uri, address.key, uri, table.schema, options)
+                staged = begin(catalog, address, table.schema, options)
                 files = write_files(staged.spec, table.to_batches())
                 state["armed"] = True
                 with pytest.raises(lake.CommitUnknownError) as caught:
@@ -141,7 +142,7 @@ def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
             else:
                 found = check(direct, uri, {10_000})
                 assert found.keys() == {latest, 10_000}
-            # The door is closed for good, or the write stands for good.
+            # The write is fenced for good, or it is committed for good.
             if gave_up:
                 with pytest.raises(lake.CommitConflictError, match="given up"):
                     commit(direct, staged, ())
@@ -160,7 +161,7 @@ def test_an_error_on_the_second_attempt_is_not_taken_for_a_failure(
 ) -> None:
     """The catalog answers once more after the cut, and is gone then: nobody knows."""
     monkeypatch.setattr(retry, "PATIENCE_SECONDS", 0.01)
-    monkeypatch.setitem(begin.__globals__, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setitem(commit.__globals__, "PATIENCE_SECONDS", 0.01)
     uri = str(tmp_path / "things")
     lake.write_dataset(one_row(0), uri, catalog=direct)
 

@@ -22,7 +22,8 @@ from lakehouse_source.maintenance import vacuum
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
-from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 from tests.verbs.conftest import empty_catalog
 
@@ -157,7 +158,7 @@ def begin_write(
 ) -> tuple[StagedWrite, list[FileMetadata]]:
     """A write whose files are there and that has not committed."""
     address = Address(uri, catalog)
-    staged = begin(catalog, address.uri, address.key, uri, rows.schema, WriteOptions(**options))
+    staged = begin(catalog, address, rows.schema, WriteOptions(**options))
     return staged, write_files(staged.spec, rows.to_batches())
 
 

@@ -27,7 +27,8 @@ from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
-from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "property"
@@ -216,7 +217,7 @@ class Versions(RuleBasedStateMachine):
         options = WriteOptions(mode=mode, overwrite_where=where)
         address = Address(self.uri, self.catalog)
         data = table(rows, self.columns)
-        staged = begin(self.catalog, address.uri, address.key, self.uri, data.schema, options)
+        staged = begin(self.catalog, address, data.schema, options)
         return staged, write_files(staged.spec, data.to_batches()), rows
 
     @staticmethod

@@ -19,9 +19,8 @@ import lakehouse_source as lake
 from lakehouse_source.catalog.reader import Current
 from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.model import FileMetadata
-from lakehouse_source.write.commit import commit
+from lakehouse_source.write.commit import commit, commit_all
 from lakehouse_source.write.options import StagedWrite
-from lakehouse_source.write.transaction import commit_all
 from tests.postgres_server import PostgresServer
 from tests.verbs import processes
 from tests.verbs.test_commit_protocol import numbers, stage, values

@@ -19,7 +19,8 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
-from lakehouse_source.write.commit import begin, commit
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import commit
 from lakehouse_source.write.options import WriteOptions
 
 SECONDS = 10.0
@@ -56,9 +57,7 @@ def write(url: str, uri: str, writer: int, clock_off: float, start: Any, answers
                 if number % 4:
                     address = Address(uri, catalog)
                     data = rows_of(writer, [number])
-                    staged = begin(
-                        catalog, address.uri, address.key, uri, data.schema, WriteOptions()
-                    )
+                    staged = begin(catalog, address, data.schema, WriteOptions())
                     files = write_files(staged.spec, data.to_batches())
                     time.sleep(random.random() * 0.2)  # the files are in flight
                     commit(catalog, staged, files)
