@@ -320,6 +320,39 @@ MUTANTS = [
         ("old files are a digit too high", "return str(fewest)", "return str(fewest + 1)"),
     ),
     *_in(
+        "write/commit.py",
+        ("verbs/test_commit_protocol.py",),
+        (
+            "files are deleted though the outcome is unknown",
+            "if isinstance(failure, CommitUnknownError):\n        return False\n",
+            "if False:\n        return False\n",
+        ),
+        (
+            "files of a committed write are deleted",
+            "if fenced:\n        _delete(staged, files)",
+            "if True:\n        _delete(staged, files)",
+        ),
+        (
+            "the files of a commit that failed stay",
+            "abort(catalog, staged, files, failure=failure)",
+            "pass",
+        ),
+        (
+            "rows kept by a commit that failed stay on disk",
+            "files += rewrite.files",
+            "files = [*files, *rewrite.files]",
+        ),
+    ),
+    *_in(
+        "write/evolution.py",
+        ("verbs/test_commit_protocol.py", *VERBS),
+        (
+            "a dropped column's field id is given again",
+            "next_id=max(properties.last_field_id, max_id(current)) + 1,",
+            "next_id=max_id(current) + 1,",
+        ),
+    ),
+    *_in(
         "read/plan.py",
         VERBS,
         ("the rows left are not filtered", "filtered=not found.always", "filtered=False"),

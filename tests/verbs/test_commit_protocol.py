@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from lakehouse_source.pruning import bounds
 from lakehouse_source.read.address import Address
 from lakehouse_source.write import reservations
 from lakehouse_source.write.begin import begin
-from lakehouse_source.write.commit import abort, commit
+from lakehouse_source.write.commit import abort, commit, commit_all
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 
 
@@ -197,6 +198,96 @@ class TestConflictsBetweenRealWrites:
             assert values(catalog, folder) == [1, 2, 3]
 
 
+class TestFilesAfterAFailure:
+    """They are deleted when the catalog has fenced the write, and only then."""
+
+    @pytest.mark.parametrize("where", [None, "n >= 2"])
+    def test_a_commit_that_fails_deletes_its_files_and_those_with_the_rows_it_kept(
+        self, catalog: lake.Catalog, uri: str, where: str | None
+    ) -> None:
+        lake.write_dataset(numbers(1, 2, 3), uri, catalog=catalog)
+        more = {} if where is None else {"mode": "overwrite", "overwrite_where": where}
+        mine = stage(catalog, uri, numbers(4), expected_version=1, **more)
+        lake.write_dataset(numbers(0), uri, catalog=catalog)
+        with pytest.raises(lake.CommitConflictError):
+            commit(catalog, *mine)
+        assert not (Path(uri) / mine[1][0].path).exists()
+        assert len(list(Path(uri).rglob("*.parquet"))) == 2
+        with pytest.raises(lake.PlakeError):
+            commit(catalog, *mine)
+        assert values(catalog, uri) == [0, 1, 2, 3]
+
+    def test_one_write_that_fails_deletes_the_files_of_all(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        uris = [f"{uri}-{number}" for number in range(3)]
+        for one in uris:
+            lake.write_dataset(numbers(1), one, catalog=catalog)
+        writes = [stage(catalog, one, numbers(2), expected_version=1) for one in uris]
+        (Path(uris[1]) / writes[1][1][0].path).unlink()
+        with pytest.raises(lake.StorageError, match="not there any more"):
+            commit_all(catalog, writes)
+        for one in uris:
+            assert values(catalog, one) == [1]
+            assert len(list(Path(one).rglob("*.parquet"))) == 1
+
+    def test_they_stay_when_the_failure_leaves_the_outcome_open(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        lake.write_dataset(numbers(1), uri, catalog=catalog)
+        staged, files = stage(catalog, uri, numbers(2))
+        unknown = lake.CommitUnknownError(dataset=uri, write_id=staged.write_id)
+        assert abort(catalog, staged, files, failure=unknown) is False
+        assert commit(catalog, staged, files).version == 2
+        assert values(catalog, uri) == [1, 2]
+
+    def test_they_stay_when_the_write_was_committed(self, catalog: lake.Catalog, uri: str) -> None:
+        mine = stage(catalog, uri, numbers(1))
+        commit(catalog, *mine)
+        assert abort(catalog, *mine, failure=KeyboardInterrupt()) is False
+        assert values(catalog, uri) == [1]
+
+
+class TestProperties:
+    def test_those_of_a_later_release_survive_a_write_that_changes_the_schema(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        lake.write_dataset(numbers(1), uri, catalog=catalog)
+        before = dict(lake.open_dataset(uri, catalog=catalog).properties)
+        later = {**before, "clustering": {"by": ["n"]}}
+        with catalog.write() as tx:
+            tx._session.execute("UPDATE datasets SET properties_json = ?", (json.dumps(later),))
+        wider = pa.table({"n": [2], "new": ["x"]})
+        lake.write_dataset(wider, uri, catalog=catalog, schema_merge=True)
+        after = lake.open_dataset(uri, catalog=catalog).properties
+        assert after["clustering"] == {"by": ["n"]}
+        assert after["last_field_id"] == before["last_field_id"] + 1
+        assert after["indexed_columns"] == [*before["indexed_columns"], after["last_field_id"]]
+
+    def test_a_new_column_never_gets_the_field_id_of_one_that_a_restore_took_away(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        lake.write_dataset(numbers(1), uri, catalog=catalog)
+        lake.write_dataset(
+            pa.table({"n": [2], "a": ["x"]}), uri, catalog=catalog, schema_merge=True
+        )
+        dataset = lake.open_dataset(uri, catalog=catalog)
+        dataset.restore(1)
+        lake.write_dataset(
+            pa.table({"n": [3], "b": [2.5]}), uri, catalog=catalog, schema_merge=True
+        )
+        assert dataset.refresh().properties["last_field_id"] == 3
+
+    def test_a_value_of_another_type_is_told(self, catalog: lake.Catalog, uri: str) -> None:
+        lake.write_dataset(numbers(1), uri, catalog=catalog)
+        with catalog.write() as tx:
+            tx._session.execute(
+                "UPDATE datasets SET properties_json = ?", ('{"indexed_columns": "1"}',)
+            )
+        with pytest.raises(lake.CorruptDatasetError, match="'indexed_columns' is not a list"):
+            lake.open_dataset(uri, catalog=catalog)
+
+
 class TestIdempotence:
     def test_committing_a_write_twice_answers_the_same(
         self, catalog: lake.Catalog, uri: str
@@ -361,6 +452,22 @@ class TestStreamsOfSmallCommits:
         assert {record.write_id for record in history} <= set(begun)
         with catalog.write() as tx:
             assert [one.write_id for one in tx.pending_writes()] == begun[-1:]
+
+    def test_a_commit_of_two_datasets_is_one_transaction_too(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        def append() -> object:
+            with lake.transaction(catalog) as tx:
+                tx.write(numbers(1), f"{uri}-a")
+                tx.write(numbers(1), f"{uri}-b")
+            return tx.results
+
+        counts = [self.transactions(catalog, append) for _ in range(20)]
+        assert counts[:9] == [3] * 9
+        assert counts[-5:] == [1] * 5
+        assert len(values(catalog, f"{uri}-b")) == 20
+        with catalog.write() as tx:
+            assert len(tx.pending_writes()) == 2
 
     @pytest.mark.parametrize("why", ["late", "given up", "another process"])
     def test_a_reservation_that_cannot_be_used(

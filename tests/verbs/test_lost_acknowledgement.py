@@ -131,6 +131,8 @@ def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
                 with pytest.raises(lake.CommitUnknownError) as caught:
                     commit(catalog, staged, files)
                 assert caught.value.write_id == staged.write_id
+                # Nobody knows whether a version names the files: they are all there.
+                assert all((Path(uri) / file.path).exists() for file in files)
                 state["armed"] = proxy.down = False
             gave_up = abort(direct, staged, files)
             present = [(Path(uri) / file.path).exists() for file in files]
@@ -177,6 +179,28 @@ def test_an_error_on_the_second_attempt_is_not_taken_for_a_failure(
         lake.write_dataset(one_row(1), uri, catalog=catalog)
     time.sleep(0.05)
     check(direct, uri, {0, 1})
+
+
+@pytest.mark.parametrize("cut", [BEFORE, AFTER])
+def test_a_restore_whose_answer_is_lost_is_committed_once_and_gives_the_same_result(
+    cut: Cut, url: str, direct: lake.Catalog, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    uri = str(tmp_path / "things")
+    lake.write_dataset(one_row(0), uri, catalog=direct)
+    lake.write_dataset(one_row(1), uri, catalog=direct, mode="overwrite")
+
+    def decide(number: int) -> Cut:
+        return cut if number == 1 else None
+
+    with (
+        CuttingProxy(postgres_server.socket_folder, decide) as proxy,
+        lake.open_catalog(through(url, proxy)) as catalog,
+    ):
+        result = lake.open_dataset(uri, catalog=catalog).restore(1)
+        assert proxy.cuts == 1
+    assert (result.version, result.files, result.row_count) == (3, 1, 1)
+    assert result.schema_version == 1
+    assert check(direct, uri, set()) == {0: 1}
 
 
 @pytest.mark.slow

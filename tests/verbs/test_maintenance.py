@@ -426,7 +426,7 @@ class TestVacuum:
     ) -> None:
         dataset.expire_versions(keep_last=1)
         with (
-            mock.patch.object(vacuum, "_forget", side_effect=KeyboardInterrupt),
+            mock.patch.object(vacuum, "_forget_rows", side_effect=KeyboardInterrupt),
             pytest.raises(KeyboardInterrupt),
         ):
             dataset.vacuum(**NOW)
