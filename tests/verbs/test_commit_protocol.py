@@ -1,4 +1,4 @@
-"""The order of a commit's steps, what collides, and the bugs that others had there."""
+"""The order of a commit's steps, which commits conflict, and bugs of other systems in this."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def uri(tmp_path: Path) -> str:
 def stage(
     catalog: lake.Catalog, uri: str, table: pa.Table, **options: Any
 ) -> tuple[StagedWrite, list[FileMetadata]]:
-    """A write whose files are there and that has not committed."""
+    """A write whose files are written and that is not committed."""
     address = Address(uri, catalog)
     if "overwrite_where" in options:
         options["overwrite_where"] = PredicateSet.of(options["overwrite_where"])
@@ -96,7 +96,7 @@ class TestConflictsBetweenRealWrites:
         assert (caught.value.base_version, caught.value.current_version) == (1, 2)
         assert abort(catalog, *mine)
         assert values(catalog, uri) == before
-        # Nothing of it is left: neither its rows nor those that it had kept.
+        # None of its files is left, neither with its rows nor with those that it kept.
         dataset = lake.open_dataset(uri, catalog=catalog)
         known = {file.path for version in (1, 2) for file in dataset.files(version)}
         assert {str(p.relative_to(uri)) for p in Path(uri).rglob("*.parquet")} == known
@@ -174,10 +174,10 @@ class TestConflictsBetweenRealWrites:
             commit(catalog, *other)
         assert values(catalog, uri, predicates="k = 'a'") == [1, 1]
 
-    def test_a_delete_and_a_rewrite_of_one_file_never_both_land(
+    def test_a_delete_and_a_rewrite_of_one_file_are_never_both_committed(
         self, catalog: lake.Catalog, uri: str
     ) -> None:
-        """iceberg #10720: rows came back to life. Both orders."""
+        """iceberg #10720: deleted rows came back. Both orders."""
         for second_first in (False, True):
             folder = f"{uri}-{second_first}"
             lake.write_dataset(numbers(1, 2, 3), folder, catalog=catalog)
@@ -199,7 +199,7 @@ class TestConflictsBetweenRealWrites:
 
 
 class TestFilesAfterAFailure:
-    """They are deleted when the catalog has fenced the write, and only then."""
+    """Files are deleted when the catalog has fenced their write, and only then."""
 
     @pytest.mark.parametrize("where", [None, "n >= 2"])
     def test_a_commit_that_fails_deletes_its_files_and_those_with_the_rows_it_kept(
@@ -318,7 +318,7 @@ class TestIdempotence:
     def test_only_files_of_the_attempts_that_were_reported_count(
         self, catalog: lake.Catalog, uri: str
     ) -> None:
-        """Speculative and retried tasks (SPARK-24552, SPARK-39195): a name of its own each."""
+        """Speculative and retried tasks (SPARK-24552, SPARK-39195) write files of other names."""
         address = Address(uri, catalog)
         table = numbers(1, 2)
         staged = begin(catalog, address, table.schema, WriteOptions())
@@ -405,14 +405,14 @@ class TestOrderOfEvents:
         monkeypatch.setattr(CatalogTransaction, "close_write", unavailable)
         with pytest.raises(lake.InvalidOptionError, match="JSON"):
             lake.write_dataset(numbers(2), uri, catalog=catalog, commit_metadata={"bad": {1}})
-        # Nobody could say that it is not committed: its file stays for vacuum.
+        # The catalog did not say that the write is not committed: its file stays for vacuum.
         assert len(list(Path(uri).rglob("*.parquet"))) == 2
 
 
 class TestStreamsOfSmallCommits:
     @pytest.fixture
     def begun(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-        """Writes that were registered, in order."""
+        """The ids of the writes that were registered, in order."""
         seen: list[str] = []
         register = CatalogTransaction.register_pending
 
@@ -424,7 +424,7 @@ class TestStreamsOfSmallCommits:
         return seen
 
     def transactions(self, catalog: lake.Catalog, work: Callable[[], object]) -> int:
-        """How many transactions that write `work` takes."""
+        """How many database transactions of `work` change the catalog."""
         kind = type(catalog)
         count = 0
         original = kind._commit  # type: ignore[attr-defined]
@@ -522,7 +522,7 @@ class TestStreamsOfSmallCommits:
 
 
 class TestErrorsOfPostgres:
-    """What to do is decided by SQLSTATE (ducklake #1311 read English texts)."""
+    """SQLSTATE decides whether to retry, not English error texts (ducklake #1311)."""
 
     @pytest.mark.parametrize(
         ("state", "transient"),
@@ -573,7 +573,7 @@ class TestErrorsOfPostgres:
     def test_a_commit_that_waited_for_the_lock_sees_what_came_first(
         self, postgres_server: Any, uri: str
     ) -> None:
-        """ducklake #1341: REPEATABLE READ hid newer commits, by default of the database here."""
+        """ducklake #1341: REPEATABLE READ, here the database's default, hid newer commits."""
         url = postgres_server.fresh_database()
         name = url.rpartition("@/")[2].partition("?")[0]
         postgres_server.run(

@@ -31,7 +31,7 @@ def start_table() -> pa.Table:
 def change_at_once(
     catalog: lake.Catalog, uri: str, writers: int, commits: int
 ) -> tuple[list[Done], int]:
-    """Let processes change a dataset; what they were told, and how often they collided."""
+    """Let processes change a dataset; answers their commits and the number of conflicts."""
     pipes = []
     running = []
     for writer in range(writers):
@@ -108,13 +108,13 @@ def test_changes_by_many_processes_equal_one_change_after_the_other(
     dataset = lake.open_dataset(uri, catalog=catalog)
     assert dataset.history()[0].summary["live_rows"] == expected[last].total()
     assert dataset.history()[0].summary["live_files"] == len(dataset.files())
-    # What collided was given up, and cleaned up.
+    # Writes that conflicted were given up, and their files deleted.
     known = {file.path for n in range(1, last + 1) for file in dataset.files(n)}
     on_disk = {str(path.relative_to(uri)) for path in Path(uri).rglob("*.parquet")}
     assert on_disk == known
 
 
-def test_of_two_processes_that_want_the_same_version_both_land(
+def test_of_two_processes_that_want_the_same_version_both_commit(
     catalog: lake.Catalog, tmp_path: Path
 ) -> None:
     """Lost update (delta #1410, #1830): one commits n + 1, the other is rebased to n + 2."""

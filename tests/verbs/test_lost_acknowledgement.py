@@ -1,4 +1,4 @@
-"""The connection to PostgreSQL is cut around COMMIT: no write is lost, doubled or half deleted."""
+"""The connection to PostgreSQL is cut around COMMIT: no write is lost, doubled or damaged."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def one_row(number: int) -> pa.Table:
 
 
 def check(catalog: lake.Catalog, uri: str, acknowledged: set[int]) -> Counter[int]:
-    """History contiguous, every file there with its size, every acknowledged row there once."""
+    """Check that history has no gap, and every file and every acknowledged row is there once."""
     dataset = lake.open_dataset(uri, catalog=catalog)
     assert [one.version for one in dataset.history()] == list(range(dataset.version, 0, -1))
     for file in dataset.files():
@@ -86,7 +86,7 @@ def test_a_connection_cut_around_commit_loses_and_doubles_nothing(
         assert proxy.cuts >= 200
     found = check(direct, uri, acknowledged)
     assert found.keys() == acknowledged | {-1}
-    # Every attempt that did not land was given up or looked up: no file is left over.
+    # Every attempt that was not committed was given up: none of its files is left.
     assert len(list(Path(uri).rglob("*.parquet"))) == len(found)
 
 
@@ -101,7 +101,7 @@ def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What Spark does: `commit` raises, and `abort` comes with the same messages."""
+    """As Spark does it: `commit` raises, and then `abort` is called with the same files."""
     monkeypatch.setattr(retry, "PATIENCE_SECONDS", 0.01)
     monkeypatch.setitem(commit.__globals__, "PATIENCE_SECONDS", 0.01)
     monkeypatch.setattr(base, "_FIRST_PAUSE_SECONDS", 0.0005)
@@ -119,7 +119,7 @@ def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
         proxy.down = True
         return cut
 
-    landed = 0
+    committed = 0
     latest = 0
     with CuttingProxy(postgres_server.socket_folder, decide) as proxy:
         for number in range(1, 36):
@@ -131,13 +131,13 @@ def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
                 with pytest.raises(lake.CommitUnknownError) as caught:
                     commit(catalog, staged, files)
                 assert caught.value.write_id == staged.write_id
-                # Nobody knows whether a version names the files: they are all there.
+                # A version may contain the files: all of them are there.
                 assert all((Path(uri) / file.path).exists() for file in files)
                 state["armed"] = proxy.down = False
             gave_up = abort(direct, staged, files)
             present = [(Path(uri) / file.path).exists() for file in files]
             assert present == [not gave_up] * len(files)
-            landed += not gave_up
+            committed += not gave_up
             latest = latest if gave_up else number
             if mode == "append":
                 check(direct, uri, set())
@@ -151,7 +151,7 @@ def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
             else:
                 again = commit(direct, staged, files)
                 assert again.version == lake.open_dataset(uri, catalog=direct).version
-    assert landed == (0 if cut == BEFORE else 35)
+    assert committed == (0 if cut == BEFORE else 35)
 
 
 def test_an_error_on_the_second_attempt_is_not_taken_for_a_failure(
@@ -161,7 +161,7 @@ def test_an_error_on_the_second_attempt_is_not_taken_for_a_failure(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The catalog answers once more after the cut, and is gone then: nobody knows."""
+    """The catalog answers once more after the cut and is gone then: the outcome is unknown."""
     monkeypatch.setattr(retry, "PATIENCE_SECONDS", 0.01)
     monkeypatch.setitem(commit.__globals__, "PATIENCE_SECONDS", 0.01)
     uri = str(tmp_path / "things")

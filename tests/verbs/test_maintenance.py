@@ -1,4 +1,4 @@
-"""Expiry, vacuum and verification: what may go goes, and nothing else ever does."""
+"""Expiry, vacuum and verification: unneeded files are deleted, and never any other."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ids(uri: str, catalog: lake.Catalog, version: int | None = None) -> list[int
 
 
 def stored(uri: str) -> set[str]:
-    """The Parquet files that are really there, relative to the dataset."""
+    """The Parquet files on disk, relative to the dataset."""
     return {str(path.relative_to(uri)) for path in Path(uri).rglob("*.parquet")}
 
 
@@ -156,14 +156,14 @@ def what(tallies: tuple[Any, ...]) -> dict[str, int]:
 def begin_write(
     uri: str, catalog: lake.Catalog, rows: pa.Table, **options: Any
 ) -> tuple[StagedWrite, list[FileMetadata]]:
-    """A write whose files are there and that has not committed."""
+    """A write whose files are written and that is not committed."""
     address = Address(uri, catalog)
     staged = begin(catalog, address, rows.schema, WriteOptions(**options))
     return staged, write_files(staged.spec, rows.to_batches())
 
 
 def name_from(seconds_ago: float) -> str:
-    """A file name of plake's own kind, made so long ago."""
+    """A file name as plake gives it, with a time so long ago."""
 
     def at() -> str:
         milliseconds = int((time.time() - seconds_ago) * 1000)
@@ -247,7 +247,7 @@ class TestVacuum:
     def test_files_in_flight_of_a_client_whose_clock_is_a_day_behind_stay(
         self, dataset: lake.Dataset, uri: str, catalog: Any
     ) -> None:
-        """delta #2532. Names and file times lie then; what the catalog knows does not."""
+        """delta #2532: times in names and of files are wrong, those in the catalog are right."""
         with local_clock_off_by(-30 * DAY):
             staged, files = begin_write(uri, catalog, rows_of(5))
         for file in files:
@@ -305,7 +305,7 @@ class TestVacuum:
         assert dataset.refresh().version == 4
         assert ids(uri, catalog) == [2, 3, 4]
 
-    def test_no_late_commit_lands_after_vacuum_even_if_the_file_comes_back(
+    def test_no_write_commits_after_vacuum_fenced_it_even_if_its_file_comes_back(
         self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
     ) -> None:
         staged, files = begin_write(uri, catalog, rows_of(5))
@@ -318,7 +318,7 @@ class TestVacuum:
     def test_orphans_of_writes_that_the_catalog_never_heard_of(
         self, dataset: lake.Dataset, uri: str
     ) -> None:
-        """A catalog that was restored from a backup knows nothing of what came after."""
+        """A catalog restored from a backup does not know the writes that came after it."""
         old, young = name_from(8 * DAY), name_from(3600)
         for name in (old, young):
             Path(uri, name).write_bytes(b"x")
@@ -532,7 +532,7 @@ class TestRecovery:
             with opened.write() as transaction:
                 states = transaction.write_states([staged.write_id])
         assert states[staged.write_id].state == "abandoned"
-        # A longer limit of the vacuum's own counts more than the mark.
+        # The limit of this vacuum counts, not the mark that another limit made.
         longer = dataset.vacuum(**NOW, abandoned_after_seconds=3 * DAY)
         assert longer.files_removed == 0
         assert what(longer.left)["its write may still be going on"] == 1
@@ -651,7 +651,7 @@ def test_a_writer_survives_a_vacuum_that_takes_its_empty_folder(tmp_path: Path) 
 
 
 def test_the_catalog_is_not_told_of_a_file_that_is_not_parquet_of_ours(uri: str) -> None:
-    """The pattern that vacuum knows is the one that the writer gives."""
+    """The names that the writer gives match the pattern that vacuum uses."""
     result = lake.write_dataset(rows_of(1), uri)
     from lakehouse_source.maintenance.vacuum_plan import _OWN_NAME
 

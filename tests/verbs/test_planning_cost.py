@@ -1,4 +1,4 @@
-"""What planning asks of its surroundings: connections, round trips, modules."""
+"""What planning costs outside of its own code: connections, round trips, modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vacuum, again and again, beside writers and readers whose clocks and files lie."""
+"""Repeated vacuums beside writers and readers with wrong clocks and wrong file times."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rows_of(writer: int, ids: list[int]) -> pa.Table:
 
 
 def write(url: str, uri: str, writer: int, clock_off: float, start: Any, answers: Any) -> None:
-    """Append rows, slowly; now and then write one's own rows anew."""
+    """Append rows slowly, and overwrite this writer's own rows now and then."""
     real, real_ns = time.time, time.time_ns
 
     def wrong() -> float:
@@ -79,7 +79,7 @@ def write(url: str, uri: str, writer: int, clock_off: float, start: Any, answers
 
 
 def read(url: str, uri: str, start: Any, answers: Any) -> None:
-    """Plan, wait, read: what was planned has to be there, and nothing else."""
+    """Plan, wait, read: the rows must be those of the planned version."""
     start.wait(60)
     until = time.time() + SECONDS
     reads = 0
@@ -151,7 +151,7 @@ def test_nothing_live_retained_or_pending_is_deleted(tmp_path: Path, catalog: la
     for record in history:
         if history.is_readable(record):
             assert dataset.verify(record.version).ok
-    # Names of the writer whose clock is ahead are young for a month to come.
+    # Files of the writer whose clock is ahead have names from the future: they stay young.
     dataset.vacuum(retention_seconds=0, allow_short_retention=True)
     reached = {
         file.path
