@@ -261,8 +261,11 @@ class Dataset:
     ) -> Scan:
         """A scan of this version, or of the version or timestamp given; it reads nothing yet.
 
-        The arguments are those of `read_dataset`. What is wrong with them is raised when
-        the scan is used.
+        The arguments are those of `read_dataset`. Columns, versions and the types in the
+        condition are checked when the scan is used.
+
+        Raises:
+            InvalidPredicateError: the condition cannot be parsed.
         """
         if version is None and timestamp is None:
             version = self.version
