@@ -122,7 +122,9 @@ def _vacuum_all(catalog: Catalog, options: VacuumOptions) -> CatalogVacuumReport
         try:
             address = Address(uri, catalog)
             if address.key != record.base_uri:
-                failed.append((uri, f"it is registered as {record.base_uri}"))
+                # Its folder is also that of another dataset of this catalog.
+                reason = f"it is registered as {record.base_uri} and opened as {address.key}"
+                failed.append((uri, reason))
                 continue
             reports.append(vacuum_dataset(catalog, address, options))
         except PlakeError as error:

@@ -564,6 +564,19 @@ class TestWholeCatalog:
         assert not report.failed
         assert lake.read_dataset(uri)["id"].to_pylist() == [2]
 
+    def test_a_dataset_that_is_not_opened_by_the_key_it_has_is_left_alone(self, uri: str) -> None:
+        """Releases up to 0.1 could register a second dataset in the folder of the first."""
+        lake.write_dataset(rows_of(1), uri)
+        url = f"sqlite://{uri}/_plake/catalog.db"
+        with lake.open_catalog(url) as catalog, catalog.write() as transaction:
+            transaction._session.execute("UPDATE datasets SET base_uri = ?", (f"file://{uri}",))
+        before = stored(uri)
+        report = lake.vacuum(url, **NOW, abandoned_after_seconds=0)
+        assert [reason for _dataset, reason in report.failed] == [
+            f"it is registered as file://{uri} and opened as ."
+        ]
+        assert stored(uri) == before
+
 
 class TestVerify:
     def test_what_was_written_is_in_order(
