@@ -121,8 +121,7 @@ def _vacuum_all(catalog: Catalog, options: VacuumOptions) -> CatalogVacuumReport
         uri = _uri_of(record, catalog)
         try:
             address = Address(uri, catalog)
-            if address.key != record.base_uri:
-                # Its folder is also that of another dataset of this catalog.
+            if not _is_opened_by(address, record, catalog):
                 reason = f"it is registered as {record.base_uri} and opened as {address.key}"
                 failed.append((uri, reason))
                 continue
@@ -130,6 +129,13 @@ def _vacuum_all(catalog: Catalog, options: VacuumOptions) -> CatalogVacuumReport
         except PlakeError as error:
             failed.append((uri, str(error)))
     return CatalogVacuumReport(tuple(reports), tuple(failed))
+
+
+def _is_opened_by(address: Address, record: DatasetRecord, catalog: Catalog) -> bool:
+    """Tell whether an address leads to a dataset, and not to another one in its folder."""
+    with catalog.read() as reader:
+        found = reader.dataset(address.key)
+    return found is not None and found.id == record.id
 
 
 def _uri_of(record: DatasetRecord, catalog: Catalog) -> str:

@@ -183,7 +183,9 @@ def _check_conflicts(
     for newer in tx.transactions_since(record.id, staged.base_version):
         theirs = conflicts.change_of(newer.operation)
         if theirs is None:
-            raise conflict(f"version {newer.version} did {newer.operation!r}, unknown here")
+            raise conflict(
+                f"version {newer.version} did {newer.operation!r}, unknown to this release"
+            )
         found = conflicts.verdict(staged.options.change, theirs)
         if found is Verdict.CHECK_ADDED:
             check_added = True

@@ -130,7 +130,7 @@ def _stage(
     )
     return StagedWrite(
         uri=uri,
-        key=address.key,
+        key=record.base_uri,
         base_version=record.current_version,
         incoming=incoming,
         options=options,

@@ -111,8 +111,9 @@ class WriteOptions:
 class StagedWrite:
     """A write that has begun. Picklable; knows no catalog and no password.
 
-    `uri` and `key` are those of its dataset's address. `base_version` is the version that
-    the write is based on, `incoming` the schema of its rows as the caller gave them.
+    `uri` is that of its dataset's address, `key` the dataset's key in the catalog.
+    `base_version` is the version that the write is based on, `incoming` the schema of its
+    rows as the caller gave them.
     `indexed` are the field ids of the columns that the search index covers when the write
     commits, unless another commit changes them first.
     """

@@ -564,12 +564,16 @@ class TestWholeCatalog:
         assert not report.failed
         assert lake.read_dataset(uri)["id"].to_pylist() == [2]
 
-    def test_a_dataset_that_is_not_opened_by_the_key_it_has_is_left_alone(self, uri: str) -> None:
-        """Releases up to 0.1 could register a second dataset in the folder of the first."""
+    def test_a_second_dataset_in_the_folder_of_the_first_is_left_alone(self, uri: str) -> None:
+        """Release 0.1 registered one where the URL of the catalog was spelled in another way."""
         lake.write_dataset(rows_of(1), uri)
         url = f"sqlite://{uri}/_plake/catalog.db"
         with lake.open_catalog(url) as catalog, catalog.write() as transaction:
-            transaction._session.execute("UPDATE datasets SET base_uri = ?", (f"file://{uri}",))
+            columns = "name, current_version, properties_json, created_at"
+            transaction._session.execute(
+                f"INSERT INTO datasets (base_uri, {columns}) SELECT ?, {columns} FROM datasets",
+                (f"file://{uri}",),
+            )
         before = stored(uri)
         report = lake.vacuum(url, **NOW, abandoned_after_seconds=0)
         assert [reason for _dataset, reason in report.failed] == [
