@@ -263,6 +263,7 @@ class _DuckDBSession:
 
     def __init__(self, catalog: DuckDBCatalog, connection: _Connection) -> None:
         self.redacted_url = catalog.redacted_url
+        self.catalog_path: str | None = None
         self.catalog = catalog
         self.connection: _Connection | None = connection
 

@@ -268,6 +268,7 @@ class _PostgresSession:
 
     def __init__(self, catalog: PostgresCatalog, connection: _Connection) -> None:
         self.redacted_url = catalog.redacted_url
+        self.catalog_path: str | None = None
         self.catalog = catalog
         self.connection: _Connection | None = connection
         self._sent: list[pipeline.Statement] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakehouse_source.catalog import search as searching
 from lakehouse_source.catalog import statements as sql
+from lakehouse_source.catalog.places import is_dataset_at
 from lakehouse_source.catalog.session import Row, Session
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
 from lakehouse_source.model import (
@@ -97,7 +98,11 @@ class CatalogReader:
     # --- datasets and their history
 
     def dataset(self, base_uri: str) -> DatasetRecord | None:
-        """The dataset at a base URI."""
+        """The dataset at a base URI, or `.` for that around the catalog's own folder.
+
+        A dataset in a local folder is found by every path that leads there, also where
+        the catalog has it under another one. The record says under which it has it.
+        """
         return self._one_dataset(sql.DATASET, base_uri)
 
     def description(self, base_uri: str, version: int | None = None) -> Description | None:
@@ -106,7 +111,9 @@ class CatalogReader:
         The summary is empty where there is no such version.
         """
         wanted = None if version is None else _within_int64(version)
-        rows = self._session.query(sql.DESCRIPTION, (wanted, base_uri))
+        rows = self._rows_of(
+            base_uri, lambda key: self._session.query(sql.DESCRIPTION, (wanted, key))
+        )
         if not rows:
             return None
         summary = rows[0][6]
@@ -118,7 +125,10 @@ class CatalogReader:
 
     def current(self, base_uri: str, write_id: str = "") -> Current | None:
         """The dataset at a base URI, all that a write has to know of it, in one look."""
-        return self._current(self._session.query(sql.CURRENT, (write_id, base_uri)))
+        rows = self._rows_of(
+            base_uri, lambda key: self._session.query(sql.CURRENT, (write_id, key))
+        )
+        return self._current(rows)
 
     def datasets(self) -> list[DatasetRecord]:
         """All datasets, in the order in which they were registered."""
@@ -284,8 +294,29 @@ class CatalogReader:
     # --- rows to records
 
     def _one_dataset(self, statement: str, base_uri: str) -> DatasetRecord | None:
-        rows = self._session.query(statement, (base_uri,))
+        rows = self._rows_of(base_uri, lambda key: self._session.query(statement, (key,)))
         return self._dataset_record(rows[0]) if rows else None
+
+    def _rows_of(self, base_uri: str, ask: Callable[[str], list[Row]]) -> list[Row]:
+        """The answer to a question about a dataset, however its folder is spelled.
+
+        The spelling that is asked for comes first and costs nothing more. The others are
+        tried only where there is no such dataset: it is about to be made, or missing.
+        """
+        rows = ask(base_uri)
+        if not rows:
+            registered = self._registered_as(base_uri)
+            if registered is not None:
+                rows = ask(registered)
+        return rows
+
+    def _registered_as(self, base_uri: str) -> str | None:
+        """The first key in the catalog that means the same local folder."""
+        for (registered,) in self._session.query(sql.LOCAL_DATASETS):
+            if is_dataset_at(registered, base_uri, self._session.catalog_path):
+                found: str = registered
+                return found
+        return None
 
     def _current(self, rows: Sequence[Row]) -> Current | None:
         if not rows:

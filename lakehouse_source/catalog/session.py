@@ -38,6 +38,8 @@ class Session(Protocol):
 
     dialect: Dialect
     redacted_url: str
+    # Of a catalog that may be in the folder of a dataset.
+    catalog_path: str | None
 
     def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         """The rows that a statement gives."""

@@ -260,6 +260,7 @@ class _SqliteSession:
 
     def __init__(self, catalog: SqliteCatalog, connection: _Connection) -> None:
         self.redacted_url = catalog.redacted_url
+        self.catalog_path: str | None = catalog.path
         self.catalog = catalog
         self.connection: _Connection | None = connection
 

@@ -143,6 +143,7 @@ DATASET = f"{_DATASET} WHERE base_uri = ?"
 DATASET_LOCKED = f"{_DATASET} WHERE base_uri = ?{{lock}}"
 DATASET_BY_ID = f"{_DATASET} WHERE id = ?"
 DATASETS = f"{_DATASET} ORDER BY id"
+LOCAL_DATASETS = "SELECT base_uri FROM datasets WHERE base_uri LIKE 'file://%' ORDER BY id"
 _SCHEMA_NOW = (
     "(SELECT {} FROM schema_versions AS s WHERE s.dataset_id = d.id "
     "AND s.version <= d.current_version ORDER BY s.version DESC LIMIT 1)"

@@ -57,8 +57,11 @@ class CatalogTransaction(CatalogReader):
 
     def register_dataset(self, base_uri: str, name: str) -> DatasetRecord:
         """The dataset at a base URI, made (at version 0) where there was none."""
-        self._session.execute(sql.REGISTER_DATASET, (_text(name, "name"), _text(base_uri, "path")))
+        values = (_text(name, "name"), _text(base_uri, "path"))
         record = self.dataset(base_uri)
+        if record is None:
+            self._session.execute(sql.REGISTER_DATASET, values)
+            record = self.dataset(base_uri)
         assert record is not None  # committed by us or by whoever we waited for
         return record
 
@@ -175,7 +178,8 @@ class CatalogTransaction(CatalogReader):
         found, ids = self._session.query_all(
             [(sql.CURRENT, ("", base_uri)), (sql.NEW_FILE_IDS, (max(1, files),))]
         )
-        return self._current(found), sorted(row[0] for row in ids)[:files]
+        current = self._current(found) if found else self.current(base_uri)
+        return current, sorted(row[0] for row in ids)[:files]
 
     def record_file_metadata(
         self,

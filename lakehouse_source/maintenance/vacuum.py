@@ -17,7 +17,8 @@ from typing import TypeVar
 
 from lakehouse_source.catalog import Catalog, CatalogTransaction, open_catalog
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
-from lakehouse_source.catalog.locate import sqlite_url
+from lakehouse_source.catalog.locate import folder_around, is_default_catalog
+from lakehouse_source.catalog.places import OWN_KEY, default_catalog_path
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.errors import (
     CorruptDatasetError,
@@ -33,7 +34,7 @@ from lakehouse_source.maintenance.vacuum_plan import (
     VacuumOptions,
 )
 from lakehouse_source.model import DatasetRecord
-from lakehouse_source.storage import RESERVED_FOLDER, Storage, local_path
+from lakehouse_source.storage import Storage, local_path
 
 DELETES_AT_ONCE = 16
 
@@ -126,6 +127,10 @@ def _vacuum_all(catalog: Catalog, options: VacuumOptions) -> CatalogVacuumReport
         if record.current_version == 0:
             continue
         uri = _place_of(record, catalog)
+        if uri is None:
+            reason = f"nothing tells which folder {catalog.redacted_url} belongs to"
+            failed.append((record.base_uri, reason))
+            continue
         try:
             reports.append(vacuum_dataset(catalog, uri, record.base_uri, Storage(uri), options))
         except PlakeError as error:
@@ -133,21 +138,17 @@ def _vacuum_all(catalog: Catalog, options: VacuumOptions) -> CatalogVacuumReport
     return CatalogVacuumReport(tuple(reports), tuple(failed))
 
 
-def _place_of(record: DatasetRecord, catalog: Catalog) -> str:
+def _place_of(record: DatasetRecord, catalog: Catalog) -> str | None:
     """A dataset's URI; one that is registered as `.` is around the catalog's own folder."""
-    if record.base_uri != ".":
-        return record.base_uri
-    inside = f"/{RESERVED_FOLDER}/catalog.db"
-    return "file" + catalog.url.removeprefix("sqlite").removesuffix(inside)
+    return folder_around(catalog) if record.base_uri == OWN_KEY else record.base_uri
 
 
 def _is_of_another_catalog(storage: Storage, catalog: Catalog) -> bool:
     """Tell whether the folder has a catalog of its own that is not this one."""
     root = local_path(storage.uri)
-    if root is None:
+    if root is None or not os.path.exists(default_catalog_path(root)):
         return False
-    own = f"{root}/{RESERVED_FOLDER}/catalog.db"
-    return catalog.url != sqlite_url(own) and os.path.exists(own)
+    return not is_default_catalog(catalog, storage.uri)
 
 
 # --- making it go ------------------------------------------------------------------

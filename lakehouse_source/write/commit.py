@@ -173,7 +173,9 @@ def _staged(
         must_match=must_match,
     )
     indexed = tuple(properties.get("indexed_columns", ()))
-    return StagedWrite(uri, key, record.current_version, incoming, options, spec, indexed)
+    return StagedWrite(
+        uri, record.base_uri, record.current_version, incoming, options, spec, indexed
+    )
 
 
 def commit(catalog: Catalog, staged: StagedWrite, files: Sequence[FileMetadata]) -> WriteResult:

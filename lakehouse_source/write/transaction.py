@@ -60,7 +60,7 @@ class Transaction:
         if "catalog" in keywords:
             raise InvalidOptionError(option="catalog", reason="is that of the transaction.")
         address = Address(dataset_uri, self._catalog)
-        if any(staged.key == address.key for staged, _files in self._writes):
+        if any(address.is_at(staged.uri) for staged, _files in self._writes):
             raise InvalidOptionError(
                 option="path",
                 value=address.uri,
