@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 
 from lakehouse_source.catalog import (
     Catalog,
-    is_transient,
     migrations,
     open_catalog,
     redact,
@@ -1170,8 +1169,8 @@ class CatalogContract:
         assert redact(url) == catalog.redacted_url
         assert catalog.redacted_url in repr(catalog)
 
-    def test_conflicts_are_not_transient(self, catalog: Catalog) -> None:
+    def test_a_conflict_is_not_retryable(self, catalog: Catalog) -> None:
         commit(catalog, write_id="same")
         with pytest.raises(CommitConflictError) as caught:
             commit(catalog, write_id="same")
-        assert not is_transient(caught.value)
+        assert (caught.value.retryable, caught.value.outcome_unknown) == (False, False)

@@ -10,18 +10,14 @@ from __future__ import annotations
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.catalog.locate import open_catalog, redact, resolve_url
 from lakehouse_source.catalog.reader import CatalogReader, WriteState
-from lakehouse_source.catalog.session import CommitOutcomeUnknown
-from lakehouse_source.catalog.transient import is_transient
 from lakehouse_source.catalog.writer import CatalogTransaction, PendingWrite
 
 __all__ = [
     "Catalog",
     "CatalogReader",
     "CatalogTransaction",
-    "CommitOutcomeUnknown",
     "PendingWrite",
     "WriteState",
-    "is_transient",
     "open_catalog",
     "redact",
     "resolve_url",

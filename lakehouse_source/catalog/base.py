@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Generic, NoReturn, TypeVar
 
 from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.catalog.session import CommitOutcomeUnknown, Session
+from lakehouse_source.catalog.session import Session
 from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.errors import CatalogUnavailableError, DatasetNotFoundError, PlakeError
 
@@ -30,7 +30,6 @@ __all__ = [
     "Catalog",
     "CatalogReader",
     "CatalogTransaction",
-    "CommitOutcomeUnknown",
     "PooledCatalog",
 ]
 
@@ -65,7 +64,7 @@ class Catalog(ABC):
     def glance(self) -> AbstractContextManager[CatalogReader]:
         """Like `read`, cheaper for a single call: each call has a snapshot of its own.
 
-        A connection that was lost while it idled is an error here, a transient one.
+        A connection that was lost while it was idle is an error here, a `retryable` one.
         """
         return self.read()
 
@@ -74,7 +73,7 @@ class Catalog(ABC):
         """One database transaction: committed when the block ends, undone when it raises.
 
         Raises:
-            CommitOutcomeUnknown: the connection was lost during COMMIT.
+            CommitAcknowledgementLostError: the connection was lost during COMMIT.
             CatalogUnavailableError: the catalog cannot be reached or locked;
                 nothing was committed.
         """
@@ -125,8 +124,10 @@ class PooledCatalog(Catalog, Generic[Connection]):
             return self._unavailable(reason)
         return DatasetNotFoundError(dataset=self._dataset, catalog=self.redacted_url)
 
-    def _unavailable(self, reason: str) -> CatalogUnavailableError:
-        return CatalogUnavailableError(catalog=self.redacted_url, reason=reason)
+    def _unavailable(self, reason: str, *, retryable: bool = False) -> CatalogUnavailableError:
+        return CatalogUnavailableError(
+            catalog=self.redacted_url, reason=reason, retryable=retryable
+        )
 
     # --- what a backend says
 
@@ -149,7 +150,7 @@ class PooledCatalog(Catalog, Generic[Connection]):
 
     @abstractmethod
     def _commit(self, connection: Connection) -> None:
-        """Commit, or raise: `CommitOutcomeUnknown` only where it may have been carried out."""
+        """Commit, or raise: with `outcome_unknown` only where it may have been carried out."""
 
     @abstractmethod
     def _rollback(self, connection: Connection) -> bool:
@@ -162,10 +163,6 @@ class PooledCatalog(Catalog, Generic[Connection]):
     @abstractmethod
     def _end_session(self, session: Session) -> None:
         """Make a session that somebody kept refuse further statements."""
-
-    @abstractmethod
-    def _is_transient(self, error: BaseException) -> bool:
-        """Tell whether to start a transaction once more."""
 
     # --- transactions
 
@@ -231,24 +228,17 @@ class PooledCatalog(Catalog, Generic[Connection]):
             attempt += 1
             try:
                 return self._start_once(read_only)
-            except PlakeError as error:
-                transient = self._is_transient(error)
-                if transient:
-                    self._drop_idle()  # most likely lost with the one just tried
-                if not transient:
+            except CatalogUnavailableError as error:
+                if not error.retryable:
                     raise
+                self._drop_idle()  # most likely lost together with the one just tried
                 if attempt == _ATTEMPTS or time.monotonic() + pause > give_up:
-                    # Without the driver's error as its cause it is not transient
-                    # any more: nobody should multiply these attempts by their own.
-                    raise self._final(error, attempt) from None
+                    # Not `retryable`: nobody should multiply these attempts by their own.
+                    raise CatalogUnavailableError(
+                        catalog=self.redacted_url, reason=error.reason, attempts=attempt
+                    ) from error
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause *= 3
-
-    def _final(self, error: PlakeError, attempts: int) -> PlakeError:
-        if not isinstance(error, CatalogUnavailableError):
-            return error
-        reason = f"{error.reason} ({attempts} attempts)"
-        return CatalogUnavailableError(catalog=self.redacted_url, reason=reason)
 
     def _start_once(self, read_only: bool) -> Connection:
         connection = self._acquire()

@@ -226,10 +226,6 @@ class DuckDBCatalog(PooledCatalog[_Connection]):
 
     # --- errors
 
-    def _is_transient(self, error: BaseException) -> bool:
-        # Another process may just be finishing.
-        return isinstance(error.__cause__, duckdb.Error) and _is_locked(error.__cause__)
-
     def _busy(self) -> CatalogUnavailableError:
         return self._unavailable("it is locked by this process for longer than the busy timeout")
 
@@ -251,7 +247,8 @@ class DuckDBCatalog(PooledCatalog[_Connection]):
         if _is_locked(exc):
             return self._unavailable(
                 "it is locked: another process has it open. A DuckDB catalog serves one process "
-                "at a time; use SQLite or PostgreSQL for several"
+                "at a time; use SQLite or PostgreSQL for several",
+                retryable=True,  # the other process may just be finishing
             )
         return self._unavailable(" ".join(str(exc).split()))
 

@@ -19,9 +19,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lakehouse_source.catalog import migrations, pipeline
 from lakehouse_source.catalog.base import CatalogReader, PooledCatalog
-from lakehouse_source.catalog.session import CommitOutcomeUnknown, Row, Session, Statement
+from lakehouse_source.catalog.session import Row, Session, Statement
 from lakehouse_source.catalog.statements import POSTGRES
 from lakehouse_source.errors import (
+    CommitAcknowledgementLostError,
     CommitConflictError,
     InvalidOptionError,
     PlakeError,
@@ -73,7 +74,7 @@ _HOLDER = (
 _Connection: TypeAlias = "psycopg.Connection[Row]"
 
 
-def is_transient_error(error: psycopg.Error) -> bool:
+def _passes_by_itself(error: psycopg.Error) -> bool:
     """Tell whether the same transaction may well succeed when it is run again."""
     state = error.sqlstate
     if state is None:
@@ -191,7 +192,9 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
         except psycopg.Error as exc:
             if connection.closed or _connection_lost(exc):
                 reason = self._reason(exc)
-                raise CommitOutcomeUnknown(catalog=self.redacted_url, reason=reason) from exc
+                raise CommitAcknowledgementLostError(
+                    catalog=self.redacted_url, reason=reason
+                ) from exc
             raise self._translate(exc) from exc
         if answer != "COMMIT":
             # A failed statement whose error somebody swallowed: PostgreSQL takes
@@ -216,10 +219,6 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
 
     # --- errors
 
-    def _is_transient(self, error: BaseException) -> bool:
-        cause = error.__cause__
-        return isinstance(cause, psycopg.Error) and is_transient_error(cause)
-
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
@@ -237,7 +236,7 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
             )
         if exc.sqlstate == _LOCK_TIMEOUT:
             return self._unavailable(self._busy())
-        return self._unavailable(self._reason(exc))
+        return self._unavailable(self._reason(exc), retryable=_passes_by_itself(exc))
 
     def _busy(self) -> str:
         reason = f"it was locked by another transaction for {self._busy_seconds:g} seconds"

@@ -18,9 +18,10 @@ from urllib.parse import quote
 
 from lakehouse_source.catalog import migrations
 from lakehouse_source.catalog.base import PooledCatalog
-from lakehouse_source.catalog.session import CommitOutcomeUnknown, Row, Session, Statement
+from lakehouse_source.catalog.session import Row, Session, Statement
 from lakehouse_source.catalog.statements import SQLITE
 from lakehouse_source.errors import (
+    CommitAcknowledgementLostError,
     CommitConflictError,
     InvalidOptionError,
     PlakeError,
@@ -211,7 +212,9 @@ class SqliteCatalog(PooledCatalog[_Connection]):
             connection.execute("COMMIT")
         except sqlite3.Error as exc:
             if _code(exc) == _IO_ERROR or not connection.in_transaction:
-                raise CommitOutcomeUnknown(catalog=self.redacted_url, reason=str(exc)) from exc
+                raise CommitAcknowledgementLostError(
+                    catalog=self.redacted_url, reason=str(exc)
+                ) from exc
             raise self._translate(exc) from exc
 
     def _rollback(self, connection: _Connection) -> bool:
@@ -231,10 +234,6 @@ class SqliteCatalog(PooledCatalog[_Connection]):
 
     # --- errors
 
-    def _is_transient(self, error: BaseException) -> bool:
-        # A busy database was waited for already.
-        return False
-
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
@@ -250,6 +249,7 @@ class SqliteCatalog(PooledCatalog[_Connection]):
                 current_version=0,
                 reason=f"the catalog refused a row: {exc}",
             )
+        # Never `retryable`: SQLite itself waited for a lock, for the busy timeout.
         return self._unavailable(_REASONS.get(_code(exc), str(exc)))
 
 

@@ -19,7 +19,6 @@ import uuid6
 from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog.reader import Current
 from lakehouse_source.catalog.retry import PATIENCE_SECONDS, in_transaction
-from lakehouse_source.catalog.transient import is_transient
 from lakehouse_source.errors import (
     CatalogUnavailableError,
     CommitConflictError,
@@ -114,7 +113,7 @@ def _begin_reserved(
                 return None
             return _staged(reader, current, uri, key, write_uri, incoming, options, write_id)
     except PlakeError as error:
-        if is_transient(error):
+        if error.retryable:
             return None
         reservations.give_back(catalog, key, write_id)
         raise

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 from sqlite_utils import Database
 
-from lakehouse_source.catalog import is_transient, open_catalog, redact, resolve_url
+from lakehouse_source.catalog import open_catalog, redact, resolve_url
 from lakehouse_source.catalog.migrations import TABLES
 from lakehouse_source.catalog.sqlite import SqliteCatalog
 from lakehouse_source.errors import (
@@ -132,7 +132,7 @@ def test_a_locked_catalog_says_so_after_the_timeout(path: Path) -> None:
                     act() as transaction,
                 ):
                     transaction.datasets()
-                assert not is_transient(caught.value)
+                assert not caught.value.retryable
             blocker.execute("ROLLBACK")
         commit(catalog)
 
