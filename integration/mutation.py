@@ -304,6 +304,53 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "catalog/write_states.py",
+        CATALOG,
+        (
+            "a committed write can be fenced",
+            "if session.query(_COMMITTED, (write_id,)):",
+            "if False:",
+        ),
+        (
+            "a fence can be forgotten",
+            '    "forget",\n    (_P, _A),',
+            '    "forget",\n    (_P, _A, _F),',
+        ),
+        (
+            "a fenced write can commit",
+            "    (None, _P, _A),\n    _C,",
+            "    (None, _P, _A, _F),\n    _C,",
+        ),
+    ),
+    *_in(
+        "catalog/places.py",
+        ("verbs/test_spellings.py",),
+        (
+            "paths are compared as texts",
+            "return mine == theirs",
+            "return False",
+        ),
+        (
+            "folders that do not exist yet are compared as texts",
+            "return os.path.realpath(path) == os.path.realpath(other)",
+            "return False",
+        ),
+    ),
+    *_in(
+        "catalog/locate.py",
+        ("verbs/test_spellings.py",),
+        (
+            "a DuckDB file is taken for the default catalog",
+            'if _scheme_of(url) != "sqlite":',
+            'if _scheme_of(url) not in ("sqlite", "duckdb"):',
+        ),
+    ),
+    *_in(
+        "catalog/retry.py",
+        ("verbs/test_lost_acknowledgement.py",),
+        ("a lost acknowledgement is a failure", "                lost = True\n", ""),
+    ),
+    *_in(
         "pruning/levels.py",
         ("pure/test_levels.py",),
         ("a level too high", "different.bit_length()) // 4", "different.bit_length() + 3) // 4"),

@@ -41,8 +41,8 @@ POINTS = (
     "before COMMIT",
     "after COMMIT",
     "abort begun",
-    "door closed",
-    "door committed",
+    "write fenced",
+    "fence committed",
     "file deleted",
     "aborted",
 )

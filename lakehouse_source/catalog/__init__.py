@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.catalog.locate import open_catalog, redact, resolve_url
-from lakehouse_source.catalog.reader import CatalogReader, WriteState
-from lakehouse_source.catalog.writer import CatalogTransaction, PendingWrite
+from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.catalog.writer import CatalogTransaction
 
 __all__ = [
     "Catalog",
     "CatalogReader",
     "CatalogTransaction",
-    "PendingWrite",
-    "WriteState",
     "open_catalog",
     "redact",
     "resolve_url",

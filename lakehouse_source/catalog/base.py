@@ -23,6 +23,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.catalog.session import Session
+from lakehouse_source.catalog.write_states import WriteState
 from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.errors import CatalogUnavailableError, DatasetNotFoundError, PlakeError
 
@@ -61,7 +62,7 @@ class Catalog(ABC):
     def read(self) -> AbstractContextManager[CatalogReader]:
         """One consistent snapshot for all calls inside the block."""
 
-    def glance(self) -> AbstractContextManager[CatalogReader]:
+    def read_autocommit(self) -> AbstractContextManager[CatalogReader]:
         """Like `read`, cheaper for a single call: each call has a snapshot of its own.
 
         A connection that was lost while it was idle is an error here, a `retryable` one.
@@ -211,7 +212,7 @@ class PooledCatalog(Catalog, Generic[Connection]):
         self._recovered = True
         with self.read() as reader:
             found = reader.silent_writes(ABANDONED_SECONDS)
-        if "pending" in found.values():
+        if WriteState.PENDING in found.values():
             with self.write() as transaction:
                 transaction.mark_abandoned(ABANDONED_SECONDS)
 

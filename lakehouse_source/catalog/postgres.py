@@ -175,7 +175,7 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
             connection.execute(_BEGIN_READ if read_only else self._begin_write)
 
     @contextmanager
-    def glance(self) -> Iterator[CatalogReader]:
+    def read_autocommit(self) -> Iterator[CatalogReader]:
         # No BEGIN and no ROLLBACK, which are two round trips of three.
         connection = self._acquire()
         session = self._session(connection)

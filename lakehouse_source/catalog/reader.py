@@ -13,8 +13,10 @@ import pyarrow as pa
 
 from lakehouse_source.catalog import search as searching
 from lakehouse_source.catalog import statements as sql
+from lakehouse_source.catalog import write_states
 from lakehouse_source.catalog.places import is_dataset_at
 from lakehouse_source.catalog.session import Row, Session
+from lakehouse_source.catalog.write_states import WriteState, WriteStatus
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
 from lakehouse_source.model import (
     DatasetRecord,
@@ -63,12 +65,8 @@ class Description:
     summary: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class WriteState:
-    """`state`: `committed`, `pending`, `abandoned` (silent for too long) or `closed` (given up)."""
-
-    state: str
-    dataset_id: int | None
+# Asks for a write's id and a dataset's key.
+CURRENT = sql.current(write_states.STATE_OF)
 
 
 def _schema_version(row: Row) -> int:
@@ -80,13 +78,13 @@ class Current:
     """A dataset at its newest version: its schema, since which version, and a write's state.
 
     `schema_version` is 0 and `schema` None before the first version. `write_state` is
-    `pending`, `abandoned` or `closed`, None where the write is none of these.
+    None where the write is unknown or committed.
     """
 
     dataset: DatasetRecord
     schema_version: int
     schema: pa.Schema | None
-    write_state: str | None
+    write_state: WriteState | None
 
 
 class CatalogReader:
@@ -125,9 +123,7 @@ class CatalogReader:
 
     def current(self, base_uri: str, write_id: str = "") -> Current | None:
         """The dataset at a base URI, all that a write has to know of it, in one look."""
-        rows = self._rows_of(
-            base_uri, lambda key: self._session.query(sql.CURRENT, (write_id, key))
-        )
+        rows = self._rows_of(base_uri, lambda key: self._session.query(CURRENT, (write_id, key)))
         return self._current(rows)
 
     def datasets(self) -> list[DatasetRecord]:
@@ -202,7 +198,7 @@ class CatalogReader:
             sql.files_found(found.statement), (*found.values, dataset_id, version, version)
         )
 
-    def portions(
+    def iter_files(
         self, dataset_id: int, version: int, search: Search | None, at_once: int
     ) -> Iterator[list[FileRecord]]:
         """What `files` gives, at most `at_once` records at a time, the first ones by one query.
@@ -273,23 +269,13 @@ class CatalogReader:
                 readable.add(path)
         return readable, known
 
-    def write_states(self, write_ids: Iterable[str]) -> dict[str, WriteState]:
-        """What became of writes; those that this catalog never heard of are left out."""
-        states: dict[str, WriteState] = {}
-        for write_id in write_ids:
-            rows = self._session.query(sql.COMMITTED_STATE, (write_id,))
-            rows = rows or self._session.query(sql.PENDING_STATE, (write_id,))
-            if rows:
-                states[write_id] = WriteState(*rows[0])
-        return states
+    def write_states(self, write_ids: Iterable[str]) -> dict[str, WriteStatus]:
+        """What became of writes; those that this catalog does not know are left out."""
+        return write_states.states(self._session, write_ids)
 
-    def silent_writes(self, seconds: float) -> dict[str, str]:
-        """Writes without a sign of life for so long, by the database's clock, and their state.
-
-        The state is `pending`, or `abandoned` where somebody took the write for dead.
-        """
-        rows = self._session.query(sql.SILENT_WRITES, (round(seconds * 1_000_000),))
-        return dict(rows)
+    def silent_writes(self, seconds: float) -> dict[str, WriteState]:
+        """Writes that may still commit, without a heartbeat for so long by the database's clock."""
+        return write_states.silent(self._session, seconds)
 
     # --- rows to records
 
@@ -321,9 +307,13 @@ class CatalogReader:
     def _current(self, rows: Sequence[Row]) -> Current | None:
         if not rows:
             return None
-        *record, schema_version, raw, write_state = rows[0]
-        schema = None if raw is None else self._schema(raw)
-        return Current(self._dataset_record(record), schema_version or 0, schema, write_state)
+        *record, schema_version, raw, state = rows[0]
+        return Current(
+            self._dataset_record(record),
+            schema_version or 0,
+            None if raw is None else self._schema(raw),
+            None if state is None else WriteState(state),
+        )
 
     def _dataset_record(self, row: Sequence[Any]) -> DatasetRecord:
         identity, name, base_uri, current_version, properties, oldest = row

@@ -148,13 +148,20 @@ _SCHEMA_NOW = (
     "(SELECT {} FROM schema_versions AS s WHERE s.dataset_id = d.id "
     "AND s.version <= d.current_version ORDER BY s.version DESC LIMIT 1)"
 )
-# One statement, so that one round trip and one snapshot do for a write to begin.
-CURRENT = (
-    "SELECT d.id, d.name, d.base_uri, d.current_version, d.properties_json, d.oldest_version, "
-    f"{_SCHEMA_NOW.format('s.version')}, {_SCHEMA_NOW.format('s.arrow_schema')}, "
-    "(SELECT p.state FROM pending_writes AS p WHERE p.write_id = ?) "
-    "FROM datasets AS d WHERE d.base_uri = ?"
-)
+
+
+def current(write_state: str) -> str:
+    """A dataset, its schema and the state of a write: all that a write begins with.
+
+    One statement is one round trip and one snapshot. `write_state` is a column with one `?`.
+    """
+    return (
+        "SELECT d.id, d.name, d.base_uri, d.current_version, d.properties_json, "
+        f"d.oldest_version, {_SCHEMA_NOW.format('s.version')}, "
+        f"{_SCHEMA_NOW.format('s.arrow_schema')}, {write_state} "
+        "FROM datasets AS d WHERE d.base_uri = ?"
+    )
+
 
 # All that opening a version takes, in one round trip: a row for each schema.
 DESCRIPTION = (
@@ -308,7 +315,7 @@ FORGET_FILES = (
     "DELETE FROM row_groups WHERE file_id {among}",
     "DELETE FROM files WHERE id {among}",
 )
-UNBOUND_COLUMN = (
+INVALIDATE_BOUNDS = (
     "UPDATE column_bounds SET lower = ?, upper = ?, level = 0 "
     "WHERE dataset_id = ? AND column_id = ?"
 )
@@ -326,34 +333,3 @@ BOUNDS_COLUMNS = (
     "dataset_id", "column_id", "level", "upper", "lower", "file_id", "null_count", "row_count",
     "may_contain_nan",
 )  # fmt: skip
-
-# --- pending writes -------------------------------------------------------------
-
-REGISTER_PENDING = (
-    "INSERT INTO pending_writes (write_id, dataset_id) VALUES (?, ?) "
-    "ON CONFLICT (write_id) DO NOTHING"
-)
-WRITE_STATE = "SELECT state FROM pending_writes WHERE write_id = ?"
-PENDING_STATE = "SELECT state, dataset_id FROM pending_writes WHERE write_id = ?"
-# A write that was taken for dead and goes on after all is pending again.
-HEARTBEAT = (
-    "UPDATE pending_writes SET heartbeat_at = {now}, state = 'pending' "
-    "WHERE write_id = ? AND state <> 'closed'"
-)
-_SILENT = "heartbeat_at <= {now} - ?"
-SILENT_WRITES = f"SELECT write_id, state FROM pending_writes WHERE state <> 'closed' AND {_SILENT}"
-ABANDON = f"UPDATE pending_writes SET state = 'abandoned' WHERE state = 'pending' AND {_SILENT}"
-COMMITTED_STATE = "SELECT 'committed', dataset_id FROM transactions WHERE write_id = ?"
-PENDING = (
-    "SELECT write_id, dataset_id, started_at, heartbeat_at FROM pending_writes "
-    "WHERE state = 'pending' ORDER BY started_at, write_id"
-)
-PENDING_OF = PENDING.replace("ORDER BY", "AND dataset_id = ? ORDER BY")
-FINISH_PENDING = "DELETE FROM pending_writes WHERE write_id = ? AND state <> 'closed'"
-# Both the commit and whoever closes the door write this row first, so that one of
-# them waits for the other and then sees what it did.
-CLAIM_WRITE = (
-    "INSERT INTO pending_writes (write_id, dataset_id) VALUES (?, ?) "
-    "ON CONFLICT (write_id) DO UPDATE SET heartbeat_at = pending_writes.heartbeat_at"
-)
-CLOSE_WRITE = "UPDATE pending_writes SET state = 'closed' WHERE write_id = ?"

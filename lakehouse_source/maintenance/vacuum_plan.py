@@ -7,8 +7,8 @@ file system:
 2. The catalog is asked, under the dataset's lock. A write announces itself before
    its first byte, so what was listed belongs to a write that the catalog knows: one
    that committed, that may still be going on, that was given up.
-3. In that same transaction the door is closed on the writes whose orphans go: once
-   it is committed, no commit of theirs can land, however late it comes.
+3. The same transaction fences the writes whose orphans go: once it is committed, none
+   of them can be committed, however late its commit comes.
 
 Ages decide only what may go earlier or later. They are the database's clock against
 what the catalog recorded, and for orphans against the time in their names.
@@ -24,6 +24,7 @@ from uuid import UUID
 
 from lakehouse_source.catalog import Catalog, CatalogTransaction
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
+from lakehouse_source.catalog.write_states import WriteState
 from lakehouse_source.errors import CorruptDatasetError, DatasetNotFoundError, InvalidOptionError
 from lakehouse_source.maintenance.reports import Tallies
 from lakehouse_source.schema.partitions import partition_folder
@@ -223,7 +224,7 @@ class Judge:
         for orphan in orphans:
             state = states.get(orphan.write_id)
             why = ""
-            may_go_on = state is not None and state.state in ("pending", "abandoned")
+            may_go_on = state is not None and state.state.may_commit
             if may_go_on and orphan.write_id not in silent:
                 why = PENDING
             elif state is not None and state.dataset_id not in (None, self.record.id):
@@ -235,9 +236,9 @@ class Judge:
             if why:
                 self.left.add(why, orphan.file.path, orphan.file.size_bytes)
                 continue
-            committed = state is not None and state.state == "committed"
+            committed = state is not None and state.state is WriteState.COMMITTED
             if not (committed or self.options.dry_run or orphan.write_id in closed):
-                if not self.tx.close_write(orphan.write_id):
+                if not self.tx.fence_write(orphan.write_id):
                     # Cannot be: a commit needs the lock that is held here.
                     self.left.add(PENDING, orphan.file.path, orphan.file.size_bytes)
                     continue

@@ -172,7 +172,7 @@ def candidates(
     portions: Iterable[Sequence[FileRecord]]
     if files is None:
         narrowed = None if bound.always_true else search(bound, snapshot.indexed)
-        portions = reader.portions(snapshot.dataset.id, snapshot.version, narrowed, at_once)
+        portions = reader.iter_files(snapshot.dataset.id, snapshot.version, narrowed, at_once)
     else:
         portions = (files[start : start + at_once] for start in range(0, len(files), at_once))
     known = snapshot.statistics()

@@ -320,7 +320,7 @@ def _describe(
     )
     for column_id in changed:
         # Keys written so far have another encoding: every file counts as unknown.
-        tx.unbound_column(record.id, column_id)
+        tx.invalidate_bounds(record.id, column_id)
     tx.set_properties(record.id, properties)
     return replace(record, properties=properties)
 

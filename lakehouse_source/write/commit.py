@@ -19,6 +19,7 @@ import uuid6
 from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog.reader import Current
 from lakehouse_source.catalog.retry import PATIENCE_SECONDS, in_transaction
+from lakehouse_source.catalog.write_states import WriteState
 from lakehouse_source.errors import (
     CatalogUnavailableError,
     CommitConflictError,
@@ -107,9 +108,9 @@ def _begin_reserved(
 ) -> StagedWrite | None:
     """Begin a write that is registered already: reading is enough. None: it is not, after all."""
     try:
-        with catalog.glance() as reader:
+        with catalog.read_autocommit() as reader:
             current = reader.current(key, write_id)
-            if current is None or current.write_state != "pending":
+            if current is None or current.write_state is not WriteState.PENDING:
                 return None
             return _staged(reader, current, uri, key, write_uri, incoming, options, write_id)
     except PlakeError as error:
@@ -260,15 +261,15 @@ def abort(catalog: Catalog, staged: StagedWrite, files: Iterable[FileMetadata]) 
     reach("abort begun")
 
     def close(tx: CatalogTransaction) -> bool:
-        closed = tx.close_write(staged.write_id)
-        reach("door closed")
+        closed = tx.fence_write(staged.write_id)
+        reach("write fenced")
         return closed
 
     try:
         closed = in_transaction(catalog, staged.uri, staged.write_id, close, resolve=False)
     except CatalogUnavailableError:
         return False
-    reach("door committed")
+    reach("fence committed")
     if closed:
         _delete(staged, files)
     reach("aborted")

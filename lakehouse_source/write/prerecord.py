@@ -77,7 +77,7 @@ def record_ahead(tx: CatalogTransaction, staged: StagedWrite, prepared: Prepared
         CommitConflictError: there is no such dataset any more.
     """
     reach("transaction begun")
-    current, ids = tx.look(staged.key, len(prepared.files))
+    current, ids = tx.current_with_new_file_ids(staged.key, len(prepared.files))
     if current is None:
         raise removed_from_catalog(staged)
     record = current.dataset

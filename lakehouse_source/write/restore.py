@@ -58,7 +58,7 @@ def restore(catalog: Catalog, uri: str, key: str, version: int) -> WriteResult:
             for column_id in described(
                 record.properties, target.schema, schema_now, target.partition_by
             )[1]:
-                tx.unbound_column(record.id, column_id)
+                tx.invalidate_bounds(record.id, column_id)
             schema_version = new_version
         everything = [file for some in files.values() for file in some]
         tx.insert_transaction(

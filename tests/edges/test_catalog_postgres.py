@@ -368,7 +368,7 @@ def test_nothing_outlives_a_transaction(url: str, catalog: Catalog) -> None:
     assert connection_.execute("SHOW enable_seqscan").fetchone() == ("on",)
     for setting in ("lock_timeout", "idle_in_transaction_session_timeout"):
         assert connection_.execute(f"SHOW {setting}").fetchone() == ("0",)
-    with catalog.glance() as reader:
+    with catalog.read_autocommit() as reader:
         assert reader.current(URI) is not None
     assert connection_.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
     assert connection_.pgconn.pipeline_status == psycopg.pq.PipelineStatus.OFF
@@ -440,9 +440,9 @@ def test_an_interrupted_round_trip_leaves_no_answers_behind(
 
     with monkeypatch.context() as patch:
         patch.setattr(psycopg.Connection, "wait", interrupted)
-        with pytest.raises(KeyboardInterrupt), catalog.glance() as reader:
+        with pytest.raises(KeyboardInterrupt), catalog.read_autocommit() as reader:
             reader.current(URI)
-    with catalog.glance() as reader:
+    with catalog.read_autocommit() as reader:
         found = reader.current(URI)
     assert found is not None
     assert (found.dataset, found.schema_version, found.schema) == (dataset, 1, SCHEMA)

@@ -309,7 +309,7 @@ class TestOrderOfEvents:
         def unavailable(*_: Any) -> bool:
             raise lake.CatalogUnavailableError(catalog="it", reason="is gone")
 
-        monkeypatch.setattr(CatalogTransaction, "close_write", unavailable)
+        monkeypatch.setattr(CatalogTransaction, "fence_write", unavailable)
         with pytest.raises(lake.InvalidOptionError, match="JSON"):
             lake.write_dataset(numbers(2), uri, catalog=catalog, commit_metadata={"bad": {1}})
         # Nobody could say that it is not committed: its file stays for vacuum.
@@ -358,7 +358,7 @@ class TestStreamsOfSmallCommits:
         history = lake.open_dataset(uri, catalog=catalog).history()
         assert {record.write_id for record in history} <= set(begun)
         with catalog.write() as tx:
-            assert [one.write_id for one in tx.pending_writes()] == begun[-1:]
+            assert [*tx.silent_writes(-1)] == begun[-1:]
 
     @pytest.mark.parametrize("why", ["late", "given up", "another process"])
     def test_a_reservation_that_cannot_be_used(
@@ -376,7 +376,7 @@ class TestStreamsOfSmallCommits:
             monkeypatch.setattr(reservations, "RESERVED_SECONDS", -1.0)
         elif why == "given up":
             with catalog.write() as tx:
-                assert tx.close_write(reserved)
+                assert tx.fence_write(reserved)
         else:
             monkeypatch.setattr(reservations, "_process", -1)
         lake.write_dataset(numbers(2), uri, catalog=catalog)
@@ -384,7 +384,7 @@ class TestStreamsOfSmallCommits:
         assert (last.version, last.write_id != reserved) == (13, True)
         if why == "late":
             with catalog.write() as tx:
-                assert reserved not in {one.write_id for one in tx.pending_writes()}
+                assert reserved not in tx.silent_writes(-1)
 
     def test_threads_of_one_catalog_reserve_no_more_than_they_use(
         self, catalog: lake.Catalog, uri: str
@@ -397,7 +397,7 @@ class TestStreamsOfSmallCommits:
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(append, range(60)))
         with catalog.write() as tx:
-            assert len(tx.pending_writes()) <= 4
+            assert len(tx.silent_writes(-1)) <= 4
         assert lake.open_dataset(uri, catalog=catalog).version == 61
 
     def test_a_write_that_is_refused_leaves_the_reservation_to_the_next(

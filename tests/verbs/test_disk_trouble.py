@@ -102,7 +102,7 @@ class TestFullDisk:
             (disk / "filler").write_bytes(b"x" * free(disk))
             with pytest.raises(lake.CatalogUnavailableError, match="the disk is full"):
                 commit(catalog, staged, files)
-            # The catalog has no room for a closed door either: the file waits for vacuum.
+            # The catalog has no room for a fence either: the file waits for vacuum.
             assert abort(catalog, staged, files) is False
             assert lake.read_dataset(uri, catalog=catalog).num_rows == 3
             (disk / "filler").unlink()

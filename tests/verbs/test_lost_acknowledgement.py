@@ -141,7 +141,7 @@ def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
             else:
                 found = check(direct, uri, {10_000})
                 assert found.keys() == {latest, 10_000}
-            # The door is closed for good, or the write stands for good.
+            # The write is fenced for good, or committed for good.
             if gave_up:
                 with pytest.raises(lake.CommitConflictError, match="given up"):
                     commit(direct, staged, ())

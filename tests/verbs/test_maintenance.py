@@ -527,10 +527,11 @@ class TestRecovery:
             )
         with lake.open_catalog(catalog.url) as opened:
             with opened.read() as reader:
-                assert reader.write_states([staged.write_id])[staged.write_id].state == "pending"
+                before = reader.write_states([staged.write_id])
             with opened.write() as transaction:
                 states = transaction.write_states([staged.write_id])
-        assert states[staged.write_id].state == "abandoned"
+        assert before[staged.write_id].state.name == "PENDING"
+        assert states[staged.write_id].state.name == "ABANDONED"
         # A longer limit of the vacuum's own counts more than the mark.
         longer = dataset.vacuum(**NOW, abandoned_after_seconds=3 * DAY)
         assert longer.files_removed == 0

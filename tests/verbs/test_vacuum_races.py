@@ -164,4 +164,4 @@ def test_nothing_live_retained_or_pending_is_deleted(tmp_path: Path, catalog: la
     assert reached <= stored
     with catalog.read() as reader:
         states = reader.write_states({name.rpartition("/")[2][:36] for name in stored - reached})
-    assert {state.state for state in states.values()} <= {"committed", "closed"}
+    assert {state.state.name for state in states.values()} <= {"COMMITTED", "FENCED"}
