@@ -25,8 +25,8 @@ from lakehouse_source.catalog import (
     migrations,
     open_catalog,
     redact,
-    resolve_url,
 )
+from lakehouse_source.catalog.locate import resolve_url
 from lakehouse_source.catalog.write_states import TRANSITIONS, WriteState
 from lakehouse_source.errors import (
     CatalogUnavailableError,

@@ -1,14 +1,14 @@
 """Edge. The catalog: which datasets there are, and what belongs to each version of them.
 
-One SQL database holds everything but the data files. `open_catalog` finds the
-backend for a URL; everybody else knows `Catalog`, `CatalogReader` and
-`CatalogTransaction` only.
+One SQL database holds everything except the data files. `open_catalog` gives the `Catalog`
+of a URL; its `read()` gives a `CatalogReader`, its `write()` a `CatalogTransaction`. Which
+database it is, only the files named after the databases know.
 """
 
 from __future__ import annotations
 
 from lakehouse_source.catalog.base import Catalog
-from lakehouse_source.catalog.locate import open_catalog, redact, resolve_url
+from lakehouse_source.catalog.locate import open_catalog, redact
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.catalog.writer import CatalogTransaction
 
@@ -18,5 +18,4 @@ __all__ = [
     "CatalogTransaction",
     "open_catalog",
     "redact",
-    "resolve_url",
 ]

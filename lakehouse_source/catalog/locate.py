@@ -1,4 +1,4 @@
-"""From what a user names to an open catalog: URLs, defaults, and hiding passwords."""
+"""Catalog URLs: their default, their meaning, and messages without their password."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _SECRET_PARAMETER = re.compile(
 def redact(url: str) -> str:
     """The URL with its password replaced by `***`.
 
-    Rather too much than too little: everything up to the last `@` goes, since a
-    password with unescaped characters makes a URL that no parser reads as meant.
+    Everything up to the last `@` is replaced, even if that is too much: no parser reads a
+    URL correctly whose password has unescaped characters.
     """
     return _SECRET_PARAMETER.sub(r"\1***", _USER_PASSWORD.sub(r"\1:***@", url))
 
@@ -75,7 +75,7 @@ def open_catalog(
 ) -> Catalog:
     """The catalog that a user names; it connects when it is first used.
 
-    An open catalog is answered as it is. Without a URL: the environment variable
+    An open catalog is returned unchanged. Without a URL: the environment variable
     `PLAKE_CATALOG`, else, for a local `dataset_uri` (canonical), a SQLite file in
     the dataset's `_plake` folder. With `create` the catalog's tables (for SQLite
     its file, for the default its folder) are made when they are missing.
@@ -105,7 +105,7 @@ def open_catalog(
 
 def _duckdb_catalog(path: str, given: dict[str, Any]) -> Catalog:
     try:
-        # Here and not above: DuckDB is an extra, and takes a while to import.
+        # Imported here: DuckDB is an optional extra and slow to import.
         from lakehouse_source.catalog.duckdb import DuckDBCatalog
     except ModuleNotFoundError as exc:
         raise InvalidOptionError(

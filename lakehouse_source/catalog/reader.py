@@ -1,4 +1,4 @@
-"""What the catalog tells: reading in one consistent snapshot."""
+"""Reading from the catalog, in one consistent snapshot."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def to_microseconds(instant: datetime) -> int:
 
 
 def _within_int64(number: int) -> int:
-    # Versions come from users: one that no database can hold finds what the
-    # nearest one finds, which is nothing or everything.
+    # Versions come from users. One that no database can hold gives the same answer as the
+    # nearest one that it can: nothing, or everything.
     return max(-_LARGEST - 1, min(_LARGEST, number))
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A dataset, every schema it ever had by version, and what its commit says of one version."""
+    """A dataset, all of its schemas by their version, and the summary of one version."""
 
     dataset: DatasetRecord
     schemas: dict[int, pa.Schema]
@@ -75,9 +75,10 @@ def _schema_version(row: Row) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """A dataset at its newest version: its schema, since which version, and a write's state.
+    """A dataset at its newest version, the schema in force, and the state of a write.
 
-    `schema_version` is 0 and `schema` None before the first version. `write_state` is
+    `schema_version` is that at which the schema came into force. Before the first version
+    it is 0 and `schema` is None. `write_state` is
     None where the write is unknown or committed.
     """
 
@@ -104,7 +105,7 @@ class CatalogReader:
         return self._one_dataset(sql.DATASET, base_uri)
 
     def description(self, base_uri: str, version: int | None = None) -> Description | None:
-        """The dataset at a base URI and a version of it (default: the newest), at once.
+        """The dataset at a base URI and one version (default: the newest), in one query.
 
         The summary is empty where there is no such version.
         """
@@ -122,7 +123,7 @@ class CatalogReader:
         )
 
     def current(self, base_uri: str, write_id: str = "") -> Current | None:
-        """The dataset at a base URI, all that a write has to know of it, in one look."""
+        """What a write needs to know of the dataset at a base URI, in one query."""
         rows = self._rows_of(base_uri, lambda key: self._session.query(CURRENT, (write_id, key)))
         return self._current(rows)
 
@@ -159,7 +160,7 @@ class CatalogReader:
         return self._one_transaction(sql.TRANSACTION, dataset_id, _within_int64(version))
 
     def transaction_by_write_id(self, write_id: str) -> TransactionRecord | None:
-        """The commit of a write, in whichever dataset, or None where it was never committed."""
+        """The commit of a write, in any dataset; None where it is not committed."""
         return self._one_transaction(sql.TRANSACTION_BY_WRITE_ID, write_id)
 
     def transaction_by_txn(
@@ -181,7 +182,7 @@ class CatalogReader:
         return rows[0][0] if rows else None
 
     def now(self) -> datetime:
-        """The database's clock, against which all timestamps of the catalog stand."""
+        """The database's clock, which gives all timestamps of the catalog."""
         return to_datetime(self._session.query(sql.NOW)[0][0])
 
     # --- files
@@ -201,9 +202,9 @@ class CatalogReader:
     def iter_files(
         self, dataset_id: int, version: int, search: Search | None, at_once: int
     ) -> Iterator[list[FileRecord]]:
-        """What `files` gives, at most `at_once` records at a time, the first ones by one query.
+        """The records that `files` lists, in lists of at most `at_once`.
 
-        Of a million files no more than the ids are held together.
+        One query gives the first list. For the others only ids are held in memory.
         """
         values: tuple[Any, ...] = (dataset_id, *[_within_int64(version)] * 2)
         first, every = sql.FIRST_FILES, sql.FILE_IDS
@@ -249,9 +250,9 @@ class CatalogReader:
     # --- what vacuum asks
 
     def expired_files(self, dataset: DatasetRecord) -> list[ExpiredFile]:
-        """The file rows that no readable version has, in order of id.
+        """The file rows that belong to no readable version, ordered by id.
 
-        A path may be in another row too, which a readable version has.
+        Another row with the same path may belong to one.
         """
         rows = self._session.query(sql.EXPIRED_FILES, (dataset.id, dataset.oldest_version))
         return [
@@ -260,7 +261,7 @@ class CatalogReader:
         ]
 
     def paths(self, dataset: DatasetRecord) -> tuple[set[str], set[str]]:
-        """The paths that a readable version has, and those of all file rows."""
+        """The paths of files of readable versions, and the paths in all file rows."""
         readable: set[str] = set()
         known: set[str] = set()
         for path, removed_version in self._session.query(sql.ALL_PATHS, (dataset.id,)):

@@ -1,9 +1,9 @@
 """Turns a search tree into one SELECT of file ids over the bounds index.
 
-The answer is exact with respect to the index: precisely the files whose keys
-overlap what is asked for. What is read of the index follows the answer, not the
-table: each level of the index (pruning/levels.py) is asked by itself, from the first
-file that reaches up to a range to the last that can begin in it.
+The answer is exact with respect to the index: the files whose keys overlap the ranges of
+the search, and no others. The cost grows with the answer, not with the table: each level
+of the index (pruning/levels.py) is searched by itself, from the first file that ends at or
+above the start of a range to the last that can begin in it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from lakehouse_source.catalog.session import Row, Session
 from lakehouse_source.model import KeyRange, Search, SearchAll, SearchAny, SearchRanges
 from lakehouse_source.pruning.levels import ABOVE, spans
 
-# Up to here the ranges of a condition are part of the statement; above, their files are
-# looked up first.
+# A condition of so many ranges is part of the statement. The files of one with more ranges
+# are looked up before.
 _MOST_RANGES = 8
 # The same for the terms of an AND or OR, and for values: SQLite allows 32,766.
 _MOST_TERMS = 50
@@ -55,9 +55,9 @@ def compile_search(session: Session, dataset_id: int, search: Search) -> Found:
 
 
 def _all(session: Session, dataset_id: int, terms: Sequence[Search]) -> Found:
-    """An AND. A condition that leaves few files spares the others their index scans.
+    """An AND. Where one condition matches few files, the others are checked on these alone.
 
-    Which one that is cannot be known before: each is asked for its first files.
+    Which condition that is cannot be known before, so each is asked for its first files.
     """
     leaves = [term for term in terms if isinstance(term, SearchRanges)]
     others = [term for term in terms if not isinstance(term, SearchRanges)]
@@ -79,7 +79,7 @@ def _all(session: Session, dataset_id: int, terms: Sequence[Search]) -> Found:
 def _fewest(
     session: Session, dataset_id: int, leaves: Sequence[SearchRanges]
 ) -> tuple[SearchRanges | None, list[int] | None]:
-    """A condition that few files match, and these files; None where all match many."""
+    """A condition that few files match, and these files; None where each matches many."""
     looked_up: dict[int, list[int]] = {}
     for most in _FEW_FILES:
         for number, leaf in enumerate(leaves):
@@ -154,8 +154,8 @@ def _alternatives(terms: Iterable[Search]) -> Iterator[Search]:
 def disjoint(ranges: Iterable[KeyRange]) -> list[Range]:
     """The same keys as ranges that are ordered and do not overlap.
 
-    No lower key becomes the empty one, which is below all others, and no upper key one
-    that is above all others.
+    A range without a lower key begins at the empty key, which is below all others. One
+    without an upper key ends at a key that is above all others.
     """
     merged: list[Range] = []
     pairs = ((r.lower or b"", ABOVE if r.upper is None else r.upper) for r in ranges)

@@ -155,6 +155,7 @@ _SILENT_WRITES = (
 
 
 def register(session: Session, write_id: str, dataset_id: int) -> None:
+    """Register a write; nothing happens where the catalog knows it already."""
     session.send(_REGISTER, (write_id, dataset_id, write_id))
 
 
@@ -169,15 +170,16 @@ def abandon(session: Session, silent_seconds: float) -> None:
 
 
 def claim(write_id: str, dataset_id: int | None) -> list[Statement]:
-    """What to run, in this order, before a commit or a fence; `claimed` reads the second answer.
+    """What to run, in this order, before a commit or a fence.
 
-    Until the transaction ends, nobody else changes the state.
+    After it nobody else changes the write's state until the transaction ends. The second
+    answer is for `claimed`.
     """
     return [(_CLAIM, (write_id, dataset_id)), (_STATE, (write_id,))]
 
 
 def claimed(answer: Iterable[Row]) -> WriteState:
-    """The state of a claimed write, which is not committed or will be found to be."""
+    """The state of a claimed write, unless `transactions` has it: then it is committed."""
     ((state, _dataset_id),) = answer
     return WriteState(state)
 
@@ -198,6 +200,7 @@ def fence(session: Session, write_id: str) -> bool:
 
 
 def forget(session: Session, write_id: str) -> None:
+    """Delete a write's row, unless it is fenced."""
     session.send(_FORGET, (write_id,))
 
 

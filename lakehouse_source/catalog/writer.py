@@ -1,4 +1,4 @@
-"""What the catalog is told: changes inside one database transaction."""
+"""Changes to the catalog, inside one database transaction."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ class CatalogTransaction(CatalogReader):
         return record
 
     def lock_dataset(self, base_uri: str) -> DatasetRecord | None:
-        """The dataset in its newest committed state, which stays so until this ends."""
+        """Lock a dataset until the transaction ends; answer its newest committed state."""
         return self._one_dataset(sql.DATASET_LOCKED, base_uri)
 
     def lock_for(self, seen: Current, write_id: str) -> LockedDataset | None:
-        """Lock a dataset that was looked at before, for the commit of a write.
+        """Lock a dataset that was read before, to commit a write.
 
-        All that is asked under the lock of a commit as a rule, in one round trip.
+        One round trip gives everything that a commit usually asks under the lock.
         """
         identity = seen.dataset.id
         datasets, *claim, last, schemas = self._session.query_all(
             [
-                # First: those after it see what was committed until it was granted.
+                # First: later statements see all that was committed before the lock was granted.
                 (sql.DATASET_LOCKED, (seen.dataset.base_uri,)),
                 *_claiming(write_id, identity),
                 (sql.TRANSACTIONS, (identity, 1)),
@@ -167,7 +167,7 @@ class CatalogTransaction(CatalogReader):
     def current_with_new_file_ids(
         self, base_uri: str, files: int
     ) -> tuple[Current | None, list[int]]:
-        """A dataset as of now, and ids for so many new files of it; locks nothing."""
+        """A dataset at its newest version, and ids for so many new files; locks nothing."""
         found, ids = self._session.query_all(
             [(CURRENT, ("", base_uri)), (sql.NEW_FILE_IDS, (max(1, files),))]
         )
@@ -187,8 +187,8 @@ class CatalogTransaction(CatalogReader):
         """Record files added at a version: files, row groups, partitions and bounds.
 
         `FileMetadata.partitions` holds each value as a JSON text, or None for
-        NULL. `bounds` gives a file's rows of the search index; this may run under
-        the dataset's lock, so it had better look up what was computed before.
+        NULL. `bounds` gives a file's rows of the search index. It may be called under
+        the dataset's lock, so it should only look up what was computed before.
         `ids` are those of `current_with_new_file_ids`; by default the files get new ones.
         """
         if not file_metadatas:
@@ -212,7 +212,7 @@ class CatalogTransaction(CatalogReader):
         insert("column_bounds", sql.BOUNDS_COLUMNS, _bounds_rows(dataset.id, numbered, bounds))
 
     def move_files(self, version: int, file_ids: Iterable[int]) -> None:
-        """Let files that this transaction recorded be added at another version."""
+        """Change the version of files that this transaction recorded."""
         self._session.send(sql.MOVE_FILES, (version, self._session.id_list(file_ids)))
 
     def remove_files(self, dataset_id: int, version: int, file_ids: Iterable[int]) -> None:
@@ -230,20 +230,20 @@ class CatalogTransaction(CatalogReader):
             raise self._conflict(
                 dataset_id,
                 version,
-                f"{len(ids) - removed} of the {len(ids)} files to remove are not there any more",
+                f"{len(ids) - removed} of the {len(ids)} files to remove are not live",
             )
 
     def invalidate_bounds(self, dataset_id: int, column_id: int) -> None:
-        """Make every file match any search over a column: its keys have a new encoding."""
+        """Let every file match any search over a column, whose keys get a new encoding."""
         values = (UNBOUNDED_LOWER, UNBOUNDED_UPPER, dataset_id, column_id)
         self._session.execute(sql.INVALIDATE_BOUNDS, values)
 
     # --- expiry
 
     def expire(self, dataset_id: int, oldest_version: int) -> None:
-        """Make versions below `oldest_version` unreadable; what only they reach is expired now.
+        """Make versions below `oldest_version` unreadable; files of these alone expire now.
 
-        The dataset's lock has to be held. The oldest version never goes back.
+        The caller holds the dataset's lock. The oldest version never goes down.
         """
         values = (oldest_version, dataset_id, oldest_version)
         if self._session.execute(sql.SET_OLDEST, values):
@@ -292,7 +292,9 @@ class CatalogTransaction(CatalogReader):
         """What the answers to `_claiming` say."""
         _, states, done = answers
         records = self._transaction_records(done)
-        return Claim(write_states.claimed(states), records[0] if records else None)
+        if records:
+            return Claim(WriteState.COMMITTED, records[0])
+        return Claim(write_states.claimed(states), None)
 
     def _conflict(self, dataset_id: int, version: int, reason: str) -> CommitConflictError:
         rows = self._session.query(sql.DATASET_BY_ID, (dataset_id,))

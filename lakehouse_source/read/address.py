@@ -52,9 +52,9 @@ class Address:
             opened.close()
 
     def kept_open(self) -> Address:
-        """The same address, with a catalog that is opened once where that is worth it.
+        """The same address, with its catalog kept open where that is on a server.
 
-        Its connections are closed when nothing holds it any more.
+        The connections are closed when nothing refers to the catalog any more.
         """
         if isinstance(self.catalog, Catalog):
             return self

@@ -13,7 +13,8 @@ import pytest
 from sqlite_utils import Database
 
 import lakehouse_source
-from lakehouse_source.catalog import open_catalog, redact, resolve_url
+from lakehouse_source.catalog import open_catalog, redact
+from lakehouse_source.catalog.locate import resolve_url
 from lakehouse_source.catalog.migrations import TABLES
 from lakehouse_source.catalog.sqlite import SqliteCatalog
 from lakehouse_source.errors import (
