@@ -127,21 +127,18 @@ FOLDERS: dict[str, Spell] = {
         f"file://{link(home.parent.parent / (home.parent.name + '-l'), home.parent)}/{home.name}"
     ),
 }
-CATALOGS = {
-    "its own": lambda _server, _tmp: None,
-    "sqlite": lambda _server, tmp: f"sqlite://{tmp}/shared.db",
-    "duckdb": lambda _server, tmp: f"duckdb://{tmp}/shared.db",
-    "postgres": lambda server, _tmp: server().fresh_database(),
-}
+CATALOGS = ("its own", "sqlite", "duckdb", "postgres")
 
 
 @pytest.fixture
 def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str | None]:
-    def server() -> PostgresServer:
-        found: PostgresServer = request.getfixturevalue("postgres_server")
-        return found
+    def catalog(kind: str) -> str | None:
+        if kind == "postgres":
+            server: PostgresServer = request.getfixturevalue("postgres_server")
+            return server.fresh_database()
+        return None if kind == "its own" else f"{kind}://{tmp_path}/shared.db"
 
-    return lambda kind: CATALOGS[kind](server, tmp_path)
+    return catalog
 
 
 @pytest.mark.parametrize("kind", CATALOGS)
@@ -255,13 +252,17 @@ def test_one_transaction_writes_a_folder_once_however_it_is_spelled(
             tx.write(numbers(2), other)
 
 
-def test_a_new_dataset_may_name_its_own_catalog(tmp_path: Path) -> None:
-    """Its folder was asked for first, though by default it is made."""
-    home = tmp_path / "new"
-    assert (
-        lake.write_dataset(numbers(1), str(home), catalog=URLS["four slashes"](home)).version == 1
-    )
-    assert values(home) == [1]
+@pytest.mark.parametrize("spelling", ["three slashes", "four slashes", "an option"])
+@pytest.mark.parametrize("parent", ["real", "linked"])
+def test_a_new_dataset_may_name_its_own_catalog(parent: str, spelling: str, tmp_path: Path) -> None:
+    """Users were told to create its folder first, though by default it is made."""
+    (tmp_path / "real").mkdir()
+    link(tmp_path / "linked", tmp_path / "real")
+    url = URLS[spelling](tmp_path / "real" / "new")
+    home = tmp_path / parent / "new"
+    assert lake.write_dataset(numbers(1), str(home), catalog=url).version == 1
+    assert lake.write_dataset(numbers(2), str(home)).version == 2
+    assert values(tmp_path / "real" / "new") == [1, 2]
 
 
 def test_other_catalogs_are_not_taken_for_the_default_one(home: Path, tmp_path: Path) -> None:
