@@ -18,7 +18,7 @@ from lakehouse_source.model import FileRecord, WriteResult
 from lakehouse_source.read.address import Address, CatalogLike, PathLike
 from lakehouse_source.read.scan import Predicates, Scan
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.fields import strip
+from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.restore import restore
@@ -182,7 +182,7 @@ class Dataset:
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema at this version."""
-        return strip(self._snapshot.schema)
+        return without_metadata(self._snapshot.schema)
 
     @property
     def partition_by(self) -> tuple[str, ...]:

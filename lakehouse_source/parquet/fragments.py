@@ -30,7 +30,14 @@ from lakehouse_source.parquet.arrow_filter import as_engines_mean, names_any
 from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.schema.align import by_id
-from lakehouse_source.schema.fields import Leaf, children, field_id, is_nested, leaves, strip
+from lakehouse_source.schema.fields import (
+    Leaf,
+    children,
+    field_id,
+    is_nested,
+    leaves,
+    without_metadata,
+)
 from lakehouse_source.schema.ordinal import domain, to_scalar
 from lakehouse_source.schema.partitions import partition_value
 from lakehouse_source.storage import Storage
@@ -67,7 +74,9 @@ def dataset(
         and not leaf.in_list
         and any(one[leaf.id].may_contain_nan for one in known)
     }
-    return PlakeDataset(fragments, strip(spec.schema), storage.filesystem, frozenset(unsafe))
+    return PlakeDataset(
+        fragments, without_metadata(spec.schema), storage.filesystem, frozenset(unsafe)
+    )
 
 
 class PlakeDataset(ds.FileSystemDataset):  # type: ignore[misc]

@@ -34,7 +34,7 @@ from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.predicate.row_filter import matching_mask
 from lakehouse_source.pruning.absent import asks_for_values
 from lakehouse_source.schema.align import align, by_id, narrowed
-from lakehouse_source.schema.fields import children, storage_type, strip
+from lakehouse_source.schema.fields import children, storage_type, without_metadata
 from lakehouse_source.schema.partitions import partition_value
 from lakehouse_source.storage import Storage
 
@@ -262,7 +262,11 @@ class _FileReader:
             committed = by_id(wanted.field(0), list(source))
             assert committed is not None
             found = stored.schema.field(committed.name).type
-            if strip(pa.schema([committed])).field(0).type.equals(storage_type(found, "")):
+            if (
+                without_metadata(pa.schema([committed]))
+                .field(0)
+                .type.equals(storage_type(found, ""))
+            ):
                 raise  # an old value that a promotion has no room for
             raise CorruptDatasetError(
                 path=self.storage.display(self.task.path),

@@ -316,17 +316,15 @@ class _Binder:
 
 
 def _named(fields: list[pa.Field], name: str) -> pa.Field | None:
-    folded = None
-    for field in fields:
-        if field.name == name:
-            return field
-        if field.name.lower() == name.lower():
-            if folded is not None:
-                raise InvalidPredicateError(
-                    reason=f"{name} may be {folded.name} or {field.name}: spell it as one of them"
-                )
-            folded = field
-    return folded
+    found = schemas.find_field(name, fields)
+    if found is None or found.name == name:
+        return found
+    other = schemas.find_field(name, [field for field in fields if field is not found])
+    if other is not None:
+        raise InvalidPredicateError(
+            reason=f"{name} may be {found.name} or {other.name}: spell it as one of them"
+        )
+    return found
 
 
 def _bounded(column: BoundColumn, op: str, ordinal: Ordinal | None) -> BoundNode:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.pruning.keys import encoding
-from lakehouse_source.schema.fields import Leaf, leaves
+from lakehouse_source.schema.fields import Leaf, find_field, leaves
 
 DEFAULT_COUNT = 32
 
@@ -62,7 +62,7 @@ def check_index_columns(
         if named and any(can_be_indexed(leaf) for leaf in named):
             continue
         reason = "has no values that can be ordered." if named else "is not a column."
-        if name.lower() in (field.name.lower() for field in schema):
+        if find_field(name, schema) is not None:
             reason = "has no values that can be ordered."
         known = [".".join(leaf.path) for leaf in every if can_be_indexed(leaf)]
         raise InvalidOptionError(option="indexColumns", value=name, reason=reason, known=known)

@@ -22,7 +22,7 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.pruning.statistics import Statistics
-from lakehouse_source.schema.align import by_name
+from lakehouse_source.schema.fields import find_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def resolve_columns(schema: pa.Schema, columns: Sequence[str] | None) -> tuple[s
         return tuple(schema.names)
     chosen: list[str] = []
     for name in columns:
-        found = by_name(pa.field(name, pa.null()), list(schema))
+        found = find_field(name, schema)
         if found is None:
             raise SchemaMismatchError(
                 column=name,

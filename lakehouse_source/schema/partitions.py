@@ -20,7 +20,7 @@ import pyarrow as pa
 from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
 from lakehouse_source.model import Ordinal
 from lakehouse_source.schema import json_values
-from lakehouse_source.schema.align import by_name
+from lakehouse_source.schema.fields import find_field
 from lakehouse_source.schema.ordinal import to_ordinal, to_scalar
 
 # What Hive writes for NULL, and every reader of Hive-style folders understands.
@@ -109,7 +109,7 @@ def check_partition_columns(schema: pa.Schema, partition_by: tuple[str, ...]) ->
     chosen: list[str] = []
     t = pa.types
     for name in partition_by:
-        found = by_name(pa.field(name, pa.null()), list(schema))
+        found = find_field(name, schema)
         if found is None:
             raise SchemaMismatchError(
                 column=name,

@@ -20,7 +20,7 @@ from lakehouse_source.model import Ordinal
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.aggregates import Aggregate, aggregate
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.align import by_name
+from lakehouse_source.schema.fields import find_field
 from lakehouse_source.schema.ordinal import from_ordinal
 from lakehouse_source.spark.batch import ReadRequest
 from lakehouse_source.spark.decode_conditions import complete
@@ -72,7 +72,7 @@ class AnswerReader(DataSourceReader):
             if not name:
                 types.append(pa.int64())
                 continue
-            field = by_name(pa.field(name, pa.null()), fields)
+            field = find_field(name, fields)
             if field is None:
                 return None
             # A schema that the user gave may show the column as another type.

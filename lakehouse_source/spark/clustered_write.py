@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, SchemaMismatchError
 from lakehouse_source.read.address import Address, PathLike
+from lakehouse_source.schema.fields import find_name
 from lakehouse_source.spark.to_spark_sql import quoted
 
 if TYPE_CHECKING:
@@ -106,12 +107,14 @@ def _listed(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
 
 def _spelled(df: DataFrame, names: Sequence[str]) -> tuple[str, ...]:
     """The frame's own spelling of columns, each once."""
-    own = {name.lower(): name for name in df.columns}
+    chosen: dict[str, None] = {}
     for name in names:
-        if name.lower() not in own:
+        found = find_name(name, df.columns)
+        if found is None:
             raise SchemaMismatchError(
                 column=name,
                 reason="is to be arranged by and not in the frame",
                 hint=f"It has: {', '.join(df.columns)}.",
             )
-    return tuple(dict.fromkeys(own[name.lower()] for name in names))
+        chosen[found] = None
+    return tuple(chosen)

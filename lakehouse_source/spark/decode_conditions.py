@@ -30,8 +30,7 @@ from lakehouse_source.predicate import (
     StartsWith,
     Timestamp,
 )
-from lakehouse_source.schema.align import by_name
-from lakehouse_source.schema.fields import children
+from lakehouse_source.schema.fields import children, find_field
 from lakehouse_source.schema.ordinal import EPOCH_DATE
 from lakehouse_source.spark.types import readable
 
@@ -120,7 +119,7 @@ def _check_type(column: Column, expected: str, schema: pa.Schema) -> None:
     fields = list(schema)
     found: pa.Field | None = None
     for name in column.path:
-        found = by_name(pa.field(name, pa.null()), fields)
+        found = find_field(name, fields)
         if found is None:
             break
         fields = children(found.type)

@@ -31,7 +31,8 @@ from lakehouse_source.pruning import keys
 from lakehouse_source.pruning.indexed import is_wanted, same_index_columns
 from lakehouse_source.read.plan import candidates
 from lakehouse_source.read.snapshot import open_snapshot
-from lakehouse_source.schema.fields import leaves, max_id, merge
+from lakehouse_source.schema.fields import leaves, max_id
+from lakehouse_source.schema.merge import merge
 from lakehouse_source.write import conflicts
 from lakehouse_source.write.conflicts import Change, Verdict
 from lakehouse_source.write.options import StagedWrite, WriteOptions
@@ -43,6 +44,7 @@ from lakehouse_source.write.prerecord import (
     record_files,
     removed_from_catalog,
 )
+from lakehouse_source.write.stored_values import stored_values_fit
 
 
 def land(
@@ -86,7 +88,7 @@ def land(
     )
     schema = staged.spec.schema
     if schema_before is not None:
-        schema = _remerged(record, schema_before, staged)
+        schema = _remerged(tx, record, schema_before, staged)
     if schema is not schema_before:
         schema_version = version
         tx.insert_schema(record.id, version, schema)
@@ -244,6 +246,7 @@ def _key(partitions: Mapping[str, str | None], staged: StagedWrite) -> tuple[str
 
 
 def merged(
+    reader: CatalogReader,
     record: DatasetRecord,
     current: pa.Schema,
     incoming: pa.Schema,
@@ -263,6 +266,7 @@ def merged(
         promote_to_string=options.promote_to_string,
         next_id=int(record.properties.get("last_field_id", max_id(current))) + 1,
         dataset=uri,
+        stored_values_fit=stored_values_fit(reader, record),
     )
     for name in record.properties.get("partition_by", ()):
         before, after = current.field(name).type, result.field(name).type
@@ -278,7 +282,9 @@ def merged(
     return result
 
 
-def _remerged(record: DatasetRecord, current: pa.Schema, staged: StagedWrite) -> pa.Schema:
+def _remerged(
+    reader: CatalogReader, record: DatasetRecord, current: pa.Schema, staged: StagedWrite
+) -> pa.Schema:
     """The schema after this write, given the schema now; the files are written already."""
     if record.current_version == staged.base_version:
         if current.equals(staged.spec.schema, check_metadata=True):
@@ -294,7 +300,7 @@ def _remerged(record: DatasetRecord, current: pa.Schema, staged: StagedWrite) ->
         )
 
     try:
-        schema = merged(record, current, staged.incoming, staged.options, staged.uri)
+        schema = merged(reader, record, current, staged.incoming, staged.options, staged.uri)
     except SchemaMismatchError as error:
         # It did fit when the write began.
         raise collide(str(error)) from error

@@ -38,7 +38,7 @@ from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.pruning.indexed import check_index_columns
 from lakehouse_source.read.plan import keep_others
 from lakehouse_source.read.snapshot import open_snapshot
-from lakehouse_source.schema.fields import initial, storage_schema
+from lakehouse_source.schema.fields import find_name, initial, storage_schema
 from lakehouse_source.schema.partitions import check_partition_columns
 from lakehouse_source.storage import Storage
 from lakehouse_source.write import reservations
@@ -145,7 +145,7 @@ def _staged(
             record.properties, schema, None, partition_by, options.index_columns
         )[0]
     else:
-        schema = merged(record, current.schema, incoming, options, uri)
+        schema = merged(reader, record, current.schema, incoming, options, uri)
         partition_by = _same_partitioning(record, current.schema, options, uri)
         properties = dict(record.properties)
         check_index_columns(schema, options.index_columns, properties, partition_by, uri)
@@ -360,14 +360,16 @@ def _replace_matching(catalog: Catalog, staged: StagedWrite) -> _Replacement:
 
 
 def _names(schema: pa.Schema, given: Sequence[str], option: str) -> tuple[str, ...]:
-    """Column names in the schema's spelling."""
-    spelled = {name.lower(): name for name in schema.names}
+    """Column names as the schema has them."""
+    names: list[str] = []
     for name in given:
-        if name.lower() not in spelled:
+        found = find_name(name, schema.names)
+        if found is None:
             raise InvalidOptionError(
                 option=option, value=name, reason="is not a column.", known=schema.names
             )
-    return tuple(spelled[name.lower()] for name in given)
+        names.append(found)
+    return tuple(names)
 
 
 def _same_partitioning(

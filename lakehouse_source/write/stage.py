@@ -17,6 +17,7 @@ from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.scan import Predicates
+from lakehouse_source.schema.fields import dataframe_schema
 from lakehouse_source.write.commit import abort, begin
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 
@@ -138,6 +139,9 @@ def _listed(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
 def to_reader(data: Any) -> pa.RecordBatchReader:
     """Any tabular data as a stream of Arrow batches.
 
+    Only PyArrow's own objects have a schema that declares NOT NULL on purpose.
+    The schema of other data is marked by `dataframe_schema`.
+
     Raises:
         InvalidOptionError: it is not tabular data that Arrow can take.
     """
@@ -151,16 +155,20 @@ def to_reader(data: Any) -> pa.RecordBatchReader:
         return data.scanner().to_reader()
     if type(data).__module__.partition(".")[0] == "pandas":
         try:
-            return pa.Table.from_pandas(data, preserve_index=False).to_reader()
+            return _of_dataframe(pa.Table.from_pandas(data, preserve_index=False).to_reader())
         except (pa.ArrowException, TypeError, AttributeError) as error:
             raise InvalidOptionError(
                 option="data", reason=f"pandas data that Arrow cannot take: {error}"
             ) from error
     if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data)
+        return _of_dataframe(pa.RecordBatchReader.from_stream(data))
     raise InvalidOptionError(
         option="data",
         reason=f"a {type(data).__name__} is not tabular. Give a pyarrow Table or "
         "RecordBatchReader, a pandas or Polars DataFrame, or an object with "
         "__arrow_c_stream__.",
     )
+
+
+def _of_dataframe(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_batches(dataframe_schema(reader.schema), reader)

@@ -149,7 +149,7 @@ def test_a_schema_that_does_not_hold_the_values_is_an_error(
 
 def test_a_schema_with_a_column_of_no_dataset_is_an_error(spark: SparkSession, three: str) -> None:
     frame = spark.read.format("plake").schema("id long, nowhere int").load(three)
-    with pytest.raises(Exception, match="'nowhere' is asked for by schema"):
+    with pytest.raises(Exception, match="'nowhere' is named in schema"):
         frame.collect()
 
 
