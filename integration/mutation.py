@@ -25,6 +25,7 @@ FILTER = ("pure/test_row_filter.py", "pure/test_row_filter_properties.py")
 LANGUAGE = ("pure/test_predicate.py", *FILTER)
 FILES = ("edges/test_prune_file.py", "edges/test_bloom_read.py", "edges/test_statistics.py")
 VERBS = ("verbs/test_dataset.py",)
+PROMOTION = ("pure/test_promotion.py", "pure/test_schema.py")
 CATALOG = ("edges/test_catalog_sqlite.py",)
 ENGINES = ("pure/test_arrow_filter.py", "verbs/test_engines.py")
 
@@ -345,6 +346,81 @@ MUTANTS = [
             "rows for which the condition is NULL are deleted",
             "mask = pc.invert(mask)",
             "mask = pc.and_(pc.invert(mask), pc.is_valid(condition.column(0)))",
+        ),
+    ),
+    *_in(
+        "schema/promotion.py",
+        PROMOTION,
+        (
+            "a float fits a decimal",
+            "        t.is_decimal,\n        t.is_decimal,",
+            "        lambda x: t.is_decimal(x) or t.is_floating(x),\n        t.is_decimal,",
+        ),
+        (
+            "every integer is exact in a float",
+            "return Fit.NONE if wide.bit_width == 16 else Fit.CHECKED",
+            "return Fit.EVERY",
+        ),
+        (
+            "a decimal keeps its digits after the point only",
+            "_every_if(wide.scale >= narrow.scale and digits)",
+            "_every_if(wide.scale >= narrow.scale)",
+        ),
+        (
+            "every date is exact in every timestamp",
+            "    return Fit.CHECKED\n\n\ndef _times",
+            "    return Fit.EVERY\n\n\ndef _times",
+        ),
+    ),
+    *_in(
+        "schema/merge.py",
+        PROMOTION,
+        (
+            "a promotion needs no proof",
+            "return is_provable(mine.type, type_) and self.stored_values_fit(mine, type_)",
+            "return is_provable(mine.type, type_)",
+        ),
+        (
+            "a column that a frame adds is NOT NULL below",
+            "            field = nullable_field(field)",
+            "            pass",
+        ),
+    ),
+    *_in(
+        "write/stored_values.py",
+        ("verbs/test_promotion.py",),
+        (
+            "files without statistics fit",
+            "yield known or bounds.null_count == bounds.row_count",
+            "yield True",
+        ),
+        (
+            "every partition value fits",
+            "yield new.low <= count * old.unit_ns // new.unit_ns <= new.high",
+            "yield True",
+        ),
+    ),
+    *_in(
+        "schema/align.py",
+        ("pure/test_align_and_partitions.py",),
+        (
+            "a list view is cast by Arrow",
+            "        return _list_of_view(array, type_)",
+            "        return array.cast(type_)",
+        ),
+    ),
+    *_in(
+        "schema/fields.py",
+        ("pure/test_schema.py", "verbs/test_promotion.py"),
+        (
+            "a large list becomes a list of small offsets",
+            "        return pa.large_list(fields[0])",
+            "        return pa.list_(fields[0])",
+        ),
+        (
+            "columns of a frame stay NOT NULL",
+            "        fields = [nullable_field(field) for field in fields]",
+            "        pass",
         ),
     ),
     *_in(

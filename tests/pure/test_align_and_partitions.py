@@ -153,7 +153,7 @@ class TestPartitions:
         assert "/" not in partition_folder({"k": left})
 
     def test_a_text_that_is_no_value_of_the_type(self) -> None:
-        with pytest.raises(CorruptDatasetError, match="no value of type"):
+        with pytest.raises(CorruptDatasetError, match="not a value of type"):
             partition_value('"x"', pa.int32())
 
     @pytest.mark.parametrize(
