@@ -155,7 +155,7 @@ def _first_that_does_not_fit(column: pa.ChunkedArray, type_: pa.DataType) -> str
     try:
         text = str(column[start]) if count else ""
     except (OverflowError, ValueError):  # Python has no name for the year
-        text = f"with the count {column[start].value}"
+        text = f"with the count {getattr(column[start], 'value', 'of an unnamed year')}"
     return text if len(text) <= 80 else text[:77] + "..."
 
 
@@ -180,7 +180,7 @@ def _named_like(
         return own
     mine, known, theirs = children(own), children(source), children(target)
     if len(mine) != len(known):
-        return own  # a file that is not what the catalog says: the cast tells
+        return own  # the file differs from the catalog's record of it: the cast below refuses it
     if pa.types.is_struct(own) and pa.types.is_struct(target):
         found = {}
         for wanted in theirs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source.read.address import Address
+from lakehouse_source.write.apply import summary
 
 D = decimal.Decimal
 NAN, INFINITY = float("nan"), float("inf")
@@ -176,6 +179,25 @@ def test_a_far_date_committed_by_another_writer_stops_a_promotion(uri: str) -> N
         lake.write_dataset(stream, uri, schema_merge=True)
     assert lake.read_dataset(uri).num_rows == 2
     assert lake.read_dataset(uri).schema.field("c").type == pa.date32()
+
+
+def test_a_column_that_an_earlier_version_made_decimal_stays_readable(uri: str) -> None:
+    """Version 0.1 promoted doubles to decimals; their files still hold doubles."""
+    lake.write_dataset(column([1.25, -0.5, None], pa.float64()), uri)
+    address = Address(uri, None)
+    with address.open() as catalog, catalog.write() as tx:
+        record = tx.lock_dataset(address.key)
+        assert record is not None
+        before = tx.schema_at(record.id, 1)[1]
+        after = pa.schema([before.field("c").with_type(pa.decimal128(10, 2))])
+        tx.insert_schema(record.id, 2, after)
+        tx.unbound_column(record.id, 1)
+        counts = summary(tx, record, [], [])
+        tx.insert_transaction(record.id, 2, "append", {}, counts, str(uuid.uuid4()))
+    assert stored(uri) == ["Decimal('1.25')", "Decimal('-0.50')", "None"]
+    lake.write_dataset(column([D("7.50")], pa.decimal128(10, 2)), uri)
+    found = lake.read_dataset(uri, predicates="c > 1")
+    assert found["c"].to_pylist() == [D("1.25"), D("7.50")]
 
 
 # --- NOT NULL -----------------------------------------------------------------
