@@ -251,7 +251,7 @@ def _from_memory(
 ) -> ds.ParquetFileFragment:
     """The rows of a task under today's names and types, as a Parquet file in memory."""
     names = tuple(name for name in spec.schema.names if name not in spec.partition_by)
-    whole = replace(spec, columns=names, predicate=None, expression=None)
+    whole = replace(spec, columns=names, predicate=None)
     tables = list(read_task(whole, replace(task, filtered=False), storage))
     sink = pa.BufferOutputStream()
     table = pa.concat_tables(tables) if tables else whole.output_schema.empty_table()

@@ -22,7 +22,7 @@ from lakehouse_source.parquet.bloom import ChunkFilters
 from lakehouse_source.parquet.footer import chunk_bounds
 from lakehouse_source.parquet.page_index import Page, PageIndex
 from lakehouse_source.parquet.thrift import ThriftError
-from lakehouse_source.predicate import And, BoundPredicate, PredicateSet
+from lakehouse_source.predicate import BoundPredicate, NotUsed, for_pruning
 from lakehouse_source.pruning.absent import asks_for_values, without_absent
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.schema.fields import (
@@ -62,7 +62,10 @@ class ConditionPruning:
 
 @dataclass(frozen=True, slots=True)
 class FilePruning:
-    """What is left of a file. `row_groups` in file order; `why` per condition."""
+    """What is left of a file. `row_groups` in file order; `why` per condition.
+
+    `not_used`: the conjuncts that pruning cannot decide. They prune nothing.
+    """
 
     row_groups: tuple[KeptRowGroup, ...]
     row_groups_total: int
@@ -70,6 +73,7 @@ class FilePruning:
     pruned_by_bloom_filter: tuple[int, ...]
     pruned_by_page_index: tuple[int, ...]
     why: tuple[ConditionPruning, ...]
+    not_used: tuple[NotUsed, ...] = ()
 
 
 def prune_file(
@@ -84,7 +88,9 @@ def prune_file(
     Args:
         metadata_or_path: a path or URI; or a footer, of which only the statistics
             can be used.
-        predicate: SQL text, triples or nodes, over the file's own columns.
+        predicate: SQL text, triples, nodes or an Arrow expression, over the file's own
+            columns. A conjunct that pruning cannot decide (a function, columns compared
+            with each other) prunes nothing and is reported in `not_used`.
         page_index: narrow row groups to row ranges where the file has page indexes.
         bloom_filters: consult bloom filters for `=` and `IN`.
 
@@ -134,10 +140,12 @@ class _Pruner:
         self.source = source
         schema, self.leaves = _file_leaves(footer)
         self.positions = {leaf.id: place for place, leaf in enumerate(self.leaves) if leaf}
-        whole = PredicateSet.of(predicate)
-        self.bound = whole.bind(schema)
-        terms = whole.root.terms if isinstance(whole.root, And) else (whole.root,)
-        self.conditions = [(str(term), PredicateSet(term).bind(schema)) for term in terms]
+        known = set(schema.names)
+        unreadable = [f.name for f in footer.schema.to_arrow_schema() if f.name not in known]
+        conditions = for_pruning(predicate, schema, unreadable)
+        self.bound = conditions.together
+        self.conditions = conditions.used
+        self.not_used = conditions.not_used
 
     def prune(self) -> FilePruning:
         kept: list[KeptRowGroup] = []
@@ -166,6 +174,7 @@ class _Pruner:
             why=tuple(
                 ConditionPruning(text, *count) for (text, _), count in zip(self.conditions, counts)
             ),
+            not_used=self.not_used,
         )
 
     def _row_group(

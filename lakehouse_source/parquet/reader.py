@@ -118,7 +118,7 @@ class _FileReader:
         spec, task = self.spec, self.task
         if spec.predicate is None or spec.unmatched or not task.filtered:
             return None
-        if spec.expression is not None or not asks_for_values(spec.predicate.root):
+        if not asks_for_values(spec.predicate.root):
             return None
         return FileFilters(
             spec.predicate,
@@ -151,9 +151,6 @@ class _FileReader:
     def _row_group(self, fragment: ds.ParquetFileFragment) -> pa.Table:
         spec = self.spec
         rows = fragment.row_groups[0].num_rows
-        if spec.expression is not None:
-            table = self._read(fragment, spec.schema, rows).filter(spec.expression)
-            return _bare(table.select(list(spec.columns)), spec.output_schema)
         if spec.predicate is None or not self.task.filtered:
             return _bare(self._read(fragment, self.target, rows), spec.output_schema)
         condition = self._read(fragment, self.predicate_schema, rows)

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.schema.fields import strip
@@ -67,7 +66,6 @@ class ReadSpec:
     partition_by: tuple[str, ...]
     file_schemas: Mapping[int, pa.Schema]
     predicate: BoundPredicate | None = None
-    expression: pc.Expression | None = None
     # The other way round: give the rows for which the predicate is not TRUE.
     unmatched: bool = False
     # Structs of which a part is enough, by name, with the fields (and ids) that are wanted.

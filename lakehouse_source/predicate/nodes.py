@@ -5,8 +5,10 @@
     a IS NULL                       IsNull
     a LIKE 'p%'                     Like, StartsWith, EndsWith, Contains
     AND, OR, NOT, TRUE, NULL        And, Or, Not, Constant
+    an Arrow expression             ArrowExpression
 
-`str` of a node is SQL that parses to the same condition.
+`str` of a node is SQL that parses to the same condition. An Arrow expression has no
+such text: it prints as Arrow prints it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.schema.ordinal import (
@@ -51,15 +54,26 @@ Literal: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
+class Cast:
+    """The type that a condition casts a column to, as SQL names it, and the cast as written."""
+
+    kind: str
+    parameters: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """A column: the names from the top level down.
 
     `dotted`: one text that may be the name of a top-level column with dots in
-    it or a path of names; the schema decides, the longest name first.
+    it or a path of names; the schema decides, the longest name first. `cast`: what
+    the condition casts the column to before it compares.
     """
 
     path: tuple[str, ...]
     dotted: bool = False
+    cast: Cast | None = None
 
     @classmethod
     def of(cls, name: str | tuple[str, ...] | list[str] | Column) -> Column:
@@ -73,6 +87,8 @@ class Column:
         raise InvalidPredicateError(reason=f"{name!r} names no column")
 
     def __str__(self) -> str:
+        if self.cast is not None:
+            return self.cast.text
         parts = self.path[0].split(".") if self.dotted else self.path
         return ".".join(_quoted(part) for part in parts)
 
@@ -206,10 +222,41 @@ class Constant:
         return spell(self.value)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrowExpression:
+    """An Arrow expression. Arrow's own rules decide on which rows it is true."""
+
+    expression: pc.Expression
+
+    def __eq__(self, other: object) -> bool:
+        # `==` of expressions makes a new expression.
+        return isinstance(other, ArrowExpression) and self.expression.equals(other.expression)
+
+    def __hash__(self) -> int:
+        return hash(str(self.expression))
+
+    def __str__(self) -> str:
+        return str(self.expression)
+
+
 Node: TypeAlias = (
-    Compare | In | IsNull | StartsWith | EndsWith | Contains | Like | And | Or | Not | Constant
+    Compare
+    | In
+    | IsNull
+    | StartsWith
+    | EndsWith
+    | Contains
+    | Like
+    | And
+    | Or
+    | Not
+    | Constant
+    | ArrowExpression
 )
-NODES = (Compare, In, IsNull, StartsWith, EndsWith, Contains, Like, And, Or, Not, Constant)
+NODES = (
+    *(Compare, In, IsNull, StartsWith, EndsWith, Contains, Like),
+    *(And, Or, Not, Constant, ArrowExpression),
+)
 
 
 def between(column: Column, low: Literal | None, high: Literal | None) -> Node:

@@ -12,11 +12,13 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse_source.predicate.arrow_expressions import compute
 from lakehouse_source.predicate.bound import (
     BoundAnd,
     BoundColumn,
     BoundCompare,
     BoundConstant,
+    BoundExpression,
     BoundIn,
     BoundIsNull,
     BoundLeaf,
@@ -58,7 +60,7 @@ def matching_mask(
             arrays[column.path] = found
         return found
 
-    mask = _Builder(column_of).build(predicate.root)
+    mask = _Builder(batch, column_of).build(predicate.root)
     if isinstance(mask, pa.Scalar):
         return pa.repeat(pa.scalar(mask.as_py() is True), batch.num_rows)
     return pc.fill_null(mask, False)
@@ -67,7 +69,10 @@ def matching_mask(
 class _Builder:
     """Puts a condition together from kernels."""
 
-    def __init__(self, column_of: Callable[[BoundColumn], Values]) -> None:
+    def __init__(
+        self, batch: pa.RecordBatch | pa.Table, column_of: Callable[[BoundColumn], Values]
+    ) -> None:
+        self._batch = batch
         self._column_of = column_of
 
     def build(self, node: BoundNode) -> Values:
@@ -78,6 +83,11 @@ class _Builder:
             return pc.invert(self.build(node.term))
         if isinstance(node, BoundConstant):
             return _truth(node.value)
+        if isinstance(node, BoundExpression):
+            part = self._batch.select([column.path[0] for column in node.columns])
+            if isinstance(part, pa.RecordBatch):
+                part = pa.Table.from_batches([part])
+            return compute(node.expression, part)
         return self._leaf(node)
 
     def _leaf(self, node: BoundLeaf) -> Values:

@@ -16,6 +16,7 @@ from lakehouse_source.predicate.bound import (
     BoundAnd,
     BoundColumn,
     BoundCompare,
+    BoundExpression,
     BoundIn,
     BoundNode,
     BoundNot,
@@ -43,6 +44,8 @@ def _without(node: BoundNode, absent: Absent) -> BoundNode:
     if isinstance(node, BoundNot):
         inner = _without(node.term, absent)
         return node if inner is node.term else negation(inner)
+    if isinstance(node, BoundExpression):
+        return replace(node, implied=_without(node.implied, absent))
     if isinstance(node, BoundCompare) and absent_value(node, absent):
         return IfPresent(node.column, False) if node.op == "=" else FALSE
     if isinstance(node, BoundIn):
@@ -66,6 +69,8 @@ def asks_for_values(node: BoundNode) -> bool:
         return any(asks_for_values(term) for term in node.terms)
     if isinstance(node, BoundNot):
         return asks_for_values(node.term)
+    if isinstance(node, BoundExpression):
+        return asks_for_values(node.implied)
     if isinstance(node, BoundCompare):
         return node.op in ("=", "<=>")
     return isinstance(node, BoundIn)

@@ -23,6 +23,7 @@ from lakehouse_source.predicate.bound import (
     BoundColumn,
     BoundCompare,
     BoundConstant,
+    BoundExpression,
     BoundIn,
     BoundIsNull,
     BoundLeaf,
@@ -82,6 +83,10 @@ def _evaluate(node: BoundNode, statistics: Callable[[int], ColumnBounds]) -> int
         return NOT_TABLE[_evaluate(node.term, statistics)]
     if isinstance(node, BoundConstant):
         return _BITS[node.value]
+    if isinstance(node, BoundExpression):
+        # Nothing more is known than what the expression implies where it is true.
+        may_match = _evaluate(node.implied, statistics) & TRUE_BIT
+        return ANY_BITS if may_match else FALSE_BIT | NULL_BIT
     return _leaf(node, statistics)
 
 

@@ -23,6 +23,7 @@ from lakehouse_source.predicate.bound import (
     BoundColumn,
     BoundCompare,
     BoundConstant,
+    BoundExpression,
     BoundIn,
     BoundIsNull,
     BoundLike,
@@ -73,6 +74,8 @@ def _search(
         return _any([_search(term, indexed) for term in node.terms])
     if isinstance(node, BoundConstant):
         return None if node.value else _NEVER
+    if isinstance(node, BoundExpression):
+        return _search(node.implied, indexed)
     if isinstance(node, BoundNot):
         if isinstance(node.term, BoundIsNull):
             return _ranges(node.term.column, [_ANY_VALUE], indexed)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -48,6 +47,7 @@ class Pruning:
     bytes_read: int
     columns_total: int
     columns_read: int
+    conditions_not_used: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         rows = [
@@ -67,6 +67,7 @@ class Pruning:
             f"files pruned by partition: {self.files_pruned_by_partition:,}, "
             f"by statistics: {self.files_pruned_by_statistics:,}"
         )
+        lines += [f"not used for pruning: {text}" for text in self.conditions_not_used]
         return "\n".join(lines)
 
 
@@ -90,7 +91,6 @@ def plan(
     read_uri: str | None = None,
     predicates: PredicateSet | None = None,
     columns: Sequence[str] | None = None,
-    expression: Any = None,
     account: bool = False,
     statistics: bool = False,
     time_zone: str = "UTC",
@@ -131,10 +131,9 @@ def plan(
             for number in sorted({task.schema_version for task in tasks})
         },
         predicate=None if bound.always_true else bound,
-        expression=expression,
     )
     by_partition = _pruned_by_partition(reader, snapshot, bound) if account else 0
-    account_ = _account(snapshot, predicates, wanted, tasks, by_partition)
+    account_ = _account(snapshot, predicates, bound, wanted, tasks, by_partition)
     return ScanPlan(spec, tasks, account_, known)
 
 
@@ -293,6 +292,7 @@ def _pruned_by_partition(reader: CatalogReader, snapshot: Snapshot, bound: Bound
 def _account(
     snapshot: Snapshot,
     predicates: PredicateSet | None,
+    bound: BoundPredicate,
     wanted: Sequence[str],
     tasks: Sequence[ScanTask],
     by_partition: int,
@@ -315,4 +315,5 @@ def _account(
         bytes_read=sum(task.byte_count for task in tasks),
         columns_total=len(snapshot.schema),
         columns_read=len(wanted),
+        conditions_not_used=bound.unused,
     )

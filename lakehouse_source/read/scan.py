@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from lakehouse_source.parquet import fragments
@@ -34,8 +33,7 @@ class Scan:
         timestamp: datetime | str | None,
     ) -> None:
         self._address = address
-        self._expression = predicates if isinstance(predicates, pc.Expression) else None
-        self._predicates = PredicateSet.of(None if self._expression is not None else predicates)
+        self._predicates = PredicateSet.of(predicates)
         self._columns = (columns,) if isinstance(columns, str) else columns
         self._version = version
         self._timestamp = timestamp
@@ -53,7 +51,6 @@ class Scan:
                 read_uri=self._address.given,
                 predicates=self._predicates,
                 columns=self._columns,
-                expression=self._expression,
                 account=account,
                 statistics=statistics,
             )
@@ -84,7 +81,7 @@ class Scan:
         sure = 0
         unsure = []
         for task in found.tasks:
-            if task.filtered or self._expression is not None:
+            if task.filtered:
                 unsure.append(task)
             else:
                 sure += task.row_count

@@ -17,6 +17,7 @@ from lakehouse_source.predicate import (
     BoundColumn,
     BoundCompare,
     BoundConstant,
+    BoundExpression,
     BoundIn,
     BoundIsNull,
     BoundLike,
@@ -47,6 +48,7 @@ def _sql(node: BoundNode) -> str:
         return f"(NOT {_sql(node.term)})"
     if isinstance(node, BoundConstant):
         return {True: "TRUE", False: "FALSE", None: "CAST(NULL AS BOOLEAN)"}[node.value]
+    assert not isinstance(node, BoundExpression)  # Spark gives conditions as SQL
     column = column_sql(node.column)
     if isinstance(node, BoundIsNull):
         return f"({column} IS NULL)"
