@@ -25,6 +25,7 @@ FILTER = ("pure/test_row_filter.py", "pure/test_row_filter_properties.py")
 LANGUAGE = ("pure/test_predicate.py", *FILTER)
 FILES = ("edges/test_prune_file.py", "edges/test_bloom_read.py", "edges/test_statistics.py")
 VERBS = ("verbs/test_dataset.py",)
+ARROW = ("pure/test_predicate_arrow.py",)
 CATALOG = ("edges/test_catalog_sqlite.py",)
 ENGINES = ("pure/test_arrow_filter.py", "verbs/test_engines.py")
 
@@ -477,6 +478,73 @@ MUTANTS = [
                 "if low is None or high is None or low > high:  # type: ignore[operator]\n"
                 "        return FALSE"
             ),
+        ),
+    ),
+    *_in(
+        "predicate/arrow_implied.py",
+        ARROW,
+        (
+            "expressions: NaN is not kept by NOT (x > …)",
+            'return Or((node, Compare(column, "=", _NAN)))',
+            "return node",
+        ),
+        (
+            "expressions: NULL is in no list",
+            "return Or((found, IsNull(column))) if matches_null else found",
+            "return found",
+        ),
+        (
+            "expressions: NOT IN leaves NULL out",
+            "return missed if matches_null else Or((missed, IsNull(column)))",
+            "return missed",
+        ),
+        (
+            "expressions: -0.0 is in a list with 0.0",
+            "return isinstance(value, float) and (value == 0 or value != value)",
+            "return False",
+        ),
+        (
+            "expressions: NOT does not turn the truth around",
+            "return self.when(tree.terms[0], not truth)",
+            "return self.when(tree.terms[0], truth)",
+        ),
+        (
+            "expressions: an OR is implied by the branches that are understood",
+            "return disjunction(alternatives) if len(alternatives) == len(terms) else None",
+            "return disjunction(alternatives) if alternatives else None",
+        ),
+        (
+            "expressions: a literal before the column does not turn the comparison",
+            "_folded(left), _FLIPPED[op]",
+            "_folded(left), op",
+        ),
+    ),
+    *_in(
+        "predicate/casts.py",
+        ("pure/test_predicate_casts.py",),
+        (
+            "casts: any integer is kept by a float",
+            "stored.bit_width <= {32: 16, 64: 32}.get(to.bit_width, 0)",
+            "stored.bit_width <= 64",
+        ),
+        (
+            "casts: a time zone does not matter",
+            "(stored.tz is None) == (to.tz is None) and",
+            "True and",
+        ),
+    ),
+    *_in(
+        "predicate/__init__.py",
+        ("pure/test_predicate_lists.py", "edges/test_prune_file.py"),
+        (
+            "lists: a list of lists is an AND",
+            "else Or(tuple(alternatives))",
+            "else And(tuple(alternatives))",
+        ),
+        (
+            "a column that does not exist is left out",
+            "if not missing_columns(conjunct, schema) <= set(unreadable):",
+            "if False:",
         ),
     ),
     *_in(

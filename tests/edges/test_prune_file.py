@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -133,6 +134,38 @@ def test_pages_of_numbers_of_both_signs(tmp_path: Path, type_: pa.DataType) -> N
         assert any(first <= at < end for first, end in group.row_ranges or ())
     (group,) = lake.prune_file(path, "n < -50").row_groups
     assert group.row_ranges == ((0, 50),)
+
+
+@pytest.mark.parametrize(
+    ("condition", "left_out"),
+    [
+        ("n = 777 AND upper(word) = 'W7'", "UPPER(word) = 'W7'"),
+        ("n = 777 AND even > n", "even > n"),
+        ("n = 777 AND CAST(even AS STRING) = '5'", "CAST(even AS STRING) = '5'"),
+        (["n = 777", ("st", "=", 1)], "st = 1"),
+        ([("n", "=", 777), pc.field("n") < pc.field("even")], "less(n, even)"),
+    ],
+)
+def test_a_conjunct_that_cannot_be_decided_is_left_out_and_reported(
+    path: str, condition: Any, left_out: str
+) -> None:
+    pruned = lake.prune_file(path, condition)
+    assert [group.index for group in pruned.row_groups] == [1]
+    assert [one.condition for one in pruned.not_used] == [left_out]
+    assert all(one.reason for one in pruned.not_used)
+
+
+@pytest.mark.parametrize("condition", ["nowhere = 1", pc.field("nowhere") == 1, "n = ", "n ="])
+def test_a_mistake_in_a_condition_stays_an_error(path: str, condition: Any) -> None:
+    with pytest.raises(lake.InvalidPredicateError):
+        lake.prune_file(path, condition)
+
+
+def test_an_arrow_expression_prunes_a_file(path: str) -> None:
+    pruned = lake.prune_file(path, (pc.field("even") == 4001) | (pc.field("n") == 777))
+    assert [group.index for group in pruned.row_groups] == [1]
+    assert pruned.pruned_by_bloom_filter
+    assert pruned.not_used == ()
 
 
 def test_a_footer_alone_gives_statistics(path: str) -> None:
