@@ -237,8 +237,8 @@ MUTANTS = [
         ),
         (
             "an OR is searched by the branches that can be",
-            "        if branch is None:\n            return None\n",
-            "        if branch is None:\n            continue\n",
+            "    if any(branch is None for branch in found):\n        return None\n",
+            "",
         ),
         (
             "IS NULL is searched among values",
@@ -251,10 +251,14 @@ MUTANTS = [
             "if isinstance(indexed, Mapping) and indexed[column.id] != name:",
             "if False:",
         ),
+    ),
+    *_in(
+        "pruning/ranges.py",
+        PURE,
         (
             "joined ranges end too early",
-            "None if last is None or upper is None else max(last, upper)",
-            "None if last is None or upper is None else upper",
+            "merged[-1] = (merged[-1][0], max(merged[-1][1], upper))",
+            "merged[-1] = (merged[-1][0], upper)",
         ),
     ),
     *_in(

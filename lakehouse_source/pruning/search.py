@@ -8,7 +8,7 @@ said as a range of one column is left out of an AND, and makes an OR useless.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from lakehouse_source.model import (
     KeyRange,
@@ -35,6 +35,8 @@ from lakehouse_source.predicate.bound import (
     IfPresent,
 )
 from lakehouse_source.pruning.keys import encoding, key, prefix_range, upper_key
+from lakehouse_source.pruning.levels import ABOVE
+from lakehouse_source.pruning.ranges import Span, disjoint, one_per_column
 
 # More ranges than this are joined across the smallest gaps between them.
 MAX_RANGES = 65_536
@@ -149,31 +151,25 @@ def _in(node: BoundIn) -> list[KeyRange]:
 # --- combining --------------------------------------------------------------
 
 
-def merged(ranges: list[KeyRange], most: int = MAX_RANGES) -> tuple[KeyRange, ...]:
+def merged(ranges: Iterable[KeyRange], most: int = MAX_RANGES) -> tuple[KeyRange, ...]:
     """The ranges in order, overlapping ones joined, at most `most` of them."""
-    spans: list[tuple[bytes, bytes | None]] = []
-    for lower, upper in sorted(
-        ((r.lower or b"", r.upper) for r in ranges), key=lambda span: span[0]
-    ):
-        if spans and (spans[-1][1] is None or lower <= spans[-1][1]):
-            last = spans[-1][1]
-            spans[-1] = (spans[-1][0], None if last is None or upper is None else max(last, upper))
-        else:
-            spans.append((lower, upper))
+    spans = disjoint(ranges)
     if len(spans) > most:
         spans = _joined(spans, most)
-    if spans[0] == (b"", None):  # open on both sides: files that are all null stay out
+    if spans == [(b"", ABOVE)]:  # open on both sides: files that are all null stay out
         return (_ANY_VALUE,)
-    return tuple(KeyRange(lower or None, upper) for lower, upper in spans)
+    return tuple(
+        KeyRange(lower or None, None if upper == ABOVE else upper) for lower, upper in spans
+    )
 
 
-def _joined(spans: list[tuple[bytes, bytes | None]], most: int) -> list[tuple[bytes, bytes | None]]:
+def _joined(spans: list[Span], most: int) -> list[Span]:
     """As many spans as allowed: the widest gaps stay open."""
 
     def number(key: bytes) -> int:
         return int.from_bytes(key.ljust(40, b"\x00"), "big")
 
-    gaps = [number(spans[i + 1][0]) - number(spans[i][1] or b"") for i in range(len(spans) - 1)]
+    gaps = [number(spans[i + 1][0]) - number(spans[i][1]) for i in range(len(spans) - 1)]
     widest = sorted(range(len(gaps)), key=gaps.__getitem__, reverse=True)[: most - 1]
     result, start = [], 0
     for end in [*sorted(widest), len(spans) - 1]:
@@ -184,21 +180,18 @@ def _joined(spans: list[tuple[bytes, bytes | None]], most: int) -> list[tuple[by
 
 def _any(found: list[Search | _Never | None]) -> Search | _Never | None:
     """OR: every branch has to narrow; ranges of one column become one question."""
-    by_column: dict[int, list[KeyRange]] = {}
-    others: list[Search] = []
-    for branch in found:
-        if branch is None:
-            return None
-        if isinstance(branch, SearchRanges):
-            by_column.setdefault(branch.column_id, []).extend(branch.ranges)
-        elif isinstance(branch, SearchAny):
-            others += branch.terms
-        elif isinstance(branch, SearchAll):
-            others.append(branch)
-    terms: list[Search] = [SearchRanges(id, merged(ranges)) for id, ranges in by_column.items()]
-    terms += others
+    if any(branch is None for branch in found):
+        return None
+    branches = [branch for branch in found if branch is not None]
+    terms = one_per_column(branch for branch in branches if not isinstance(branch, _Never))
     if not terms:
         return _NEVER
+    terms = [
+        SearchRanges(term.column_id, merged(term.ranges))
+        if isinstance(term, SearchRanges)
+        else term
+        for term in terms
+    ]
     return terms[0] if len(terms) == 1 else SearchAny(tuple(terms))
 
 

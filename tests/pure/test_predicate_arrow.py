@@ -119,64 +119,10 @@ def kept_by_arrow(table: pa.Table, expression: pc.Expression) -> set[int]:
     return set(numbered.filter(expression)["row"].to_pylist())
 
 
-@given(tables(), expressions)
-def test_rows_are_those_that_arrow_keeps(table: pa.Table, expression: pc.Expression) -> None:
-    bound = PredicateSet.of(expression).bind(table.schema)
-    assert positions(matching_mask(table, bound)) == kept_by_arrow(table, expression)
-    again = pickle.loads(pickle.dumps(bound))
-    assert str(again) == str(bound)
-    assert positions(matching_mask(table, again)) == kept_by_arrow(table, expression)
-
-
 def implied(table: pa.Table, expression: pc.Expression) -> BoundPredicate:
     root = PredicateSet.of(expression).bind(table.schema).root
     assert isinstance(root, BoundExpression)
     return BoundPredicate(root.implied)
-
-
-@given(tables(), expressions)
-def test_what_an_expression_implies_holds_on_every_row_that_arrow_keeps(
-    table: pa.Table, expression: pc.Expression
-) -> None:
-    held = positions(matching_mask(table, implied(table, expression)))
-    assert kept_by_arrow(table, expression) <= held
-
-
-def overlaps(found: Any, keys: dict[int, tuple[bytes, bytes]]) -> bool:
-    if isinstance(found, SearchRanges):
-        lower, upper = keys[found.column_id]
-        return any(
-            (r.upper is None or lower <= r.upper) and (r.lower is None or upper >= r.lower)
-            for r in found.ranges
-        )
-    combine = any if isinstance(found, SearchAny) else all
-    assert isinstance(found, (SearchAny, SearchAll))
-    return combine(overlaps(term, keys) for term in found.terms)
-
-
-@given(tables(), expressions)
-def test_pruning_loses_no_row_that_arrow_keeps(table: pa.Table, expression: pc.Expression) -> None:
-    leaves = list(schemas.leaves(table.schema))
-    described = []
-    for leaf in leaves:
-        values: Any = table[leaf.path[0]]
-        if len(leaf.path) == 2:
-            values = pc.struct_field(values, leaf.path[1])
-        kind = leaf.type
-        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-            values = values.cast(pa.int32() if pa.types.is_date(kind) else pa.int64())
-        described.append((leaf, true_bounds(values.to_pylist(), kind)))
-    group = RowGroupMetadata(0, table.num_rows, *encode_row_group(described))
-    bound = PredicateSet.of(expression).bind(table.schema)
-    types = {leaf.id: leaf.type for leaf in leaves}
-    outcome = evaluate(bound, lambda id: decode_row_group(group, id, types[id], types[id]))
-    keys = {row.column_id: (row.lower, row.upper) for row in file_bounds([group], leaves)}
-    found = search(bound, frozenset(keys))
-    if kept_by_arrow(table, expression):
-        assert outcome.may_match
-        assert not bound.never_true
-        assert found is None or overlaps(found, keys)
-    assert not outcome.always  # Arrow decides every row itself
 
 
 SCHEMA = schemas.initial(
@@ -293,3 +239,60 @@ def test_a_collated_column_is_left_to_arrow() -> None:
     )
     schema = schemas.initial(pa.schema([field]))
     assert PredicateSet.of(pc.field("s") > "a").bind(schema).unused
+
+
+# --- properties; they come last because a failure takes long to shrink ---
+
+
+@given(tables(), expressions)
+def test_rows_are_those_that_arrow_keeps(table: pa.Table, expression: pc.Expression) -> None:
+    bound = PredicateSet.of(expression).bind(table.schema)
+    assert positions(matching_mask(table, bound)) == kept_by_arrow(table, expression)
+    again = pickle.loads(pickle.dumps(bound))
+    assert str(again) == str(bound)
+    assert positions(matching_mask(table, again)) == kept_by_arrow(table, expression)
+
+
+@given(tables(), expressions)
+def test_what_an_expression_implies_holds_on_every_row_that_arrow_keeps(
+    table: pa.Table, expression: pc.Expression
+) -> None:
+    held = positions(matching_mask(table, implied(table, expression)))
+    assert kept_by_arrow(table, expression) <= held
+
+
+def overlaps(found: Any, keys: dict[int, tuple[bytes, bytes]]) -> bool:
+    if isinstance(found, SearchRanges):
+        lower, upper = keys[found.column_id]
+        return any(
+            (r.upper is None or lower <= r.upper) and (r.lower is None or upper >= r.lower)
+            for r in found.ranges
+        )
+    combine = any if isinstance(found, SearchAny) else all
+    assert isinstance(found, (SearchAny, SearchAll))
+    return combine(overlaps(term, keys) for term in found.terms)
+
+
+@given(tables(), expressions)
+def test_pruning_loses_no_row_that_arrow_keeps(table: pa.Table, expression: pc.Expression) -> None:
+    leaves = list(schemas.leaves(table.schema))
+    described = []
+    for leaf in leaves:
+        values: Any = table[leaf.path[0]]
+        if len(leaf.path) == 2:
+            values = pc.struct_field(values, leaf.path[1])
+        kind = leaf.type
+        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            values = values.cast(pa.int32() if pa.types.is_date(kind) else pa.int64())
+        described.append((leaf, true_bounds(values.to_pylist(), kind)))
+    group = RowGroupMetadata(0, table.num_rows, *encode_row_group(described))
+    bound = PredicateSet.of(expression).bind(table.schema)
+    types = {leaf.id: leaf.type for leaf in leaves}
+    outcome = evaluate(bound, lambda id: decode_row_group(group, id, types[id], types[id]))
+    keys = {row.column_id: (row.lower, row.upper) for row in file_bounds([group], leaves)}
+    found = search(bound, frozenset(keys))
+    if kept_by_arrow(table, expression):
+        assert outcome.may_match
+        assert not bound.never_true
+        assert found is None or overlaps(found, keys)
+    assert not outcome.always  # Arrow decides every row itself
