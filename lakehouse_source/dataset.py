@@ -111,12 +111,15 @@ def read_dataset(
     columns: Sequence[str] | None = None,
     as_dataset: bool = False,
 ) -> pa.Table | ds.FileSystemDataset:
-    """Read exactly the rows that match `predicates`, by Spark SQL's three-valued logic.
+    """Read exactly the rows that match `predicates`.
+
+    Conditions follow Spark SQL's three-valued logic, and Arrow expressions Arrow's rules.
 
     Args:
-        predicates: `(column, op, value)` triples (all must hold), an SQL condition,
-            predicate nodes, or a `pyarrow.dataset.Expression`, which filters as it
-            is and prunes nothing.
+        predicates: an SQL condition, a `(column, op, value)` triple, a predicate node, a
+            `pyarrow.dataset.Expression`, or a list of them, all of which must hold. A
+            list of lists is an OR of ANDs, as in `pyarrow.parquet.read_table(filters=)`.
+            Arrow decides which rows an expression keeps; plake prunes by what it implies.
         version, timestamp: read an older version; a timestamp means the last version
             committed at or before it (text without a zone is UTC).
         columns: top-level columns to read, all by default.

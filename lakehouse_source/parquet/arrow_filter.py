@@ -1,10 +1,9 @@
 """Edge. Arrow expressions as engines mean them: NaN is the greatest number, IN knows NULL.
 
-Arrow's kernels follow IEEE, where NaN is less than nothing and equal to nothing,
-and `is_in` says false of NULL. Polars and DataFusion hand their conditions to them
-all the same, and never look again. An expression cannot be taken apart through
-Arrow's interface, so it is read from the form in which it is pickled, put together
-again to see that it was understood, and only then rewritten.
+In Arrow's kernels NaN is equal to nothing and less than nothing, and `is_in` is false
+for NULL. Polars and DataFusion translate their conditions to these kernels although
+they mean something else, and do not check the rows again. So an expression is read,
+built again to check that it was read correctly, and then rewritten.
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ def as_engines_mean(
         return _build(tree, schema), top_level_names(tree)
     except (NotUnderstood, LookupError, ValueError, TypeError, pa.ArrowException) as exc:
         raise InvalidPredicateError(
-            reason=f"the filter {expression} may concern NaN, of which Arrow and other engines "
-            "think differently. Give the condition as predicates= when opening the dataset "
+            reason=f"the filter {expression} may concern NaN, which Arrow and other engines "
+            "compare differently. Give the condition as predicates= when opening the dataset "
             "(with Polars: scan_pyarrow_dataset(…, allow_pyarrow_filter=False))"
         ) from exc
 
@@ -83,7 +82,7 @@ def as_engines_mean(
 
 
 def _build(node: Tree, schema: pa.Schema | None) -> pc.Expression:
-    """The expression again; with a schema, its comparisons of floats by the order of engines."""
+    """The same expression; with a schema, floats are compared in the order of engines."""
     if isinstance(node, FieldRef):
         return pc.field(*node.path) if len(node.path) > 1 else pc.field(node.path)
     if isinstance(node, Scalar):
@@ -141,7 +140,7 @@ def _is_float(node: Tree, schema: pa.Schema) -> bool:
     if isinstance(node, Scalar):
         return bool(pa.types.is_floating(node.value.type))
     if isinstance(node, Call):
-        raise NotUnderstood  # a computed value: its type is not known here
+        raise NotUnderstood  # the type of a computed value is not known here
     return bool(pa.types.is_floating(_type_of(node, schema)))
 
 

@@ -1,8 +1,8 @@
-"""Pure. The condition language: nodes, triples and SQL text, and what they are bound to.
+"""Pure. The condition language: nodes, triples, SQL text and Arrow expressions.
 
-Whatever its spelling, a condition means what Spark SQL means by it: NULL is
-unknown, NaN equals NaN and is greater than every number, -0.0 equals 0.0,
-strings compare as UTF-8 bytes.
+Nodes, triples and SQL text mean what Spark SQL means by them: NULL is unknown, NaN
+equals NaN and is greater than every number, -0.0 equals 0.0, strings compare as UTF-8
+bytes. An Arrow expression keeps the meaning that Arrow gives it.
 """
 
 from __future__ import annotations
@@ -117,15 +117,15 @@ class PredicateSet:
         names.
 
         Raises:
-            InvalidPredicateError: it is none of these, or cannot be read.
+            InvalidPredicateError: the condition is none of these, or cannot be read.
         """
         return cls(_node(condition, _parse))
 
     def bind(self, schema: pa.Schema, timezone: str = "UTC") -> BoundPredicate:
         """The condition over a dataset's schema, field ids included.
 
-        `timezone` (IANA name or offset) is the zone of dates and of times without
-        zone where a column holds instants.
+        `timezone` (an IANA name or an offset) is the time zone of dates and wall clock
+        times that are compared with instants.
 
         Raises:
             InvalidPredicateError: a column is missing or cannot be compared, or
@@ -175,7 +175,7 @@ def _node(condition: Any, parse: Callable[[str], Node]) -> Node:
             "or non-empty lists of conditions, one of which must hold, and not both"
         )
     raise InvalidPredicateError(
-        reason=f"a {type(condition).__name__} is no condition: give SQL text, a list of "
+        reason=f"a {type(condition).__name__} is not a condition: give SQL text, a list of "
         "(column, op, value) triples, an Arrow expression or a PredicateSet"
     )
 

@@ -1,8 +1,8 @@
 """Pure. Binds conditions to a schema: finds columns, places literals, normalises.
 
-Literals are never narrowed to a column's type. What a column cannot hold is
-folded: `tiny = 300` is FALSE, and `tiny < 300` TRUE, where the column has a
-value, NULL where it has none.
+A literal is never narrowed to the type of a column. A comparison with a literal
+that the column cannot hold is decided here: where the column has a value, `tiny = 300`
+is FALSE and `tiny < 300` is TRUE; where the column is NULL, both are NULL.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ from lakehouse_source.schema.ordinal import domain
 def bind(node: Node, schema: pa.Schema, zone: str = "UTC") -> BoundPredicate:
     """The condition over a schema with field ids.
 
-    `zone` is the zone of dates and of times without zone where a column holds
+    `zone` is the time zone of dates and wall clock times that are compared with
     instants.
 
     Raises:
@@ -135,7 +135,7 @@ class _Binder:
             return self._like(column, node)
         if isinstance(node, (StartsWith, EndsWith, Contains)):
             return self._text(column, node)
-        raise InvalidPredicateError(reason=f"{node!r} is no node of a condition")
+        raise InvalidPredicateError(reason=f"{node!r} is not a node of a condition")
 
     def _expression(self, expression: pc.Expression) -> BoundNode:
         empty = self._schema.empty_table()
@@ -199,7 +199,7 @@ class _Binder:
         for above in fields[:-1]:
             if not pa.types.is_struct(above.type):
                 raise InvalidPredicateError(
-                    reason=f"column {name} lies inside of {above.name}, a list or map: "
+                    reason=f"column {name} is inside {above.name}, a list or map: "
                     "conditions on elements are not supported"
                 )
         last = fields[-1]
@@ -357,7 +357,7 @@ class _Binder:
         whole = BoundLike(column, like.regex(pieces))
         if pieces[0] in (like.ANY_TEXT, like.ONE_CHARACTER):
             return whole
-        # The plain beginning says nothing new, and can be searched by.
+        # The text before the first wildcard is implied, and the index can be searched by it.
         return conjunction([BoundText(column, "prefix", pieces[0].encode()), whole])
 
     def _require_text(self, column: BoundColumn, *, bytes_too: bool) -> None:
@@ -392,14 +392,14 @@ def _named(fields: list[pa.Field], name: str) -> pa.Field | None:
         if field.name.lower() == name.lower():
             if folded is not None:
                 raise InvalidPredicateError(
-                    reason=f"{name} may be {folded.name} or {field.name}: spell it as one of them"
+                    reason=f"{name} may mean {folded.name} or {field.name}: write it as one of them"
                 )
             folded = field
     return folded
 
 
 def _bounded(column: BoundColumn, op: str, ordinal: Ordinal | None) -> BoundNode:
-    """`column < ceiling` or `column <= floor`, folded at the ends of the domain."""
+    """`column < ceiling` or `column <= floor`; decided at once at the ends of the domain."""
     if ordinal is None:
         return IfPresent(column, op == "<")
     if not column.is_float and not isinstance(ordinal, bytes):

@@ -1,8 +1,8 @@
 """Pure. Conditions bound to a schema: columns by id, literals as ordinals, normalised.
 
-Every leaf is about one column. NOT stands only before leaves that have no
-opposite of their own. A literal always lies in its column's domain: what does
-not (`tiny = 300`) was folded into `IfPresent`.
+Every leaf names one column. NOT stands only before a leaf whose opposite is no leaf.
+A literal is always a value of its column: a comparison with another one (`tiny = 300`)
+has become an `IfPresent`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from lakehouse_source.schema.ordinal import domain
 class BoundColumn:
     """A column of a schema, names as the schema spells them.
 
-    `kind` is that of `ordinal.Domain`, or "nested" for a struct, list or map: such
-    a column has no statistics and only IS NULL is asked of it.
+    `kind` is the kind of its `ordinal.Domain`, or "nested" for a struct, list or map.
+    A nested column has no statistics, and only IS NULL applies to it.
     """
 
     id: int
@@ -40,7 +40,7 @@ class BoundColumn:
 
     @classmethod
     def of(cls, id: int, path: tuple[str, ...], type: pa.DataType) -> BoundColumn:
-        """A column with its kind worked out."""
+        """A column with the kind of its type."""
         kind = "nested" if pa.types.is_nested(type) else domain(type).kind
         return cls(id, path, type, kind)
 
@@ -164,7 +164,7 @@ _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 @dataclass(frozen=True, slots=True)
 class BoundPredicate:
-    """A condition over one schema, ready to be evaluated, searched or filtered by."""
+    """A condition over one schema, ready to prune and to filter."""
 
     root: BoundNode
 
@@ -175,7 +175,7 @@ class BoundPredicate:
 
     @property
     def column_ids(self) -> tuple[int, ...]:
-        """The ids of the fields that the condition is about, in order of appearance."""
+        """The ids of the fields that the condition names, in order of appearance."""
         return tuple(dict.fromkeys(column.id for column in _columns(self.root)))
 
     @property
@@ -185,12 +185,12 @@ class BoundPredicate:
 
     @property
     def always_true(self) -> bool:
-        """Tell whether every row matches, whatever it holds."""
+        """Tell whether every row matches, whatever its values are."""
         return self.root == TRUE
 
     @property
     def never_true(self) -> bool:
-        """Tell whether no row can match, whatever it holds."""
+        """Tell whether no row can match, whatever its values are."""
         return _never(self.root)
 
 

@@ -1,11 +1,11 @@
-"""Pure. Reads literals as text and moves them onto a column's domain, without narrowing.
+"""Pure. Finds the place of a literal among the values of a column, without narrowing.
 
-A literal need not be a value of the column: 300 is none of a TINYINT, 1.5 none
-of an INT, a microsecond none of a column of milliseconds. `place` therefore
-answers two neighbours, the least value of the column that is not below the
-literal and the greatest one that is not above it; every comparison follows from
-those two. They are equal where the literal is a value, and a range where Spark's
-widening makes several values equal to it (a BIGINT against a DOUBLE).
+A literal need not be a value of the column: a TINYINT does not hold 300, an INT does
+not hold 1.5, and a column of milliseconds holds no microseconds. `place` therefore
+answers two values of the column: the least one that is not below the literal and the
+greatest one that is not above it. Every comparison follows from these two. They are
+equal where the literal is a value of the column. They enclose a range where Spark's
+widening makes several values equal to the literal (a BIGINT against a DOUBLE).
 
 Source: Spark's ANSI type coercion (`AnsiTypeCoercion`): numbers against a float
 or a double literal compare as doubles, numbers against text of a fraction too,
@@ -56,8 +56,8 @@ class Place:
 def place(value: Literal, column: Domain, zone: tzinfo) -> Place:
     """Place a literal among the values of a column.
 
-    NaN against a float column is not placed: the caller keeps it. `zone` is that
-    of wall clock times and dates where the column holds instants.
+    Callers handle NaN against a float column themselves. `zone` is the time zone of
+    wall clock times and dates that are compared with instants.
 
     Raises:
         ValueError: the two cannot be compared; the message says why.
@@ -90,7 +90,7 @@ def _place_whole(value: Literal, column: Domain, zone: tzinfo) -> Place:
     if isinstance(value, Decimal):
         if not value.is_finite():
             raise _refusal(value, column)
-        if value and abs(value.adjusted()) > 400:  # far out, or as good as zero
+        if value and abs(value.adjusted()) > 400:  # beyond every decimal, or nearer to zero
             value = Decimal((value.as_tuple().sign, (1,), 400 if value.adjusted() > 0 else -400))
         numerator, denominator = value.as_integer_ratio()
         if column.scale >= 0:
@@ -102,7 +102,7 @@ def _place_whole(value: Literal, column: Domain, zone: tzinfo) -> Place:
 
 
 def _place_double(value: float, column: Domain) -> Place:
-    """Spark compares the column's values as doubles: find those that are not below or above."""
+    """The place of a double among values that Spark compares as doubles."""
     if math.isinf(value) or math.isnan(value):  # NaN is greater than everything
         return Place(column.low, None) if value == -math.inf else Place(None, column.high)
     power, scale = 10 ** abs(column.scale), column.scale
@@ -121,7 +121,7 @@ def _place_double(value: float, column: Domain) -> Place:
 
 
 def _least(holds: Callable[[int], bool], near: int, column: Domain) -> int:
-    """The least ordinal that a monotone condition holds for, one above the highest if none."""
+    """The least ordinal for which a monotone condition holds; the highest plus one if none."""
     low, high = max(near - 2, column.low), min(near + 2, column.high)
     if low > column.low and holds(low):
         low = column.low
@@ -219,7 +219,7 @@ def text_bytes(value: Literal, column: Domain) -> bytes:
     """Text or bytes as the ordinal of a string or binary column.
 
     Raises:
-        ValueError: neither, or bytes against a string column that are no UTF-8.
+        ValueError: it is neither, or the column is a string and the bytes are not UTF-8.
     """
     if isinstance(value, str):
         try:
@@ -231,7 +231,7 @@ def text_bytes(value: Literal, column: Domain) -> bytes:
             try:
                 value.decode()
             except UnicodeDecodeError:
-                raise ValueError(f"the bytes {value!r} are no UTF-8") from None
+                raise ValueError(f"the bytes {value!r} are not UTF-8") from None
         return value
     raise ValueError(
         f"{value!r} ({type(value).__name__}) cannot be compared with a {column.kind} column: "

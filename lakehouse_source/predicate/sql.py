@@ -1,8 +1,8 @@
 """Pure. Reads conditions written as SQL text, with Spark's grammar as sqlglot knows it.
 
-What is no condition on bare columns and literals (functions of columns,
-arithmetic, columns compared with columns, subqueries) is refused by name and
-position: nothing is read approximately.
+A condition compares bare columns, or casts of columns, with literals. Functions of
+columns, arithmetic, columns compared with columns and subqueries are refused by name
+and position: nothing is read approximately.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _COMPARISONS: dict[type, str] = {
     sql.GTE: ">=",
     sql.NullSafeEQ: "<=>",
 }
-# The parts of a node that are read; others are refused where they are there.
+# The parts of a node that are read. A node with any other part is refused.
 _OPERANDS = frozenset({"this", "expression"})
 _PARTS: dict[type, frozenset[str]] = {
     sql.In: frozenset({"this", "expressions", "query", "unnest", "field"}),
@@ -81,10 +81,10 @@ _TEXTS: dict[type, Callable[[Column, Any], Node]] = {
 
 
 def parse(text: str) -> Node:
-    """The condition that `text` spells.
+    """The condition that `text` holds.
 
     Raises:
-        InvalidPredicateError: it is no condition, or not one that is supported.
+        InvalidPredicateError: it is not a condition, or not a supported one.
     """
     try:
         return _Reader(text).condition(_tree(text))
@@ -125,21 +125,21 @@ def _tree(text: str) -> Tree:
         around = before + (error.get("highlight") or "")
         start = text.find(around) if around else -1
         raise InvalidPredicateError(
-            reason=(error.get("description") or "it is no SQL condition").split(" for <class")[0],
+            reason=(error.get("description") or "it is not a condition").split(" for <class")[0],
             text=text,
             position=None if start < 0 else start + len(before),
         ) from exc
     except SqlglotError as exc:
         raise InvalidPredicateError(
-            reason=str(exc).splitlines()[0] if str(exc) else "it is no SQL condition", text=text
+            reason=str(exc).splitlines()[0] if str(exc) else "it is not a condition", text=text
         ) from exc
 
 
 def _single_quoted(text: str) -> str:
-    """The text with each doubled quote inside of a text (`'it''s'`) escaped by a backslash.
+    """The text with each doubled quote inside a string (`'it''s'`) escaped by a backslash.
 
-    That is one quote to Spark 4 and the seam of two texts to sqlglot. The length
-    stays, and so do positions.
+    Spark 4 reads a doubled quote as one quote, sqlglot as the end of one string and the
+    start of another. The length and all positions stay the same.
     """
     if "''" not in text and '""' not in text:
         return text
@@ -165,10 +165,10 @@ class _Reader:
         )
 
     def _bare(self, tree: Tree) -> Tree:
-        """The expression inside of parentheses, with no part that goes unread.
+        """The expression inside parentheses, refused if it has a part that is not read here.
 
-        sqlglot hangs modifiers onto its nodes (`NOT LIKE` is a LIKE with `negate`),
-        others in every version: one that is not known here is refused.
+        sqlglot keeps modifiers as parts of its nodes (`NOT LIKE` is a LIKE with `negate`)
+        and adds new ones between versions.
         """
         while isinstance(tree, sql.Paren):
             tree = tree.this
@@ -308,11 +308,9 @@ class _Reader:
         elif isinstance(tree, sql.Column):
             names = tree.parts
         else:
-            self._refuse(
-                tree, f"{_name(tree)} stands where a column should; only bare columns are compared"
-            )
+            self._refuse(tree, f"{_name(tree)} is used as a column; only bare columns are compared")
         if not all(isinstance(name, sql.Identifier) for name in names):
-            self._refuse(tree, f"{_name(tree)} names no column")
+            self._refuse(tree, f"{_name(tree)} is not the name of a column")
         return Column(tuple(name.name for name in names))
 
     # --- literals ---
@@ -355,12 +353,10 @@ class _Reader:
             return self._interval(tree)
         if isinstance(tree, sql.Cast):
             return self._cast(tree)
-        return self._refuse(
-            tree, f"{_name(tree)} stands where a literal should; compute it beforehand"
-        )
+        return self._refuse(tree, f"{_name(tree)} is used as a literal; compute it beforehand")
 
     def _adjacent(self, tree: Tree) -> str:
-        """Texts side by side, which are one text."""
+        """Adjacent strings, which are one string in SQL."""
         parts = tree.expressions
         if not all(isinstance(part, sql.Literal) and part.is_string for part in parts):
             self._refuse(tree, "function concat is not supported")

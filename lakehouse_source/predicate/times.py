@@ -25,8 +25,9 @@ from lakehouse_source.schema.ordinal import (
 def to_instant(wall: int, zone: tzinfo) -> int:
     """The instant at which a wall clock in `zone` shows `wall` (nanoseconds from 1970).
 
-    In the repeated hour of a change of clocks the first one, in the skipped hour
-    as far past the gap as `wall` is into it: as Java and so Spark decide.
+    When clocks are set back, the first of the two instants. When they are set forward,
+    a time in the gap is moved past it by as much as the gap is long. Java, and so
+    Spark, decide alike.
     """
     if zone is timezone.utc:
         return wall
@@ -58,13 +59,13 @@ _OFFSET = re.compile(r"([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)?", re.ASCII)
 
 
 def parse_date(text: str) -> date | Timestamp:
-    """`yyyy[-m[-d]]`; what follows a `T` or a space is left out, as Spark does.
+    """`yyyy[-m[-d]]`; text after a `T` or a space is ignored, as in Spark.
 
-    A date that Python has no name for is its midnight.
+    A date outside the years of Python's `date` is returned as its midnight.
     """
     match = _DATE_TEXT.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"the text {text!r} is no date; write it as '2024-01-31'")
+        raise ValueError(f"the text {text!r} is not a date; write it as '2024-01-31'")
     days = _days(match, text)
     try:
         return EPOCH_DATE + timedelta(days=days)
@@ -79,7 +80,7 @@ def _days(match: re.Match[str], text: str) -> int:
     try:
         return (date(1970 + within, month, day) - EPOCH_DATE).days + cycles * YEARS_DAYS
     except ValueError as exc:
-        raise ValueError(f"the text {text!r} is no date: {exc}") from None
+        raise ValueError(f"the text {text!r} is not a date: {exc}") from None
 
 
 def parse_timestamp(text: str) -> Timestamp:
@@ -87,8 +88,8 @@ def parse_timestamp(text: str) -> Timestamp:
     match = _TIMESTAMP_TEXT.fullmatch(text.strip())
     if match is None:
         raise ValueError(
-            f"the text {text!r} is no timestamp; write it as '2024-01-31 12:30:00', "
-            "with '+00:00' behind it for an instant"
+            f"the text {text!r} is not a timestamp; write it as '2024-01-31 12:30:00', "
+            "with '+00:00' at the end for an instant"
         )
     wall = _days(match, text) * DAY_NS + (0 if match["hour"] is None else _clock(match, text))
     if match["zone"] is None:
@@ -100,7 +101,7 @@ def parse_time(text: str) -> int:
     """`h:m[:s[.fraction]]` as nanoseconds from midnight."""
     match = _TIME_TEXT.fullmatch(text.strip())
     if match is None or match["minute"] is None:
-        raise ValueError(f"the text {text!r} is no time of day; write it as '12:30:00'")
+        raise ValueError(f"the text {text!r} is not a time of day; write it as '12:30:00'")
     return _clock(match, text)
 
 
@@ -108,7 +109,7 @@ def _clock(match: re.Match[str], text: str) -> int:
     hour, minute, second = (int(match[name] or 0) for name in ("hour", "minute", "second"))
     part = match["part"] or ""
     if hour > 23 or minute > 59 or second > 59:
-        raise ValueError(f"the text {text!r} names no time of day")
+        raise ValueError(f"the text {text!r} is not a time of day")
     if len(part.rstrip("0")) > 9:
         raise ValueError(f"the text {text!r} is finer than a nanosecond")
     return (hour * 3600 + minute * 60 + second) * 10**9 + int(part[:9].ljust(9, "0"))
@@ -125,9 +126,9 @@ def parse_zone(text: str) -> tzinfo:
         hours, minutes, seconds = (int(match[n] or 0) for n in (2, 3, 4))
         offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
         if offset > timedelta(hours=18) or minutes > 59 or seconds > 59:
-            raise ValueError(f"{text!r} is no zone offset")
+            raise ValueError(f"{text!r} is not a zone offset")
         return timezone(-offset if match[1] == "-" else offset)
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise ValueError(f"{text!r} is no time zone") from None
+        raise ValueError(f"{text!r} is not a time zone") from None

@@ -115,7 +115,7 @@ def from_triple(triple: Any) -> Node:
     build = _BUILDERS.get(op or "")
     if build is None or (len(triple) == 2 and op not in ("is null", "is not null")):
         raise InvalidPredicateError(
-            reason=f"{triple!r} is no (column, op, value) triple; operators: "
+            reason=f"{triple!r} is not a (column, op, value) triple; operators: "
             + ", ".join(_BUILDERS)
         )
     return build(column, triple[2] if len(triple) == 3 else None)

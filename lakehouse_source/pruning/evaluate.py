@@ -5,8 +5,8 @@ One rule for each thing that may be missing:
     a bound is absent            any value lies there
     the null count is absent     there may be nulls, and there may be values
     NaN may be there             it lies above every bound (it equals itself)
-    bounds are wider than data   nothing is concluded but from what lies between them
-    bounds are the wrong way     they are taken as absent
+    bounds are wider than data   only values outside of the bounds are ruled out
+    lower is above upper         both bounds are taken as absent
 
 Source: Parquet format, `Statistics` (rules for NaN and signed zero).
 """
@@ -57,7 +57,7 @@ def evaluate(predicate: BoundPredicate, statistics: Callable[[int], ColumnBounds
 
     Sound, not exact: every value that some row really takes is in the answer.
     `statistics` gives what is known of a leaf column by its id; it is not asked
-    about nested columns. No rows at all have no outcome.
+    about nested columns. Zero rows have the empty outcome.
 
     Source: Parquet format, `Statistics` (rules for NaN and signed zero).
     """

@@ -1,9 +1,9 @@
 """Pure. Which columns the search index covers.
 
-By default the first 32 leaf columns that keys can be made of; the columns that a
-dataset's creator named instead, with all that is below them; partition columns always.
-Fixed when a column appears: a column is never searched that some file which holds it
-has no keys of.
+By default: the first 32 leaf columns whose values can be made into keys. The creator of
+a dataset can name others, a struct with all its fields. Partition columns are always
+covered. Whether a column is covered is decided when it is added to the dataset, so that
+every file that holds a covered column has keys of it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ DEFAULT_COUNT = 32
 
 
 def can_be_indexed(leaf: Leaf) -> bool:
-    """Tell whether keys can be made of a column's values: of one ordered value a row."""
+    """Tell whether keys can be made of a column: it has one ordered value per row."""
     return encoding(leaf.type) is not None and not leaf.in_list
 
 
 def is_wanted(
     leaf: Leaf, names: Sequence[str] | None, indexed: int, partition_by: Sequence[str]
 ) -> bool:
-    """Tell whether a new column gets into the index, which has `indexed` of them."""
+    """Tell whether a new column joins the index, which already covers `indexed` columns."""
     if not can_be_indexed(leaf):
         return False
     if leaf.path[0] in partition_by:
@@ -48,11 +48,13 @@ def check_index_columns(
     partition_by: Sequence[str],
     dataset: str,
 ) -> None:
-    """See that the columns to index can be, and are those of the dataset (None: a new one).
+    """Check that columns can be indexed, and that the dataset indexes them.
+
+    `properties` is None for a new dataset.
 
     Raises:
         InvalidOptionError: there is no such column, it has no keys, or the dataset was
-            made with others.
+            created with other index columns.
     """
     if names is None:
         return
@@ -84,7 +86,7 @@ def same_index_columns(
     properties: Mapping[str, Any],
     partition_by: Sequence[str],
 ) -> bool:
-    """Tell whether a dataset has the index that `names` ask for."""
+    """Tell whether the index of a dataset covers exactly the columns in `names`."""
     first = properties.get("index_columns")
     if first is not None and {n.lower() for n in first} == {n.lower() for n in names}:
         return True

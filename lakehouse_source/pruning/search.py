@@ -1,8 +1,8 @@
 """Pure. A condition as ranges of byte keys that a catalog's index can be asked for.
 
-The answer finds a superset of the files that hold a matching row: what cannot be
-said as a range of one column is left out of an AND, and makes an OR useless.
-`evaluate` then decides about the survivors.
+The search finds a superset of the files that hold a matching row. A term that is no
+range of one column is left out of an AND, and an OR with such a term cannot be searched.
+`evaluate` then decides the files that were found.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ANY_VALUE = KeyRange(None, _HIGHEST)
 
 
 class _Never:
-    """No row can match: nothing to add to an OR."""
+    """No row can match: the term adds nothing to an OR."""
 
 
 _NEVER = _Never()
@@ -56,12 +56,12 @@ _NEVER = _Never()
 def search(
     predicate: BoundPredicate, indexed: Mapping[int, str | None] | Container[int]
 ) -> Search | None:
-    """The question to put to the index, or None where it cannot narrow the files down.
+    """The search of the index for a condition, or None where the index cannot narrow files.
 
-    `indexed` holds the ids of the columns that have index rows; a mapping tells
-    the encoding (`keys.encoding`) of their keys too, and columns whose encoding
-    is another one now are not searched by. For a condition that no row can match
-    (`predicate.never_true`) the answer is None: callers skip the search.
+    `indexed` holds the ids of the columns that have index rows. A mapping also gives
+    the encoding (`keys.encoding`) of their keys, and a column whose current encoding
+    differs is not searched. The answer is None, too, for a condition that no row can
+    match (`predicate.never_true`): callers skip the search then.
     """
     found = _search(predicate.root, indexed)
     return None if isinstance(found, _Never) else found
@@ -86,14 +86,14 @@ def _search(
         return _ranges(node.column, [_ANY_VALUE], indexed) if node.truth else _NEVER
     if isinstance(node, BoundCompare):
         return _ranges(node.column, _compare(node), indexed)
-    if isinstance(node, BoundIn):  # a list may be long: no keys for nothing
+    if isinstance(node, BoundIn):  # a list may be long: make keys only if needed
         return _ranges(node.column, _in(node), indexed) if node.column.id in indexed else None
     if isinstance(node, BoundText) and node.form == "prefix":
         lower, upper = prefix_range(node.text, node.column.type)
         return _ranges(node.column, [KeyRange(lower, min(upper, _HIGHEST))], indexed)
     if isinstance(node, (BoundText, BoundLike)):
         return _ranges(node.column, [_ANY_VALUE], indexed)
-    return None  # IS NULL: files without a row in the index match too
+    return None  # IS NULL: files that have no row in the index match too
 
 
 def _ranges(
@@ -125,14 +125,14 @@ def _compare(node: BoundCompare) -> list[KeyRange] | None:
 
 
 def _after(value: Ordinal) -> Ordinal:
-    """A value that nothing lies between and `value`, above it."""
+    """The next value above `value`."""
     if isinstance(value, bytes):
         return value + b"\x00"
     return value + 1 if isinstance(value, int) else math.nextafter(value, math.inf)
 
 
 def _before(value: Ordinal) -> Ordinal:
-    """The value next below `value`; text and bytes have none, and stay."""
+    """The next value below `value`. Text and bytes have none: the value itself."""
     if isinstance(value, bytes):
         return value
     return value - 1 if isinstance(value, int) else math.nextafter(value, -math.inf)
@@ -164,7 +164,7 @@ def merged(ranges: Iterable[KeyRange], most: int = MAX_RANGES) -> tuple[KeyRange
 
 
 def _joined(spans: list[Span], most: int) -> list[Span]:
-    """As many spans as allowed: the widest gaps stay open."""
+    """At most `most` spans: the widest gaps between them stay."""
 
     def number(key: bytes) -> int:
         return int.from_bytes(key.ljust(40, b"\x00"), "big")
@@ -179,7 +179,7 @@ def _joined(spans: list[Span], most: int) -> list[Span]:
 
 
 def _any(found: list[Search | _Never | None]) -> Search | _Never | None:
-    """OR: every branch has to narrow; ranges of one column become one question."""
+    """OR: each branch must be searchable; the ranges of one column become one term."""
     if any(branch is None for branch in found):
         return None
     branches = [branch for branch in found if branch is not None]
@@ -196,7 +196,7 @@ def _any(found: list[Search | _Never | None]) -> Search | _Never | None:
 
 
 def _all(found: list[Search | _Never | None]) -> Search | _Never | None:
-    """AND: what narrows is kept; ranges of one column are cut with each other."""
+    """AND: the searchable branches; the ranges of one column are intersected."""
     by_column: dict[int, tuple[KeyRange, ...]] = {}
     others: list[Search] = []
     for branch in found:
@@ -207,7 +207,7 @@ def _all(found: list[Search | _Never | None]) -> Search | _Never | None:
             ranges = branch.ranges if before is None else _cut(before, branch.ranges)
             if ranges:
                 by_column[branch.column_id] = ranges
-            else:  # nothing lies in both: both are asked, and few files answer
+            else:  # disjoint ranges: files that overlap both may still match
                 others.append(branch)
         elif isinstance(branch, SearchAll):
             others += branch.terms
@@ -221,7 +221,7 @@ def _all(found: list[Search | _Never | None]) -> Search | _Never | None:
 
 
 def _cut(left: tuple[KeyRange, ...], right: tuple[KeyRange, ...]) -> tuple[KeyRange, ...]:
-    """What two ascending lists of ranges have in common."""
+    """The intersection of two ascending lists of ranges."""
     result: list[KeyRange] = []
     i = j = 0
     while i < len(left) and j < len(right):

@@ -1,8 +1,8 @@
-"""Verb. A version and a condition become scan tasks, and the account of what was pruned.
+"""Verb. Turns a version and a condition into scan tasks, and reports what was pruned.
 
-Runs on the driver: it knows the catalog and opens no data file. Two stages, each
-sound: the catalog's index answers with a superset of the files that can hold a
-match; the exact evaluator then looks at the row groups of those.
+Runs on the driver: it reads the catalog and opens no data file. It prunes in two
+stages, and neither loses a match. The catalog's index gives a superset of the files that
+can hold a match. The evaluator then decides about each row group of those files.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ from lakehouse_source.pruning.search import search
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.schema.fields import leaves
 
-# Files whose row groups are read together, where all are wanted and where a few may be enough.
+# How many files' row groups are read in one query: for a whole scan, and for one with a limit.
 _RECORDS_OF_FILES = 1000
 _RECORDS_OF_FEW = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """How much of a dataset a scan has to read. Prints as a table."""
+    """How much of a dataset a scan has to read. Prints as a table.
+
+    `conditions_not_used` are parts of Arrow expressions that filter rows and cannot prune.
+    """
 
     dataset: str
     version: int
@@ -73,9 +76,9 @@ class Pruning:
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """What is to be read: `spec` for all tasks, and the tasks. Picklable without the catalog.
+    """What a scan reads: the tasks, and `spec` for all of them. Picklable without the catalog.
 
-    `known`, where it was asked for, says per task what is true of its rows, by leaf id.
+    `known`, if requested, holds for each task the bounds of its rows, by leaf id.
     """
 
     spec: ReadSpec
@@ -99,10 +102,10 @@ def plan(
     """Plan the reading of `columns` of the rows that match `predicates`.
 
     `read_uri` is where executors find the files (default: the dataset's URI).
-    With `account` the pruning says how many files went by partition values alone,
-    which takes a second look at the index. With `statistics` the plan says what is
-    known of the rows of each task. With a `limit` planning ends when the tasks are
-    sure to give that many rows.
+    With `account` the pruning counts the files that partition values alone prune, which
+    takes a second query of the index. With `statistics` the plan holds the bounds of
+    each task's rows. With a `limit` planning ends when the tasks are sure to give that
+    many rows.
 
     Raises:
         InvalidPredicateError, SchemaMismatchError.
@@ -139,10 +142,10 @@ def plan(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A file that may hold matches: the row groups that may, and what is known of them.
+    """A file that may hold matches, and those of its row groups that may.
 
-    `always`: every row of the kept row groups matches. `whole`: no row group was
-    left out.
+    `always`: every row of these row groups matches. `whole`: they are all row groups of
+    the file.
     """
 
     file: FileRecord
@@ -162,9 +165,9 @@ def candidates(
 ) -> Iterator[Candidate]:
     """The files (default: all of the snapshot) that may hold a row that matches.
 
-    Records are many and those of row groups large: those of `at_once` files are read
-    at a time, when they are asked for. Without `statistics` the row groups given may
-    be without them, where `bound` needs none.
+    Records of row groups are large: those of `at_once` files are read at a time, when
+    the caller needs them. Without `statistics`, and if `bound` needs none, the row
+    groups have no statistics.
     """
     if bound.never_true:
         return
@@ -196,7 +199,7 @@ def candidates(
 
 
 def _enough(found: Iterable[Candidate], limit: int) -> Iterator[Candidate]:
-    """The first files that are sure to hold `limit` matching rows, or all there are."""
+    """The first files that together surely hold `limit` matching rows, or all files."""
     sure = 0
     for one in found:
         if sure >= limit:
@@ -207,7 +210,7 @@ def _enough(found: Iterable[Candidate], limit: int) -> Iterator[Candidate]:
 
 
 class _Tasks:
-    """Makes tasks. What many of a million tasks have in common they share, to be small."""
+    """Makes tasks. Equal parts of tasks are shared objects, so that a million of them fit."""
 
     def __init__(self, partition_by: tuple[str, ...]) -> None:
         self._partition_by = partition_by
@@ -236,7 +239,7 @@ def _known(
 ) -> tuple[Mapping[int, ColumnBounds], ...]:
     """Per file: bounds over the kept row groups of every leaf that the search index covers.
 
-    Floats are there in any case: whether they may hold NaN is to be known.
+    Floats are always included: callers need to know whether they may hold NaN.
     """
     statistics = snapshot.statistics()
     wanted = [
@@ -256,7 +259,7 @@ def keep_others(
 ) -> tuple[list[FileRecord], tuple[ScanTask, ...], ReadSpec]:
     """The files that may hold rows of `condition`, and the tasks that read their other rows.
 
-    A file whose rows all match needs no task: nothing of it stays.
+    A file whose rows all match needs no task: none of its rows stays.
     """
     bound = condition.bind(snapshot.schema)
     found = list(candidates(reader, snapshot, bound))
@@ -279,7 +282,7 @@ def keep_others(
 
 
 def _pruned_by_partition(reader: CatalogReader, snapshot: Snapshot, bound: BoundPredicate) -> int:
-    """How many files the conditions on partition columns alone leave out."""
+    """How many files are pruned by the conditions on partition columns alone."""
     names = set(snapshot.partition_by)
     ids = frozenset(leaf.id for leaf in leaves(snapshot.schema) if leaf.path[0] in names)
     narrowed = None if bound.always_true or bound.never_true else search(bound, ids)

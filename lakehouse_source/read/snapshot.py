@@ -1,7 +1,7 @@
-"""Verb. A dataset at one version, as everything that reads it begins: the snapshot.
+"""Verb. The snapshot: a dataset at one version. Every read begins with one.
 
-One look at the catalog tells which version a number, a time or nothing at all
-means, and the schemas with which its files were written.
+One query of the catalog finds the version that a number or a time means (the newest
+without either) and the schemas with which the files were written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lakehouse_source.schema.align import by_name
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A dataset at one version: all that planning needs besides the files themselves."""
+    """A dataset at one version: what planning needs to know before it looks for files."""
 
     dataset: DatasetRecord
     uri: str
@@ -42,7 +42,7 @@ class Snapshot:
         return tuple(self.dataset.properties.get("partition_by", ()))
 
     def statistics(self) -> Statistics:
-        """Looks up what the catalog's records say of columns."""
+        """Looks up bounds of columns in the catalog's records."""
         return Statistics(self.schema, self.file_schemas, self.partition_by)
 
     @property

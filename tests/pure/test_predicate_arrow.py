@@ -193,6 +193,15 @@ def test_what_has_no_translation_is_reported_and_prunes_nothing(
     assert len(found.unused) == 1
 
 
+def test_an_or_with_an_unknown_branch_prunes_nothing() -> None:
+    unknown = pc.abs(pc.field("n")) > 1
+    bound = PredicateSet.of((pc.field("n") == 1) | unknown).bind(SCHEMA)
+    assert implied(SCHEMA.empty_table(), (pc.field("n") == 1) | unknown).always_true
+    assert len(bound.unused) == 1
+    chosen = pc.if_else(unknown, pc.field("n") == 1, unknown)
+    assert implied(SCHEMA.empty_table(), chosen).always_true
+
+
 def test_a_name_with_a_line_break_is_not_misread() -> None:
     name = "x'\ncall: 'and"
     table = pa.table({name: [1, 2], "x": [5, 6]})
