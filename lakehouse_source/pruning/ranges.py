@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import TypeAlias
 
 from lakehouse_source.model import KeyRange, Search, SearchAny, SearchRanges
@@ -20,7 +21,7 @@ def disjoint(ranges: Iterable[KeyRange]) -> list[Span]:
     """
     merged: list[Span] = []
     pairs = ((r.lower or b"", ABOVE if r.upper is None else r.upper) for r in ranges)
-    for lower, upper in sorted(pairs):
+    for lower, upper in sorted(pairs, key=itemgetter(0)):
         if lower > upper:
             continue
         if merged and lower <= merged[-1][1]:
