@@ -395,6 +395,35 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "parquet/checked_footer.py",
+        ("edges/test_bad_files.py",),
+        (
+            "PyArrow is asked for a column chunk of another physical type",
+            "if physical != column.physical_type:",
+            "if False:",
+        ),
+        (
+            "PyArrow is asked for a column chunk with too long a histogram",
+            "not in (0, highest + 1):",
+            "not in range(1000):",
+        ),
+        (
+            "PyArrow is asked for bounds of any width",
+            "return all(len(statistics[bound]) == width",
+            "return True or all(len(statistics[bound]) == width",
+        ),
+        (
+            "PyArrow writes the footer of an encrypted file",
+            "if field == _ENCRYPTION_ALGORITHM:",
+            "if False:",
+        ),
+        (
+            "a row group has as many column chunks as it says",
+            "if len(starts) != self.leaf_count:",
+            "if position >= len(starts):",
+        ),
+    ),
+    *_in(
         "parquet/page_index.py",
         FILES,
         (
@@ -415,6 +444,11 @@ MUTANTS = [
             "unsigned integers have a sign",
             'return int(raw) & ((1 << (64 if physical == "INT64" else 32)) - 1)',
             "return int(raw)",
+        ),
+        (
+            "a null count is believed whatever it says",
+            "statistics.has_null_count and 0 <= statistics.null_count <= row_count:",
+            "statistics.has_null_count:",
         ),
         (
             "decimals in bytes have no sign",

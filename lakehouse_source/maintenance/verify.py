@@ -15,6 +15,7 @@ from lakehouse_source.errors import CorruptDatasetError, StorageError
 from lakehouse_source.maintenance.reports import Difference, VerifyReport
 from lakehouse_source.maintenance.vacuum import in_parallel
 from lakehouse_source.model import FileRecord, RowGroupMetadata
+from lakehouse_source.parquet.checked_footer import open_footer
 from lakehouse_source.storage import Storage
 
 
@@ -71,11 +72,10 @@ def _differences(
         yield Difference(file.path, "size in bytes", str(file.size_bytes), str(size))
     with storage.open_input(file.path) as stored:
         try:
-            parquet = pq.ParquetFile(stored, page_checksum_verification=checksums)
-        except (OSError, ValueError, pa.ArrowException) as error:
-            yield Difference(file.path, "footer", "readable", _in_a_line(error))
+            footer = open_footer(stored, file.path).metadata
+        except CorruptDatasetError as error:
+            yield Difference(file.path, "footer", "readable", _in_a_line(error.reason))
             return
-        footer = parquet.metadata
         if footer.num_rows != file.row_count:
             yield Difference(file.path, "rows", str(file.row_count), str(footer.num_rows))
         if footer.num_row_groups != len(groups):
@@ -87,6 +87,7 @@ def _differences(
                 what = f"rows of row group {group.index}"
                 yield Difference(file.path, what, str(group.row_count), str(rows))
         if checksums:
+            parquet = pq.ParquetFile(stored, metadata=footer, page_checksum_verification=True)
             yield from _unreadable_pages(parquet, file.path)
 
 
@@ -99,12 +100,12 @@ def _unreadable_pages(parquet: pq.ParquetFile, path: str) -> Iterator[Difference
             table = parquet.read_row_group(index, use_threads=False)
             table.validate(full=True)
         except (OSError, ValueError, pa.ArrowException) as error:
-            yield Difference(path, what, "readable", _in_a_line(error))
+            yield Difference(path, what, "readable", _in_a_line(str(error)))
             continue
         if table.num_rows != expected:
             yield Difference(path, what, f"{expected} rows", f"{table.num_rows} rows")
 
 
-def _in_a_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
+def _in_a_line(text: str) -> str:
+    text = " ".join(text.split())
     return text if len(text) <= 160 else text[:157] + "..."
