@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["configure", "enable", "is_enabled", "planner_jar", "scan", "write"]
 
 # What needs pyspark, by the module that has it.
-_LATER = {"scan": "native", "write": "layout"}
+_LATER = {"scan": "parquet_scan", "write": "clustered_write"}
 
 
 def __getattr__(name: str) -> Any:
