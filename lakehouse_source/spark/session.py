@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.spark.python_executable import register_if_missing, use_this_python
 
 EXTENSION = "io.plake.spark.PlakeExtension"
 RULE = "io.plake.spark.IsolateScans"
@@ -57,6 +58,7 @@ def configure(builder: Builder) -> Builder:
     }
     for key, value in settings.items():
         builder.config(key, value)  # type: ignore[attr-defined]
+    use_this_python(options)
     return builder
 
 
@@ -76,6 +78,7 @@ def enable(spark: Any) -> Any:
     if not _has_rule(spark, session):
         _apply_extension(spark, session.extensions())
     _give_to_executors(spark)
+    register_if_missing(spark)
     spark.conf.set(SWITCH, "true")
     spark.conf.set(_REDACTION, _with_catalog(spark.conf.get(_REDACTION, _REDACTION_DEFAULT)))
     return spark
