@@ -1,8 +1,7 @@
-"""Door. Conditions, as the planner extension hands them over, as predicate nodes.
+"""Door. Decodes the conditions that the planner extension pushes down.
 
-The forms are those of `planner/src/io/plake/spark/ConditionData.java`. Pruning
-by them is best effort: Spark applies every condition again, so one that has no
-counterpart is simply not used.
+`planner/src/io/plake/spark/ConditionData.java` encodes them. Spark applies every
+condition to the rows again, so pruning may leave out those that plake cannot express.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def _date(text: str) -> date | Timestamp:
         return Timestamp(days * _DAY_NS, zoned=False)
 
 
-# Literals by the name of their type. Each is the exact value: a float that Spark holds in 32 bits
+# How a literal's text is parsed, by the name of its type. Every literal is exact: a 32-bit float
 # arrives as the double of the same value.
 _VALUES: dict[str, Callable[[str], Any]] = {
     "boolean": lambda text: text == "true",
@@ -65,20 +64,22 @@ _VALUES: dict[str, Callable[[str], Any]] = {
 }
 
 
-def usable(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> PredicateSet:
-    """All terms that can be bound to the dataset's schema, as one condition."""
-    known = [_condition(term, schema) for term in terms]
-    # What has no counterpart, only Spark compares: it does.
-    return PredicateSet.of([condition for condition in known if condition is not None])
+def decode_supported(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> PredicateSet:
+    """The conjunction of those terms that can be bound to the dataset's schema.
+
+    It may be true of more rows than all terms together. Spark applies them all.
+    """
+    decoded = [_decode(term, schema) for term in terms]
+    return PredicateSet.of([condition for condition in decoded if condition is not None])
 
 
-def complete(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> PredicateSet | None:
-    """The terms as one condition, or None where one of them cannot be bound."""
-    known = [_condition(term, schema) for term in terms]
-    return None if any(condition is None for condition in known) else PredicateSet.of(known)
+def decode_all(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> PredicateSet | None:
+    """The conjunction of all terms, or None where one of them cannot be bound."""
+    decoded = [_decode(term, schema) for term in terms]
+    return None if any(condition is None for condition in decoded) else PredicateSet.of(decoded)
 
 
-def _condition(term: Mapping[str, Any], schema: pa.Schema) -> PredicateSet | None:
+def _decode(term: Mapping[str, Any], schema: pa.Schema) -> PredicateSet | None:
     try:
         condition = PredicateSet.of(to_node(term, schema))
         condition.bind(schema)
@@ -88,12 +89,12 @@ def _condition(term: Mapping[str, Any], schema: pa.Schema) -> PredicateSet | Non
 
 
 def to_node(term: Mapping[str, Any], schema: pa.Schema) -> Any:
-    """The node that means the same.
+    """The predicate node with the same meaning as a term.
 
     Raises:
-        LookupError: there is none.
-        InvalidPredicateError: a column that Spark sees with another type than the
-            dataset has, because of a schema that the user gave.
+        LookupError: plake has no such operator, type or literal.
+        InvalidPredicateError: Spark sees a column as another type than the dataset has,
+            because of a schema that the user gave.
     """
     op = term["op"]
     if op in ("true", "false"):
@@ -116,7 +117,7 @@ def to_node(term: Mapping[str, Any], schema: pa.Schema) -> Any:
 
 
 def _check_type(column: Column, expected: str, schema: pa.Schema) -> None:
-    """`'9' > '10'` and `9 < 10`: what Spark compares must be what the dataset holds."""
+    """Refuse a term whose type is not the column's: 9 < 10 as numbers, but '9' > '10' as text."""
     fields = list(schema)
     found: pa.Field | None = None
     for name in column.path:
@@ -125,11 +126,13 @@ def _check_type(column: Column, expected: str, schema: pa.Schema) -> None:
             break
         fields = children(found.type)
     if found is None or type_name(found.type) != expected:
-        raise InvalidPredicateError(reason=f"column {column} is no {expected} in the dataset")
+        raise InvalidPredicateError(
+            reason=f"column {column} of the dataset is not of type {expected}"
+        )
 
 
 def type_name(type_: pa.DataType) -> str | None:
-    """What the planner extension calls a stored type; None: it does not speak of it."""
+    """The planner extension's name of a stored type. None: it pushes down no such literals."""
     t, type_ = pa.types, readable(type_)
     named = (
         (t.is_boolean, "boolean"),

@@ -17,13 +17,14 @@ from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
-from lakehouse_source.spark.aggregate_pushdown import AnswerReader
-from lakehouse_source.spark.batch import PlakeReader, PlakeWriter, ReadRequest
+from lakehouse_source.spark.aggregate_pushdown import AggregateReader
+from lakehouse_source.spark.batch_read import PlakeReader, ReadRequest
+from lakehouse_source.spark.batch_write import PlakeWriter
 from lakehouse_source.spark.options import READ_OPTIONS, WRITE_OPTIONS, Options
-from lakehouse_source.spark.pushdown import read_isolation
+from lakehouse_source.spark.pushdown import read_isolation as read_pushdown
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.types import arrow_schema, spark_schema
-from lakehouse_source.spark.workers import spare_collection
+from lakehouse_source.spark.workers import freeze_gc
 from lakehouse_source.write.commit import begin
 from lakehouse_source.write.options import WriteOptions
 
@@ -38,7 +39,7 @@ class PlakeDataSource(DataSource):
             self.options["catalog"] = conceal(self.options["catalog"]) or ""
         self._request: ReadRequest | None = None
         self._problem: PlakeError | None = None
-        spare_collection()
+        freeze_gc()
         self._snapshot: Snapshot | None = None
         try:
             self._snapshot = self._pin()
@@ -98,15 +99,15 @@ class PlakeDataSource(DataSource):
         return StructType([everything[name] for name in self._request.columns])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        spare_collection()
+        freeze_gc()
         if self._request is None:
             raise self._problem or InvalidOptionError(option="path", reason="is missing.")
-        isolation = read_isolation(schema)
-        kind = PlakeReader if isolation.aggregate is None else AnswerReader
-        return kind(self._request, isolation)
+        pushdown = read_pushdown(schema)
+        kind = PlakeReader if pushdown.aggregate is None else AggregateReader
+        return kind(self._request, pushdown)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        spare_collection()
+        freeze_gc()
         given = Options(self.options, WRITE_OPTIONS, "writing")
         path = given.path()
         incoming = arrow_schema(schema)

@@ -15,7 +15,7 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse_source.spark import enable, planner_jar, session
-from lakehouse_source.spark.batch import BATCH_ROWS
+from lakehouse_source.spark.batch_read import BATCH_ROWS
 from tests.doors.conftest import unshared_session
 
 ROWS = 2 * BATCH_ROWS + 17

@@ -23,15 +23,10 @@ from lakehouse_source.parquet.spec import WriteSpec
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import initial
-from lakehouse_source.spark.batch import (
-    PlakeReader,
-    PlakeWriter,
-    ReadRequest,
-    ScanPartition,
-    needed_share,
-    pack,
-    without_scale,
-)
+from lakehouse_source.spark.batch_read import PlakeReader, ReadRequest
+from lakehouse_source.spark.batch_write import PlakeWriter
+from lakehouse_source.spark.decimals import decimals_to_longs
+from lakehouse_source.spark.packing import ScanPartition, decoded_share, pack
 from lakehouse_source.spark.pushdown import Isolation
 from lakehouse_source.spark.source import PlakeDataSource
 from lakehouse_source.storage import Storage
@@ -367,7 +362,7 @@ def test_decimals_as_longs_keep_their_digits(precision: int) -> None:
     schema = pa.schema([pa.field("other", pa.int8()), pa.field("d", column.type, True)])
     batch = pa.record_batch([pa.array([1] * 12, pa.int8()), column], schema=schema)
     for part in (batch, batch.slice(1, 5), batch.slice(3, 9), batch.slice(12)):
-        found = without_scale(part, ("d",))
+        found = decimals_to_longs(part, ("d",))
         found.validate(full=True)
         assert found.schema.field("d") == pa.field("d", pa.int64(), True)
         expected = [None if v is None else int(v.scaleb(1)) for v in part["d"].to_pylist()]
@@ -410,7 +405,29 @@ def test_partitions_are_balanced_by_the_bytes_that_are_needed(
         assert sorted(groups) == [(task.path, g) for task in tasks for g in task.row_groups or ()]
 
 
-def test_the_needed_share_is_that_of_the_columns_that_are_decoded(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("parallelism", "cores", "partitions"), [(None, 2, 2), (None, 5, 5), (5, 2, 5), (2, 64, 2)]
+)
+def test_there_are_as_many_partitions_as_cores_of_the_cluster_not_of_the_driver(
+    parallelism: int | None, cores: int, partitions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    tasks = [
+        ScanTask(
+            path=f"{i}.parquet", size_bytes=1, file_row_count=10, row_count=10,
+            byte_count=9 * 1024 * 1024, schema_version=1, row_groups=None, partitions=(),
+            filtered=False,
+        )
+        for i in range(10)
+    ]  # fmt: skip
+    packed = pack(tasks, None, parallelism=parallelism)
+    assert len(packed) == partitions
+    assert sorted(t.path for p in packed for t in p.tasks) == sorted(t.path for t in tasks)
+    # A size that the user gives decides alone.
+    assert len(pack(tasks, 50 * 1024 * 1024, parallelism=parallelism)) == 2
+
+
+def test_the_decoded_share_is_that_of_the_columns_that_are_decoded(tmp_path: Path) -> None:
     """Of 8 + 4 + 20 + (8 + 20) bytes; the partition column is in no file."""
     fields = pa.struct({"a": pa.int64(), "b": pa.string()})
     rows = pa.table(
@@ -430,7 +447,7 @@ def test_the_needed_share_is_that_of_the_columns_that_are_decoded(tmp_path: Path
         wanted = type(schema)([schema[name] for name in names])
         reader = made.reader(wanted)
         assert isinstance(reader, PlakeReader)
-        return needed_share(reader.plan().spec)
+        return decoded_share(reader.plan().spec)
 
     assert share(["id", "n", "text", "s", "p"]) == 1.0
     assert share(["id"]) == pytest.approx(8 / 60)
