@@ -1,8 +1,8 @@
 """Door. The data source that Spark knows as `plake`.
 
-One instance belongs to one frame. The version is pinned when Spark makes it
-(`load()`), so that every scan of the frame, both sides of a self join too, reads
-the same version.
+Each frame has one instance. The instance resolves its version when Spark makes it
+(`load()`), so every scan of the frame reads the same version, both sides of a self
+join too.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class PlakeDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        # Executors get this object too: from here on it holds no password.
+        # Executors get this object too. From here on it holds no password.
         if "catalog" in self.options:
             self.options["catalog"] = conceal(self.options["catalog"]) or ""
         self._request: ReadRequest | None = None
-        self._problem: PlakeError | None = None
-        freeze_gc()
         self._snapshot: Snapshot | None = None
+        self._error: PlakeError | None = None
+        freeze_gc()
         try:
-            self._snapshot = self._pin()
+            self._request, self._snapshot = _resolve(Options(self.options, READ_OPTIONS, "reading"))
         except PlakeError as error:
-            # A frame that is written needs no dataset yet; a read says so when it reads.
-            self._problem = error
+            # A frame that is written has other options and needs no dataset yet.
+            self._error = error
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_snapshot": None}
@@ -54,57 +54,29 @@ class PlakeDataSource(DataSource):
     def name(cls) -> str:
         return "plake"
 
-    def _pin(self) -> Snapshot:
-        """Resolve the version that this frame reads, once."""
-        given = Options(self.options, READ_OPTIONS, "reading")
-        path = given.path()
-        versions = [given.number("version"), given.number("versionAsOf")]
-        chosen = [version for version in versions if version is not None]
-        if len(set(chosen)) > 1:
-            raise InvalidOptionError(
-                option="version", value=chosen[0], reason="differs from versionAsOf."
-            )
-        version = chosen[0] if chosen else None
-        timestamp = given.text("timestampAsOf")
-        if self._request is not None:
-            version, timestamp = self._request.version, None
-        address = Address(path, reveal(given.text("catalog")))
-        with address.open() as catalog, catalog.read() as reader:
-            snapshot = address.snapshot(catalog, reader, version, timestamp)
-        columns = given.names("columns")
-        if columns is not None:
-            columns = resolve_columns(snapshot.schema, columns)
-        where = given.text("where")
-        PredicateSet.of(where).bind(snapshot.schema)
-        self._request = ReadRequest(
-            path=path,
-            catalog=given.text("catalog"),
-            version=snapshot.version,
-            columns=columns,
-            where=where,
-            split_size_bytes=given.size("splitSize"),
-        )
-        self._problem = None
-        return snapshot
-
     def schema(self) -> StructType:
-        if self._problem is not None:
-            raise self._problem
-        # Spark asks for the schema in the process that made this.
-        snapshot = self._snapshot or self._pin()
+        request = self._read_request()
+        # Spark asks in the process that made this instance, which still has the snapshot.
+        snapshot = self._snapshot
+        if snapshot is None:
+            with request.opened() as (_, opened):
+                snapshot = opened
         everything = spark_schema(snapshot.schema)
-        assert self._request is not None
-        if self._request.columns is None:
+        if request.columns is None:
             return everything
-        return StructType([everything[name] for name in self._request.columns])
+        return StructType([everything[name] for name in request.columns])
+
+    def _read_request(self) -> ReadRequest:
+        if self._request is None:
+            raise self._error or InvalidOptionError(option="path", reason="is missing.")
+        return self._request
 
     def reader(self, schema: StructType) -> DataSourceReader:
         freeze_gc()
-        if self._request is None:
-            raise self._problem or InvalidOptionError(option="path", reason="is missing.")
+        request = self._read_request()
         pushdown = read_pushdown(schema)
         kind = PlakeReader if pushdown.aggregate is None else AggregateReader
-        return kind(self._request, pushdown)
+        return kind(request, pushdown)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         freeze_gc()
@@ -132,6 +104,35 @@ class PlakeDataSource(DataSource):
             reason="is not supported by plake yet; write each batch with foreachBatch and the "
             "options txnAppId and txnVersion.",
         )
+
+
+def _resolve(given: Options) -> tuple[ReadRequest, Snapshot]:
+    """The version that a frame reads, and what it reads of it."""
+    path = given.path()
+    versions = {given.number("version"), given.number("versionAsOf")} - {None}
+    if len(versions) > 1:
+        raise InvalidOptionError(
+            option="version", value=given.number("version"), reason="differs from versionAsOf."
+        )
+    version = versions.pop() if versions else None
+    address = Address(path, reveal(given.text("catalog")))
+    with address.open() as catalog, catalog.read() as reader:
+        snapshot = address.snapshot(catalog, reader, version, given.text("timestampAsOf"))
+    columns = given.names("columns")
+    if columns is not None:
+        columns = resolve_columns(snapshot.schema, columns)
+    where = given.text("where")
+    # Refuses a wrong condition when the frame is made.
+    PredicateSet.of(where).bind(snapshot.schema)
+    request = ReadRequest(
+        path=path,
+        catalog=given.text("catalog"),
+        version=snapshot.version,
+        columns=columns,
+        where=where,
+        split_size_bytes=given.size("splitSize"),
+    )
+    return request, snapshot
 
 
 def _write_options(given: Options, mode: str) -> WriteOptions:
