@@ -67,8 +67,9 @@ class PlakeDataSource(DataSource):
         return StructType([everything[name] for name in request.columns])
 
     def _read_request(self) -> ReadRequest:
-        if self._request is None:
-            raise self._error or InvalidOptionError(option="path", reason="is missing.")
+        if self._error is not None:
+            raise self._error
+        assert self._request is not None
         return self._request
 
     def reader(self, schema: StructType) -> DataSourceReader:
