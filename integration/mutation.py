@@ -513,6 +513,21 @@ MUTANTS = [
             "if True:",
         ),
     ),
+    *_in(
+        "spark/packing.py",
+        ("doors/test_tasks.py",),
+        (
+            "partitions are balanced by the driver's cores",
+            "cores = parallelism or os.cpu_count() or 1",
+            "cores = os.cpu_count() or 1",
+        ),
+        ("the largest piece goes last", "key=cost, reverse=True", "key=cost"),
+        (
+            "a piece goes to the group that costs most",
+            "cheapest = costs.index(min(costs))",
+            "cheapest = costs.index(max(costs))",
+        ),
+    ),
 ]
 
 

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -33,6 +33,11 @@ from lakehouse_source.spark.types import CHAR_VARCHAR, batch_schema, spark_schem
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+# How a stored column becomes a current one. `partition`: from the catalog, no file stores it.
+# `null`: the files lack it. `same`: no conversion. `cast`: Spark's CAST, where its result is
+# known to equal plake's. `arrow`: only plake can convert it.
+Step: TypeAlias = Literal["partition", "null", "same", "cast", "arrow"]
 
 
 def scan(
@@ -219,7 +224,7 @@ class _GroupReader:
         self.target = target
         self.group = group
         self.wanted = spark_schema(target)
-        self.steps = [
+        self.steps: list[Step] = [
             "partition" if wanted.name in self.partition_by else _step(stored, wanted)
             for stored, wanted in zip(group.stored, target)
         ]
@@ -294,12 +299,8 @@ class _GroupReader:
         return raw.select(*columns).mapInArrow(convert, self.wanted)
 
 
-def _step(stored: pa.Field | None, wanted: pa.Field) -> str:
-    """How a stored column is converted to its current type.
-
-    `null`: the files lack it. `same`: no conversion. `cast`: Spark's CAST, where its
-    result is known to equal plake's. `arrow`: only plake can convert it.
-    """
+def _step(stored: pa.Field | None, wanted: pa.Field) -> Step:
+    """How a stored column becomes a current one that is no partition column."""
     if stored is None:
         return "null"
     if _same_for_spark(stored.type, wanted.type):
@@ -333,7 +334,7 @@ def _same_for_spark(old: pa.DataType, new: pa.DataType) -> bool:
     )
 
 
-def _read_as(stored: pa.Field, step: str, wanted: Any) -> tuple[Any, dict[str, Any] | None]:
+def _read_as(stored: pa.Field, step: Step, wanted: Any) -> tuple[Any, dict[str, Any] | None]:
     """The Spark type to read a stored column with, and the metadata that belongs to the type."""
     if step != "same":
         return spark_schema(pa.schema([pa.field("stored", stored.type)]))[0].dataType, None

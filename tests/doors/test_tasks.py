@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark import cloudpickle
 from pyspark.sql import datasource as filters
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -26,11 +29,13 @@ from lakehouse_source.schema.fields import initial
 from lakehouse_source.spark.batch_read import PlakeReader, ReadRequest
 from lakehouse_source.spark.batch_write import PlakeWriter
 from lakehouse_source.spark.decimals import decimals_to_longs
-from lakehouse_source.spark.packing import ScanPartition, decoded_share, pack
+from lakehouse_source.spark.packing import FILE_COST_BYTES, ScanPartition, decoded_share, pack
 from lakehouse_source.spark.pushdown import Isolation
 from lakehouse_source.spark.source import PlakeDataSource
 from lakehouse_source.storage import Storage
 from tests.doors.frames import data_files
+
+MEGABYTE = 1024 * 1024
 
 
 def source(path: Path, **options: str) -> PlakeDataSource:
@@ -389,11 +394,10 @@ def test_partitions_are_balanced_by_the_bytes_that_are_needed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    megabyte = 1024 * 1024
     tasks = [
         ScanTask(
             path=f"{i}.parquet", size_bytes=1, file_row_count=groups * 10,
-            row_count=groups * 10, byte_count=groups * 100 * megabyte, schema_version=1,
+            row_count=groups * 10, byte_count=groups * 100 * MEGABYTE, schema_version=1,
             row_groups=tuple(range(groups)), partitions=(), filtered=False,
         )
         for i, groups in enumerate([3, 2])
@@ -405,6 +409,31 @@ def test_partitions_are_balanced_by_the_bytes_that_are_needed(
         assert sorted(groups) == [(task.path, g) for task in tasks for g in task.row_groups or ()]
 
 
+def whole_file(number: int, byte_count: int) -> ScanTask:
+    """A file that cannot be divided."""
+    return ScanTask(
+        path=f"{number}.parquet", size_bytes=1, file_row_count=10, row_count=10,
+        byte_count=byte_count, schema_version=1, row_groups=None, partitions=(), filtered=False,
+    )  # fmt: skip
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=6), st.integers(1, 3))
+def test_no_partition_costs_more_than_four_thirds_of_the_best_distribution(
+    sizes: list[int], cores: int
+) -> None:
+    tasks = [whole_file(i, size * 8 * MEGABYTE) for i, size in enumerate(sizes)]
+    packed = pack(tasks, None, parallelism=cores)
+
+    def most(groups: Iterable[Iterable[ScanTask]]) -> int:
+        return max(sum(task.byte_count + FILE_COST_BYTES for task in group) for group in groups)
+
+    best = min(
+        most([t for t, g in zip(tasks, chosen) if g == group] for group in range(len(packed)))
+        for chosen in product(range(len(packed)), repeat=len(tasks))
+    )
+    assert best <= most(partition.tasks for partition in packed) <= best * 4 / 3
+
+
 @pytest.mark.parametrize(
     ("parallelism", "cores", "partitions"), [(None, 2, 2), (None, 5, 5), (5, 2, 5), (2, 64, 2)]
 )
@@ -412,19 +441,12 @@ def test_there_are_as_many_partitions_as_cores_of_the_cluster_not_of_the_driver(
     parallelism: int | None, cores: int, partitions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: cores)
-    tasks = [
-        ScanTask(
-            path=f"{i}.parquet", size_bytes=1, file_row_count=10, row_count=10,
-            byte_count=9 * 1024 * 1024, schema_version=1, row_groups=None, partitions=(),
-            filtered=False,
-        )
-        for i in range(10)
-    ]  # fmt: skip
+    tasks = [whole_file(i, 9 * MEGABYTE) for i in range(10)]
     packed = pack(tasks, None, parallelism=parallelism)
     assert len(packed) == partitions
     assert sorted(t.path for p in packed for t in p.tasks) == sorted(t.path for t in tasks)
     # A size that the user gives decides alone.
-    assert len(pack(tasks, 50 * 1024 * 1024, parallelism=parallelism)) == 2
+    assert len(pack(tasks, 50 * MEGABYTE, parallelism=parallelism)) == 2
 
 
 def test_the_decoded_share_is_that_of_the_columns_that_are_decoded(tmp_path: Path) -> None:
