@@ -45,8 +45,10 @@ def register_if_missing(spark: Any) -> None:
     moment. It is named for this call only: functions of the user keep theirs.
     """
     python = _python_to_set(spark.conf.get(_SETTING, None))
-    manager = spark._jsparkSession.sessionState().dataSourceManager()
-    if python is None or manager.dataSourceExists("plake"):
+    if python is None:
+        return
+    # Starts that other Python to look for data sources, which the first query would do anyway.
+    if spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists("plake"):
         return
     from lakehouse_source.spark.source import PlakeDataSource
 
