@@ -24,7 +24,8 @@ from lakehouse_source.schema.align import by_name
 from lakehouse_source.schema.ordinal import from_ordinal
 from lakehouse_source.spark.batch import ReadRequest
 from lakehouse_source.spark.decode_conditions import complete
-from lakehouse_source.spark.pushdown import Isolation
+from lakehouse_source.spark.planner.vocabulary import Function, Key
+from lakehouse_source.spark.pushdown import Pushdown
 from lakehouse_source.spark.to_spark_sql import float_text
 from lakehouse_source.spark.types import spark_schema
 
@@ -34,7 +35,7 @@ Rows = list[list[str | None]]
 class AnswerReader(DataSourceReader):
     """Answers instead of planning: its one partition holds the rows, or None."""
 
-    def __init__(self, request: ReadRequest, isolation: Isolation) -> None:
+    def __init__(self, request: ReadRequest, isolation: Pushdown) -> None:
         self.request = request
         self.isolation = isolation
 
@@ -55,8 +56,8 @@ class AnswerReader(DataSourceReader):
             reader,
             snapshot,
             (PredicateSet.of(self.request.where) & condition).bind(snapshot.schema),
-            asked["group"],
-            [Aggregate(f, c or None) for f, c in zip(asked["functions"], asked["columns"])],
+            asked[Key.GROUP],
+            [Aggregate(f, c or None) for f, c in zip(asked[Key.FUNCTIONS], asked[Key.COLUMNS])],
         )
         if found is None:
             return None
@@ -66,8 +67,8 @@ class AnswerReader(DataSourceReader):
         """The stored types of the answer's columns, where there is a form for each."""
         fields = list(snapshot.schema)
         types: list[pa.DataType] = []
-        wanted = [(name, "group") for name in asked["group"]]
-        wanted += list(zip(asked["columns"], asked["functions"]))
+        wanted = [(name, "group") for name in asked[Key.GROUP]]
+        wanted += list(zip(asked[Key.COLUMNS], asked[Key.FUNCTIONS]))
         for name, function in wanted:
             if not name:
                 types.append(pa.int64())
@@ -79,9 +80,9 @@ class AnswerReader(DataSourceReader):
             stored = spark_schema(pa.schema([field])).fields[0].dataType
             if stored != self.isolation.schema[name].dataType:
                 return None
-            if function != "count" and not has_form(field.type):
+            if function != Function.COUNT and not has_form(field.type):
                 return None
-            types.append(pa.int64() if function == "count" else field.type)
+            types.append(pa.int64() if function == Function.COUNT else field.type)
         return types
 
 

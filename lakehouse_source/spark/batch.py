@@ -32,7 +32,7 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.align import align, by_name
 from lakehouse_source.schema.fields import children, is_nested
 from lakehouse_source.spark.decode_conditions import usable
-from lakehouse_source.spark.pushdown import Isolation
+from lakehouse_source.spark.pushdown import Pushdown
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.types import batch_schema, columns_for, narrowed_structs
 from lakehouse_source.spark.workers import spare_collection
@@ -95,7 +95,7 @@ class PlakeReader(DataSourceReader):
     share. What reaches executors is a `TaskReader`: no catalog, no plan.
     """
 
-    def __init__(self, request: ReadRequest, isolation: Isolation) -> None:
+    def __init__(self, request: ReadRequest, isolation: Pushdown) -> None:
         self.request = request
         self.isolation = isolation
         self.schema = isolation.schema

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, StorageError
-from lakehouse_source.spark.session import is_classic
+from lakehouse_source.spark.planner_status import is_classic
 from lakehouse_source.storage import Storage, canonical_uri, check_relative, local_path
 
 if TYPE_CHECKING:

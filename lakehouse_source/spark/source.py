@@ -20,7 +20,8 @@ from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.spark.aggregate_pushdown import AnswerReader
 from lakehouse_source.spark.batch import PlakeReader, PlakeWriter, ReadRequest
 from lakehouse_source.spark.options import READ_OPTIONS, WRITE_OPTIONS, Options
-from lakehouse_source.spark.pushdown import read_isolation
+from lakehouse_source.spark.planner.vocabulary import Option
+from lakehouse_source.spark.pushdown import read_pushdown
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.types import arrow_schema, spark_schema
 from lakehouse_source.spark.workers import spare_collection
@@ -33,6 +34,7 @@ class PlakeDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
+        self.options.pop(Option.VIEW, None)  # the planner extension's own mark of a view
         # Executors get this object too: from here on it holds no password.
         if "catalog" in self.options:
             self.options["catalog"] = conceal(self.options["catalog"]) or ""
@@ -101,9 +103,9 @@ class PlakeDataSource(DataSource):
         spare_collection()
         if self._request is None:
             raise self._problem or InvalidOptionError(option="path", reason="is missing.")
-        isolation = read_isolation(schema)
-        kind = PlakeReader if isolation.aggregate is None else AnswerReader
-        return kind(self._request, isolation)
+        pushdown = read_pushdown(schema)
+        kind = PlakeReader if pushdown.aggregate is None else AnswerReader
+        return kind(self._request, pushdown)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         spare_collection()

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehouse_source.spark import pushdown, session
+from lakehouse_source.spark import is_enabled, pushdown
+from lakehouse_source.spark.planner.vocabulary import Setting
 
 from . import planner_queries as pq
 
@@ -75,7 +76,7 @@ def plake(request: pytest.FixtureRequest, paths: dict[str, Any]) -> pq.Side:
     if request.param == "with planner":
         return request.getfixturevalue("with_planner")
     spark = request.getfixturevalue("spark")
-    assert not session.is_enabled(spark)
+    assert not is_enabled(spark)
     return _side(spark, paths, "plake")
 
 
@@ -195,12 +196,12 @@ def test_without_the_extension_a_scan_is_spark_s_own(
 
 
 def test_the_switch_turns_pruning_off_and_on(with_planner: pq.Side, setting: Any) -> None:
-    assert session.is_enabled(with_planner.spark)
-    setting(session.SWITCH, "false")
-    assert not session.is_enabled(with_planner.spark)
+    assert is_enabled(with_planner.spark)
+    setting(Setting.PLANNER, "false")
+    assert not is_enabled(with_planner.spark)
     assert "PushedFilters" not in scans(with_planner.t.where("k = 1"))[0]
     assert with_planner.t.where("k = 1").count() < with_planner.t.count()
-    setting(session.SWITCH, "true")
+    setting(Setting.PLANNER, "true")
     assert "PushedFilters" in scans(with_planner.t.where("k = 1"))[0]
 
 
@@ -294,11 +295,11 @@ def test_a_frame_read_with_the_extension_off_then_on_changes_its_plan_only(
     with_planner: pq.Side, setting: Any
 ) -> None:
     frame = with_planner.load()
-    setting(session.SWITCH, "false")
+    setting(Setting.PLANNER, "false")
     full = frame.count()
-    setting(session.SWITCH, "true")
+    setting(Setting.PLANNER, "true")
     assert frame.where("id = 5").count() == 1
-    setting(session.SWITCH, "false")
+    setting(Setting.PLANNER, "false")
     assert frame.count() == full
 
 

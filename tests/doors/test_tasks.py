@@ -32,7 +32,7 @@ from lakehouse_source.spark.batch import (
     pack,
     without_scale,
 )
-from lakehouse_source.spark.pushdown import Isolation
+from lakehouse_source.spark.pushdown import Pushdown
 from lakehouse_source.spark.source import PlakeDataSource
 from lakehouse_source.storage import Storage
 from tests.doors.frames import data_files
@@ -110,7 +110,7 @@ def test_only_rows_that_match_the_pushed_conditions_are_shipped(
     numbers: Path, terms: list[Any], count: int
 ) -> None:
     schema = source(numbers).schema()
-    reader = PlakeReader(request(numbers), Isolation(schema, True, tuple(terms)))
+    reader = PlakeReader(request(numbers), Pushdown(schema, True, tuple(terms)))
     assert sum(batch.num_rows for batch in batches(reader, schema)) == count
 
 
@@ -121,7 +121,7 @@ def test_conditions_that_plake_has_no_word_for_are_left_to_spark(numbers: Path) 
         {"op": "soundex", "column": ["id"]},
         term("=", "x", "1"),
     )
-    reader = PlakeReader(request(numbers), Isolation(schema, True, unknown))
+    reader = PlakeReader(request(numbers), Pushdown(schema, True, unknown))
     assert sum(batch.num_rows for batch in batches(reader, schema)) == 1000
 
 
@@ -130,7 +130,7 @@ def test_no_more_rows_than_the_limit_are_shipped(
     numbers: Path, limit: int, partitions: int
 ) -> None:
     schema = source(numbers).schema()
-    reader = PlakeReader(request(numbers), Isolation(schema, True, limit=limit))
+    reader = PlakeReader(request(numbers), Pushdown(schema, True, limit=limit))
     assert len(reader.partitions()) <= partitions
     assert sum(batch.num_rows for batch in batches(reader, schema)) == min(limit, 1000)
 
@@ -142,7 +142,7 @@ def test_a_limit_leaves_files_out_that_are_not_needed(tmp_path: Path) -> None:
     schema = source(tmp_path / "d").schema()
 
     def files(limit: int, *terms: Any) -> int:
-        asked = Isolation(schema, True, terms, limit=limit)
+        asked = Pushdown(schema, True, terms, limit=limit)
         return len(PlakeReader(request(tmp_path / "d"), asked).plan().tasks)
 
     assert [files(1), files(10), files(11), files(1000)] == [1, 1, 2, 5]
@@ -184,7 +184,7 @@ def test_row_groups_of_one_file_are_spread_over_partitions_once_each(numbers: Pa
 def test_counting_opens_no_file(numbers: Path) -> None:
     made = source(numbers)
     schema = StructType([made.schema()["id"]])
-    reader = PlakeReader(request(numbers), Isolation(schema, True, rows_only=True))
+    reader = PlakeReader(request(numbers), Pushdown(schema, True, rows_only=True))
     for file in data_files(numbers):
         file.unlink()
     found = batches(reader, schema)
@@ -353,10 +353,10 @@ def test_of_a_struct_only_the_fields_that_are_asked_for_are_read(tmp_path: Path)
     file.write_bytes(data)
     whole = source(path).schema()
     part = StructType([StructField("st", StructType([whole["st"].dataType["a"]]))])
-    found = batches(PlakeReader(request(path), Isolation(part, True)), part)
+    found = batches(PlakeReader(request(path), Pushdown(part, True)), part)
     assert [row["st"]["a"] for batch in found for row in batch.to_pylist()] == list(range(1000))
     with pytest.raises(lake.PlakeError, match=file.name):
-        batches(PlakeReader(request(path), Isolation(whole, True)), whole)
+        batches(PlakeReader(request(path), Pushdown(whole, True)), whole)
 
 
 @pytest.mark.parametrize("precision", [1, 9, 18])
