@@ -171,8 +171,8 @@ final class RepinViews extends Rule<LogicalPlan> {
         }
         if (!found) {
           throw new IllegalArgumentException("The column " + field.name()
-              + " of the dataset was dropped, renamed or changed its type since the temporary view"
-              + " over it was made. Make the view again: CREATE OR REPLACE TEMPORARY VIEW.");
+              + " of the dataset was dropped, renamed, made nullable or changed its type since the"
+              + " temporary view over it was made. Make the view again: CREATE OR REPLACE TEMPORARY VIEW.");
         }
       }
     }
