@@ -117,10 +117,12 @@ def test_every_side_of_one_query_reads_one_version(view: SparkSession, path: str
         "JOIN c ON a.id = c.id WHERE a.id IN (SELECT id FROM narrow) UNION ALL SELECT id, id FROM f"
     )
     found: list[int] = []
+    jvm: Any = view._jvm
+    system = jvm.java.lang.System
 
     def collect(plan: Any) -> None:
         if plan.getClass().getSimpleName() == "DataSourceV2Relation":
-            found.append(view._jvm.java.lang.System.identityHashCode(plan.table()))
+            found.append(system.identityHashCode(plan.table()))
         for below in (plan.children(), plan.subqueries()):
             nodes = below.iterator()
             while nodes.hasNext():
