@@ -25,11 +25,11 @@ java:
 demo: setup ## Run the main job on 336,776 real flights
 	@. integration/java_home.sh && $(BIN)/python integration/demo.py
 
-test: setup lint types ## Lint, types and all tests
-	@. integration/java_home.sh && $(BIN)/python -m pytest
+test: setup lint ## Style, types and all tests: those with Spark beside the others
+	@. integration/java_home.sh && $(BIN)/python integration/run_tests.py
 
-test-quick: setup ## The tests that take seconds
-	@. integration/java_home.sh && $(BIN)/python -m pytest -m 'not slow'
+test-quick: $(STAMP) ## The tests that take seconds; no Spark, no Java
+	@$(BIN)/python -m pytest -q -m 'not spark and not slow'
 
 lint: $(STAMP) ## Style
 	@$(BIN)/ruff check .
@@ -38,8 +38,8 @@ lint: $(STAMP) ## Style
 types: $(STAMP) ## Types
 	@$(BIN)/mypy
 
-property: $(STAMP) ## The property tests with many more examples
-	@HYPOTHESIS_PROFILE=property $(BIN)/python -m pytest tests/pure tests/verbs/test_model.py -q
+property: $(STAMP) ## The property tests with 10,000 examples each instead of 80
+	@HYPOTHESIS_PROFILE=property $(BIN)/python -m pytest -q -m 'hypothesis and not spark'
 
 mutation: $(STAMP) ## Apply wrong rules one at a time: the tests must notice each
 	@$(BIN)/python integration/mutation.py
@@ -47,10 +47,12 @@ mutation: $(STAMP) ## Apply wrong rules one at a time: the tests must notice eac
 planner: $(STAMP) ## Compile the planner extension (needs a JDK), or check the jar that is here
 	@$(BIN)/python -m lakehouse_source.spark.planner.build
 
-integration: setup ## The long ones: other Spark versions, Connect, all conditions, many writers
+integration: setup ## The long forms: other Spark versions, Connect, the oldest packages, every condition, many writers
 	@. integration/java_home.sh && $(BIN)/python integration/spark_versions.py
 	@. integration/java_home.sh && $(BIN)/python integration/spark_connect.py
+	@. integration/java_home.sh && $(BIN)/python integration/oldest_versions.py
 	@. integration/java_home.sh && PLAKE_ALL_CONDITIONS=1 $(BIN)/python -m pytest -q tests/doors/test_conditions.py
+	@. integration/java_home.sh && HYPOTHESIS_PROFILE=property $(BIN)/python -m pytest -q -m 'hypothesis and spark'
 	@PLAKE_WRITERS=8 PLAKE_COMMITS=200 $(BIN)/python -m pytest -q tests/verbs/test_concurrency.py
 
 bench: setup ## Measurements beside others' systems: an hour, then read integration/benchmarks/report.md

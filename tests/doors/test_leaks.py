@@ -172,6 +172,7 @@ def run_folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.spark
 def test_the_event_log_and_the_drivers_log_do_not_hold_the_password(
     catalog: str, run_folder: Path
 ) -> None:

@@ -264,6 +264,7 @@ class VersionsInDuckDB(Versions):
     kind = "duckdb"
 
 
+@pytest.mark.hypothesis
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("machine", [Versions, VersionsInDuckDB])
 def test_the_product_and_a_table_of_versions_agree(machine: type[Versions]) -> None:
