@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider")
 GRACE_SECONDS = 60
+POLL_SECONDS = 0.2
 NO_TESTS = 5  # pytest's exit code where its arguments select none
 
 
@@ -44,61 +44,65 @@ WITHOUT_SPARK = Half("without Spark", "not spark", checks=((sys.executable, "-m"
 
 
 class Runner:
-    """Runs the commands of one half, one after the other, in a thread of its own."""
+    """Runs the commands of one half, one after the other."""
 
     def __init__(self, half: Half, arguments: list[str], folder: Path, out: IO[str] | None) -> None:
         self.half = half
         self.exit_code = 0
         self.seconds = 0.0
+        self._begin = time.monotonic()
         self._counts = folder / f"{half.markers}.xml"
         # Arguments may name tests of one half only.
-        self._harmless = {NO_TESTS} if arguments else set[int]()
+        self._harmless = {0, NO_TESTS} if arguments else {0}
         tests = (*PYTEST, "-m", half.markers, f"--junit-xml={self._counts}", *arguments)
-        self._commands = (*half.checks, tests)
+        self._commands = [*half.checks, tests]
         self._out = out
         self._running: subprocess.Popen[bytes] | None = None
-        self._stopped = False
-        self._lock = threading.Lock()
-        self.thread = threading.Thread(target=self._run, name=half.name)
-        self.thread.start()
 
-    def _run(self) -> None:
-        begin = time.monotonic()
-        for command in self._commands:
-            with self._lock:
-                if self._stopped:
-                    return
-                # A process group of its own: Ctrl-C reaches it once, through `interrupt`.
-                self._running = subprocess.Popen(
-                    command,
-                    cwd=ROOT,
-                    stdin=subprocess.DEVNULL,
-                    stdout=self._out,
-                    stderr=self._out and subprocess.STDOUT,
-                    start_new_session=True,
-                )
-            code = self._running.wait()
-            code = code if code >= 0 else 128 - code  # killed by a signal: as shells say it
-            if code in self._harmless:
-                code = 0
-            if code:
-                print(f"=== tests {self.half.name}: {command[2]} ended with {code}", flush=True)
+    def is_running(self) -> bool:
+        """Begin the next command where one has ended; answer whether there is anything left."""
+        if self._running is not None:
+            code = self._running.poll()
+            if code is None:
+                return True
+            self._ended(code)
+        if not self._commands:
+            return False
+        # A process group of its own: Ctrl-C reaches it once, through `interrupt`.
+        self._running = subprocess.Popen(
+            self._commands.pop(0),
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=self._out,
+            stderr=self._out and subprocess.STDOUT,
+            start_new_session=True,
+        )
+        return True
+
+    def _ended(self, code: int) -> None:
+        self._running = None
+        self.seconds = time.monotonic() - self._begin
+        if code not in self._harmless:
+            code = code if code > 0 else 128 - code  # killed by a signal: as shells say it
+            print(f"\n=== {self.half.name}: a command ended with {code}", flush=True)
             self.exit_code = max(self.exit_code, code)
-            self.seconds = time.monotonic() - begin
 
     def interrupt(self) -> None:
         """Begin nothing more, and ask what is running to stop as for Ctrl-C."""
-        with self._lock:
-            self._stopped = True
-            if self._running is not None and self._running.poll() is None:
-                self._running.send_signal(signal.SIGINT)
+        self._commands.clear()
+        if self._running is not None and self._running.poll() is None:
+            self._running.send_signal(signal.SIGINT)
 
     def finish(self) -> None:
         """Wait for what was interrupted; kill what stays."""
-        self.thread.join(GRACE_SECONDS)
-        if self._running is not None and self.thread.is_alive():
+        if self._running is None:
+            return
+        try:
+            code = self._running.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
             os.killpg(self._running.pid, signal.SIGKILL)
-            self.thread.join()
+            code = self._running.wait()
+        self._ended(code)
 
     def counts(self) -> Counter[str]:
         """How many tests passed, failed and so on; a pytest that crashed is an error."""
@@ -143,8 +147,8 @@ def main(arguments: list[str]) -> int:
             ]
             interrupted = False
             try:
-                for runner in runners:
-                    runner.thread.join()
+                while [runner for runner in runners if runner.is_running()]:
+                    time.sleep(POLL_SECONDS)
             except KeyboardInterrupt:
                 interrupted = True
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
