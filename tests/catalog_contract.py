@@ -206,6 +206,7 @@ class CatalogContract:
         with ThreadPoolExecutor(4) as pool:
             assert len(set(pool.map(register, range(4)))) == 1
 
+    @pytest.mark.slow
     def test_processes_that_register_at_once_get_one_dataset(self, url: str) -> None:
         context = multiprocessing.get_context("spawn")
         barrier, answers = context.Barrier(2), context.Queue()

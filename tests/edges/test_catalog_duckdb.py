@@ -42,6 +42,7 @@ def _use_in_child(catalog: Catalog, answers: Any) -> None:
         answers.put(error.reason)
 
 
+@pytest.mark.slow  # `make test-quick` has the contract with two other catalogs
 class TestDuckDBContract(CatalogContract):
     @pytest.fixture
     def url(self, path: Path) -> str:
