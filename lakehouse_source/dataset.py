@@ -21,8 +21,9 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import strip
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit import abort, commit
+from lakehouse_source.write.inputs import to_reader
 from lakehouse_source.write.restore import restore
-from lakehouse_source.write.stage import stage, to_reader, write_options
+from lakehouse_source.write.stage import stage, write_options
 
 
 def write_dataset(
@@ -38,14 +39,18 @@ def write_dataset(
     writer: str = "pyarrow",
     commit_metadata: Mapping[str, Any] | None = None,
     expected_version: int | None = None,
+    schema: pa.Schema | None = None,
+    progress: bool | None = None,
     **layout: Any,
 ) -> WriteResult:
     """Write rows to a dataset as one new version; the first write creates the dataset.
 
     Args:
-        data: a `pa.Table`, `pa.RecordBatch` or `pa.RecordBatchReader`, a pandas or
-            Polars DataFrame, a `pyarrow.dataset.Dataset`, or any object with
-            `__arrow_c_stream__`. Streams are consumed batch by batch.
+        data: a `pa.Table`, `pa.RecordBatch`, `pa.RecordBatchReader` or Arrow dataset, a
+            pandas DataFrame, a Polars DataFrame or LazyFrame, a DuckDB relation, a
+            DataFusion DataFrame, any object with `__arrow_c_stream__`, an iterable of
+            record batches, a list of dicts or a dict of lists. Streams are consumed batch
+            by batch.
         dataset_uri: a folder or URI.
         catalog: `sqlite:///abs/path.db`, `postgresql://…`, `env:NAME` or an open
             catalog. Default: `PLAKE_CATALOG`; else, for a local dataset, SQLite in
@@ -59,6 +64,10 @@ def write_dataset(
         writer: only `"pyarrow"`.
         commit_metadata: JSON-compatible mapping kept in the history.
         expected_version: commit only if the dataset is still at this version.
+        schema: columns and types of Python values, or of an iterable of batches. Other data
+            must have this schema.
+        progress: show how many rows are written. By default only where standard error is a
+            terminal.
         layout: `target_file_size_bytes`, `row_group_rows`, `compression`, `sort_by`,
             `bloom_filter_columns`, `index_columns` (see below), `partition_overwrite_mode`
             ("static" or "dynamic"), `txn_app_id` and `txn_version`.
@@ -88,10 +97,10 @@ def write_dataset(
         expected_version=expected_version,
         **layout,
     )
-    reader = to_reader(data)
+    reader = to_reader(data, schema)
     address = Address(dataset_uri, catalog)
     with address.open(create=True) as opened:
-        staged, files = stage(opened, address, reader, options)
+        staged, files = stage(opened, address, reader, options, progress=progress)
         try:
             return commit(opened, staged, files)
         except CommitUnknownError:

@@ -8,13 +8,13 @@ from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from lakehouse_source.catalog import Catalog
 from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.progress import counted
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.scan import Predicates
 from lakehouse_source.write.commit import abort, begin
@@ -71,7 +71,12 @@ def write_options(
 
 
 def stage(
-    catalog: Catalog, address: Address, rows: pa.RecordBatchReader, options: WriteOptions
+    catalog: Catalog,
+    address: Address,
+    rows: pa.RecordBatchReader,
+    options: WriteOptions,
+    *,
+    progress: bool | None = False,
 ) -> tuple[StagedWrite, list[FileMetadata]]:
     """Begin a write and write its files; what is left is to commit it, or to abort it.
 
@@ -85,7 +90,10 @@ def stage(
             tx.heartbeat(staged.write_id)
 
     try:
-        return staged, write_files(staged.spec, beating(rows, beat))
+        shown = counted(
+            rows, progress, label="writing", unit="rows", size=lambda batch: batch.num_rows
+        )
+        return staged, write_files(staged.spec, beating(shown, beat))
     except BaseException:
         abort(catalog, staged, ())
         raise
@@ -133,34 +141,3 @@ def _listed(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
     if names is None:
         return None
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-def to_reader(data: Any) -> pa.RecordBatchReader:
-    """Any tabular data as a stream of Arrow batches.
-
-    Raises:
-        InvalidOptionError: it is not tabular data that Arrow can take.
-    """
-    if isinstance(data, pa.RecordBatchReader):
-        return data
-    if isinstance(data, pa.Table):
-        return data.to_reader()
-    if isinstance(data, pa.RecordBatch):
-        return pa.RecordBatchReader.from_batches(data.schema, [data])
-    if isinstance(data, ds.Dataset):
-        return data.scanner().to_reader()
-    if type(data).__module__.partition(".")[0] == "pandas":
-        try:
-            return pa.Table.from_pandas(data, preserve_index=False).to_reader()
-        except (pa.ArrowException, TypeError, AttributeError) as error:
-            raise InvalidOptionError(
-                option="data", reason=f"pandas data that Arrow cannot take: {error}"
-            ) from error
-    if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data)
-    raise InvalidOptionError(
-        option="data",
-        reason=f"a {type(data).__name__} is not tabular. Give a pyarrow Table or "
-        "RecordBatchReader, a pandas or Polars DataFrame, or an object with "
-        "__arrow_c_stream__.",
-    )

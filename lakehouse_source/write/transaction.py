@@ -13,9 +13,10 @@ from lakehouse_source.model import FileMetadata, WriteResult
 from lakehouse_source.read.address import Address, CatalogLike, PathLike
 from lakehouse_source.write.apply import land
 from lakehouse_source.write.commit import Ready, abort, make_ready
+from lakehouse_source.write.inputs import to_reader
 from lakehouse_source.write.options import StagedWrite
 from lakehouse_source.write.prerecord import record_ahead
-from lakehouse_source.write.stage import stage, to_reader, write_options
+from lakehouse_source.write.stage import stage, write_options
 
 
 def transaction(catalog: CatalogLike) -> Transaction:
