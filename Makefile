@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 .DEFAULT_GOAL := help
 .PHONY: help setup java demo test test-quick lint types integration planner bench property mutation clean
 
-help: ## Say what can be done
+help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(STAMP): pyproject.toml spark_conf/pyspark_plake.py
@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml spark_conf/pyspark_plake.py
 	$(BIN)/python -m pip install -qq --editable '.[dev]'
 	@touch $@
 
-setup: $(STAMP) java ## Make a virtual environment with everything, and see that Java is there
+setup: $(STAMP) java ## Make the virtual environment with everything, and install Java where it is missing
 
 java:
 	@sh integration/java.sh
@@ -25,32 +25,34 @@ java:
 demo: setup ## Run the main job on 336,776 real flights
 	@. integration/java_home.sh && $(BIN)/python integration/demo.py
 
-test: setup lint types ## Lint, types and all tests
-	@. integration/java_home.sh && $(BIN)/python -m pytest
+test: setup lint ## Style, types and all tests: those with Spark beside the others
+	@. integration/java_home.sh && $(BIN)/python integration/run_tests.py
 
-test-quick: setup ## The tests that take seconds
-	@. integration/java_home.sh && $(BIN)/python -m pytest -m 'not slow'
+test-quick: $(STAMP) ## The tests that take seconds; no Spark, no Java
+	@$(BIN)/python -m pytest -q -m 'not spark and not slow'
 
-lint: $(STAMP) ## Style
+lint: $(STAMP) ## Style, by ruff
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet . || { $(BIN)/ruff format --diff . ; exit 1; }
 
-types: $(STAMP) ## Types
+types: $(STAMP) ## Types, by mypy
 	@$(BIN)/mypy
 
-property: $(STAMP) ## The property tests with many more examples
-	@HYPOTHESIS_PROFILE=property $(BIN)/python -m pytest tests/pure tests/verbs/test_model.py -q
+property: $(STAMP) ## The property tests with 10,000 examples each instead of 80
+	@HYPOTHESIS_PROFILE=property $(BIN)/python -m pytest -q -m 'hypothesis and not spark'
 
-mutation: $(STAMP) ## Apply wrong rules one at a time: the tests must notice each
+mutation: $(STAMP) ## Put wrong rules into the code, one at a time: the tests must fail for each
 	@$(BIN)/python integration/mutation.py
 
 planner: $(STAMP) ## Compile the planner extension (needs a JDK), or check the jar that is here
 	@$(BIN)/python -m lakehouse_source.spark.planner.build
 
-integration: setup ## The long ones: other Spark versions, Connect, all conditions, many writers
+integration: setup ## The long forms: other Spark versions, Connect, the oldest packages, every condition, many writers
 	@. integration/java_home.sh && $(BIN)/python integration/spark_versions.py
 	@. integration/java_home.sh && $(BIN)/python integration/spark_connect.py
+	@. integration/java_home.sh && $(BIN)/python integration/oldest_versions.py
 	@. integration/java_home.sh && PLAKE_ALL_CONDITIONS=1 $(BIN)/python -m pytest -q tests/doors/test_conditions.py
+	@. integration/java_home.sh && HYPOTHESIS_PROFILE=property $(BIN)/python -m pytest -q -m 'hypothesis and spark'
 	@PLAKE_WRITERS=8 PLAKE_COMMITS=200 $(BIN)/python -m pytest -q tests/verbs/test_concurrency.py
 
 bench: setup ## Measurements beside others' systems: an hour, then read integration/benchmarks/report.md

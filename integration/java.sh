@@ -1,43 +1,60 @@
 #!/bin/sh
-# Sees to it that a Java runtime of at least version 17 is there, which Spark 4 needs:
-# uses the one that is installed, else installs one where the system's package manager
-# may, else says what to do.
+# Sees to it that a JDK of at least version 17 is there. Spark 4 needs its Java, and the test of
+# the planner extension needs its javac. Uses what is installed, else installs a headless JDK where
+# the system's package manager may, else says what to do. plake-planner.jar is compiled with 17, and
+# only a javac of that version gives the same bytes: where CI is set, tries to have 17 besides
+# another JDK that is there.
 set -u
-. "$(dirname "$0")/java_home.sh"
-if [ "${JAVA_MAJOR:-0}" -ge 17 ]; then
+here=$(dirname "$0")
+have_jdk() {
+    . "$here/java_home.sh"
+    [ "${JAVA_MAJOR:-0}" -ge 17 ] && [ -n "${JAVAC:-}" ]
+}
+if have_jdk && { [ -z "${CI:-}" ] || [ "$JAVAC_MAJOR" -eq 17 ]; }; then
     exit 0
 fi
-echo "Java 17 or newer was not found (found: ${JAVA_MAJOR:-none}); trying to install it." >&2
+echo "A JDK 17 (any newer will do outside of CI) was not found (java: ${JAVA_MAJOR:-none}, javac: ${JAVAC_MAJOR:-none}); trying to install one." >&2
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"
     elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then sudo -n "$@"
     else return 1
     fi
 }
-install_java() {
+install_first() { # COMMAND... -- PACKAGE...: install the first package that there is
+    command=
+    while [ "$1" != -- ]; do command="$command $1"; shift; done
+    shift
+    for package in "$@"; do
+        # shellcheck disable=SC2086 # the command is words
+        as_root $command "$package" && return 0
+    done
+    return 1
+}
+install_jdk() {
     if command -v apt-get >/dev/null 2>&1; then
-        as_root apt-get update -q && {
-            as_root apt-get install -q -y --no-install-recommends openjdk-21-jre-headless ||
-                as_root apt-get install -q -y --no-install-recommends openjdk-17-jre-headless
-        }
+        as_root apt-get update -q && install_first apt-get install -q -y --no-install-recommends -- \
+            openjdk-17-jdk-headless openjdk-21-jdk-headless openjdk-25-jdk-headless
     elif command -v dnf >/dev/null 2>&1; then
-        as_root dnf install -q -y java-21-openjdk-headless || as_root dnf install -q -y java-17-openjdk-headless
-    elif command -v apk >/dev/null 2>&1; then as_root apk add --quiet openjdk17-jre-headless
-    elif command -v zypper >/dev/null 2>&1; then as_root zypper --quiet install -y java-17-openjdk-headless
+        # The headless packages of Fedora have no javac.
+        install_first dnf install -q -y -- \
+            java-17-openjdk-devel java-21-openjdk-devel java-25-openjdk-devel
+    elif command -v apk >/dev/null 2>&1; then
+        install_first apk add --quiet -- openjdk17-jdk openjdk21-jdk
+    elif command -v zypper >/dev/null 2>&1; then
+        install_first zypper --quiet install -y -- java-17-openjdk-devel java-21-openjdk-devel
     elif command -v brew >/dev/null 2>&1; then brew install --quiet openjdk@17
     else return 1
     fi
 }
-install_java >&2
-. "$(dirname "$0")/java_home.sh"
-if [ "${JAVA_MAJOR:-0}" -ge 17 ]; then
+install_jdk >&2
+if have_jdk; then
     exit 0
 fi
 cat >&2 <<'MESSAGE'
-Spark 4 needs a Java runtime, version 17 or newer, and it could not be installed from here.
+Spark 4 needs Java, version 17 or newer, and a JDK could not be installed from here.
 Install one and run this again:
-  Debian, Ubuntu   sudo apt-get install openjdk-17-jre-headless
-  Fedora, RHEL     sudo dnf install java-17-openjdk-headless
+  Debian, Ubuntu   sudo apt-get install openjdk-17-jdk-headless
+  Fedora, RHEL     sudo dnf install java-17-openjdk-devel
   macOS            brew install openjdk@17
 or set JAVA_HOME to one that is there already.
 MESSAGE

@@ -25,6 +25,8 @@ FILTER = ("pure/test_row_filter.py", "pure/test_row_filter_properties.py")
 LANGUAGE = ("pure/test_predicate.py", *FILTER)
 FILES = ("edges/test_prune_file.py", "edges/test_bloom_read.py", "edges/test_statistics.py")
 VERBS = ("verbs/test_dataset.py",)
+ARROW = ("pure/test_predicate_arrow.py",)
+PROMOTION = ("pure/test_promotion.py", "pure/test_schema.py")
 CATALOG = ("edges/test_catalog_sqlite.py",)
 ENGINES = ("pure/test_arrow_filter.py", "verbs/test_engines.py")
 
@@ -236,8 +238,8 @@ MUTANTS = [
         ),
         (
             "an OR is searched by the branches that can be",
-            "        if branch is None:\n            return None\n",
-            "        if branch is None:\n            continue\n",
+            "    if any(branch is None for branch in found):\n        return None\n",
+            "",
         ),
         (
             "IS NULL is searched among values",
@@ -250,10 +252,14 @@ MUTANTS = [
             "if isinstance(indexed, Mapping) and indexed[column.id] != name:",
             "if False:",
         ),
+    ),
+    *_in(
+        "pruning/ranges.py",
+        PURE,
         (
             "joined ranges end too early",
-            "None if last is None or upper is None else max(last, upper)",
-            "None if last is None or upper is None else upper",
+            "merged[-1] = (merged[-1][0], max(merged[-1][1], upper))",
+            "merged[-1] = (merged[-1][0], upper)",
         ),
     ),
     *_in(
@@ -304,6 +310,53 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "catalog/write_states.py",
+        CATALOG,
+        (
+            "a committed write can be fenced",
+            "if session.query(_COMMITTED, (write_id,)):",
+            "if False:",
+        ),
+        (
+            "a fence can be forgotten",
+            '    "forget",\n    (_P, _A),',
+            '    "forget",\n    (_P, _A, _F),',
+        ),
+        (
+            "a fenced write can commit",
+            "    (None, _P, _A),\n    _C,",
+            "    (None, _P, _A, _F),\n    _C,",
+        ),
+    ),
+    *_in(
+        "catalog/places.py",
+        ("verbs/test_spellings.py",),
+        (
+            "paths are compared as texts",
+            "return mine == theirs",
+            "return False",
+        ),
+        (
+            "folders that do not exist yet are compared as texts",
+            "return os.path.realpath(path) == os.path.realpath(other)",
+            "return False",
+        ),
+    ),
+    *_in(
+        "catalog/locate.py",
+        ("verbs/test_spellings.py",),
+        (
+            "a DuckDB file is taken for the default catalog",
+            'if _scheme_of(url) != "sqlite":',
+            'if _scheme_of(url) not in ("sqlite", "duckdb"):',
+        ),
+    ),
+    *_in(
+        "catalog/retry.py",
+        ("verbs/test_lost_acknowledgement.py",),
+        ("a lost acknowledgement is a failure", "                lost = True\n", ""),
+    ),
+    *_in(
         "pruning/levels.py",
         ("pure/test_levels.py",),
         ("a level too high", "different.bit_length()) // 4", "different.bit_length() + 3) // 4"),
@@ -318,6 +371,39 @@ MUTANTS = [
         "catalog/migrations.py",
         CATALOG,
         ("old files are a digit too high", "return str(fewest)", "return str(fewest + 1)"),
+    ),
+    *_in(
+        "write/commit.py",
+        ("verbs/test_commit_protocol.py",),
+        (
+            "files are deleted though the outcome is unknown",
+            "if isinstance(failure, PlakeError) and failure.outcome_unknown:\n        return False\n",
+            "if False:\n        return False\n",
+        ),
+        (
+            "files of a committed write are deleted",
+            "if fenced:\n        _delete(staged, files)",
+            "if True:\n        _delete(staged, files)",
+        ),
+        (
+            "the files of a commit that failed stay",
+            "abort(catalog, staged, files, failure=failure)",
+            "pass",
+        ),
+        (
+            "rows kept by a commit that failed stay on disk",
+            "files += rewrite.files",
+            "files = [*files, *rewrite.files]",
+        ),
+    ),
+    *_in(
+        "write/evolution.py",
+        ("verbs/test_commit_protocol.py", *VERBS),
+        (
+            "a dropped column's field id is given again",
+            "next_id=max(properties.last_field_id, max_id(current)) + 1,",
+            "next_id=max_id(current) + 1,",
+        ),
     ),
     *_in(
         "read/plan.py",
@@ -345,6 +431,81 @@ MUTANTS = [
             "rows for which the condition is NULL are deleted",
             "mask = pc.invert(mask)",
             "mask = pc.and_(pc.invert(mask), pc.is_valid(condition.column(0)))",
+        ),
+    ),
+    *_in(
+        "schema/promotion.py",
+        PROMOTION,
+        (
+            "a float fits a decimal",
+            "        t.is_decimal,\n        t.is_decimal,",
+            "        lambda x: t.is_decimal(x) or t.is_floating(x),\n        t.is_decimal,",
+        ),
+        (
+            "every integer is exact in a float",
+            "return Fit.NONE if wide.bit_width == 16 else Fit.CHECKED",
+            "return Fit.EVERY",
+        ),
+        (
+            "a decimal keeps its digits after the point only",
+            "_every_if(wide.scale >= narrow.scale and digits)",
+            "_every_if(wide.scale >= narrow.scale)",
+        ),
+        (
+            "every date is exact in every timestamp",
+            "    return Fit.CHECKED\n\n\ndef _times",
+            "    return Fit.EVERY\n\n\ndef _times",
+        ),
+    ),
+    *_in(
+        "schema/merge.py",
+        PROMOTION,
+        (
+            "a promotion needs no proof",
+            "return is_provable(mine.type, type_) and self.stored_values_fit(mine, type_)",
+            "return is_provable(mine.type, type_)",
+        ),
+        (
+            "a column that a frame adds is NOT NULL below",
+            "            field = nullable_field(field)",
+            "            pass",
+        ),
+    ),
+    *_in(
+        "write/stored_values.py",
+        ("verbs/test_promotion.py",),
+        (
+            "files without statistics fit",
+            "yield known or bounds.null_count == bounds.row_count",
+            "yield True",
+        ),
+        (
+            "every partition value fits",
+            "yield new.low <= count * old.unit_ns // new.unit_ns <= new.high",
+            "yield True",
+        ),
+    ),
+    *_in(
+        "schema/align.py",
+        ("pure/test_align_and_partitions.py",),
+        (
+            "a list view is cast by Arrow",
+            "        return _list_of_view(array, type_)",
+            "        return array.cast(type_)",
+        ),
+    ),
+    *_in(
+        "schema/fields.py",
+        ("pure/test_schema.py", "verbs/test_promotion.py"),
+        (
+            "a large list becomes a list of small offsets",
+            "        return pa.large_list(fields[0])",
+            "        return pa.list_(fields[0])",
+        ),
+        (
+            "columns of a frame stay NOT NULL",
+            "        fields = [nullable_field(field) for field in fields]",
+            "        pass",
         ),
     ),
     *_in(
@@ -395,6 +556,35 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "parquet/checked_footer.py",
+        ("edges/test_bad_files.py",),
+        (
+            "PyArrow is asked for a column chunk of another physical type",
+            "if physical != column.physical_type:",
+            "if False:",
+        ),
+        (
+            "PyArrow is asked for a column chunk with too long a histogram",
+            "not in (0, highest + 1):",
+            "not in range(1000):",
+        ),
+        (
+            "PyArrow is asked for bounds of any width",
+            "return all(len(statistics[bound]) == width",
+            "return True or all(len(statistics[bound]) == width",
+        ),
+        (
+            "PyArrow writes the footer of an encrypted file",
+            "if field == _ENCRYPTION_ALGORITHM:",
+            "if False:",
+        ),
+        (
+            "a row group has as many column chunks as it says",
+            "if len(starts) != self.leaf_count:",
+            "if position >= len(starts):",
+        ),
+    ),
+    *_in(
         "parquet/page_index.py",
         FILES,
         (
@@ -415,6 +605,11 @@ MUTANTS = [
             "unsigned integers have a sign",
             'return int(raw) & ((1 << (64 if physical == "INT64" else 32)) - 1)',
             "return int(raw)",
+        ),
+        (
+            "a null count is believed whatever it says",
+            "statistics.has_null_count and 0 <= statistics.null_count <= row_count:",
+            "statistics.has_null_count:",
         ),
         (
             "decimals in bytes have no sign",
@@ -480,6 +675,73 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "predicate/arrow_implied.py",
+        ARROW,
+        (
+            "expressions: NaN is not kept by NOT (x > …)",
+            'return Or((node, Compare(column, "=", _NAN)))',
+            "return node",
+        ),
+        (
+            "expressions: NULL is in no list",
+            "return Or((found, IsNull(column))) if matches_null else found",
+            "return found",
+        ),
+        (
+            "expressions: NOT IN leaves NULL out",
+            "return missed if matches_null else Or((missed, IsNull(column)))",
+            "return missed",
+        ),
+        (
+            "expressions: -0.0 is in a list with 0.0",
+            "return isinstance(value, float) and (value == 0 or value != value)",
+            "return False",
+        ),
+        (
+            "expressions: NOT does not turn the truth around",
+            "return self.when(tree.terms[0], not truth)",
+            "return self.when(tree.terms[0], truth)",
+        ),
+        (
+            "expressions: an OR is implied by the branches that are understood",
+            "return disjunction(alternatives) if len(alternatives) == len(terms) else None",
+            "return disjunction(alternatives) if alternatives else None",
+        ),
+        (
+            "expressions: a literal before the column does not turn the comparison",
+            "_folded(left), _FLIPPED[op]",
+            "_folded(left), op",
+        ),
+    ),
+    *_in(
+        "predicate/casts.py",
+        ("pure/test_predicate_casts.py",),
+        (
+            "casts: a cast that keeps some values keeps all",
+            "return fit(stored, to) is Fit.EVERY",
+            "return fit(stored, to) is not Fit.NONE",
+        ),
+        (
+            "casts: a time zone does not matter",
+            "(stored.tz is None) == (to.tz is None) and",
+            "True and",
+        ),
+    ),
+    *_in(
+        "predicate/__init__.py",
+        ("pure/test_predicate_lists.py", "edges/test_prune_file.py"),
+        (
+            "lists: a list of lists is an AND",
+            "else Or(tuple(alternatives))",
+            "else And(tuple(alternatives))",
+        ),
+        (
+            "a column that does not exist is left out",
+            "if not missing_columns(conjunct, schema) <= set(unreadable):",
+            "if False:",
+        ),
+    ),
+    *_in(
         "parquet/arrow_filter.py",
         ENGINES,
         (
@@ -511,6 +773,21 @@ MUTANTS = [
             "Arrow prunes row groups of NaN by itself",
             "if named is None or not self._unsafe.intersection(named):",
             "if True:",
+        ),
+    ),
+    *_in(
+        "spark/packing.py",
+        ("doors/test_tasks.py",),
+        (
+            "partitions are balanced by the driver's cores",
+            "cores = parallelism or os.cpu_count() or 1",
+            "cores = os.cpu_count() or 1",
+        ),
+        ("the largest piece goes last", "key=cost, reverse=True", "key=cost"),
+        (
+            "a piece goes to the group that costs most",
+            "cheapest = costs.index(min(costs))",
+            "cheapest = costs.index(max(costs))",
         ),
     ),
 ]

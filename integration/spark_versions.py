@@ -29,6 +29,7 @@ SUITES = [
         "planner_nested",
         "planner_ranges",
         "planner_join_keys",
+        "planner_views",
         "batch_reads",
         "native_scan",
     )

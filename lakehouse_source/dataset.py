@@ -1,4 +1,4 @@
-"""Verb. What a Python user does with a dataset: write, read, open, look back, go back."""
+"""Verb. What a Python user does with a dataset: write, read, open, restore, maintain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
-from lakehouse_source.errors import CommitUnknownError
 from lakehouse_source.history import History
 from lakehouse_source.maintenance import expiry, vacuum, vacuum_plan, verify
 from lakehouse_source.maintenance.reports import ExpiryReport, VacuumReport, VerifyReport
@@ -18,11 +17,11 @@ from lakehouse_source.model import FileRecord, WriteResult
 from lakehouse_source.read.address import Address, CatalogLike, PathLike
 from lakehouse_source.read.scan import Predicates, Scan
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.fields import strip
-from lakehouse_source.storage import Storage
-from lakehouse_source.write.commit import abort, commit
+from lakehouse_source.schema.fields import without_metadata
+from lakehouse_source.write.commit import commit
+from lakehouse_source.write.inputs import to_reader
 from lakehouse_source.write.restore import restore
-from lakehouse_source.write.stage import stage, to_reader, write_options
+from lakehouse_source.write.stage import stage, write_options
 
 
 def write_dataset(
@@ -38,44 +37,65 @@ def write_dataset(
     writer: str = "pyarrow",
     commit_metadata: Mapping[str, Any] | None = None,
     expected_version: int | None = None,
+    schema: pa.Schema | None = None,
+    progress: bool | None = None,
     **layout: Any,
 ) -> WriteResult:
     """Write rows to a dataset as one new version; the first write creates the dataset.
 
     Args:
-        data: a `pa.Table`, `pa.RecordBatch` or `pa.RecordBatchReader`, a pandas or
-            Polars DataFrame, a `pyarrow.dataset.Dataset`, or any object with
-            `__arrow_c_stream__`. Streams are consumed batch by batch.
-        dataset_uri: a folder or URI.
-        catalog: `sqlite:///abs/path.db`, `postgresql://…`, `env:NAME` or an open
-            catalog. Default: `PLAKE_CATALOG`; else, for a local dataset, SQLite in
+        data: a `pa.Table`, `pa.RecordBatch`, `pa.RecordBatchReader` or Arrow dataset, a
+            pandas DataFrame, a Polars DataFrame or LazyFrame, a DuckDB relation, a
+            DataFusion DataFrame, any object with `__arrow_c_stream__`, an iterable of
+            record batches, a list of dicts or a dict of lists. Streams are consumed batch
+            by batch.
+        dataset_uri: the dataset's folder or URI.
+        catalog: `sqlite:///abs/path.db`, `postgresql://…`, `duckdb:///abs/path.db`,
+            `env:NAME` or an open catalog. Default: the environment variable
+            `PLAKE_CATALOG`; else, for a local dataset, SQLite in
             `<dataset>/_plake/catalog.db`.
         mode: `"append"`, `"overwrite"`, or `"error"` if the dataset must be new.
         partition_by: columns that become Hive-style folders; fixed by the first write.
         schema_merge: add new columns and promote types instead of refusing them.
-        promote_to_string: let a column that cannot be promoted become a string.
+        promote_to_string: turn a column into strings where no other promotion fits.
         overwrite_where: with mode `"overwrite"`, replace only the rows that satisfy
             this condition; all incoming rows must satisfy it.
         writer: only `"pyarrow"`.
-        commit_metadata: JSON-compatible mapping kept in the history.
+        commit_metadata: a mapping that JSON can hold, stored in the history.
         expected_version: commit only if the dataset is still at this version.
-        layout: `target_file_size_bytes`, `row_group_rows`, `compression`, `sort_by`,
-            `bloom_filter_columns`, `index_columns` (see below), `partition_overwrite_mode`
-            ("static" or "dynamic"), `txn_app_id` and `txn_version`.
+        schema: columns and types of Python values, or of an iterable of batches. Other data
+            must have this schema.
+        progress: show how many rows are written. By default only where standard error is a
+            terminal.
+        layout: further keywords.
 
-    The catalog finds files by the values of the first 32 leaf columns, or of those that
-    the first write names in `index_columns` (dotted where nested, a struct with all its
-    fields), and by partition columns in any case. Conditions on other columns are exact
-    too, but every file that the rest leaves is looked at in the catalog.
+            - `target_file_size_bytes`, `row_group_rows`, `compression`: the size of files
+              in bytes, of row groups in rows, and the codec.
+            - `sort_by`: columns by which the rows of each file are sorted.
+            - `bloom_filter_columns`: columns that get bloom filters.
+            - `index_columns`: see below.
+            - `partition_overwrite_mode`: `"static"`, or `"dynamic"` to overwrite only the
+              partitions that the incoming rows belong to.
+            - `txn_app_id`, `txn_version`: an idempotency pair, a text and an integer. A
+              pair whose number, or a higher one, was committed before is not committed
+              again; the result is that of the earlier commit.
+
+    The catalog finds files by the values of the first 32 leaf columns, or of the columns
+    that the first write names in `index_columns` (dotted if nested; a struct stands for all
+    its fields), and always by partition columns. Conditions on other columns give the same
+    rows, but the statistics of every remaining file are read to check them.
 
     Returns:
         The new version and the files written.
 
     Raises:
-        DatasetExistsError, SchemaMismatchError, InvalidOptionError,
-        InvalidPredicateError, CommitConflictError, CommitUnknownError,
-        CatalogUnavailableError, StorageError: nothing was committed (with
-        CommitUnknownError: it is not known).
+        DatasetExistsError: the mode is `"error"` and the dataset exists.
+        SchemaMismatchError: the data does not fit the dataset's schema or `overwrite_where`.
+        InvalidOptionError, InvalidPredicateError: an argument is wrong.
+        CommitConflictError: another commit conflicts with this one.
+        CatalogUnavailableError, StorageError: the catalog or a file cannot be used.
+        CommitUnknownError: the catalog was lost during the commit; the data may be
+            committed or not. After every other error nothing was committed.
     """
     options = write_options(
         mode=mode,
@@ -88,17 +108,11 @@ def write_dataset(
         expected_version=expected_version,
         **layout,
     )
-    reader = to_reader(data)
+    reader = to_reader(data, schema)
     address = Address(dataset_uri, catalog)
     with address.open(create=True) as opened:
-        staged, files = stage(opened, address, reader, options)
-        try:
-            return commit(opened, staged, files)
-        except CommitUnknownError:
-            raise
-        except BaseException:
-            abort(opened, staged, files)
-            raise
+        staged, files = stage(opened, address, reader, options, progress=progress)
+        return commit(opened, staged, files)
 
 
 def read_dataset(
@@ -111,22 +125,33 @@ def read_dataset(
     columns: Sequence[str] | None = None,
     as_dataset: bool = False,
 ) -> pa.Table | ds.FileSystemDataset:
-    """Read exactly the rows that match `predicates`, by Spark SQL's three-valued logic.
+    """Read exactly the rows that match `predicates`.
+
+    Conditions follow Spark SQL's three-valued logic, and Arrow expressions Arrow's rules.
 
     Args:
-        predicates: `(column, op, value)` triples (all must hold), an SQL condition,
-            predicate nodes, or a `pyarrow.dataset.Expression`, which filters as it
-            is and prunes nothing.
-        version, timestamp: read an older version; a timestamp means the last version
-            committed at or before it (text without a zone is UTC).
+        dataset_uri: the dataset's folder or URI.
+        catalog: as in `write_dataset`.
+        predicates: an SQL condition, a `(column, op, value)` triple, a predicate node, a
+            `pyarrow.dataset.Expression`, or a list of them, all of which must hold. A
+            list of lists is an OR of ANDs, as in `pyarrow.parquet.read_table(filters=)`.
+            Arrow decides which rows an expression keeps; plake prunes by what it implies.
+        version, timestamp: read an older version. A timestamp means the last version
+            committed at or before it; text is ISO 8601, and UTC without a zone.
         columns: top-level columns to read, all by default.
-        as_dataset: give a `pyarrow.dataset.FileSystemDataset` of the fragments that
-            can hold matches (rows that do not match may be among them).
+        as_dataset: return a dataset of the fragments that may contain matching rows; they
+            may contain other rows too.
+
+    Returns:
+        A `pa.Table`, or with `as_dataset` a `pyarrow.dataset.FileSystemDataset`.
 
     Raises:
-        DatasetNotFoundError, VersionNotFoundError, InvalidPredicateError,
-        SchemaMismatchError, CatalogUnavailableError, StorageError,
-        CorruptDatasetError
+        DatasetNotFoundError: there is no dataset at this URI in the catalog.
+        VersionNotFoundError: there is no such version, or it was expired.
+        SchemaMismatchError: there is no such column.
+        InvalidPredicateError, InvalidOptionError: an argument is wrong.
+        CatalogUnavailableError, StorageError: the catalog or a file cannot be read.
+        CorruptDatasetError: a file is not what the catalog says.
     """
     with open_dataset(dataset_uri, catalog=catalog) as dataset:
         scan = dataset.scan(predicates, columns, version, timestamp)
@@ -134,19 +159,25 @@ def read_dataset(
 
 
 def open_dataset(dataset_uri: PathLike, *, catalog: CatalogLike = None) -> Dataset:
-    """Open a dataset that exists.
+    """Open an existing dataset at its newest version.
+
+    Args:
+        dataset_uri: the dataset's folder or URI.
+        catalog: as in `write_dataset`.
 
     Raises:
-        DatasetNotFoundError, CatalogUnavailableError
+        DatasetNotFoundError: there is no dataset at this URI in the catalog.
+        InvalidOptionError, CatalogUnavailableError
     """
     return Dataset(Address(dataset_uri, catalog).kept_open())
 
 
 class Dataset:
-    """A dataset as of when it was opened; `refresh()` moves it to the newest version.
+    """A dataset at the version that was the newest when it was opened; see `refresh()`.
 
-    A context manager, though nothing stays open between calls but, where the catalog is
-    on a server, a connection, for as long as the dataset or a scan of it is held.
+    It can be used as a context manager and needs no closing: between calls only a
+    connection to a catalog on a server stays open, until the dataset and its scans are no
+    longer referenced. Every method may raise CatalogUnavailableError.
     """
 
     def __init__(self, address: Address) -> None:
@@ -168,37 +199,54 @@ class Dataset:
 
     @property
     def uri(self) -> str:
-        """The canonical URI."""
+        """The canonical URI: `file:///…` for local datasets, without credentials otherwise."""
         return self._address.uri
 
     @property
     def name(self) -> str:
+        """The last part of the URI, as it was when the dataset was created."""
         return self._snapshot.dataset.name
 
     @property
     def version(self) -> int:
+        """The number of this version; the first commit makes version 1."""
         return self._snapshot.version
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema at this version."""
-        return strip(self._snapshot.schema)
+        """The Arrow schema at this version, partition columns included."""
+        return without_metadata(self._snapshot.schema)
 
     @property
     def partition_by(self) -> tuple[str, ...]:
+        """The names of the partition columns, in the order of the folders."""
         return self._snapshot.partition_by
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        return dict(self._snapshot.dataset.properties)
+        """The dataset's properties as the catalog stores them.
+
+        `partition_by` (names of columns), `index_columns` (the names that the first write
+        gave, if it did), `indexed_columns` (field ids of the columns in the search index)
+        and `last_field_id` (the highest field id given to a column so far).
+        """
+        return self._snapshot.dataset.properties.to_json()
 
     def refresh(self) -> Dataset:
-        """Move to the newest version; returns itself."""
+        """Move to the newest version; returns this dataset.
+
+        Raises:
+            DatasetNotFoundError: the dataset was removed from the catalog.
+        """
         self._snapshot = self._load()
         return self
 
     def history(self, limit: int | None = None) -> History:
-        """Committed versions, newest first, expired ones marked; prints as a table."""
+        """The committed versions, newest first, at most `limit`; prints as a table.
+
+        Expired versions are included and marked. Each entry has `version`, `timestamp`
+        (UTC), `operation`, `metadata`, `summary` (counts of files and rows) and `write_id`.
+        """
         with self._address.open() as catalog, catalog.read() as reader:
             record = reader.dataset(self._address.key) or self._snapshot.dataset
             return History(reader.transactions(record.id, limit), record.oldest_version)
@@ -206,8 +254,10 @@ class Dataset:
     def files(self, version: int | None = None) -> list[FileRecord]:
         """The data files that are live in a version (default: this one).
 
+        Paths are relative to the dataset's URI; sizes are in bytes.
+
         Raises:
-            VersionNotFoundError
+            VersionNotFoundError: there is no such version, or it was expired.
         """
         with self._address.open() as catalog, catalog.read() as reader:
             wanted = self.version if version is None else version
@@ -221,43 +271,49 @@ class Dataset:
         version: int | None = None,
         timestamp: datetime | str | None = None,
     ) -> Scan:
-        """A scan of this version, or of the version or timestamp given; reads nothing yet."""
+        """A scan of this version, or of the version or timestamp given; it reads nothing yet.
+
+        The arguments are those of `read_dataset`. Columns, versions and the types in the
+        condition are checked when the scan is used.
+
+        Raises:
+            InvalidPredicateError: the condition cannot be parsed.
+        """
         if version is None and timestamp is None:
             version = self.version
         return Scan(self._address, predicates, columns, version, timestamp)
 
     def restore(self, version: int) -> WriteResult:
-        """Make an old version's content and schema the newest version.
+        """Commit a new version with the content and schema of an old one; moves to it.
 
         Raises:
             VersionNotFoundError: there is no such version, or it was expired.
+            CommitUnknownError: the catalog was lost during the commit.
         """
         with self._address.open() as catalog:
-            where = self._address
-            result = restore(catalog, where.uri, where.key, version)
+            result = restore(catalog, self._address, version)
         self.refresh()
         return result
 
     def expire_versions(
         self, keep_seconds: float | None = None, keep_last: int | None = None
     ) -> ExpiryReport:
-        """Give up versions that are older than both limits; the newest always stays.
+        """Expire the versions that are older than both limits; the newest is always kept.
 
         Args:
-            keep_seconds: versions that were current at some moment of the last so many
-                seconds stay, by the catalog's clock.
-            keep_last: so many of the newest versions stay.
+            keep_seconds: keep each version that was the newest at some time during the last
+                `keep_seconds` seconds, by the catalog's clock.
+            keep_last: keep this many of the newest versions.
 
         Expired versions stay in the history and can be neither read nor restored. Their
-        files are deleted by `vacuum()`, once its retention has passed since now.
+        files are deleted by `vacuum()`, once its retention has passed since the expiry.
 
         Raises:
-            InvalidOptionError: neither limit is given.
+            InvalidOptionError: neither limit is given, or one is out of range.
         """
         with self._address.open() as catalog:
-            where = self._address
             return expiry.expire_versions(
-                catalog, where.uri, where.key, keep_seconds=keep_seconds, keep_last=keep_last
+                catalog, self._address, keep_seconds=keep_seconds, keep_last=keep_last
             )
 
     def vacuum(
@@ -268,55 +324,54 @@ class Dataset:
         allow_short_retention: bool = False,
         abandoned_after_seconds: float = ABANDONED_SECONDS,
     ) -> VacuumReport:
-        """Delete files that no version can have any more; the report prints as a table.
+        """Delete files that no version needs any more; the report prints as a table.
 
         Args:
-            retention_seconds: files of expired versions go when they have been out of reach
-                for this long, orphans when they are this old.
-            dry_run: only say what would go.
-            allow_short_retention: needed below one hour, which running queries may notice.
-            abandoned_after_seconds: a write without a sign of life for this long is dead.
-                Plain Python writes give one every ten minutes; a Spark job gives none
-                between its start and its commit and must be shorter than this.
+            retention_seconds: files of a version are deleted when it was expired at least
+                this long ago; orphans, files of writes that were not committed, when they
+                are at least this old.
+            dry_run: delete nothing; report what would be deleted.
+            allow_short_retention: needed for ages below one hour, because running queries
+                and writes may lose their files.
+            abandoned_after_seconds: a write that sent no heartbeat for this long is
+                abandoned. Writes from Python send one every ten minutes; a Spark job sends
+                none between its start and its commit and must be shorter than this.
 
-        Only files that plake named are deleted, only where this dataset puts files, and
-        never one that a readable version has (`expire_versions` makes versions unreadable)
-        or that a write in progress may still commit.
+        A file is deleted only if plake gave it its name and it is in a folder where this
+        dataset puts files. A file of a readable version (see `expire_versions`), or of a
+        write that may still commit, is never deleted.
 
         Raises:
-            InvalidOptionError: the retention is short and that was not allowed.
-            CorruptDatasetError: the folder holds none of the newest version's files.
+            InvalidOptionError: an age is out of range, or short without
+                `allow_short_retention`.
+            CorruptDatasetError: the folder contains no file of a readable version.
             StorageError: the folder cannot be listed.
         """
         options = vacuum_plan.VacuumOptions(
             retention_seconds, dry_run, allow_short_retention, abandoned_after_seconds
         )
-        where = self._address
-        with where.open() as catalog:
-            return vacuum.vacuum_dataset(
-                catalog, where.uri, where.key, Storage(where.given), options
-            )
+        with self._address.open() as catalog:
+            return vacuum.vacuum_dataset(catalog, self._address, options)
 
     def verify(self, version: int | None = None, checksums: bool = False) -> VerifyReport:
         """Compare the files of a version (default: this one) with the catalog.
 
-        Presence, size and footer (rows, row groups) of each file; with `checksums` every
-        page is read and decoded too, its checksum compared where the file has one. The
-        report names each difference, prints as a table, and is `ok` where there is none.
+        Checks that each file exists and has the size and footer (rows, row groups) that
+        were committed. With `checksums` every page is read and decoded too, and its
+        checksum compared where the file has one. The report names each difference, prints
+        as a table, and its `ok` is True where there is none.
 
         Raises:
-            VersionNotFoundError
+            VersionNotFoundError: there is no such version, or it was expired.
         """
-        where = self._address
-        with where.open() as catalog, catalog.read() as reader:
+        with self._address.open() as catalog, catalog.read() as reader:
             wanted = self.version if version is None else version
-            snapshot = where.snapshot(catalog, reader, wanted)
+            snapshot = self._address.snapshot(catalog, reader, wanted)
             files = reader.files(snapshot.dataset.id, snapshot.version)
             groups = reader.row_groups([file.id for file in files])
         return verify.verify(
-            where.uri,
+            self._address,
             snapshot.version,
-            Storage(where.given),
             [(file, groups[file.id]) for file in files],
             checksums=checksums,
         )

@@ -1,28 +1,38 @@
 """Pure. The one tree of errors that plake raises; knows no other room.
 
-    PlakeError
-    ├── DatasetNotFoundError     no dataset at that URI in that catalog
-    ├── DatasetExistsError       mode "error", and the dataset is there
-    ├── VersionNotFoundError     version or timestamp outside the history
-    ├── SchemaMismatchError      data or a schema change does not fit the dataset
-    ├── InvalidPredicateError    a condition that cannot be understood or bound
-    ├── InvalidOptionError       an option or argument with a value it cannot have
-    ├── CommitConflictError      somebody committed something that collides
-    ├── CommitUnknownError       the commit was sent and its outcome cannot be learned
-    ├── CatalogUnavailableError  the catalog cannot be reached, opened or locked
-    ├── StorageError             a file or folder cannot be read, written or deleted
-    └── CorruptDatasetError      a file or catalog row contradicts what was committed
+Grouped by what a handler does:
 
-Every error keeps what it says as attributes (named after the constructor's
-keywords), so that a handler never parses text, and survives pickling between
-Spark's processes. No message or attribute holds a password: URLs are redacted
-by whoever raises.
+    PlakeError                          PLAKE_ERROR
+      correct the call
+    ├── InvalidOptionError              PLAKE_INVALID_OPTION
+    ├── InvalidPredicateError           PLAKE_INVALID_PREDICATE
+    ├── SchemaMismatchError             PLAKE_SCHEMA_MISMATCH
+      check what exists, then correct the path, catalog, mode or version
+    ├── DatasetNotFoundError            PLAKE_DATASET_NOT_FOUND
+    ├── DatasetExistsError              PLAKE_DATASET_EXISTS
+    ├── VersionNotFoundError            PLAKE_VERSION_NOT_FOUND
+      read again, then write again
+    ├── CommitConflictError             PLAKE_COMMIT_CONFLICT
+      make the same call again, at once if `retryable`, else later
+    ├── CatalogUnavailableError         PLAKE_CATALOG_UNAVAILABLE
+      look the write up in the catalog: it may be committed
+    ├── CommitUnknownError              PLAKE_COMMIT_UNKNOWN
+    ├── CommitAcknowledgementLostError  PLAKE_COMMIT_ACKNOWLEDGEMENT_LOST
+      check the disk, the object store and the permissions
+    ├── StorageError                    PLAKE_STORAGE
+      repair from a backup, or report a bug
+    └── CorruptDatasetError             PLAKE_CORRUPT_DATASET
+
+Every error keeps its facts as attributes, named like the keywords of its constructor,
+so that no handler parses text. `code` is stable. Errors survive pickling between
+Spark's processes. No message and no attribute holds a password: whoever raises an
+error redacts the URL first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 
 def _rebuild(cls: type[PlakeError], fields: dict[str, Any]) -> PlakeError:
@@ -34,7 +44,17 @@ def _listed(names: Iterable[object]) -> str:
 
 
 class PlakeError(Exception):
-    """Root of all errors of this package. Subclasses take keywords only."""
+    """Root of all errors of this package. Subclasses take keywords only.
+
+    `retryable`: the cause passes by itself (a deadlock, a lost connection), nothing was
+    committed, and the same work may succeed when it is done again at once. False where
+    plake has waited or tried again already. `outcome_unknown`: a commit was sent, and it
+    is not known whether it was carried out; it must be looked up before it is repeated.
+    """
+
+    code: ClassVar[str] = "PLAKE_ERROR"
+    retryable: bool = False
+    outcome_unknown: bool = False
 
     def __init__(self, message: str, **fields: Any) -> None:
         super().__init__(message)
@@ -46,9 +66,98 @@ class PlakeError(Exception):
         return (_rebuild, (type(self), self._fields))
 
 
+class InvalidOptionError(PlakeError):
+    """An option or argument that is unknown or cannot have the value given."""
+
+    code = "PLAKE_INVALID_OPTION"
+    option: str
+    value: Any
+    reason: str
+    known: tuple[str, ...] | None
+
+    def __init__(
+        self,
+        *,
+        option: str,
+        reason: str,
+        value: Any = None,
+        known: Iterable[str] | None = None,
+    ) -> None:
+        listed = None if known is None else tuple(known)
+        given = "" if value is None else f" (given: {value!r})"
+        text = f"option {option!r}{given}: {reason}"
+        if listed is not None:
+            text += f" Known: {_listed(listed)}."
+        super().__init__(text, option=option, value=value, reason=reason, known=listed)
+
+
+class InvalidPredicateError(PlakeError):
+    """A condition that cannot be parsed, or that does not fit the schema.
+
+    `position` is the 0-based character offset in `text`, where known.
+    """
+
+    code = "PLAKE_INVALID_PREDICATE"
+    reason: str
+    text: str | None
+    position: int | None
+
+    def __init__(
+        self, *, reason: str, text: str | None = None, position: int | None = None
+    ) -> None:
+        message = f"invalid predicate: {reason}"
+        if text is not None:
+            message += f", in {text!r}"
+            if position is not None:
+                message += f" at character {position}"
+        super().__init__(message, reason=reason, text=text, position=position)
+
+
+class SchemaMismatchError(PlakeError):
+    """Data that does not fit the dataset's schema, or a schema change that cannot be made.
+
+    `expected` and `got` are Arrow types, or None where the column itself is
+    missing or unknown; `reason` and `hint` are sentences.
+    """
+
+    code = "PLAKE_SCHEMA_MISMATCH"
+    column: str
+    expected: Any
+    got: Any
+    dataset: str | None
+    reason: str | None
+    hint: str | None
+
+    def __init__(
+        self,
+        *,
+        column: str,
+        expected: Any = None,
+        got: Any = None,
+        dataset: str | None = None,
+        reason: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        of = f" of {dataset}" if dataset else ""
+        if reason is None:
+            reason = f"is {expected} and the data has {got}"
+        if hint is None:
+            hint = "Cast it, or write with promote_to_string=True."
+        super().__init__(
+            f"column {column!r}{of} {reason}. {hint}",
+            column=column,
+            expected=expected,
+            got=got,
+            dataset=dataset,
+            reason=reason,
+            hint=hint,
+        )
+
+
 class DatasetNotFoundError(PlakeError):
     """There is no dataset at `dataset` in `catalog` (both redacted strings)."""
 
+    code = "PLAKE_DATASET_NOT_FOUND"
     dataset: str
     catalog: str
 
@@ -64,6 +173,7 @@ class DatasetNotFoundError(PlakeError):
 class DatasetExistsError(PlakeError):
     """A dataset was to be created and exists already."""
 
+    code = "PLAKE_DATASET_EXISTS"
     dataset: str
 
     def __init__(self, *, dataset: str) -> None:
@@ -81,6 +191,7 @@ class VersionNotFoundError(PlakeError):
     was such a version, and `expire_versions` gave it up.
     """
 
+    code = "PLAKE_VERSION_NOT_FOUND"
     dataset: str
     requested: str
     first: int
@@ -115,97 +226,13 @@ class VersionNotFoundError(PlakeError):
         )
 
 
-class SchemaMismatchError(PlakeError):
-    """Data that does not fit the dataset's schema, or a schema change that cannot be made.
-
-    `expected` and `got` are Arrow types, or None where the column itself is
-    missing or unknown; `reason` and `hint` are sentences.
-    """
-
-    column: str
-    expected: Any
-    got: Any
-    dataset: str | None
-    reason: str | None
-    hint: str | None
-
-    def __init__(
-        self,
-        *,
-        column: str,
-        expected: Any = None,
-        got: Any = None,
-        dataset: str | None = None,
-        reason: str | None = None,
-        hint: str | None = None,
-    ) -> None:
-        of = f" of {dataset}" if dataset else ""
-        if reason is None:
-            reason = f"is {expected} and the data has {got}"
-        if hint is None:
-            hint = "Cast it, or write with promote_to_string=True."
-        super().__init__(
-            f"column {column!r}{of} {reason}. {hint}",
-            column=column,
-            expected=expected,
-            got=got,
-            dataset=dataset,
-            reason=reason,
-            hint=hint,
-        )
-
-
-class InvalidPredicateError(PlakeError):
-    """A condition that cannot be parsed, or that does not fit the schema.
-
-    `position` is the 0-based character offset in `text`, where known.
-    """
-
-    reason: str
-    text: str | None
-    position: int | None
-
-    def __init__(
-        self, *, reason: str, text: str | None = None, position: int | None = None
-    ) -> None:
-        message = f"invalid predicate: {reason}"
-        if text is not None:
-            message += f", in {text!r}"
-            if position is not None:
-                message += f" at character {position}"
-        super().__init__(message, reason=reason, text=text, position=position)
-
-
-class InvalidOptionError(PlakeError):
-    """An option or argument that is unknown or cannot have the value given."""
-
-    option: str
-    value: Any
-    reason: str
-    known: tuple[str, ...] | None
-
-    def __init__(
-        self,
-        *,
-        option: str,
-        reason: str,
-        value: Any = None,
-        known: Iterable[str] | None = None,
-    ) -> None:
-        listed = None if known is None else tuple(known)
-        given = "" if value is None else f" (given: {value!r})"
-        text = f"option {option!r}{given}: {reason}"
-        if listed is not None:
-            text += f" Known: {_listed(listed)}."
-        super().__init__(text, option=option, value=value, reason=reason, known=listed)
-
-
 class CommitConflictError(PlakeError):
     """Another commit came first and collides with this one; nothing was committed.
 
     `base_version` is what this write read, `current_version` what it found.
     """
 
+    code = "PLAKE_COMMIT_CONFLICT"
     dataset: str
     base_version: int
     current_version: int
@@ -225,6 +252,32 @@ class CommitConflictError(PlakeError):
         )
 
 
+class CatalogUnavailableError(PlakeError):
+    """The catalog cannot be reached, opened or locked; nothing was committed.
+
+    `catalog` is a redacted URL; `attempts` says how many times plake tried to reach it
+    before it gave up.
+    """
+
+    code = "PLAKE_CATALOG_UNAVAILABLE"
+
+    catalog: str
+    reason: str
+    attempts: int
+
+    def __init__(
+        self, *, catalog: str, reason: str, retryable: bool = False, attempts: int = 1
+    ) -> None:
+        tried = f" ({attempts} attempts)" if attempts > 1 else ""
+        super().__init__(
+            f"catalog {catalog} is unavailable: {reason}{tried}",
+            catalog=catalog,
+            reason=reason,
+            retryable=retryable,
+            attempts=attempts,
+        )
+
+
 class CommitUnknownError(PlakeError):
     """The connection was lost after COMMIT was sent and the outcome could not be learned.
 
@@ -232,6 +285,8 @@ class CommitUnknownError(PlakeError):
     with the same idempotency pair: it commits once.
     """
 
+    code = "PLAKE_COMMIT_UNKNOWN"
+    outcome_unknown = True
     dataset: str
     write_id: str
 
@@ -244,21 +299,32 @@ class CommitUnknownError(PlakeError):
         )
 
 
-class CatalogUnavailableError(PlakeError):
-    """The catalog cannot be reached, opened or locked. `catalog` is a redacted URL."""
+class CommitAcknowledgementLostError(PlakeError):
+    """The connection to the catalog was lost while it was answering COMMIT.
+
+    Raised by a transaction of an open catalog. Writes of datasets look the commit up
+    themselves, and raise `CommitUnknownError` only where the catalog cannot be asked.
+    """
+
+    code = "PLAKE_COMMIT_ACKNOWLEDGEMENT_LOST"
+    outcome_unknown = True
 
     catalog: str
     reason: str
 
     def __init__(self, *, catalog: str, reason: str) -> None:
         super().__init__(
-            f"catalog {catalog} is unavailable: {reason}", catalog=catalog, reason=reason
+            f"the connection to catalog {catalog} was lost during COMMIT, which may have been "
+            f"carried out: {reason}",
+            catalog=catalog,
+            reason=reason,
         )
 
 
 class StorageError(PlakeError):
     """A file or folder could not be read, written or deleted."""
 
+    code = "PLAKE_STORAGE"
     path: str
     reason: str
 
@@ -269,6 +335,7 @@ class StorageError(PlakeError):
 class CorruptDatasetError(PlakeError):
     """A file or a catalog row contradicts what was committed."""
 
+    code = "PLAKE_CORRUPT_DATASET"
     path: str
     reason: str
 

@@ -1,9 +1,9 @@
-"""Edge. Named points of a write at which a test may have the process die.
+"""Edge. Named points of a write at which a test can kill the process.
 
-A crash must be harmless wherever it comes, and only a process that is really
-killed shows that it is. `PLAKE_FAILPOINT=<name>` in the environment kills this
-process (SIGKILL: nothing is flushed, no handler runs) when it gets there for the
-first time, `<name>:3` the third time. Unset, a point costs one comparison.
+A crash must be harmless at every point of a write, and only killing a real process shows
+it. `PLAKE_FAILPOINT=<name>` in the environment kills this process (SIGKILL: nothing is
+flushed, no handler runs) when it reaches the point for the first time, `<name>:3` the
+third time. Without the variable, a point costs one comparison.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import signal
 
 VARIABLE = "PLAKE_FAILPOINT"
 
-# In the order in which a write passes them.
+# In the order in which a write reaches them.
 POINTS = (
     "begin",
     "pending written",
@@ -41,8 +41,8 @@ POINTS = (
     "before COMMIT",
     "after COMMIT",
     "abort begun",
-    "door closed",
-    "door committed",
+    "write fenced",
+    "fence committed",
     "file deleted",
     "aborted",
 )
@@ -52,7 +52,7 @@ _passes = 0
 
 
 def arm(point: str | None) -> None:
-    """Die at a point (`name` or `name:count`); None: nowhere.
+    """Kill this process at a point (`name` or `name:count`); None switches that off.
 
     Raises:
         ValueError: there is no such point.
@@ -65,7 +65,7 @@ def arm(point: str | None) -> None:
 
 
 def reach(point: str) -> None:
-    """Say that the process is at a point; it does not survive it when a test says so."""
+    """Mark that the process is at a point; it is killed here if a test asked for that."""
     if _armed is not None and point == _armed:
         _die()
 

@@ -1,4 +1,4 @@
-"""Pure. A dataset's committed versions as a list that prints as a table."""
+"""Pure. The committed versions of a dataset, as a list that prints as a table."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _HEADERS = ("version", "timestamp (UTC)", "operation", "files", "rows", "live ro
 class History(list[TransactionRecord]):
     """Committed versions, newest first. `str()` gives a table.
 
-    Versions below `oldest_version` were expired: they stay in the history, marked, and
-    cannot be read.
+    Versions below `oldest_version` were expired: they stay in the history, marked as
+    expired, and can no longer be read.
     """
 
     def __init__(self, records: Iterable[TransactionRecord], oldest_version: int = 1) -> None:

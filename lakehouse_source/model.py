@@ -1,8 +1,7 @@
-"""Pure. Frozen values that cross rooms and processes; they decide nothing.
+"""Pure. Frozen values that several rooms and processes share; they decide nothing.
 
-Everything here is small and pickles: Spark carries these values between the
-driver, its planning workers and the executors. `None` always means unknown,
-never zero.
+Every value is small and picklable: Spark sends them between the driver, its planning
+workers and the executors. `None` always means unknown, never zero.
 """
 
 from __future__ import annotations
@@ -10,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-# A value of a leaf column on a totally ordered Python type: int for booleans,
+# A value of a leaf column as a Python type with a total order: int for booleans,
 # integers, temporal types (count of the column's unit since its epoch) and
 # decimals (unscaled, at the column's scale), float for floats, bytes for
-# strings (UTF-8) and binaries. Comparing ordinals of one column type is
-# comparing values, NaN apart.
+# strings (UTF-8) and binaries. Two ordinals of one column type compare as the
+# values do, except NaN.
 Ordinal: TypeAlias = int | float | bytes
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +28,9 @@ class ColumnBounds:
     """What is known of one leaf column over some rows (a file or a row group).
 
     `lower` and `upper` are inclusive and may be wider than the data; None means
-    unknown. They speak of the values that are neither null nor NaN.
-    `may_contain_nan` is False only where NaN is known to be absent (always for
-    columns that are not floats).
+    unknown. They bound the values that are neither null nor NaN. `may_contain_nan`
+    is False only where NaN is known to be absent; it is False for every column that
+    is not a float.
     """
 
     lower: Ordinal | None
@@ -55,9 +56,11 @@ class FileBounds:
 class RowGroupMetadata:
     """One row group as the catalog records it.
 
-    The three JSON documents map field ids (as strings) to a value: readable
-    with any SQL client. A column that is absent from a document is unknown.
-    `nan_json` maps ids of float columns to whether NaN occurs.
+    `index` is the row group's position in its file. The JSON documents map field ids
+    (as strings) to a value, so that any SQL client can read them; a column that is
+    absent from a document is unknown. `nan_json` maps ids of float columns to whether
+    NaN occurs. `total_byte_size` and `compressed_byte_size` are bytes, before and after
+    compression.
     """
 
     index: int
@@ -74,10 +77,11 @@ class RowGroupMetadata:
 class FileMetadata:
     """One data file as its writer describes it.
 
-    `path` is relative to the dataset's base URI. `partitions` maps partition
-    column names to values of Python types (None for NULL). `schema` is the
-    physical schema of the file, field ids included; `parquet_metadata` is the
-    footer, where it is at hand (it does not travel in Spark's commit messages).
+    `path` is relative to the dataset's base URI. `partitions` maps partition column names
+    to Python values (None for NULL). `schema` is the physical schema of the file with its
+    field ids. `parquet_metadata` is the footer, or None where it was not kept: Spark's
+    commit messages leave it out. `stats_complete` is False where a row group's statistics
+    are not known.
     """
 
     path: str
@@ -92,7 +96,13 @@ class FileMetadata:
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What a write committed. `version` is the dataset's new version."""
+    """What a write committed.
+
+    `version` is the dataset's new version and `schema_version` the version at which its
+    schema came into force. `files` and `row_count` count the files and rows that the write
+    added; `metadata` has one entry per file. After a write that was committed before with
+    the same idempotency pair, `version` is that of the first commit and the rest is empty.
+    """
 
     version: int
     files: int
@@ -101,21 +111,78 @@ class WriteResult:
     metadata: tuple[FileMetadata, ...] = field(repr=False, default=())
 
 
-# --- what the catalog tells -------------------------------------------------
+# --- what the catalog answers -----------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetProperties:
+    """What the writes of a dataset decided for all later ones, as the catalog stores it.
+
+    `partition_by` are names of columns, in the order of the folders. `index_columns` are
+    the names that the first write gave for the search index (None: it gave none);
+    `indexed_columns` are the field ids of the columns that the index covers.
+    `last_field_id` is the highest field id ever given to a column. `unknown` holds the
+    keys that this release does not know; they are written back unchanged.
+    """
+
+    partition_by: tuple[str, ...] = ()
+    index_columns: tuple[str, ...] | None = None
+    indexed_columns: tuple[int, ...] = ()
+    last_field_id: int = 0
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> DatasetProperties:
+        """The properties in a parsed JSON document.
+
+        Raises:
+            TypeError: a value does not have the type that its key has.
+        """
+        unknown = dict(document)
+        names = unknown.pop("index_columns", None)
+        last_field_id = unknown.pop("last_field_id", 0)
+        if not isinstance(last_field_id, int):
+            raise TypeError("'last_field_id' is not an integer")
+        return cls(
+            partition_by=_items(unknown.pop("partition_by", ()), str, "partition_by"),
+            index_columns=None if names is None else _items(names, str, "index_columns"),
+            indexed_columns=_items(unknown.pop("indexed_columns", ()), int, "indexed_columns"),
+            last_field_id=last_field_id,
+            unknown=unknown,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that `from_json` reads, made of values that JSON can hold."""
+        document: dict[str, Any] = {
+            **self.unknown,
+            "partition_by": list(self.partition_by),
+            "indexed_columns": list(self.indexed_columns),
+            "last_field_id": self.last_field_id,
+        }
+        if self.index_columns is not None:
+            document["index_columns"] = list(self.index_columns)
+        return document
+
+
+def _items(values: Any, kind: type[_Item], key: str) -> tuple[_Item, ...]:
+    if not isinstance(values, list | tuple) or not all(isinstance(v, kind) for v in values):
+        raise TypeError(f"{key!r} is not a list of {kind.__name__}")
+    return tuple(values)
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetRecord:
     """A row of `datasets`. `current_version` 0: registered, nothing committed yet.
 
-    Versions below `oldest_version` were expired: history knows them, nobody reads them.
+    Versions below `oldest_version` were expired: the history lists them, and they can no
+    longer be read.
     """
 
     id: int
     name: str
     base_uri: str
     current_version: int
-    properties: Mapping[str, Any]
+    properties: DatasetProperties
     oldest_version: int = 1
 
 
@@ -123,8 +190,9 @@ class DatasetRecord:
 class TransactionRecord:
     """A row of `transactions`: one committed version.
 
-    `summary` counts what the commit did and left: files_added, files_removed,
-    rows_added, rows_removed, live_files, live_row_groups, live_rows, live_bytes.
+    `summary` counts what the commit did (files_added, files_removed, rows_added,
+    rows_removed) and what is live after it (live_files, live_row_groups, live_rows,
+    live_bytes).
     """
 
     version: int
@@ -139,7 +207,10 @@ class TransactionRecord:
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """A data file of some version. `partitions` maps names to JSON texts or None (NULL)."""
+    """A row of `files`. `version` is the version that added the file.
+
+    `partitions` maps partition column names to values as JSON texts, None for NULL.
+    """
 
     id: int
     path: str
@@ -153,7 +224,7 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class ExpiredFile:
-    """A row of `files` that no readable version has any more, since `expired_at`."""
+    """A row of `files` that no readable version contains, since `expired_at` (UTC)."""
 
     id: int
     path: str
@@ -176,8 +247,8 @@ class KeyRange:
 class SearchRanges:
     """Files whose bounds of `column_id` overlap at least one of `ranges`.
 
-    A file without a row in the index for that column does not match: it holds
-    no value of the column at all.
+    A file that has no row in the index for that column does not match, because it holds
+    no value of the column.
     """
 
     column_id: int
@@ -201,16 +272,17 @@ class SearchAny:
 Search: TypeAlias = SearchRanges | SearchAll | SearchAny
 
 
-# --- what executors are told ------------------------------------------------
+# --- what executors receive -------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ScanTask:
     """Row groups of one file that a reader has to read; no schema, no statistics.
 
-    `row_groups` None means all of them. `filtered` False: every row matches, the
-    row filter is not needed. `partitions` holds the values that the file itself
-    does not, in the order of the dataset's partition columns.
+    `row_groups` None means all of them; `row_count` and `byte_count` count those to read.
+    `filtered` False means that every row matches, so that no row filter is needed.
+    `partitions` holds the partition values, which the file itself does not contain, in
+    the order of the dataset's partition columns.
     """
 
     path: str

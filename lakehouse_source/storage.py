@@ -1,8 +1,8 @@
 """Edge. The only room that touches files and object stores: URIs, paths, listing, deleting.
 
-A dataset lives below one base URI. Everything that the catalog says about files
-is a path relative to it, checked here before each use: a row in a database must
-never lead a reader, let alone a delete, out of its dataset.
+All files of a dataset are below one base URI, and the catalog stores paths relative to
+it. Each path is checked here before every use, so that no row of a database can make a
+read or a delete touch a file outside of the dataset.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ RESERVED_FOLDER = "_plake"
 
 
 def canonical_uri(uri: str | os.PathLike[str]) -> str:
-    """One spelling per dataset: `file:///abs/path` for local paths, no trailing slash.
+    """The one spelling of a dataset's URI: `file:///abs/path` for local paths, no final slash.
 
-    Local paths are made absolute; symbolic links in them are kept. Credentials
-    and query parameters of remote URIs are left out: they say how to reach the
-    dataset, not which one it is.
+    Local paths become absolute; symbolic links in them are kept. Credentials and query
+    parameters of remote URIs are dropped: they tell how to reach a dataset, not which
+    dataset it is.
 
     Raises:
         InvalidOptionError: the URI is empty or has no path.
@@ -85,7 +85,7 @@ def redact_uri(uri: str) -> str:
 
 
 def check_relative(path: str) -> str:
-    """A file path from the catalog or a commit message, if it stays inside its dataset.
+    """A file path from the catalog or a commit message, checked to stay in its dataset.
 
     Raises:
         CorruptDatasetError: the path is absolute, has a scheme, `..`, an empty
@@ -107,14 +107,14 @@ def check_relative(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file seen while listing: path relative to the base, size in bytes."""
+    """A file of a listing: its path relative to the base URI and its size in bytes."""
 
     path: str
     size_bytes: int
 
 
 class Storage:
-    """The files below one base URI. Picklable: it is opened again where it arrives."""
+    """The files below one base URI. Picklable: the filesystem is opened again when unpickled."""
 
     def __init__(self, uri: str) -> None:
         self.given = uri
@@ -132,14 +132,14 @@ class Storage:
         return self.uri.startswith("file://")
 
     def path(self, relative: str) -> str:
-        """The path of a data file in the filesystem, checked to stay inside the dataset.
+        """The path of a data file in the filesystem.
 
         Raises:
-            CorruptDatasetError: it does not.
+            CorruptDatasetError: the path leads out of the dataset.
         """
         full = f"{self.root}/{check_relative(relative)}"
         if self.is_local:
-            # A prefix check alone is beaten by links: compare what the path really is.
+            # Symbolic links defeat a check of the prefix: compare the resolved path.
             real_root = _real_root(self.root)
             if not os.path.realpath(full).startswith(real_root.rstrip("/") + "/"):
                 raise CorruptDatasetError(
@@ -151,41 +151,47 @@ class Storage:
         """The file's URI for messages."""
         return f"{redact_uri(self.uri)}/{relative}"
 
-    def exists(self) -> bool:
-        """Tell whether anything is at the base URI."""
-        with self.errors(""):
-            return bool(self.filesystem.get_file_info(self.root).type != pafs.FileType.NotFound)
-
     def size(self, relative: str) -> int | None:
-        """The file's size in bytes, None where there is no such file."""
+        """The file's size in bytes; None where there is no such file."""
         with self.errors(relative):
             info = self.filesystem.get_file_info(self.path(relative))
         return None if info.type != pafs.FileType.File else int(info.size)
 
     def open_output(self, relative: str) -> pa.NativeFile:
-        """A stream to a new file; its folders are made."""
+        """A stream to a new file; missing folders are created."""
         full = self.path(relative)
         with self.errors(relative):
             for _ in range(10 if self.is_local else 0):
                 os.makedirs(os.path.dirname(full), exist_ok=True)
-                # A vacuum may take the folder away again while it is empty.
+                # A vacuum may remove the folder again while it is empty.
                 with suppress(FileNotFoundError):
                     return self.filesystem.open_output_stream(full, compression=None)
             return self.filesystem.open_output_stream(full, compression=None)
 
     def open_input(self, relative: str) -> pa.NativeFile:
-        """The file, for reading at random."""
+        """The file, for random access.
+
+        Raises:
+            StorageError: the file is missing, or cannot be opened.
+        """
         with self.errors(relative):
-            return self.filesystem.open_input_file(self.path(relative))
+            try:
+                return self.filesystem.open_input_file(self.path(relative))
+            except FileNotFoundError as error:
+                raise StorageError(
+                    path=self.display(relative),
+                    reason="the file is missing: deleted by hand, or vacuumed while an old "
+                    "version was read",
+                ) from error
 
     def sync_file(self, relative: str) -> None:
-        """Make a local file's bytes survive a power cut; object stores are durable at once."""
+        """Make a local file's bytes survive a power cut. Object stores need no sync."""
         if self.is_local:
             with self.errors(relative):
                 _fsync(self.path(relative), os.O_RDONLY)
 
     def sync_folders(self, relatives: Iterable[str]) -> None:
-        """Make the names of local files survive a power cut: the folders that lead to them."""
+        """Make the names of local files survive a power cut: sync the folders above them."""
         if not self.is_local:
             return
         folders = {self.root}
@@ -199,7 +205,7 @@ class Storage:
                 _fsync(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
 
     def delete(self, relative: str) -> bool:
-        """Delete a data file; False where it is not there any more."""
+        """Delete a data file; False where there is no such file."""
         full = self.path(relative)
         try:
             with self.errors(relative):
@@ -213,7 +219,7 @@ class Storage:
         return True
 
     def files(self) -> Iterator[FoundFile]:
-        """Every file below the base, the reserved `_plake` folder left out."""
+        """Every file below the base URI, except those in the reserved folder `_plake`."""
         selector = pafs.FileSelector(self.root, recursive=True, allow_not_found=True)
         with self.errors(""):
             found = self.filesystem.get_file_info(selector)
@@ -229,7 +235,7 @@ class Storage:
 
     @contextmanager
     def errors(self, relative: str) -> Iterator[None]:
-        """Turn what a filesystem raises into a `StorageError` that names the file."""
+        """Raise a filesystem's errors as `StorageError` that names the file."""
         try:
             yield
         except (OSError, pa.ArrowException) as error:

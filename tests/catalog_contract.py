@@ -22,12 +22,12 @@ from hypothesis import strategies as st
 
 from lakehouse_source.catalog import (
     Catalog,
-    is_transient,
     migrations,
     open_catalog,
     redact,
-    resolve_url,
 )
+from lakehouse_source.catalog.locate import resolve_url
+from lakehouse_source.catalog.write_states import TRANSITIONS, WriteState
 from lakehouse_source.errors import (
     CatalogUnavailableError,
     CommitConflictError,
@@ -36,6 +36,7 @@ from lakehouse_source.errors import (
     InvalidOptionError,
 )
 from lakehouse_source.model import (
+    DatasetProperties,
     DatasetRecord,
     FileBounds,
     FileMetadata,
@@ -136,6 +137,58 @@ def commit(
         return changed
 
 
+# The states of a write (None: unknown), and what each event makes of it, in the order of
+# TRANSITIONS: register, heartbeat, abandon, commit, fence, forget.
+_P, _A, _F, _C = WriteState
+NO = "refused"
+LIFE: dict[WriteState | None, tuple[WriteState | str | None, ...]] = {
+    None: (_P, NO, NO, _C, _F, NO),
+    _P: (NO, _P, _A, _C, _F, None),
+    _A: (NO, _P, NO, _C, _F, None),
+    _F: (NO, NO, NO, NO, _F, NO),
+    _C: (NO, NO, NO, NO, NO, NO),
+}
+
+
+def apply_event(catalog: Catalog, event: str, write_id: str, dataset: DatasetRecord) -> bool | None:
+    """Whether it was done, None where the event does not tell."""
+    if event == "commit":
+        try:
+            commit(catalog, write_id=write_id)
+        except CommitConflictError:
+            return False
+        return True
+    with catalog.write() as transaction:
+        if event == "register":
+            transaction.register_pending(write_id, dataset.id)
+        elif event == "heartbeat":
+            return transaction.heartbeat(write_id)
+        elif event == "abandon":
+            transaction.mark_abandoned(-60)
+        elif event == "fence":
+            return transaction.fence_write(write_id)
+        else:
+            assert event == "forget"
+            transaction.finish_pending(write_id)
+    return None
+
+
+def bring_to(
+    catalog: Catalog, write_id: str, state: WriteState | None, dataset: DatasetRecord
+) -> None:
+    if state is not None:
+        apply_event(catalog, "register", write_id, dataset)
+    events = {_A: "abandon", _F: "fence", _C: "commit"}
+    if state in events:
+        apply_event(catalog, events[state], write_id, dataset)
+
+
+def state_of(catalog: Catalog, write_id: str) -> WriteState | None:
+    with catalog.read() as reader:
+        found = reader.write_states([write_id]).get(write_id)
+    return None if found is None else found.state
+
+
 def paths(files: Sequence[FileRecord]) -> list[str]:
     return [file.path for file in files]
 
@@ -192,7 +245,7 @@ class CatalogContract:
         with catalog.write() as transaction:
             first = transaction.register_dataset(URI, "flights")
             assert transaction.register_dataset(URI, "other name") == first
-        assert first == DatasetRecord(first.id, "flights", URI, 0, {})
+        assert first == DatasetRecord(first.id, "flights", URI, 0, DatasetProperties())
 
     def test_threads_that_register_at_once_get_one_dataset(self, url: str) -> None:
         barrier = threading.Barrier(4)
@@ -206,6 +259,7 @@ class CatalogContract:
         with ThreadPoolExecutor(4) as pool:
             assert len(set(pool.map(register, range(4)))) == 1
 
+    @pytest.mark.slow
     def test_processes_that_register_at_once_get_one_dataset(self, url: str) -> None:
         context = multiprocessing.get_context("spawn")
         barrier, answers = context.Barrier(2), context.Queue()
@@ -221,7 +275,8 @@ class CatalogContract:
         assert len(ids) == 1
 
     def test_properties_are_replaced(self, catalog: Catalog) -> None:
-        properties = {"partition_by": ["a"], "text": "nul \0, quote ', snow ☃"}
+        unknown = {"of a later release": "nul \0, quote ', snow ☃"}
+        properties = DatasetProperties(("a",), ("b", "c"), (3, 1), 7, unknown)
         with catalog.write() as transaction:
             dataset = transaction.register_dataset(URI, "flights")
             transaction.set_properties(dataset.id, properties)
@@ -429,40 +484,38 @@ class CatalogContract:
         with pytest.raises(RuntimeError, match="ended"):
             reader.datasets()
 
-    # --- close the door
+    # --- fences
 
-    def test_a_closed_write_cannot_commit(self, catalog: Catalog, other: Catalog) -> None:
+    def test_a_fenced_write_cannot_commit(self, catalog: Catalog, other: Catalog) -> None:
         dataset = commit(catalog)
         with catalog.write() as transaction:
             transaction.register_pending("late", dataset.id)
         with other.write() as transaction:
-            assert transaction.close_write("late")
-            assert transaction.close_write("never registered")
+            assert transaction.fence_write("late")
+            assert transaction.fence_write("never registered")
         for write_id in ("late", "never registered"):
             with pytest.raises(CommitConflictError, match="given up"):
                 commit(catalog, write_id=write_id)
         with other.write() as transaction:
             transaction.finish_pending("late")
-            assert transaction.close_write("late")
+            assert transaction.fence_write("late")
         with pytest.raises(CommitConflictError, match="given up"):
             commit(catalog, write_id="late")
 
-    def test_the_door_cannot_be_closed_on_a_committed_write(self, catalog: Catalog) -> None:
+    def test_a_committed_write_cannot_be_fenced(self, catalog: Catalog) -> None:
         commit(catalog, write_id="done")
         with catalog.write() as transaction:
-            assert not transaction.close_write("done")
-            assert transaction.pending_writes() == []
+            assert not transaction.fence_write("done")
+            assert transaction.silent_writes(-1) == {}
 
-    def test_closing_the_door_waits_for_a_commit_under_way(
-        self, catalog: Catalog, other: Catalog
-    ) -> None:
+    def test_a_fence_waits_for_a_commit_under_way(self, catalog: Catalog, other: Catalog) -> None:
         dataset = commit(catalog)
         committing, answers = threading.Event(), []
 
         def close() -> None:
             committing.wait(30)
             with other.write() as transaction:
-                answers.append(transaction.close_write("slow"))
+                answers.append(transaction.fence_write("slow"))
 
         thread = threading.Thread(target=close)
         thread.start()
@@ -474,9 +527,7 @@ class CatalogContract:
         thread.join(30)
         assert answers == [False]
 
-    def test_a_commit_waits_for_the_door_being_closed(
-        self, catalog: Catalog, other: Catalog
-    ) -> None:
+    def test_a_commit_waits_for_a_fence_under_way(self, catalog: Catalog, other: Catalog) -> None:
         commit(catalog)
         closing, errors = threading.Event(), []
 
@@ -490,33 +541,63 @@ class CatalogContract:
         thread = threading.Thread(target=late)
         thread.start()
         with catalog.write() as transaction:
-            assert transaction.close_write("slow")
+            assert transaction.fence_write("slow")
             closing.set()
             thread.join(0.3)
             assert errors == []
         thread.join(30)
         assert len(errors) == 1
 
-    # --- pending writes
+    # --- the life of a write
 
-    def test_pending_writes_end_with_their_commit(self, catalog: Catalog) -> None:
+    def test_every_transition_of_a_write_happens_and_no_other(self, catalog: Catalog) -> None:
+        """Each event on a write in each state, by a table that stands here a second time."""
+        dataset = commit(catalog)
+        for before in LIFE:
+            for number, transition in enumerate(TRANSITIONS):
+                write_id = f"{before} {transition.name}"
+                bring_to(catalog, write_id, before, dataset)
+                assert state_of(catalog, write_id) is before
+                wanted = LIFE[before][number]
+                done = apply_event(catalog, transition.name, write_id, dataset)
+                after = state_of(catalog, write_id)
+                if isinstance(wanted, str):  # refused
+                    assert (done in (False, None), after) == (True, before), write_id
+                else:
+                    assert (done in (True, None), after) == (True, wanted), write_id
+                    assert after is transition.after
+                assert (before in transition.before) is not isinstance(wanted, str)
+        with catalog.read() as reader:
+            assert [t.version for t in reader.transactions(dataset.id)] == [*range(10, 0, -1)]
+
+    def test_a_registered_write_ends_with_its_commit(self, catalog: Catalog) -> None:
         dataset = commit(catalog)
         with catalog.write() as transaction:
             transaction.register_pending("one", dataset.id)
             transaction.register_pending("one", dataset.id)
             transaction.register_pending("two", dataset.id)
-            assert [p.write_id for p in transaction.pending_writes()] == ["one", "two"]
-            assert transaction.pending_writes(dataset.id + 1) == []
-        with catalog.write() as transaction:
-            assert transaction.heartbeat("one")
-            first, second = transaction.pending_writes(dataset.id)
-            assert first.heartbeat_at >= first.started_at
-            assert second.dataset_id == dataset.id
-            transaction.finish_pending("two")
-            assert not transaction.heartbeat("two")
+            assert transaction.silent_writes(60) == {}
+            assert transaction.silent_writes(-60).keys() == {"one", "two"}
+            assert transaction.write_states(["two"])["two"].dataset_id == dataset.id
         commit(catalog, write_id="one")
         with catalog.write() as transaction:
-            assert transaction.pending_writes() == []
+            assert transaction.silent_writes(-60).keys() == {"two"}
+
+    def test_states_in_the_catalog_keep_their_names(
+        self, catalog: Catalog, plant: Callable[[str], None]
+    ) -> None:
+        """Those of every catalog that was written so far."""
+        commit(catalog)
+        for state in ("pending", "abandoned", "closed"):
+            plant(f"INSERT INTO pending_writes (write_id, state) VALUES ('{state}', '{state}')")
+        with catalog.read() as reader:
+            found = reader.write_states(["pending", "abandoned", "closed"])
+        assert [one.state for one in found.values()] == [
+            WriteState.PENDING, WriteState.ABANDONED, WriteState.FENCED,
+        ]  # fmt: skip
+        with pytest.raises(CommitConflictError, match="given up"):
+            commit(catalog, write_id="closed")
+        commit(catalog, write_id="abandoned")
 
     # --- time
 
@@ -611,7 +692,7 @@ class CatalogContract:
         assert len(found) == 100_050
         assert all([g.index for g in found[i]] == [0, 1] for i in ids)
 
-    def test_files_in_portions_are_those_in_one(self, catalog: Catalog) -> None:
+    def test_files_iterated_are_those_listed(self, catalog: Catalog) -> None:
         """Live ones only, in the same order, each once, at every size of a portion."""
         some = [
             (file_of(f"f{n}"), [FileBounds(1, key(n), key(n), None, 1, False)]) for n in range(7)
@@ -625,7 +706,7 @@ class CatalogContract:
                 for version in (1, 2, 9):
                     whole = reader.files(dataset.id, version, search)
                     for at_once in (1, 2, 3, 6, 7, 100):
-                        portions = list(reader.portions(dataset.id, version, search, at_once))
+                        portions = list(reader.iter_files(dataset.id, version, search, at_once))
                         assert [file for portion in portions for file in portion] == whole
                         assert all(len(portion) <= at_once for portion in portions)
             assert len(reader.files(dataset.id, 2)) == 6
@@ -873,7 +954,7 @@ class CatalogContract:
             [(file_of("a"), [bound(1, 1, 1), bound(2, 1, 1)]), (file_of("b"), [bound(2, 9, 9)])],
         )
         with catalog.write() as transaction:
-            transaction.unbound_column(dataset.id, 1)
+            transaction.invalidate_bounds(dataset.id, 1)
         assert live(catalog, dataset.id, 1, point(1, 777)) == {"a"}
         assert live(catalog, dataset.id, 1, SearchRanges(1, (KeyRange(None, b""),))) == {"a"}
         assert live(catalog, dataset.id, 1, point(2, 777)) == set()
@@ -952,40 +1033,42 @@ class CatalogContract:
         with catalog.write() as transaction:
             transaction.register_pending("silent", dataset.id)
             transaction.register_pending("lively", dataset.id)
-            assert transaction.close_write("closed")
+            assert transaction.fence_write("closed")
             assert transaction.silent_writes(3600) == {}
         plant("UPDATE pending_writes SET heartbeat_at = 1 WHERE write_id <> 'lively'")
         with catalog.write() as transaction:
-            assert transaction.silent_writes(3600) == {"silent": "pending"}
+            assert transaction.silent_writes(3600) == {"silent": WriteState.PENDING}
             transaction.mark_abandoned(3600)
         everybody = ["silent", "lively", "closed", "done", "unheard"]
         with catalog.write() as transaction:
             states = transaction.write_states(everybody)
             assert {name: found.state for name, found in states.items()} == {
-                "silent": "abandoned", "lively": "pending", "closed": "closed",
-                "done": "committed",
+                "silent": WriteState.ABANDONED, "lively": WriteState.PENDING,
+                "closed": WriteState.FENCED, "done": WriteState.COMMITTED,
             }  # fmt: skip
             assert states["done"].dataset_id == states["silent"].dataset_id == dataset.id
-            assert transaction.silent_writes(3600) == {"silent": "abandoned"}
+            assert transaction.silent_writes(3600) == {"silent": WriteState.ABANDONED}
             assert transaction.heartbeat("silent")
             assert transaction.silent_writes(3600) == {}
-            assert transaction.write_states(["silent"])["silent"].state == "pending"
+            assert transaction.write_states(["silent"])["silent"].state is WriteState.PENDING
             assert not transaction.heartbeat("closed")
 
-    def test_an_abandoned_write_can_commit_until_the_door_is_closed(self, catalog: Catalog) -> None:
+    def test_an_abandoned_write_can_commit_until_it_is_fenced(self, catalog: Catalog) -> None:
         dataset = commit(catalog)
         for name in ("late", "too late"):
             with catalog.write() as transaction:
                 transaction.register_pending(name, dataset.id)
                 transaction.mark_abandoned(-1)
         with catalog.write() as transaction:
-            assert transaction.close_write("too late")
+            assert transaction.fence_write("too late")
         commit(catalog, write_id="late")
         with pytest.raises(CommitConflictError, match="given up"):
             commit(catalog, write_id="too late")
         with catalog.read() as reader:
             states = reader.write_states(["late", "too late"])
-        assert [found.state for found in states.values()] == ["committed", "closed"]
+        assert [found.state for found in states.values()] == [
+            WriteState.COMMITTED, WriteState.FENCED,
+        ]  # fmt: skip
 
     # --- format
 
@@ -1068,7 +1151,7 @@ class CatalogContract:
                     }
             with catalog.write() as transaction:
                 transaction.forget_files([1000])
-                transaction.unbound_column(1000, 1)
+                transaction.invalidate_bounds(1000, 1)
             everything = {f"f{file_id}" for file_id in held if file_id != 1000}
             assert live(catalog, 1000, 1, point(1, 5)) == everything
 
@@ -1170,8 +1253,8 @@ class CatalogContract:
         assert redact(url) == catalog.redacted_url
         assert catalog.redacted_url in repr(catalog)
 
-    def test_conflicts_are_not_transient(self, catalog: Catalog) -> None:
+    def test_a_conflict_is_not_retryable(self, catalog: Catalog) -> None:
         commit(catalog, write_id="same")
         with pytest.raises(CommitConflictError) as caught:
             commit(catalog, write_id="same")
-        assert not is_transient(caught.value)
+        assert (caught.value.retryable, caught.value.outcome_unknown) == (False, False)

@@ -31,7 +31,8 @@ import lakehouse_source as lake  # noqa: E402
 from lakehouse_source.catalog.writer import CatalogTransaction  # noqa: E402
 from lakehouse_source.parquet.writer import write_files  # noqa: E402
 from lakehouse_source.read.address import Address  # noqa: E402
-from lakehouse_source.write.commit import begin, commit  # noqa: E402
+from lakehouse_source.write.begin import begin  # noqa: E402
+from lakehouse_source.write.commit import commit  # noqa: E402
 from lakehouse_source.write.options import WriteOptions  # noqa: E402
 
 
@@ -96,7 +97,7 @@ def measure(url: str, target: str, files: int, commits: int, behind: bool) -> li
                 }
             )
             options = WriteOptions()
-            staged = begin(catalog, address.uri, address.key, target, rows.schema, options)
+            staged = begin(catalog, address, rows.schema, options)
             written = write_files(staged.spec, rows.to_batches())
             with held(catalog, overtake if behind else None) as found:
                 commit(catalog, staged, written)

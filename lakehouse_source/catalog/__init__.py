@@ -1,28 +1,21 @@
 """Edge. The catalog: which datasets there are, and what belongs to each version of them.
 
-One SQL database holds everything but the data files. `open_catalog` finds the
-backend for a URL; everybody else knows `Catalog`, `CatalogReader` and
-`CatalogTransaction` only.
+One SQL database holds everything except the data files. `open_catalog` gives the `Catalog`
+of a URL; its `read()` gives a `CatalogReader`, its `write()` a `CatalogTransaction`. Which
+database it is, only the files named after the databases know.
 """
 
 from __future__ import annotations
 
 from lakehouse_source.catalog.base import Catalog
-from lakehouse_source.catalog.locate import open_catalog, redact, resolve_url
-from lakehouse_source.catalog.reader import CatalogReader, WriteState
-from lakehouse_source.catalog.session import CommitOutcomeUnknown
-from lakehouse_source.catalog.transient import is_transient
-from lakehouse_source.catalog.writer import CatalogTransaction, PendingWrite
+from lakehouse_source.catalog.locate import open_catalog, redact
+from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.catalog.writer import CatalogTransaction
 
 __all__ = [
     "Catalog",
     "CatalogReader",
     "CatalogTransaction",
-    "CommitOutcomeUnknown",
-    "PendingWrite",
-    "WriteState",
-    "is_transient",
     "open_catalog",
     "redact",
-    "resolve_url",
 ]

@@ -1,8 +1,7 @@
-"""The catalog as others see it, and the pool of connections that its backends share.
+"""The catalog as callers see it, and the pool of connections that all backends share.
 
-A catalog may be used by several threads: each transaction has a connection for
-itself. After a fork the child opens connections of its own and leaves the
-parent's alone.
+Several threads may use one catalog: each transaction has its own connection. After a
+fork the child opens new connections and does not touch those of its parent.
 
 One thread must not open a `write()` inside its own `read()`: on SQLite the write
 would wait for that very read to end.
@@ -19,18 +18,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
+from lakehouse_source.catalog import migrations
 from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.catalog.session import CommitOutcomeUnknown, Session
+from lakehouse_source.catalog.session import Session
+from lakehouse_source.catalog.write_states import WriteState
 from lakehouse_source.catalog.writer import CatalogTransaction
-from lakehouse_source.errors import CatalogUnavailableError, DatasetNotFoundError, PlakeError
+from lakehouse_source.errors import (
+    CatalogUnavailableError,
+    CommitConflictError,
+    DatasetNotFoundError,
+    PlakeError,
+)
 
 __all__ = [
     "Catalog",
     "CatalogReader",
     "CatalogTransaction",
-    "CommitOutcomeUnknown",
     "PooledCatalog",
 ]
 
@@ -38,8 +43,8 @@ _MOST_IDLE = 4
 _ATTEMPTS = 4
 _RETRY_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS = 0.05
-# A write says that it goes on every ten minutes, except from Spark's executors, which
-# know no catalog: a job of theirs may take this long between its first byte and commit.
+# A write from Python has a heartbeat every ten minutes. Spark's executors know no catalog and
+# have none: a Spark job may take this long between its first byte and its commit.
 ABANDONED_SECONDS = 24 * 3600.0
 
 Connection = TypeVar("Connection")
@@ -55,26 +60,26 @@ class Catalog(ABC):
 
     url: str
     redacted_url: str
-    # Connections to a server take long to make and keep nobody out.
+    # Connections to a server take long to make, and idle ones block nobody.
     is_server = False
 
     @abstractmethod
     def read(self) -> AbstractContextManager[CatalogReader]:
         """One consistent snapshot for all calls inside the block."""
 
-    def glance(self) -> AbstractContextManager[CatalogReader]:
+    def read_autocommit(self) -> AbstractContextManager[CatalogReader]:
         """Like `read`, cheaper for a single call: each call has a snapshot of its own.
 
-        A connection that was lost while it idled is an error here, a transient one.
+        A connection that was lost while it was idle is an error here, a `retryable` one.
         """
         return self.read()
 
     @abstractmethod
     def write(self) -> AbstractContextManager[CatalogTransaction]:
-        """One database transaction: committed when the block ends, undone when it raises.
+        """One database transaction: committed when the block ends, rolled back when it raises.
 
         Raises:
-            CommitOutcomeUnknown: the connection was lost during COMMIT.
+            CommitAcknowledgementLostError: the connection was lost during COMMIT.
             CatalogUnavailableError: the catalog cannot be reached or locked;
                 nothing was committed.
         """
@@ -107,28 +112,71 @@ class Catalog(ABC):
 class PooledCatalog(Catalog, Generic[Connection]):
     """A catalog over connections that are opened when needed and used again."""
 
-    def __init__(self, url: str, redacted_url: str, dataset: str | None = None) -> None:
+    # What is wrong where there is no catalog and none may be made.
+    absent: ClassVar[str]
+
+    def __init__(
+        self, url: str, redacted_url: str, *, create: bool, dataset: str | None = None
+    ) -> None:
         self.url = url
         self.redacted_url = redacted_url
+        self._create = create
         self._dataset = dataset
         self._idle: list[Connection] = []
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._closed = False
         self._recovered = False
-        # Only for catalogs that nobody closed: datasets held until the program ends.
+        # For catalogs that nobody closes, such as that of a dataset held until the program ends.
         weakref.finalize(self, _close_idle, self._idle, self._disconnect, self._process)
 
     def _missing(self, reason: str) -> PlakeError:
-        """There is no catalog; where one dataset is asked for, that is what is not found."""
+        """The error where there is no catalog. Whoever opens a dataset is told of the dataset."""
         if self._dataset is None:
             return self._unavailable(reason)
         return DatasetNotFoundError(dataset=self._dataset, catalog=self.redacted_url)
 
-    def _unavailable(self, reason: str) -> CatalogUnavailableError:
-        return CatalogUnavailableError(catalog=self.redacted_url, reason=reason)
+    def _unavailable(self, reason: str, *, retryable: bool = False) -> CatalogUnavailableError:
+        return CatalogUnavailableError(
+            catalog=self.redacted_url, reason=reason, retryable=retryable
+        )
+
+    def _refused_row(self, reason: object) -> CommitConflictError:
+        """What to raise where a constraint of the catalog's tables is not met."""
+        return CommitConflictError(
+            dataset=self._dataset or self.redacted_url,
+            base_version=0,
+            current_version=0,
+            reason=f"the catalog refused a row: {reason}",
+        )
+
+    def _check_format(self, connection: Connection) -> None:
+        """Bring the tables to the newest format; where there are none, make them if allowed.
+
+        Raises:
+            CatalogUnavailableError: the format is newer than this version of plake.
+        """
+        found = self._format_of(connection)
+        if found == 0 and not self._create:
+            raise self._missing(self.absent)
+        if found < migrations.LATEST:
+            found = self._migrate(connection)
+        refusal = migrations.refusal(found)
+        if refusal is not None:
+            raise self._unavailable(refusal)
 
     # --- what a backend says
+
+    @abstractmethod
+    def _format_of(self, connection: Connection) -> int:
+        """The format of the catalog's tables; 0 where there are none."""
+
+    @abstractmethod
+    def _migrate(self, connection: Connection) -> int:
+        """Run the migrations in one transaction; answer the format found when it began.
+
+        Another process may have run them since the format was looked up.
+        """
 
     @abstractmethod
     def _connect(self) -> Connection:
@@ -149,11 +197,11 @@ class PooledCatalog(Catalog, Generic[Connection]):
 
     @abstractmethod
     def _commit(self, connection: Connection) -> None:
-        """Commit, or raise: `CommitOutcomeUnknown` only where it may have been carried out."""
+        """Commit, or raise: with `outcome_unknown` only where it may have been carried out."""
 
     @abstractmethod
     def _rollback(self, connection: Connection) -> bool:
-        """End the transaction without a trace; False where the connection is of no more use."""
+        """Roll the transaction back; False where the connection cannot be used again."""
 
     @abstractmethod
     def _session(self, connection: Connection) -> Session:
@@ -161,11 +209,7 @@ class PooledCatalog(Catalog, Generic[Connection]):
 
     @abstractmethod
     def _end_session(self, session: Session) -> None:
-        """Make a session that somebody kept refuse further statements."""
-
-    @abstractmethod
-    def _is_transient(self, error: BaseException) -> bool:
-        """Tell whether to start a transaction once more."""
+        """End a session: it refuses further statements of whoever kept it."""
 
     # --- transactions
 
@@ -204,25 +248,25 @@ class PooledCatalog(Catalog, Generic[Connection]):
     # --- inside
 
     def _recover(self) -> None:
-        """Before the first change: take writes for dead that were silent for a day.
+        """Before the first change, abandon writes that had no heartbeat for a day.
 
-        In a transaction of its own, which is rare: a write that locks rows of others
-        beside its dataset could wait for one that waits for it.
+        In a transaction of its own: one that locks its dataset and also the rows of other
+        writes could deadlock with them.
         """
         if self._recovered:
             return
         self._recovered = True
         with self.read() as reader:
             found = reader.silent_writes(ABANDONED_SECONDS)
-        if "pending" in found.values():
+        if WriteState.PENDING in found.values():
             with self.write() as transaction:
                 transaction.mark_abandoned(ABANDONED_SECONDS)
 
     def _start(self, read_only: bool) -> Connection:
         """A connection with a transaction just begun.
 
-        Nothing was asked of the database before that, so a lost connection (one
-        that idled too long, a server that restarted) is no reason to fail.
+        Nothing was asked of the database yet. A lost connection (it was idle for too long,
+        or the server was restarted) is therefore replaced, and is no error.
         """
         give_up = time.monotonic() + _RETRY_SECONDS
         pause = _FIRST_PAUSE_SECONDS
@@ -231,24 +275,17 @@ class PooledCatalog(Catalog, Generic[Connection]):
             attempt += 1
             try:
                 return self._start_once(read_only)
-            except PlakeError as error:
-                transient = self._is_transient(error)
-                if transient:
-                    self._drop_idle()  # most likely lost with the one just tried
-                if not transient:
+            except CatalogUnavailableError as error:
+                if not error.retryable:
                     raise
+                self._drop_idle()  # most likely lost together with the one just tried
                 if attempt == _ATTEMPTS or time.monotonic() + pause > give_up:
-                    # Without the driver's error as its cause it is not transient
-                    # any more: nobody should multiply these attempts by their own.
-                    raise self._final(error, attempt) from None
+                    # Not `retryable`: nobody should multiply these attempts by their own.
+                    raise CatalogUnavailableError(
+                        catalog=self.redacted_url, reason=error.reason, attempts=attempt
+                    ) from error
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause *= 3
-
-    def _final(self, error: PlakeError, attempts: int) -> PlakeError:
-        if not isinstance(error, CatalogUnavailableError):
-            return error
-        reason = f"{error.reason} ({attempts} attempts)"
-        return CatalogUnavailableError(catalog=self.redacted_url, reason=reason)
 
     def _start_once(self, read_only: bool) -> Connection:
         connection = self._acquire()
@@ -288,9 +325,9 @@ class PooledCatalog(Catalog, Generic[Connection]):
     def _guard(self) -> threading.Lock:
         process = os.getpid()
         if process != self._process:
-            # A forked child. Closing a connection here would end the parent's
-            # session or drop its file locks; a lock may be held by a thread that
-            # does not exist in this process.
+            # This is a forked child. Closing a connection here would end the parent's
+            # session or release its file locks. The old lock may be held by a thread
+            # that does not exist in this process.
             _of_parents.append(list(self._idle))
             self._idle = []
             self._lock = threading.Lock()

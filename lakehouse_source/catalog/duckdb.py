@@ -1,8 +1,8 @@
 """The catalog in one DuckDB file, for one process at a time.
 
-DuckDB lets one process open a file and gives its threads snapshots, but no locks:
-transactions that touch the same rows fail instead of waiting. Writers therefore
-take turns here, by a lock of this process, which is all the processes there are.
+DuckDB lets one process open a file. Its threads get snapshots but no locks: transactions
+that change the same rows fail instead of waiting. Writers therefore take turns, by a lock
+of this process; no other process can have the file open.
 """
 
 from __future__ import annotations
@@ -14,28 +14,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote
 
 import duckdb
 import pyarrow as pa
 
 from lakehouse_source.catalog import migrations
-from lakehouse_source.catalog.base import PooledCatalog
+from lakehouse_source.catalog.file_catalog import FileCatalog
 from lakehouse_source.catalog.session import Row, Session, Statement
 from lakehouse_source.catalog.statements import DUCKDB
-from lakehouse_source.errors import (
-    CatalogUnavailableError,
-    CommitConflictError,
-    InvalidOptionError,
-    PlakeError,
-)
+from lakehouse_source.errors import CatalogUnavailableError, PlakeError
 
-_NO_FILE = "there is no such file"
-BUSY_SECONDS = 30.0
-# From here on rows go in as one Arrow table: a statement per row takes 0.2 ms.
+# So many rows or more are inserted as one Arrow table: a statement per row takes 0.2 ms.
 _MANY_ROWS = 8
-# DuckDB has foreign keys without cascades, and takes an update of an indexed column
-# for a delete, which they refuse. Rows are deleted children first in any case.
+# DuckDB has foreign keys without cascades. They refuse the update of an indexed column, which
+# DuckDB runs as a delete and an insert. FORGET_FILES deletes rows in the right order anyway.
 _FOREIGN_KEY = re.compile(r" REFERENCES \w+ \(id\)( ON DELETE CASCADE)?")
 _MADE_FIRST = "CREATE SEQUENCE plake_ids"
 
@@ -56,10 +48,10 @@ class _Connection:
 
 
 class _Files:
-    """The database files that this process has open, and whose turn it is to write to each.
+    """The database files that this process has open, and the lock of writers for each.
 
-    A forked process must not use what its parent has open: DuckDB would hand out the
-    parent's database, copied with its memory, and both would write to the file.
+    A forked process must not use a file that its parent has open: DuckDB would give it the
+    parent's database, copied with the memory, and both would write to the file.
     """
 
     def __init__(self) -> None:
@@ -70,8 +62,8 @@ class _Files:
         self._guard = threading.Lock()
         self._turns: dict[str, threading.Lock] = {}
         self._open: dict[str, int] = {}
-        # One at a time makes the file and its tables. Not by the turn to write, for
-        # which a reader must never wait.
+        # One thread at a time makes the file and its tables. The lock of writers does not
+        # serve here, because readers must never wait for it.
         self.opening = threading.Lock()
 
     def forked(self) -> None:
@@ -95,33 +87,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_files.forked)
 
 
-class DuckDBCatalog(PooledCatalog[_Connection]):
-    """A catalog in a DuckDB file at an absolute path.
+class DuckDBCatalog(FileCatalog[_Connection]):
+    """A catalog in a DuckDB file."""
 
-    `dataset` names the dataset for which the catalog is opened, for messages.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        *,
-        create: bool = True,
-        dataset: str | None = None,
-        busy_seconds: float = BUSY_SECONDS,
-    ) -> None:
-        if not os.path.isabs(path):
-            raise InvalidOptionError(
-                option="catalog",
-                value=path,
-                reason="needs an absolute path: duckdb:///folder/catalog.db.",
-            )
-        url = "duckdb://" + quote(path, safe="/")
-        super().__init__(url, url, dataset)
-        self.path = path
-        self._create = create
-        self._busy_seconds = busy_seconds
-        if not create and not os.path.exists(path):
-            raise self._missing(_NO_FILE)
+    scheme = "duckdb"
 
     # --- connections
 
@@ -132,54 +101,44 @@ class DuckDBCatalog(PooledCatalog[_Connection]):
                 "the process that this one was forked from has it open. A DuckDB catalog "
                 "serves one process: start this one afresh, or use SQLite or PostgreSQL"
             )
-        if not os.path.exists(self.path):
-            if not self._create:
-                raise self._missing(_NO_FILE)
-            folder = os.path.dirname(self.path)
-            if not os.path.isdir(folder):
-                raise self._unavailable(f"its folder {folder} does not exist. Create it first")
         with _files.opening:
-            is_new = not os.path.exists(self.path)
+            is_new = not self._check_file()
             with self._translated():
                 connection = _Connection(duckdb.connect(self.path), real_path)
             try:
                 with self._translated():
                     if is_new:
                         os.chmod(self.path, 0o600)
-                    self._check_format(connection.raw)
+                    self._check_format(connection)
             except BaseException:
                 self._disconnect(connection)
                 raise
         return connection
 
-    def _check_format(self, raw: duckdb.DuckDBPyConnection) -> None:
-        found = _format_of(raw)
-        if found == 0 and not self._create:
-            raise self._missing(_NO_FILE)
-        if found < migrations.LATEST:
-            if found == 0:
-                self._check_names(raw)
-            raw.execute("BEGIN")
-            try:
-                statements = migrations.steps(found)
-                for statement in [_MADE_FIRST, *statements] if found == 0 else statements:
-                    raw.execute(_FOREIGN_KEY.sub("", DUCKDB.render(statement)))
-            except BaseException:
-                with suppress(duckdb.Error):
-                    raw.execute("ROLLBACK")
-                raise
-            raw.execute("COMMIT")
-        refusal = migrations.refusal(found)
-        if refusal is not None:
-            raise self._unavailable(refusal)
+    def _format_of(self, connection: _Connection) -> int:
+        known = "SELECT 1 FROM duckdb_tables() WHERE table_name = ?"
+        if connection.raw.execute(known, [migrations.FORMAT_TABLE]).fetchone() is None:
+            return 0
+        row = connection.raw.execute("SELECT version FROM catalog_format").fetchone()
+        return 0 if row is None else int(row[0])
 
-    def _check_names(self, raw: duckdb.DuckDBPyConnection) -> None:
-        names = {row[0] for row in raw.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
-        taken = sorted(names & set(migrations.TABLES))
-        if taken:
-            raise self._unavailable(
-                f"the database has a table {taken[0]!r} that is not plake's. Use another file"
-            )
+    def _migrate(self, connection: _Connection) -> int:
+        raw = connection.raw
+        raw.execute("BEGIN")
+        try:
+            found = self._format_of(connection)
+            if found == 0:
+                names = raw.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+                self._refuse_foreign_tables(row[0] for row in names)
+                raw.execute(_MADE_FIRST)
+            for statement in migrations.steps(found):
+                raw.execute(_FOREIGN_KEY.sub("", DUCKDB.render(statement)))
+        except BaseException:
+            with suppress(duckdb.Error):
+                raw.execute("ROLLBACK")
+            raise
+        raw.execute("COMMIT")
+        return found
 
     @staticmethod
     def _disconnect(connection: _Connection) -> None:
@@ -203,7 +162,7 @@ class DuckDBCatalog(PooledCatalog[_Connection]):
             connection.raw.execute("BEGIN TRANSACTION")
 
     def _commit(self, connection: _Connection) -> None:
-        # DuckDB is in this process: when COMMIT raises, it was not carried out.
+        # DuckDB runs in this process: a COMMIT that raises was not carried out.
         with self._translated():
             connection.raw.execute("COMMIT")
         connection.give_turn_back()
@@ -226,10 +185,6 @@ class DuckDBCatalog(PooledCatalog[_Connection]):
 
     # --- errors
 
-    def _is_transient(self, error: BaseException) -> bool:
-        # Another process may just be finishing.
-        return isinstance(error.__cause__, duckdb.Error) and _is_locked(error.__cause__)
-
     def _busy(self) -> CatalogUnavailableError:
         return self._unavailable("it is locked by this process for longer than the busy timeout")
 
@@ -242,16 +197,12 @@ class DuckDBCatalog(PooledCatalog[_Connection]):
 
     def _translate(self, exc: duckdb.Error) -> PlakeError:
         if isinstance(exc, duckdb.ConstraintException):
-            return CommitConflictError(
-                dataset=self._dataset or self.redacted_url,
-                base_version=0,
-                current_version=0,
-                reason=f"the catalog refused a row: {exc}",
-            )
+            return self._refused_row(exc)
         if _is_locked(exc):
             return self._unavailable(
                 "it is locked: another process has it open. A DuckDB catalog serves one process "
-                "at a time; use SQLite or PostgreSQL for several"
+                "at a time; use SQLite or PostgreSQL for several",
+                retryable=True,  # the other process may just be finishing
             )
         return self._unavailable(" ".join(str(exc).split()))
 
@@ -263,6 +214,7 @@ class _DuckDBSession:
 
     def __init__(self, catalog: DuckDBCatalog, connection: _Connection) -> None:
         self.redacted_url = catalog.redacted_url
+        self.catalog_path: str | None = None
         self.catalog = catalog
         self.connection: _Connection | None = connection
 
@@ -312,14 +264,6 @@ class _DuckDBSession:
 @lru_cache(maxsize=256)
 def _rendered(statement: str) -> str:
     return DUCKDB.render(statement)
-
-
-def _format_of(raw: duckdb.DuckDBPyConnection) -> int:
-    known = "SELECT 1 FROM duckdb_tables() WHERE table_name = ?"
-    if raw.execute(known, [migrations.FORMAT_TABLE]).fetchone() is None:
-        return 0
-    row = raw.execute("SELECT version FROM catalog_format").fetchone()
-    return 0 if row is None else int(row[0])
 
 
 def _is_locked(exc: BaseException) -> bool:

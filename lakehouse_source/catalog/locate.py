@@ -1,4 +1,4 @@
-"""From what a user names to an open catalog: URLs, defaults, and hiding passwords."""
+"""Catalog URLs: their default, their meaning, and messages without their password."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 
 from lakehouse_source.catalog.base import Catalog
+from lakehouse_source.catalog.places import CATALOG_FILE, default_catalog_path, same_place
 from lakehouse_source.catalog.postgres import PostgresCatalog
 from lakehouse_source.catalog.sqlite import SqliteCatalog
 from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.storage import RESERVED_FOLDER, local_path
 
 VARIABLE = "PLAKE_CATALOG"
-FOLDER = "_plake"
-FILE = "catalog.db"
 KNOWN = (
     "sqlite:///absolute/path.db",
     "postgresql://user@host/database",
@@ -32,8 +32,8 @@ _SECRET_PARAMETER = re.compile(
 def redact(url: str) -> str:
     """The URL with its password replaced by `***`.
 
-    Rather too much than too little: everything up to the last `@` goes, since a
-    password with unescaped characters makes a URL that no parser reads as meant.
+    Everything up to the last `@` is replaced, even if that is too much: no parser reads a
+    URL correctly whose password has unescaped characters.
     """
     return _SECRET_PARAMETER.sub(r"\1***", _USER_PASSWORD.sub(r"\1:***@", url))
 
@@ -55,7 +55,8 @@ def resolve_url(url: str | None, dataset_uri: str | None = None) -> str:
                 f"'catalog', argument catalog=, or environment variable {VARIABLE}.",
                 known=KNOWN,
             )
-        return "sqlite://" + dataset_uri.removeprefix("file://").rstrip("/") + f"/{FOLDER}/{FILE}"
+        folder = unquote(dataset_uri.removeprefix("file://")).rstrip("/")
+        return "sqlite://" + quote(default_catalog_path(folder), safe="/")
     if not url.startswith("env:"):
         return url
     name = url.removeprefix("env:")
@@ -74,7 +75,7 @@ def open_catalog(
 ) -> Catalog:
     """The catalog that a user names; it connects when it is first used.
 
-    An open catalog is answered as it is. Without a URL: the environment variable
+    An open catalog is returned unchanged. Without a URL: the environment variable
     `PLAKE_CATALOG`, else, for a local `dataset_uri` (canonical), a SQLite file in
     the dataset's `_plake` folder. With `create` the catalog's tables (for SQLite
     its file, for the default its folder) are made when they are missing.
@@ -85,10 +86,8 @@ def open_catalog(
     """
     if isinstance(url, Catalog):
         return url
-    is_default = url is None and not os.environ.get(VARIABLE)
     url = resolve_url(url, dataset_uri)
-    match = _SCHEME.match(url)
-    scheme = match.group(1).lower() if match else ""
+    scheme = _scheme_of(url)
     if scheme in ("postgresql", "postgres") and url[len(scheme) :].startswith("://"):
         return PostgresCatalog(url, redact(url), create=create, dataset=dataset_uri)
     if scheme in ("sqlite", "duckdb"):
@@ -98,6 +97,7 @@ def open_catalog(
             given["busy_seconds"] = busy_seconds
         if scheme == "duckdb":
             return _duckdb_catalog(path, given)
+        is_default = dataset_uri is not None and is_default_catalog(url, dataset_uri)
         return SqliteCatalog(path, make_folder=is_default, **given)
     reason = "is empty." if not url.strip() else "is not a catalog URL that plake knows."
     raise InvalidOptionError(option="catalog", value=redact(url), reason=reason, known=KNOWN)
@@ -105,7 +105,7 @@ def open_catalog(
 
 def _duckdb_catalog(path: str, given: dict[str, Any]) -> Catalog:
     try:
-        # Here and not above: DuckDB is an extra, and takes a while to import.
+        # Imported here: DuckDB is an optional extra and slow to import.
         from lakehouse_source.catalog.duckdb import DuckDBCatalog
     except ModuleNotFoundError as exc:
         raise InvalidOptionError(
@@ -116,9 +116,37 @@ def _duckdb_catalog(path: str, given: dict[str, Any]) -> Catalog:
     return DuckDBCatalog(path, **given)
 
 
-def sqlite_url(path: str) -> str:
-    """The catalog URL of a SQLite file."""
-    return "sqlite://" + quote(path, safe="/")
+def is_default_catalog(catalog: str | Catalog | None, dataset_uri: str) -> bool:
+    """Tell whether a catalog is the SQLite file that a dataset has in its own folder by default.
+
+    What its URL opens counts, not how it is spelled. `dataset_uri` is canonical.
+
+    Raises:
+        InvalidOptionError: the URL is none that plake knows.
+    """
+    folder = local_path(dataset_uri)
+    if folder is None:
+        return False
+    url = catalog.url if isinstance(catalog, Catalog) else resolve_url(catalog, dataset_uri)
+    if _scheme_of(url) != "sqlite":
+        return False
+    return same_place(_file_parts(url, "sqlite")[0], default_catalog_path(folder))
+
+
+def folder_around(catalog: Catalog) -> str | None:
+    """The URI of the folder whose default catalog this is; None where that cannot be told."""
+    if not isinstance(catalog, SqliteCatalog):
+        return None
+    inside = f"/{RESERVED_FOLDER}/{CATALOG_FILE}"
+    for path in (catalog.path, os.path.realpath(catalog.path)):
+        if path.endswith(inside):
+            return "file://" + quote(path.removesuffix(inside), safe="/")
+    return None
+
+
+def _scheme_of(url: str) -> str:
+    match = _SCHEME.match(url)
+    return match.group(1).lower() if match else ""
 
 
 def _file_parts(url: str, scheme: str) -> tuple[str, float | None]:

@@ -1,8 +1,7 @@
 """The catalog's tables, as ordered migrations: the same ones for every backend.
 
-A migration is never edited once it was released; a change of format is a new
-entry. A catalog whose format is newer than the last entry is refused, because
-what it means is not known here.
+A released migration is never edited: each change of format is a new entry. A catalog
+with a format newer than the last entry is refused, because its meaning is not known here.
 """
 
 from __future__ import annotations
@@ -116,8 +115,8 @@ _FIRST: Sequence[str] = (
     "INSERT INTO catalog_format (id, version) VALUES (1, 1)",
 )
 
-# Versions below `oldest_version` cannot be read any more; `expired_at` is when a file
-# was last reached by one that can.
+# Versions below `oldest_version` cannot be read any more. `expired_at` is when the last
+# version that has a file was expired.
 _SECOND: Sequence[str] = (
     "ALTER TABLE datasets ADD COLUMN oldest_version BIGINT NOT NULL DEFAULT 1",
     "ALTER TABLE files ADD COLUMN expired_at BIGINT",
@@ -137,8 +136,8 @@ def _digits_in_common(fewest: int, most: int) -> str:
     )
 
 
-# The search index is led by `level` (pruning/levels.py): no search has to look at all files
-# that lie above a key. Made anew: not every database can change a primary key.
+# The primary key of the search index begins with `level` (pruning/levels.py), so that no search
+# reads all files above a key. A new table: not every database can change a primary key.
 _THIRD: Sequence[str] = (
     """CREATE TABLE column_bounds_before AS
         SELECT *, {hex_lower} AS low, {hex_upper} AS high FROM column_bounds""",

@@ -2,9 +2,9 @@
 
 They run one after the other, each as if it came alone: under READ COMMITTED each sees
 what was committed before it began, also while an earlier one of them waited for a lock.
-psycopg's own pipeline talks to the server at every statement, which took as long here
-as not using it (five reads: 0.27 ms, in this way 0.15 ms). More than one only inside a
-transaction, where a pooler keeps the connection to one server.
+psycopg's own pipeline talks to the server at every statement and saved no time here (five
+reads: 0.27 ms with and without it, 0.15 ms in this way). Send several statements only inside
+a transaction, where a pooler keeps the connection on one server.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def run(connection: psycopg.Connection[Row], statements: Sequence[Statement]) ->
     try:
         pgconn.enter_pipeline_mode()
         for text, dumped, types, formats in sent:
-            # Without a name: a prepared statement would outlive the transaction.
+            # Unnamed: a named statement would outlive the transaction.
             pgconn.send_query_params(text, dumped, types, formats, pq.Format.BINARY)
         pgconn.pipeline_sync()
         results = connection.wait(_results(pgconn))
         pgconn.exit_pipeline_mode()
     except BaseException:
-        # Answers may still be under way: whoever asks next would get them.
+        # Answers may still be on their way. The next caller would get them.
         connection.close()
         raise
     answers: list[Answer] = []

@@ -19,31 +19,32 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lakehouse_source.catalog import migrations, pipeline
 from lakehouse_source.catalog.base import CatalogReader, PooledCatalog
-from lakehouse_source.catalog.session import CommitOutcomeUnknown, Row, Session, Statement
+from lakehouse_source.catalog.session import Row, Session, Statement
 from lakehouse_source.catalog.statements import POSTGRES
 from lakehouse_source.errors import (
-    CommitConflictError,
+    CommitAcknowledgementLostError,
     InvalidOptionError,
     PlakeError,
 )
 
 CONNECT_SECONDS = 10
-# How long a lock is waited for: commits take milliseconds, whoever has one for longer is
-# stuck. And how long a transaction of ours may do nothing before the server ends it: a
-# process that was stopped there keeps its locks, and does not lose a write by it (its
-# files are there, and a lost connection is tried again).
+# How long to wait for a lock. Commits take milliseconds: a process that holds a lock for
+# longer is stuck.
 BUSY_SECONDS = 30.0
+# How long a transaction of ours may be idle before the server ends it. A process that was
+# suspended in a transaction would keep its locks. It loses no write: its files stay, and a
+# transaction whose connection is lost is run again.
 IDLE_SECONDS = 300.0
-# COPY takes a round trip of its own for each table.
+# More rows than this are inserted by COPY, which takes one more round trip per table.
 _FEW_ROWS = 16
 _MIGRATION_LOCK = 0x706C616B65  # "plake"; transaction-scoped
 _ACTIVE_ELSEWHERE = {"40001", "40P01"}
 _SERVER_GONE = {"57P01", "57P02", "57P03", "53300", "25P03"}
 _LOCK_TIMEOUT = "55P03"
 
-# Every statement of ours is an index scan, or a nested loop of them. Tables that
-# were just filled and never analysed, or analysed and guessed wrong, would else get
-# plans that read all of a table; JIT compilation costs more than our longest one.
+# Every statement of ours is an index scan, or a nested loop of index scans. Without these
+# settings, tables without statistics, or with wrong ones, get plans that read whole tables.
+# JIT compilation takes longer than our longest statement.
 _PLANS = "".join(
     f"; SET LOCAL {name} = off"
     for name in (
@@ -56,10 +57,10 @@ _PLANS = "".join(
 )
 # One round trip each.
 _BEGIN_READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY{_PLANS}".encode()
-# READ COMMITTED: a lock that was waited for then shows what the other one did.
+# READ COMMITTED: after waiting for a lock, a statement sees what its last holder committed.
 _BEGIN_WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE{_PLANS}"
-# Which transaction has a row lock cannot be asked any more when the wait for it is over:
-# the oldest one that may have one.
+# When the wait for a row lock is over, the server no longer tells who holds it. This is the
+# oldest transaction that may hold one.
 _HOLDER = (
     "SELECT a.pid, a.application_name, a.state, "
     "CAST(extract(epoch FROM clock_timestamp() - a.xact_start) AS BIGINT) "
@@ -73,7 +74,7 @@ _HOLDER = (
 _Connection: TypeAlias = "psycopg.Connection[Row]"
 
 
-def is_transient_error(error: psycopg.Error) -> bool:
+def _passes_by_itself(error: psycopg.Error) -> bool:
     """Tell whether the same transaction may well succeed when it is run again."""
     state = error.sqlstate
     if state is None:
@@ -96,6 +97,7 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
     """
 
     is_server = True
+    absent = "the database has no plake catalog"
 
     def __init__(
         self,
@@ -107,8 +109,7 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
         busy_seconds: float = BUSY_SECONDS,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
-        super().__init__(url, redacted_url, dataset)
-        self._create = create
+        super().__init__(url, redacted_url, create=create, dataset=dataset)
         self._ready = False
         self._busy_seconds = busy_seconds
         self._lock_timeout = f"SET LOCAL lock_timeout = {round(busy_seconds * 1000)}"
@@ -141,26 +142,32 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
             raise
         return connection
 
-    def _check_format(self, connection: _Connection) -> None:
-        found = _format_of(connection)
-        if found == 0 and not self._create:
-            raise self._missing("the database has no plake catalog")
-        if found < migrations.LATEST:
-            with connection.transaction():
-                connection.execute(self._lock_timeout.encode())
-                connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
-                found = _format_of(connection)  # somebody may have been faster
-                try:
-                    for statement in migrations.steps(found):
-                        connection.execute(sql.SQL(POSTGRES.render(statement)))
-                except psycopg.errors.DuplicateTable as exc:
-                    raise self._unavailable(
-                        "the schema has a table of another program under one of plake's names. "
-                        "Use another database or search_path"
-                    ) from exc
-        refusal = migrations.refusal(found)
-        if refusal is not None:
-            raise self._unavailable(refusal)
+    def _format_of(self, connection: _Connection) -> int:
+        # Not to_regclass: in the transaction that waited for another one's migration it
+        # answers from a cache that does not know of it.
+        row = connection.execute(
+            "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class WHERE relname = 'catalog_format' "
+            "AND pg_catalog.pg_table_is_visible(oid))"
+        ).fetchone()
+        if row is None or not row[0]:
+            return 0
+        row = connection.execute("SELECT version FROM catalog_format").fetchone()
+        return 0 if row is None else int(row[0])
+
+    def _migrate(self, connection: _Connection) -> int:
+        with connection.transaction():
+            connection.execute(self._lock_timeout.encode())
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
+            found = self._format_of(connection)
+            try:
+                for statement in migrations.steps(found):
+                    connection.execute(sql.SQL(POSTGRES.render(statement)))
+            except psycopg.errors.DuplicateTable as exc:
+                raise self._unavailable(
+                    "the schema has a table of another program under one of plake's names. "
+                    "Use another database or search_path"
+                ) from exc
+        return found
 
     @staticmethod
     def _disconnect(connection: _Connection) -> None:
@@ -174,8 +181,8 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
             connection.execute(_BEGIN_READ if read_only else self._begin_write)
 
     @contextmanager
-    def glance(self) -> Iterator[CatalogReader]:
-        # No BEGIN and no ROLLBACK, which are two round trips of three.
+    def read_autocommit(self) -> Iterator[CatalogReader]:
+        # Without BEGIN and ROLLBACK, which are two of three round trips.
         connection = self._acquire()
         session = self._session(connection)
         try:
@@ -191,13 +198,15 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
         except psycopg.Error as exc:
             if connection.closed or _connection_lost(exc):
                 reason = self._reason(exc)
-                raise CommitOutcomeUnknown(catalog=self.redacted_url, reason=reason) from exc
+                raise CommitAcknowledgementLostError(
+                    catalog=self.redacted_url, reason=reason
+                ) from exc
             raise self._translate(exc) from exc
         if answer != "COMMIT":
-            # A failed statement whose error somebody swallowed: PostgreSQL takes
-            # COMMIT for ROLLBACK then, and says so without an error.
+            # A statement had failed and somebody swallowed its error. PostgreSQL then
+            # carries COMMIT out as ROLLBACK, without an error.
             raise self._unavailable(
-                "the transaction failed before and was undone; nothing was committed"
+                "the transaction had failed and was rolled back; nothing was committed"
             )
 
     def _rollback(self, connection: _Connection) -> bool:
@@ -216,10 +225,6 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
 
     # --- errors
 
-    def _is_transient(self, error: BaseException) -> bool:
-        cause = error.__cause__
-        return isinstance(cause, psycopg.Error) and is_transient_error(cause)
-
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
@@ -229,15 +234,10 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
 
     def _translate(self, exc: psycopg.Error) -> PlakeError:
         if isinstance(exc, psycopg.IntegrityError):
-            return CommitConflictError(
-                dataset=self._dataset or self.redacted_url,
-                base_version=0,
-                current_version=0,
-                reason=f"the catalog refused a row: {exc.diag.message_primary}",
-            )
+            return self._refused_row(exc.diag.message_primary)
         if exc.sqlstate == _LOCK_TIMEOUT:
             return self._unavailable(self._busy())
-        return self._unavailable(self._reason(exc))
+        return self._unavailable(self._reason(exc), retryable=_passes_by_itself(exc))
 
     def _busy(self) -> str:
         reason = f"it was locked by another transaction for {self._busy_seconds:g} seconds"
@@ -268,6 +268,7 @@ class _PostgresSession:
 
     def __init__(self, catalog: PostgresCatalog, connection: _Connection) -> None:
         self.redacted_url = catalog.redacted_url
+        self.catalog_path: str | None = None
         self.catalog = catalog
         self.connection: _Connection | None = connection
         self._sent: list[pipeline.Statement] = []
@@ -332,23 +333,10 @@ def _rendered(statement: str) -> bytes:
     return "".join(chain.from_iterable(zip_longest(parts, marks, fillvalue=""))).encode()
 
 
-def _format_of(connection: _Connection) -> int:
-    # Not to_regclass: in the transaction that waited for another one's migration it
-    # answers from a cache that does not know of it.
-    row = connection.execute(
-        "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class WHERE relname = 'catalog_format' "
-        "AND pg_catalog.pg_table_is_visible(oid))"
-    ).fetchone()
-    if row is None or not row[0]:
-        return 0
-    row = connection.execute("SELECT version FROM catalog_format").fetchone()
-    return 0 if row is None else int(row[0])
-
-
 def _conninfo(url: str) -> str | None:
     """The URL as a connection string with our defaults, None where it cannot be parsed.
 
-    No error of libpq leaves this function: they quote the URL, password included.
+    No error of libpq leaves this function: its texts quote the URL with the password.
     """
     try:
         given = conninfo_to_dict(url)
@@ -366,8 +354,8 @@ def _conninfo(url: str) -> str | None:
 
 
 def _is_as_meant(url: str, parsed: Mapping[str, object]) -> bool:
-    # libpq reads `u:pass/word@host` as host u, port pass: a password with unescaped
-    # characters would come back in messages about hosts and ports.
+    # libpq reads `u:pass/word@host` as host u, port pass. Parts of a password with unescaped
+    # characters would appear in messages about hosts and ports.
     address = url.partition("?")[0]
     if address.count("@") > 1:
         return False

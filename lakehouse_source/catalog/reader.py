@@ -1,10 +1,10 @@
-"""What the catalog tells: reading in one consistent snapshot."""
+"""Reading from the catalog, in one consistent snapshot."""
 
 from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -13,9 +13,13 @@ import pyarrow as pa
 
 from lakehouse_source.catalog import search as searching
 from lakehouse_source.catalog import statements as sql
+from lakehouse_source.catalog import write_states
+from lakehouse_source.catalog.places import is_dataset_at
 from lakehouse_source.catalog.session import Row, Session
+from lakehouse_source.catalog.write_states import WriteState, WriteStatus
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
 from lakehouse_source.model import (
+    DatasetProperties,
     DatasetRecord,
     ExpiredFile,
     FileRecord,
@@ -48,26 +52,22 @@ def to_microseconds(instant: datetime) -> int:
 
 
 def _within_int64(number: int) -> int:
-    # Versions come from users: one that no database can hold finds what the
-    # nearest one finds, which is nothing or everything.
+    # Versions come from users. One that no database can hold gives the same answer as the
+    # nearest one that it can: nothing, or everything.
     return max(-_LARGEST - 1, min(_LARGEST, number))
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A dataset, every schema it ever had by version, and what its commit says of one version."""
+    """A dataset, all of its schemas by their version, and the summary of one version."""
 
     dataset: DatasetRecord
     schemas: dict[int, pa.Schema]
     summary: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class WriteState:
-    """`state`: `committed`, `pending`, `abandoned` (silent for too long) or `closed` (given up)."""
-
-    state: str
-    dataset_id: int | None
+# Asks for a write's id and a dataset's key.
+CURRENT = sql.current(write_states.STATE_OF)
 
 
 def _schema_version(row: Row) -> int:
@@ -76,16 +76,17 @@ def _schema_version(row: Row) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """A dataset at its newest version: its schema, since which version, and a write's state.
+    """A dataset at its newest version, the schema in force, and the state of a write.
 
-    `schema_version` is 0 and `schema` None before the first version. `write_state` is
-    `pending`, `abandoned` or `closed`, None where the write is none of these.
+    `schema_version` is that at which the schema came into force. Before the first version
+    it is 0 and `schema` is None. `write_state` is
+    None where the write is unknown or committed.
     """
 
     dataset: DatasetRecord
     schema_version: int
     schema: pa.Schema | None
-    write_state: str | None
+    write_state: WriteState | None
 
 
 class CatalogReader:
@@ -97,16 +98,22 @@ class CatalogReader:
     # --- datasets and their history
 
     def dataset(self, base_uri: str) -> DatasetRecord | None:
-        """The dataset at a base URI."""
+        """The dataset at a base URI, or `.` for that around the catalog's own folder.
+
+        A dataset in a local folder is found by every path that leads there, also where
+        the catalog has it under another one. The record says under which it has it.
+        """
         return self._one_dataset(sql.DATASET, base_uri)
 
     def description(self, base_uri: str, version: int | None = None) -> Description | None:
-        """The dataset at a base URI and a version of it (default: the newest), at once.
+        """The dataset at a base URI and one version (default: the newest), in one query.
 
         The summary is empty where there is no such version.
         """
         wanted = None if version is None else _within_int64(version)
-        rows = self._session.query(sql.DESCRIPTION, (wanted, base_uri))
+        rows = self._rows_of(
+            base_uri, lambda key: self._session.query(sql.DESCRIPTION, (wanted, key))
+        )
         if not rows:
             return None
         summary = rows[0][6]
@@ -117,8 +124,9 @@ class CatalogReader:
         )
 
     def current(self, base_uri: str, write_id: str = "") -> Current | None:
-        """The dataset at a base URI, all that a write has to know of it, in one look."""
-        return self._current(self._session.query(sql.CURRENT, (write_id, base_uri)))
+        """What a write needs to know of the dataset at a base URI, in one query."""
+        rows = self._rows_of(base_uri, lambda key: self._session.query(CURRENT, (write_id, key)))
+        return self._current(rows)
 
     def datasets(self) -> list[DatasetRecord]:
         """All datasets, in the order in which they were registered."""
@@ -153,7 +161,7 @@ class CatalogReader:
         return self._one_transaction(sql.TRANSACTION, dataset_id, _within_int64(version))
 
     def transaction_by_write_id(self, write_id: str) -> TransactionRecord | None:
-        """The commit of a write, in whichever dataset, or None where it was never committed."""
+        """The commit of a write, in any dataset; None where it is not committed."""
         return self._one_transaction(sql.TRANSACTION_BY_WRITE_ID, write_id)
 
     def transaction_by_txn(
@@ -175,7 +183,7 @@ class CatalogReader:
         return rows[0][0] if rows else None
 
     def now(self) -> datetime:
-        """The database's clock, against which all timestamps of the catalog stand."""
+        """The database's clock, which gives all timestamps of the catalog."""
         return to_datetime(self._session.query(sql.NOW)[0][0])
 
     # --- files
@@ -192,12 +200,12 @@ class CatalogReader:
             sql.files_found(found.statement), (*found.values, dataset_id, version, version)
         )
 
-    def portions(
+    def iter_files(
         self, dataset_id: int, version: int, search: Search | None, at_once: int
     ) -> Iterator[list[FileRecord]]:
-        """What `files` gives, at most `at_once` records at a time, the first ones by one query.
+        """The records that `files` lists, in lists of at most `at_once`.
 
-        Of a million files no more than the ids are held together.
+        One query gives the first list. For the others only ids are held in memory.
         """
         values: tuple[Any, ...] = (dataset_id, *[_within_int64(version)] * 2)
         first, every = sql.FIRST_FILES, sql.FILE_IDS
@@ -243,9 +251,9 @@ class CatalogReader:
     # --- what vacuum asks
 
     def expired_files(self, dataset: DatasetRecord) -> list[ExpiredFile]:
-        """The file rows that no readable version has, in order of id.
+        """The file rows that belong to no readable version, ordered by id.
 
-        A path may be in another row too, which a readable version has.
+        Another row with the same path may belong to one.
         """
         rows = self._session.query(sql.EXPIRED_FILES, (dataset.id, dataset.oldest_version))
         return [
@@ -254,7 +262,7 @@ class CatalogReader:
         ]
 
     def paths(self, dataset: DatasetRecord) -> tuple[set[str], set[str]]:
-        """The paths that a readable version has, and those of all file rows."""
+        """The paths of files of readable versions, and the paths in all file rows."""
         readable: set[str] = set()
         known: set[str] = set()
         for path, removed_version in self._session.query(sql.ALL_PATHS, (dataset.id,)):
@@ -263,42 +271,62 @@ class CatalogReader:
                 readable.add(path)
         return readable, known
 
-    def write_states(self, write_ids: Iterable[str]) -> dict[str, WriteState]:
-        """What became of writes; those that this catalog never heard of are left out."""
-        states: dict[str, WriteState] = {}
-        for write_id in write_ids:
-            rows = self._session.query(sql.COMMITTED_STATE, (write_id,))
-            rows = rows or self._session.query(sql.PENDING_STATE, (write_id,))
-            if rows:
-                states[write_id] = WriteState(*rows[0])
-        return states
+    def write_states(self, write_ids: Iterable[str]) -> dict[str, WriteStatus]:
+        """What became of writes; those that this catalog does not know are left out."""
+        return write_states.states(self._session, write_ids)
 
-    def silent_writes(self, seconds: float) -> dict[str, str]:
-        """Writes without a sign of life for so long, by the database's clock, and their state.
-
-        The state is `pending`, or `abandoned` where somebody took the write for dead.
-        """
-        rows = self._session.query(sql.SILENT_WRITES, (round(seconds * 1_000_000),))
-        return dict(rows)
+    def silent_writes(self, seconds: float) -> dict[str, WriteState]:
+        """Writes that may still commit, without a heartbeat for so long by the database's clock."""
+        return write_states.silent(self._session, seconds)
 
     # --- rows to records
 
     def _one_dataset(self, statement: str, base_uri: str) -> DatasetRecord | None:
-        rows = self._session.query(statement, (base_uri,))
+        rows = self._rows_of(base_uri, lambda key: self._session.query(statement, (key,)))
         return self._dataset_record(rows[0]) if rows else None
+
+    def _rows_of(self, base_uri: str, ask: Callable[[str], list[Row]]) -> list[Row]:
+        """The answer to a question about a dataset, however its folder is spelled.
+
+        The spelling that is asked for comes first and costs nothing more. The others are
+        tried only where there is no such dataset: it is about to be made, or missing.
+        """
+        rows = ask(base_uri)
+        if not rows:
+            registered = self._registered_as(base_uri)
+            if registered is not None:
+                rows = ask(registered)
+        return rows
+
+    def _registered_as(self, base_uri: str) -> str | None:
+        """The first key in the catalog that means the same local folder."""
+        for (registered,) in self._session.query(sql.LOCAL_DATASETS):
+            if is_dataset_at(registered, base_uri, self._session.catalog_path):
+                found: str = registered
+                return found
+        return None
 
     def _current(self, rows: Sequence[Row]) -> Current | None:
         if not rows:
             return None
-        *record, schema_version, raw, write_state = rows[0]
-        schema = None if raw is None else self._schema(raw)
-        return Current(self._dataset_record(record), schema_version or 0, schema, write_state)
+        *record, schema_version, raw, state = rows[0]
+        return Current(
+            self._dataset_record(record),
+            schema_version or 0,
+            None if raw is None else self._schema(raw),
+            None if state is None else WriteState(state),
+        )
 
     def _dataset_record(self, row: Sequence[Any]) -> DatasetRecord:
         identity, name, base_uri, current_version, properties, oldest = row
-        return DatasetRecord(
-            identity, name, base_uri, current_version, self._document(properties), oldest
-        )
+        try:
+            parsed = DatasetProperties.from_json(self._document(properties))
+        except TypeError as exc:
+            raise CorruptDatasetError(
+                path=self._session.redacted_url,
+                reason=f"the properties of dataset {base_uri} cannot be read: {exc}",
+            ) from exc
+        return DatasetRecord(identity, name, base_uri, current_version, parsed, oldest)
 
     def _one_transaction(self, statement: str, *values: Any) -> TransactionRecord | None:
         records = self._transactions(statement, *values)

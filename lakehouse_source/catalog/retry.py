@@ -1,7 +1,8 @@
-"""Verb. Work in a database transaction, with as many attempts as are worth it.
+"""Verb. Runs a database transaction, again where it may succeed the next time.
 
-Whatever a database says to try again is tried again, and a COMMIT whose answer was
-lost is found out about: never carried out twice, never given up for lost.
+The fields of an error decide, never its class or its cause: `retryable` and
+`outcome_unknown`. A COMMIT of unknown outcome is looked up: it is never carried out twice,
+and never taken for a failure.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
-from lakehouse_source.catalog.transient import CommitOutcomeUnknown, is_transient
 from lakehouse_source.errors import CatalogUnavailableError, CommitUnknownError, PlakeError
 from lakehouse_source.failpoints import reach
 
@@ -32,51 +32,52 @@ def in_transaction(
     resolve: bool = True,
     patience_seconds: float = 0.0,
 ) -> T:
-    """Run `work` in one database transaction, again where the database says to.
+    """Run `work` in one database transaction, again where the error says that it may succeed.
 
-    `work` must do nothing where it finds that it was carried out already: when
-    the outcome of a COMMIT is unknown, it is run again, on a new connection, to
-    find out. A server that went away is waited for as long as `patience_seconds`.
+    `work` must do nothing where it finds that it was carried out already: after a COMMIT
+    of unknown outcome it is run again, on a new connection, to find out. With `resolve`,
+    what cannot be found out is a `CommitUnknownError`; without it, `work` may be repeated
+    by anybody and a failure is enough. A server that cannot be reached is waited for as
+    long as `patience_seconds`.
 
     Raises:
-        CommitUnknownError: a commit was sent and the catalog cannot be asked
-            whether it was carried out.
+        CommitUnknownError: a commit was sent, and the catalog cannot be asked whether
+            it was carried out.
     """
     give_up = time.monotonic() + patience_seconds
-    lost: CommitOutcomeUnknown | None = None
-    for attempt in range(ATTEMPTS):
-        failure: PlakeError
+    lost = False
+    for attempt in range(1, ATTEMPTS + 1):
         try:
             with catalog.write() as tx:
                 done = work(tx)
                 reach("before COMMIT")
             return done
-        except CommitOutcomeUnknown as error:
-            # Only `work` can tell, and it looks its write up under the lock: a
-            # COMMIT that is still on its way holds that lock.
-            failure = error
-            if resolve:
-                lost = error
-                give_up = max(give_up, time.monotonic() + PATIENCE_SECONDS / 2)
         except PlakeError as error:
-            away = _server_is_away(error)
-            if not (is_transient(error) or (away and time.monotonic() < give_up)):
-                if lost is not None and isinstance(error, CatalogUnavailableError):
-                    # Nobody answered: what was sent before may have been carried out.
-                    raise CommitUnknownError(dataset=uri, write_id=write_id) from error
-                raise
             failure = error
-        if attempt < ATTEMPTS - 1:
-            time.sleep(min(1.0, 0.005 * 2**attempt) * random.uniform(0.5, 1.5))
-    if lost is not None:
+        if failure.outcome_unknown:
+            # Only `work` can tell: it looks its write up under the lock, which a COMMIT
+            # that is still on its way holds.
+            if resolve:
+                lost = True
+                give_up = max(give_up, time.monotonic() + PATIENCE_SECONDS / 2)
+        elif not (failure.retryable or (_was_tried(failure) and time.monotonic() < give_up)):
+            if lost and isinstance(failure, CatalogUnavailableError):
+                # Nobody answered: what was sent before may have been carried out.
+                raise CommitUnknownError(dataset=uri, write_id=write_id) from failure
+            raise failure
+        if attempt < ATTEMPTS:
+            time.sleep(min(1.0, 0.0025 * 2**attempt) * random.uniform(0.5, 1.5))
+    if lost:
         raise CommitUnknownError(dataset=uri, write_id=write_id) from failure
-    if isinstance(failure, CommitOutcomeUnknown):
-        reason = f"it is lost again and again: {failure.reason}"
-        raise CatalogUnavailableError(catalog=catalog.redacted_url, reason=reason) from None
+    if failure.outcome_unknown:
+        raise CatalogUnavailableError(
+            catalog=catalog.redacted_url,
+            reason="the connection was lost during each COMMIT",
+            attempts=ATTEMPTS,
+        ) from failure
     raise failure
 
 
-def _server_is_away(error: PlakeError) -> bool:
-    """Tell whether the catalog tried, more than once, to reach a server and could not."""
-    tried = error.__context__
-    return isinstance(error, CatalogUnavailableError) and tried is not None and is_transient(tried)
+def _was_tried(error: PlakeError) -> bool:
+    """Tell whether the catalog gave up a server, or a file's lock, after several attempts."""
+    return isinstance(error, CatalogUnavailableError) and error.attempts > 1

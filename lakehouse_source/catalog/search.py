@@ -1,25 +1,26 @@
 """Turns a search tree into one SELECT of file ids over the bounds index.
 
-The answer is exact with respect to the index: precisely the files whose keys
-overlap what is asked for. What is read of the index follows the answer, not the
-table: each level of the index (pruning/levels.py) is asked by itself, from the first
-file that reaches up to a range to the last that can begin in it.
+The answer is exact with respect to the index: the files whose keys overlap the ranges of
+the search, and no others. The cost grows with the answer, not with the table: each level
+of the index (pruning/levels.py) is searched by itself, from the first file that ends at or
+above the start of a range to the last that can begin in it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from lakehouse_source.catalog import statements as sql
 from lakehouse_source.catalog.session import Row, Session
-from lakehouse_source.model import KeyRange, Search, SearchAll, SearchAny, SearchRanges
-from lakehouse_source.pruning.levels import ABOVE, spans
+from lakehouse_source.model import Search, SearchAll, SearchRanges
+from lakehouse_source.pruning.levels import spans
+from lakehouse_source.pruning.ranges import Span, disjoint, one_per_column
 
-# Up to here the ranges of a condition are part of the statement; above, their files are
-# looked up first.
+# A condition of so many ranges is part of the statement. The files of one with more ranges
+# are looked up before.
 _MOST_RANGES = 8
 # The same for the terms of an AND or OR, and for values: SQLite allows 32,766.
 _MOST_TERMS = 50
@@ -32,8 +33,6 @@ _ROWS_PER_RANGE = 10
 # Up to so many files that one condition of an AND leaves, the other conditions are
 # checked file by file; a condition is asked for the second number only where none has few.
 _FEW_FILES = (1000, 20_000)
-
-Range: TypeAlias = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +49,14 @@ def compile_search(session: Session, dataset_id: int, search: Search) -> Found:
         return _ranges(session, dataset_id, search.column_id, disjoint(search.ranges))
     if isinstance(search, SearchAll):
         return _all(session, dataset_id, search.terms)
-    terms = _one_per_column(search.terms)
+    terms = one_per_column(search.terms)
     return _merged(session, [compile_search(session, dataset_id, term) for term in terms], "UNION")
 
 
 def _all(session: Session, dataset_id: int, terms: Sequence[Search]) -> Found:
-    """An AND. A condition that leaves few files spares the others their index scans.
+    """An AND. Where one condition matches few files, the others are checked on these alone.
 
-    Which one that is cannot be known before: each is asked for its first files.
+    Which condition that is cannot be known before, so each is asked for its first files.
     """
     leaves = [term for term in terms if isinstance(term, SearchRanges)]
     others = [term for term in terms if not isinstance(term, SearchRanges)]
@@ -79,7 +78,7 @@ def _all(session: Session, dataset_id: int, terms: Sequence[Search]) -> Found:
 def _fewest(
     session: Session, dataset_id: int, leaves: Sequence[SearchRanges]
 ) -> tuple[SearchRanges | None, list[int] | None]:
-    """A condition that few files match, and these files; None where all match many."""
+    """A condition that few files match, and these files; None where each matches many."""
     looked_up: dict[int, list[int]] = {}
     for most in _FEW_FILES:
         for number, leaf in enumerate(leaves):
@@ -131,45 +130,7 @@ def _merged(session: Session, parts: Sequence[Found], operator: str) -> Found:
     return _compiled_ids(session, sorted(ids or ()))
 
 
-def _one_per_column(terms: Iterable[Search]) -> list[Search]:
-    """The terms of an OR, with those over one column made into one."""
-    ranges: dict[int, list[KeyRange]] = {}
-    others: list[Search] = []
-    for term in _alternatives(terms):
-        if isinstance(term, SearchRanges):
-            ranges.setdefault(term.column_id, []).extend(term.ranges)
-        else:
-            others.append(term)
-    return [*(SearchRanges(column, tuple(all_)) for column, all_ in ranges.items()), *others]
-
-
-def _alternatives(terms: Iterable[Search]) -> Iterator[Search]:
-    for term in terms:
-        if isinstance(term, SearchAny):
-            yield from _alternatives(term.terms)
-        else:
-            yield term
-
-
-def disjoint(ranges: Iterable[KeyRange]) -> list[Range]:
-    """The same keys as ranges that are ordered and do not overlap.
-
-    No lower key becomes the empty one, which is below all others, and no upper key one
-    that is above all others.
-    """
-    merged: list[Range] = []
-    pairs = ((r.lower or b"", ABOVE if r.upper is None else r.upper) for r in ranges)
-    for lower, upper in sorted(pairs):
-        if lower > upper:
-            continue
-        if merged and lower <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], upper))
-        else:
-            merged.append((lower, upper))
-    return merged
-
-
-def _ranges(session: Session, dataset_id: int, column_id: int, ranges: Sequence[Range]) -> Found:
+def _ranges(session: Session, dataset_id: int, column_id: int, ranges: Sequence[Span]) -> Found:
     if not ranges:
         return Found(sql.NO_FILE, ())
     if len(ranges) > _MOST_RANGES:
@@ -207,7 +168,7 @@ def _bound(session: Session, wanted: Sequence[tuple[int, bytes, bytes, bytes]]) 
 
 
 def _overlapping_any(
-    session: Session, dataset_id: int, column_id: int, ranges: Sequence[Range]
+    session: Session, dataset_id: int, column_id: int, ranges: Sequence[Span]
 ) -> list[int]:
     """The files that overlap one of many ranges, each once."""
     column = (dataset_id, column_id)
@@ -228,7 +189,7 @@ def _overlapping_any(
     return found
 
 
-def _overlapping(bounds: Iterable[Row], ranges: Sequence[Range]) -> list[int]:
+def _overlapping(bounds: Iterable[Row], ranges: Sequence[Span]) -> list[int]:
     """The ids among `bounds` (lower, upper, id) that overlap one of the disjoint ranges."""
     lowers = [lower for lower, _upper in ranges]
     found: list[int] = []

@@ -6,38 +6,22 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from lakehouse_source.catalog.statements import Dialect
-from lakehouse_source.errors import PlakeError
 
 Row = tuple[Any, ...]
 # Text with `?`, and its values.
 Statement = tuple[str, Sequence[Any]]
 
 
-class CommitOutcomeUnknown(PlakeError):
-    """The connection was lost while COMMIT was under way: it may have been carried out.
-
-    Only a look at `transactions.write_id` on a new connection can tell.
-    """
-
-    catalog: str
-    reason: str
-
-    def __init__(self, *, catalog: str, reason: str) -> None:
-        super().__init__(
-            f"catalog {catalog} was lost during a commit, whose outcome is unknown: {reason}",
-            catalog=catalog,
-            reason=reason,
-        )
-
-
 class Session(Protocol):
     """One database transaction. Statements use `?` and the fragments of `dialect`.
 
-    Every failure is raised as a `PlakeError`, with the driver's error as its cause.
+    Every failure is raised as a `PlakeError` that says by its fields whether to try again.
     """
 
     dialect: Dialect
     redacted_url: str
+    # Of a catalog that may be in the folder of a dataset.
+    catalog_path: str | None
 
     def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         """The rows that a statement gives."""

@@ -17,17 +17,11 @@ from typing import Any
 from urllib.parse import quote
 
 from lakehouse_source.catalog import migrations
-from lakehouse_source.catalog.base import PooledCatalog
-from lakehouse_source.catalog.session import CommitOutcomeUnknown, Row, Session, Statement
+from lakehouse_source.catalog.file_catalog import FileCatalog
+from lakehouse_source.catalog.session import Row, Session, Statement
 from lakehouse_source.catalog.statements import SQLITE
-from lakehouse_source.errors import (
-    CommitConflictError,
-    InvalidOptionError,
-    PlakeError,
-)
+from lakehouse_source.errors import CommitAcknowledgementLostError, PlakeError
 
-_NO_FILE = "there is no such file"
-BUSY_SECONDS = 30.0
 _HEADER = b"SQLite format 3\0"
 
 # Primary result codes, https://www.sqlite.org/rescode.html
@@ -37,9 +31,9 @@ _READ_ONLY = 8
 _IO_ERROR = 10
 _FULL = 13
 _CANNOT_OPEN = 14
-_ROLLED_BACK = "the transaction failed before and was undone; nothing was committed"
+_ROLLED_BACK = "the transaction had failed and was rolled back; nothing was committed"
 _REASONS = {
-    _BUSY: "it is locked by another process for longer than the busy timeout",
+    _BUSY: "it is locked: another process held the lock for longer than the busy timeout",
     _LOCKED: "it is locked by this process",
     _READ_ONLY: "it is read-only",
     _FULL: "the disk is full",
@@ -53,41 +47,18 @@ class _Connection(sqlite3.Connection):
     file: tuple[int, int] | None = None
 
 
-class SqliteCatalog(PooledCatalog[_Connection]):
-    """A catalog in a SQLite file at an absolute path.
+class SqliteCatalog(FileCatalog[_Connection]):
+    """A catalog in a SQLite file."""
 
-    `dataset` names the dataset for which the catalog is opened, for messages.
-    `make_folder` lets the file's folder be made with it.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        *,
-        create: bool = True,
-        dataset: str | None = None,
-        make_folder: bool = False,
-        busy_seconds: float = BUSY_SECONDS,
-    ) -> None:
-        if not os.path.isabs(path):
-            raise InvalidOptionError(
-                option="catalog",
-                value=path,
-                reason="needs an absolute path: sqlite:///folder/catalog.db.",
-            )
-        url = "sqlite://" + quote(path, safe="/")
-        super().__init__(url, url, dataset)
-        self.path = path
-        self._create = create
-        self._make_folder = make_folder
-        self._busy_seconds = busy_seconds
-        if not create and not os.path.exists(path):
-            raise self._missing(_NO_FILE)
+    scheme = "sqlite"
 
     # --- connections
 
     def _connect(self) -> _Connection:
-        self._check_file()
+        if self._check_file():
+            self._check_header()
+        else:
+            self._make_file()
         with self._translated():
             connection = sqlite3.connect(
                 f"file:{quote(self.path)}?mode=rw",
@@ -106,31 +77,20 @@ class SqliteCatalog(PooledCatalog[_Connection]):
             raise
         return connection
 
-    def _check_file(self) -> None:
-        """See that there is a file that SQLite can open, made here if it may be."""
+    def _check_header(self) -> None:
         try:
             with open(self.path, "rb") as file:
                 header = file.read(len(_HEADER))
-        except FileNotFoundError:
-            if not self._create:
-                raise self._missing(_NO_FILE) from None
-            self._make_file()
         except OSError as exc:
             raise self._unavailable(f"it cannot be read: {exc.strerror}") from exc
-        else:
-            # An empty file is an empty database.
-            if header and header != _HEADER:
-                raise self._unavailable("the file is not a SQLite database")
+        # An empty file is an empty database.
+        if header and header != _HEADER:
+            raise self._unavailable("the file is not a SQLite database")
 
     def _make_file(self) -> None:
-        folder = os.path.dirname(self.path)
+        # SQLite would let everybody read it; the journals that it makes later get the
+        # permissions of this file.
         try:
-            if self._make_folder:
-                os.makedirs(folder, exist_ok=True)
-            elif not os.path.isdir(folder):
-                raise self._unavailable(f"its folder {folder} does not exist. Create it first")
-            # SQLite would create it readable by everybody; the journals that it
-            # makes later take over these permissions.
             with suppress(FileExistsError):
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except OSError as exc:
@@ -144,40 +104,32 @@ class SqliteCatalog(PooledCatalog[_Connection]):
             connection.execute("PRAGMA journal_mode = DELETE")
         self._check_format(connection)
 
-    def _check_format(self, connection: _Connection) -> None:
-        found = _format_of(connection)
-        if found == 0 and not self._create:
-            raise self._missing(_NO_FILE)
-        if found < migrations.LATEST:
-            # Here and not above: it imports pandas where that is installed, a quarter of
-            # a second that only the making of tables has to pay.
-            from sqlite_utils import Database
+    def _format_of(self, connection: _Connection) -> int:
+        known = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+        if connection.execute(known, (migrations.FORMAT_TABLE,)).fetchone() is None:
+            return 0
+        return int(connection.execute("SELECT version FROM catalog_format").fetchone()[0])
 
-            database = Database(connection, recursive_triggers=False, execute_plugins=False)
-            # sqlite-utils commits what it begins itself and nothing else, so
-            # everything below is one transaction.
-            database.execute("BEGIN IMMEDIATE")
-            try:
-                found = _format_of(connection)  # somebody may have been faster
-                if found == 0:
-                    self._check_names(database)
-                for statement in migrations.steps(found):
-                    database.execute(SQLITE.render(statement))
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    database.execute("ROLLBACK")
-                raise
-            database.execute("COMMIT")
-        refusal = migrations.refusal(found)
-        if refusal is not None:
-            raise self._unavailable(refusal)
+    def _migrate(self, connection: _Connection) -> int:
+        # Imported here: it imports pandas where that is installed, which takes a quarter
+        # of a second that only the making of tables has to pay.
+        from sqlite_utils import Database
 
-    def _check_names(self, database: Any) -> None:
-        taken = sorted(set(database.table_names()) & set(migrations.TABLES))
-        if taken:
-            raise self._unavailable(
-                f"the database has a table {taken[0]!r} that is not plake's. Use another file"
-            )
+        database = Database(connection, recursive_triggers=False, execute_plugins=False)
+        # sqlite-utils commits only what it begins itself: all of this is one transaction.
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            found = self._format_of(connection)
+            if found == 0:
+                self._refuse_foreign_tables(database.table_names())
+            for statement in migrations.steps(found):
+                database.execute(SQLITE.render(statement))
+        except BaseException:
+            with suppress(sqlite3.Error):
+                database.execute("ROLLBACK")
+            raise
+        database.execute("COMMIT")
+        return found
 
     def _file(self) -> tuple[int, int] | None:
         try:
@@ -187,8 +139,8 @@ class SqliteCatalog(PooledCatalog[_Connection]):
         return status.st_dev, status.st_ino
 
     def _is_current(self, connection: _Connection) -> bool:
-        # Whoever deleted the file, to begin anew or to restore a backup, does not
-        # want commits to vanish into the old one.
+        # The file may have been deleted, or replaced by a backup. Commits to the old one
+        # would be lost.
         return connection.file is not None and connection.file == self._file()
 
     @staticmethod
@@ -200,8 +152,8 @@ class SqliteCatalog(PooledCatalog[_Connection]):
 
     def _begin(self, connection: _Connection, read_only: bool) -> None:
         with self._translated():
-            # A deferred transaction that turns into a write does not wait for
-            # the lock (ducklake#1309): writes take it at once.
+            # A read transaction that turns into a write does not wait for the lock
+            # (ducklake#1309). Writes therefore take the lock when they begin.
             connection.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
     def _commit(self, connection: _Connection) -> None:
@@ -211,7 +163,9 @@ class SqliteCatalog(PooledCatalog[_Connection]):
             connection.execute("COMMIT")
         except sqlite3.Error as exc:
             if _code(exc) == _IO_ERROR or not connection.in_transaction:
-                raise CommitOutcomeUnknown(catalog=self.redacted_url, reason=str(exc)) from exc
+                raise CommitAcknowledgementLostError(
+                    catalog=self.redacted_url, reason=str(exc)
+                ) from exc
             raise self._translate(exc) from exc
 
     def _rollback(self, connection: _Connection) -> bool:
@@ -231,10 +185,6 @@ class SqliteCatalog(PooledCatalog[_Connection]):
 
     # --- errors
 
-    def _is_transient(self, error: BaseException) -> bool:
-        # A busy database was waited for already.
-        return False
-
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
@@ -244,12 +194,8 @@ class SqliteCatalog(PooledCatalog[_Connection]):
 
     def _translate(self, exc: sqlite3.Error) -> PlakeError:
         if isinstance(exc, sqlite3.IntegrityError):
-            return CommitConflictError(
-                dataset=self._dataset or self.redacted_url,
-                base_version=0,
-                current_version=0,
-                reason=f"the catalog refused a row: {exc}",
-            )
+            return self._refused_row(exc)
+        # Never `retryable`: SQLite itself waited for a lock, for the busy timeout.
         return self._unavailable(_REASONS.get(_code(exc), str(exc)))
 
 
@@ -260,14 +206,15 @@ class _SqliteSession:
 
     def __init__(self, catalog: SqliteCatalog, connection: _Connection) -> None:
         self.redacted_url = catalog.redacted_url
+        self.catalog_path: str | None = catalog.path
         self.catalog = catalog
         self.connection: _Connection | None = connection
 
     def _open(self) -> _Connection:
         if self.connection is None:
             raise RuntimeError("this catalog transaction has ended")
-        # SQLite ends a transaction by itself on some errors (a full disk): what
-        # came after would be committed statement by statement.
+        # Some errors (a full disk) make SQLite roll the transaction back. Each statement
+        # after that would be committed by itself.
         if not self.connection.in_transaction:
             raise self.catalog._unavailable(_ROLLED_BACK)
         return self.connection
@@ -302,13 +249,6 @@ class _SqliteSession:
 @lru_cache(maxsize=256)
 def _rendered(statement: str) -> str:
     return SQLITE.render(statement)
-
-
-def _format_of(connection: _Connection) -> int:
-    known = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-    if connection.execute(known, (migrations.FORMAT_TABLE,)).fetchone() is None:
-        return 0
-    return int(connection.execute("SELECT version FROM catalog_format").fetchone()[0])
 
 
 def _code(exc: sqlite3.Error) -> int:

@@ -1,4 +1,4 @@
-"""What the catalog is told: changes inside one database transaction."""
+"""Changes to the catalog, inside one database transaction."""
 
 from __future__ import annotations
 
@@ -6,39 +6,43 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from lakehouse_source.catalog import statements as sql
-from lakehouse_source.catalog.reader import CatalogReader, Current, to_datetime
+from lakehouse_source.catalog import write_states
+from lakehouse_source.catalog.reader import CURRENT, CatalogReader, Current, to_datetime
 from lakehouse_source.catalog.session import Row, Statement
+from lakehouse_source.catalog.write_states import COMMIT, WriteState
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError
-from lakehouse_source.model import DatasetRecord, FileBounds, FileMetadata, TransactionRecord
+from lakehouse_source.model import (
+    DatasetProperties,
+    DatasetRecord,
+    FileBounds,
+    FileMetadata,
+    TransactionRecord,
+)
 from lakehouse_source.pruning.keys import UNBOUNDED_LOWER, UNBOUNDED_UPPER
 from lakehouse_source.pruning.levels import level
 
-
-@dataclass(frozen=True, slots=True)
-class PendingWrite:
-    """A write that was announced and neither committed nor given up."""
-
-    write_id: str
-    dataset_id: int | None
-    started_at: datetime
-    heartbeat_at: datetime
+# A file and the id that it has in the catalog.
+NumberedFile: TypeAlias = tuple[int, FileMetadata]
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What became of a write so far, which stays so until the transaction ends."""
+    """The state of a write, which nobody else changes until the transaction ends.
 
+    `done` is its commit, where it is committed already.
+    """
+
+    state: WriteState
     done: TransactionRecord | None
-    closed: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Locked:
+class LockedDataset:
     """A dataset under its lock, its last commit, and the claim on a write.
 
     `schema` is the one in force and its version, None where it is the one known before.
@@ -57,24 +61,27 @@ class CatalogTransaction(CatalogReader):
 
     def register_dataset(self, base_uri: str, name: str) -> DatasetRecord:
         """The dataset at a base URI, made (at version 0) where there was none."""
-        self._session.execute(sql.REGISTER_DATASET, (_text(name, "name"), _text(base_uri, "path")))
+        values = (_without_nul(name, "name"), _without_nul(base_uri, "path"))
         record = self.dataset(base_uri)
+        if record is None:
+            self._session.execute(sql.REGISTER_DATASET, values)
+            record = self.dataset(base_uri)
         assert record is not None  # committed by us or by whoever we waited for
         return record
 
     def lock_dataset(self, base_uri: str) -> DatasetRecord | None:
-        """The dataset in its newest committed state, which stays so until this ends."""
+        """Lock a dataset until the transaction ends; answer its newest committed state."""
         return self._one_dataset(sql.DATASET_LOCKED, base_uri)
 
-    def lock_for(self, seen: Current, write_id: str) -> Locked | None:
-        """Lock a dataset that was looked at before, for the commit of a write.
+    def lock_for(self, seen: Current, write_id: str) -> LockedDataset | None:
+        """Lock a dataset that was read before, to commit a write.
 
-        All that is asked under the lock of a commit as a rule, in one round trip.
+        One round trip gives everything that a commit usually asks under the lock.
         """
         identity = seen.dataset.id
         datasets, *claim, last, schemas = self._session.query_all(
             [
-                # First: those after it see what was committed until it was granted.
+                # First: later statements see all that was committed before the lock was granted.
                 (sql.DATASET_LOCKED, (seen.dataset.base_uri,)),
                 *_claiming(write_id, identity),
                 (sql.TRANSACTIONS, (identity, 1)),
@@ -83,16 +90,17 @@ class CatalogTransaction(CatalogReader):
         )
         if not datasets:
             return None
-        return Locked(
+        return LockedDataset(
             self._dataset_record(datasets[0]),
             next(iter(self._transaction_records(last)), None),
             (schemas[0][0], self._schema(schemas[0][1])) if schemas else None,
             self._claim(claim),
         )
 
-    def set_properties(self, dataset_id: int, properties: Mapping[str, Any]) -> None:
+    def set_properties(self, dataset_id: int, properties: DatasetProperties) -> None:
         """Replace the dataset's properties."""
-        self._session.execute(sql.SET_PROPERTIES, (_json(properties, "properties"), dataset_id))
+        document = _json_text(properties.to_json(), "properties")
+        self._session.execute(sql.SET_PROPERTIES, (document, dataset_id))
 
     # --- one commit
 
@@ -116,66 +124,60 @@ class CatalogTransaction(CatalogReader):
     ) -> datetime:
         """Take the next version; answer its commit time, by the database's clock.
 
-        The write is no longer pending after it. `claim` is that of `lock_for`.
+        `claim` is that of `lock_for`; by default the write is claimed here.
 
         Raises:
-            CommitConflictError: the dataset is not at the version before, the
-                write or the idempotency pair was committed already, or the door
-                was closed on the write.
+            CommitConflictError: the dataset is not at the version before, the write is
+                fenced, or the write or its idempotency pair is committed already.
         """
-        if (txn_app_id is None) != (txn_version is None):
-            raise InvalidOptionError(
-                option="txnVersion", reason="goes with txnAppId: give both or none."
-            )
-        if txn_version is not None and not 0 <= txn_version < 2**63:
-            raise InvalidOptionError(
-                option="txnVersion", value=txn_version, reason="must be between 0 and 2^63 - 1."
-            )
-        app_id = None if txn_app_id is None else _text(txn_app_id, "txnAppId")
+        pair = _idempotency_pair(txn_app_id, txn_version)
         values = (
-            _text(operation, "operation"),
-            _json(metadata, "commit_metadata"),
-            _json(summary, "summary"),
-            _text(write_id, "write_id"),
-            app_id,
-            txn_version,
+            _without_nul(operation, "operation"),
+            _json_text(metadata, "commit_metadata"),
+            _json_text(summary, "summary"),
+            _without_nul(write_id, "write_id"),
+            *(pair or (None, None)),
         )
         if claim is None:
             claim = self._claim(self._session.query_all(_claiming(write_id, dataset_id)))
-        if claim.closed:
-            raise self._conflict(
-                dataset_id, version, f"write {write_id} was given up; it cannot be committed"
-            )
-        if claim.done is not None:
-            raise self._conflict(
-                dataset_id,
-                version,
-                f"write {write_id} was committed already, as version {claim.done.version}",
-            )
-        if app_id is not None and txn_version is not None:
-            done = self.transaction_by_txn(dataset_id, app_id, txn_version)
-            if done is not None:
-                raise self._conflict(
-                    dataset_id,
-                    version,
-                    f"transaction {txn_version} of application {app_id!r} was committed "
-                    f"already, as version {done.version}",
-                )
+        repeated = self._repeated(dataset_id, write_id, claim, pair)
+        if repeated is not None:
+            raise self._conflict(dataset_id, version, repeated)
         here = (dataset_id, version)
         self._session.send(sql.ADVANCE, (version, dataset_id, version - 1))
         self._session.send(sql.INSERT_TRANSACTION, (*here, dataset_id, *values, *here, *here))
-        self._session.send(sql.FINISH_PENDING, (write_id,))
+        write_states.commit(self._session, write_id)
         inserted = self._session.query(sql.TIMESTAMP_OF, (write_id,))
         if not inserted:
             raise self._conflict(dataset_id, version, "another commit came first")
         return to_datetime(inserted[0][0])
 
-    def look(self, base_uri: str, files: int) -> tuple[Current | None, list[int]]:
-        """A dataset as of now, and ids for so many new files of it; locks nothing."""
-        found, ids = self._session.query_all(
-            [(sql.CURRENT, ("", base_uri)), (sql.NEW_FILE_IDS, (max(1, files),))]
+    def _repeated(
+        self, dataset_id: int, write_id: str, claim: Claim, pair: tuple[str, int] | None
+    ) -> str | None:
+        """Why a write may not be committed (again), or None where it may."""
+        if claim.done is not None:
+            return f"write {write_id} was committed already, as version {claim.done.version}"
+        if claim.state not in COMMIT.before:
+            return f"write {write_id} was given up; it cannot be committed"
+        done = None if pair is None else self.transaction_by_txn(dataset_id, *pair)
+        if pair is None or done is None:
+            return None
+        app_id, number = pair
+        return (
+            f"transaction {number} of application {app_id!r} was committed already, "
+            f"as version {done.version}"
         )
-        return self._current(found), sorted(row[0] for row in ids)[:files]
+
+    def current_with_new_file_ids(
+        self, base_uri: str, files: int
+    ) -> tuple[Current | None, list[int]]:
+        """A dataset at its newest version, and ids for so many new files; locks nothing."""
+        found, ids = self._session.query_all(
+            [(CURRENT, ("", base_uri)), (sql.NEW_FILE_IDS, (max(1, files),))]
+        )
+        current = self._current(found) if found else self.current(base_uri)
+        return current, sorted(row[0] for row in ids)[:files]
 
     def record_file_metadata(
         self,
@@ -190,9 +192,9 @@ class CatalogTransaction(CatalogReader):
         """Record files added at a version: files, row groups, partitions and bounds.
 
         `FileMetadata.partitions` holds each value as a JSON text, or None for
-        NULL. `bounds` gives a file's rows of the search index; this may run under
-        the dataset's lock, so it had better look up what was computed before.
-        `ids` are those of `look`; by default the files get new ones.
+        NULL. `bounds` gives a file's rows of the search index. It may be called under
+        the dataset's lock, so it should only look up what was computed before.
+        `ids` are those of `current_with_new_file_ids`; by default the files get new ones.
         """
         if not file_metadatas:
             return
@@ -201,42 +203,8 @@ class CatalogTransaction(CatalogReader):
             ids = sorted(row[0] for row in found)
         numbered = list(zip(ids, file_metadatas))
         insert = self._session.insert
-        insert(
-            "files",
-            sql.FILE_COLUMNS,
-            [
-                (
-                    file_id,
-                    dataset.id,
-                    version,
-                    schema_version,
-                    _text(file.path, "path"),
-                    file.file_size_bytes,
-                    file.row_count,
-                    file.stats_complete,
-                )
-                for file_id, file in numbered
-            ],
-        )
-        insert(
-            "row_groups",
-            sql.ROW_GROUP_COLUMNS,
-            [
-                (
-                    file_id,
-                    group.index,
-                    group.row_count,
-                    group.stats_min_json,
-                    group.stats_max_json,
-                    group.null_counts_json,
-                    group.nan_json,
-                    group.total_byte_size,
-                    group.compressed_byte_size,
-                )
-                for file_id, file in numbered
-                for group in file.row_groups
-            ],
-        )
+        insert("files", sql.FILE_COLUMNS, _file_rows(dataset.id, version, schema_version, numbered))
+        insert("row_groups", sql.ROW_GROUP_COLUMNS, _row_group_rows(numbered))
         insert(
             "partitions",
             sql.PARTITION_COLUMNS,
@@ -246,27 +214,10 @@ class CatalogTransaction(CatalogReader):
                 for key, value in file.partitions.items()
             ],
         )
-        rows = [
-            (
-                dataset.id,
-                bound.column_id,
-                level(bound.lower, bound.upper),
-                bound.upper,
-                bound.lower,
-                file_id,
-                bound.null_count,
-                bound.row_count,
-                bound.may_contain_nan,
-            )
-            for file_id, file in numbered
-            for bound in bounds(file)
-        ]
-        # In the index's order, so that neighbours land on one page.
-        rows.sort(key=lambda row: row[:6])
-        insert("column_bounds", sql.BOUNDS_COLUMNS, rows)
+        insert("column_bounds", sql.BOUNDS_COLUMNS, _bounds_rows(dataset.id, numbered, bounds))
 
     def move_files(self, version: int, file_ids: Iterable[int]) -> None:
-        """Let files that this transaction recorded be added at another version."""
+        """Change the version of files that this transaction recorded."""
         self._session.send(sql.MOVE_FILES, (version, self._session.id_list(file_ids)))
 
     def remove_files(self, dataset_id: int, version: int, file_ids: Iterable[int]) -> None:
@@ -284,20 +235,20 @@ class CatalogTransaction(CatalogReader):
             raise self._conflict(
                 dataset_id,
                 version,
-                f"{len(ids) - removed} of the {len(ids)} files to remove are not there any more",
+                f"{len(ids) - removed} of the {len(ids)} files to remove are not live",
             )
 
-    def unbound_column(self, dataset_id: int, column_id: int) -> None:
-        """Make every file match any search over a column: its keys have a new encoding."""
+    def invalidate_bounds(self, dataset_id: int, column_id: int) -> None:
+        """Let every file match any search over a column, whose keys get a new encoding."""
         values = (UNBOUNDED_LOWER, UNBOUNDED_UPPER, dataset_id, column_id)
-        self._session.execute(sql.UNBOUND_COLUMN, values)
+        self._session.execute(sql.INVALIDATE_BOUNDS, values)
 
     # --- expiry
 
     def expire(self, dataset_id: int, oldest_version: int) -> None:
-        """Make versions below `oldest_version` unreadable; what only they reach is expired now.
+        """Make versions below `oldest_version` unreadable; files of these alone expire now.
 
-        The dataset's lock has to be held. The oldest version never goes back.
+        The caller holds the dataset's lock. The oldest version never goes down.
         """
         values = (oldest_version, dataset_id, oldest_version)
         if self._session.execute(sql.SET_OLDEST, values):
@@ -311,50 +262,34 @@ class CatalogTransaction(CatalogReader):
             for statement in sql.FORGET_FILES:
                 self._session.execute(statement, (some,))
 
-    # --- pending writes
+    # --- the life of a write (write_states.py says who may call what, and why)
 
     def register_pending(self, write_id: str, dataset_id: int) -> None:
-        """Announce a write before its first byte: vacuum leaves its files alone."""
-        self._session.send(sql.REGISTER_PENDING, (_text(write_id, "write_id"), dataset_id))
+        """Register a write before its first byte: vacuum leaves its files alone."""
+        write_states.register(self._session, _without_nul(write_id, "write_id"), dataset_id)
 
     def heartbeat(self, write_id: str) -> bool:
-        """Say that a write goes on; False where it is committed or given up."""
-        return self._session.execute(sql.HEARTBEAT, (write_id,)) == 1
-
-    def pending_writes(self, dataset_id: int | None = None) -> list[PendingWrite]:
-        """The writes that may still be going on, oldest first."""
-        if dataset_id is None:
-            rows = self._session.query(sql.PENDING)
-        else:
-            rows = self._session.query(sql.PENDING_OF, (dataset_id,))
-        return [
-            PendingWrite(write_id, owner, to_datetime(started), to_datetime(heartbeat))
-            for write_id, owner, started, heartbeat in rows
-        ]
+        """Say that a write goes on; False where it is committed, fenced or unknown."""
+        return write_states.heartbeat(self._session, write_id)
 
     def mark_abandoned(self, seconds: float) -> None:
-        """Take pending writes that were silent for so long, by the database's clock, for dead.
+        """Abandon pending writes without a heartbeat for so long, by the database's clock.
 
-        A write that goes on after all may still commit, until the door is closed on it.
+        A write that goes on after all may still commit, until it is fenced.
         """
-        self._session.execute(sql.ABANDON, (round(seconds * 1_000_000),))
+        write_states.abandon(self._session, seconds)
 
     def finish_pending(self, write_id: str) -> None:
-        """Forget a pending write. A closed door stays closed."""
-        self._session.send(sql.FINISH_PENDING, (write_id,))
+        """Forget a write that has no files. A fenced write stays fenced."""
+        write_states.forget(self._session, write_id)
 
-    def close_write(self, write_id: str) -> bool:
-        """Close the door on a write: once this is committed, the write never can be.
+    def fence_write(self, write_id: str) -> bool:
+        """Fence a write: once this transaction is committed, the write never can be.
 
         Answers False, and does nothing, where it is committed already. A commit
         under way is waited for.
         """
-        self._session.execute(sql.CLAIM_WRITE, (_text(write_id, "write_id"), None))
-        if self.transaction_by_write_id(write_id) is not None:
-            self._session.execute(sql.FINISH_PENDING, (write_id,))
-            return False
-        self._session.execute(sql.CLOSE_WRITE, (write_id,))
-        return True
+        return write_states.fence(self._session, _without_nul(write_id, "write_id"))
 
     # --- inside
 
@@ -362,10 +297,9 @@ class CatalogTransaction(CatalogReader):
         """What the answers to `_claiming` say."""
         _, states, done = answers
         records = self._transaction_records(done)
-        return Claim(records[0] if records else None, [*states] == [("closed",)])
-
-    def _closed(self, write_id: str) -> bool:
-        return self._session.query(sql.WRITE_STATE, (write_id,)) == [("closed",)]
+        if records:
+            return Claim(WriteState.COMMITTED, records[0])
+        return Claim(write_states.claimed(states), None)
 
     def _conflict(self, dataset_id: int, version: int, reason: str) -> CommitConflictError:
         rows = self._session.query(sql.DATASET_BY_ID, (dataset_id,))
@@ -376,22 +310,96 @@ class CatalogTransaction(CatalogReader):
 
 
 def _claiming(write_id: str, dataset_id: int) -> list[Statement]:
-    # In this order: whoever closes the door writes the same row first.
     return [
-        (sql.CLAIM_WRITE, (write_id, dataset_id)),
-        (sql.WRITE_STATE, (write_id,)),
+        *write_states.claim(write_id, dataset_id),
         (sql.TRANSACTION_BY_WRITE_ID, (write_id,)),
     ]
 
 
-def _text(value: str, option: str) -> str:
+def _file_rows(
+    dataset_id: int, version: int, schema_version: int, files: Sequence[NumberedFile]
+) -> list[Row]:
+    return [
+        (
+            file_id,
+            dataset_id,
+            version,
+            schema_version,
+            _without_nul(file.path, "path"),
+            file.file_size_bytes,
+            file.row_count,
+            file.stats_complete,
+        )
+        for file_id, file in files
+    ]
+
+
+def _row_group_rows(files: Sequence[NumberedFile]) -> list[Row]:
+    return [
+        (
+            file_id,
+            group.index,
+            group.row_count,
+            group.stats_min_json,
+            group.stats_max_json,
+            group.null_counts_json,
+            group.nan_json,
+            group.total_byte_size,
+            group.compressed_byte_size,
+        )
+        for file_id, file in files
+        for group in file.row_groups
+    ]
+
+
+def _bounds_rows(
+    dataset_id: int,
+    files: Sequence[NumberedFile],
+    bounds: Callable[[FileMetadata], Iterable[FileBounds]],
+) -> list[Row]:
+    rows = [
+        (
+            dataset_id,
+            bound.column_id,
+            level(bound.lower, bound.upper),
+            bound.upper,
+            bound.lower,
+            file_id,
+            bound.null_count,
+            bound.row_count,
+            bound.may_contain_nan,
+        )
+        for file_id, file in files
+        for bound in bounds(file)
+    ]
+    # In the order of the primary key: neighbours are written to one page.
+    rows.sort(key=lambda row: row[:6])
+    return rows
+
+
+def _idempotency_pair(app_id: str | None, number: int | None) -> tuple[str, int] | None:
+    """An application's id and the number of its transaction: both, or none."""
+    if app_id is None and number is None:
+        return None
+    if app_id is None or number is None:
+        raise InvalidOptionError(
+            option="txnVersion", reason="goes with txnAppId: give both or none."
+        )
+    if not 0 <= number < 2**63:
+        raise InvalidOptionError(
+            option="txnVersion", value=number, reason="must be between 0 and 2^63 - 1."
+        )
+    return _without_nul(app_id, "txnAppId"), number
+
+
+def _without_nul(value: str, option: str) -> str:
     # PostgreSQL refuses NUL in text, and no text of ours needs it.
     if "\0" in value:
         raise InvalidOptionError(option=option, value=value, reason="holds a NUL character.")
     return value
 
 
-def _json(document: Mapping[str, Any], option: str) -> str:
+def _json_text(document: Mapping[str, Any], option: str) -> str:
     try:
         return json.dumps(dict(document))
     except (TypeError, ValueError) as exc:

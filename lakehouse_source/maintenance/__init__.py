@@ -1,7 +1,8 @@
-"""Verb. What keeps a dataset small and sound: expire versions, delete files, verify.
+"""Verb. What keeps a dataset small and sound: expire versions, delete files, verify files.
 
-expiry       gives up old versions
-removal      deletes files that no version can have, by what `doomed` decides
-inspection   compares files with the catalog
-reports      what each of them found and did, as values that print as tables
+expiry       makes old versions unreadable
+vacuum_plan  decides which files no version needs
+vacuum       deletes those files
+verify       compares files with the catalog
+reports      the results of all three, as values that print as tables
 """

@@ -1,8 +1,8 @@
-"""Verb. Gives up old versions: from then on nobody can read them or go back to them.
+"""Verb. Expires old versions: they can be neither read nor restored any more.
 
-No file is touched here. Files that only expired versions have are marked with the
-time at which that became so, by the database's clock, and vacuum counts its
-retention from there: a reader that planned just before keeps its files.
+No file is deleted here. Files that only expired versions contain are marked with the time
+of the expiry, by the database's clock. Vacuum counts its retention from that time, so that
+a reader that planned just before the expiry still finds its files.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
 from lakehouse_source.maintenance.reports import ExpiryReport
 from lakehouse_source.model import DatasetRecord
+from lakehouse_source.read.address import Address
 
 _LONGEST_SECONDS = 100 * 365 * 24 * 3600
 
 
 def expire_versions(
     catalog: Catalog,
-    uri: str,
-    key: str,
+    address: Address,
     *,
     keep_seconds: float | None = None,
     keep_last: int | None = None,
@@ -30,7 +30,7 @@ def expire_versions(
     """Expire the versions that are older than both limits, never the newest one.
 
     Raises:
-        InvalidOptionError: no limit is given, or one that cannot be.
+        InvalidOptionError: no limit is given, or one that is out of range.
         DatasetNotFoundError
     """
     if keep_seconds is None and keep_last is None:
@@ -47,9 +47,9 @@ def expire_versions(
         )
 
     def expire(tx: CatalogTransaction) -> ExpiryReport:
-        record = tx.lock_dataset(key)
+        record = tx.lock_dataset(address.key)
         if record is None or record.current_version == 0:
-            raise DatasetNotFoundError(dataset=uri, catalog=catalog.redacted_url)
+            raise DatasetNotFoundError(dataset=address.uri, catalog=catalog.redacted_url)
         oldest = _oldest_kept(tx, record, keep_seconds, keep_last)
         before = {file.id for file in tx.expired_files(record)}
         tx.expire(record.id, oldest)
@@ -59,7 +59,7 @@ def expire_versions(
             if file.id not in before
         ]
         return ExpiryReport(
-            dataset=uri,
+            dataset=address.uri,
             expired=tuple(range(record.oldest_version, oldest)),
             oldest_version=oldest,
             newest_version=record.current_version,
@@ -67,7 +67,7 @@ def expire_versions(
             size_bytes=sum(file.size_bytes for file in expired),
         )
 
-    return in_transaction(catalog, uri, "", expire, resolve=False)
+    return in_transaction(catalog, address.uri, "", expire, resolve=False)
 
 
 def _oldest_kept(
@@ -81,8 +81,8 @@ def _oldest_kept(
     if keep_last is not None:
         limits.append(newest - keep_last + 1)
     if keep_seconds is not None:
-        # The version that was the newest one at that moment is still needed: a
-        # timestamp just after it leads there.
+        # The version that was the newest one at that moment stays too: a read as of a
+        # timestamp just after that moment needs it.
         moment = tx.now() - timedelta(seconds=keep_seconds)
         limits.append(tx.version_at(record.id, moment) or 1)
     return max(record.oldest_version, min(limits))

@@ -1,19 +1,20 @@
-"""Pure. What maintenance found and did, as values that print as tables."""
+"""Pure. The results of maintenance, as values that print as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-# Paths that a report keeps of each kind of file, as examples.
+# How many paths a report keeps of each kind of file, as examples.
 PATHS_KEPT = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiryReport:
-    """Versions that became unreadable, and the files that only they had.
+    """Versions that were expired, and the files that only they contained.
 
-    The files are still there: vacuum deletes them once its retention has passed.
+    `expired` are the version numbers; `oldest_version` to `newest_version` can be read.
+    `files` and `size_bytes` count files that vacuum deletes once its retention has passed.
     """
 
     dataset: str
@@ -36,7 +37,7 @@ class ExpiryReport:
 
 @dataclass(frozen=True, slots=True)
 class FileTally:
-    """Files of one kind: why they went or stayed, how many, and some of their paths."""
+    """Files of one kind: why they were removed or kept, how many, and some of their paths."""
 
     what: str
     files: int
@@ -45,7 +46,7 @@ class FileTally:
 
 
 class Tallies:
-    """Counts files by kind, in the order in which kinds first occur."""
+    """Counts files by kind; the kinds keep the order in which they first occurred."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, tuple[int, int, list[str]]] = {}
@@ -65,10 +66,11 @@ class Tallies:
 
 @dataclass(frozen=True, slots=True)
 class VacuumReport:
-    """What a vacuum removed from one dataset, what it left, and why. Prints as a table.
+    """What a vacuum removed from one dataset, what it kept, and why. Prints as a table.
 
-    With `dry_run` nothing was removed: `removed` is what would have been.
-    `rows_forgotten` counts rows of `files` that the catalog dropped.
+    With `dry_run` nothing was removed, and `removed` is what would have been.
+    `folders_removed` counts empty partition folders, `rows_forgotten` the rows that were
+    deleted from the catalog's table `files`.
     """
 
     dataset: str
@@ -111,7 +113,10 @@ class VacuumReport:
 
 @dataclass(frozen=True, slots=True)
 class CatalogVacuumReport:
-    """The reports of a catalog's datasets, and why some could not be vacuumed."""
+    """The reports of a catalog's datasets.
+
+    `failed` has a pair (dataset, reason) for each dataset that could not be vacuumed.
+    """
 
     reports: tuple[VacuumReport, ...]
     failed: tuple[tuple[str, str], ...] = ()
@@ -132,7 +137,7 @@ class CatalogVacuumReport:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing about one file that is not what the catalog says."""
+    """One property of one file that is not what the catalog says."""
 
     path: str
     what: str

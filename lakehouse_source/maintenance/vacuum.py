@@ -1,8 +1,8 @@
-"""Verb. Deletes files that no version can have any more, and only those.
+"""Verb. Deletes files that no version needs any more, and only those.
 
-Two kinds of file go: those that only expired versions have, and orphans, which a
-write left behind that was given up or has died. Which they are is decided in one
-transaction (`doomed`); then the files are deleted, and then the catalog forgets them.
+Two kinds of files are deleted: those that only expired versions contain, and orphans, the
+files of writes that were given up or whose process died. One transaction decides which
+they are (`vacuum_plan`); then the files are deleted, and then their rows in the catalog.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import TypeVar
 
 from lakehouse_source.catalog import Catalog, CatalogTransaction, open_catalog
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
-from lakehouse_source.catalog.locate import sqlite_url
+from lakehouse_source.catalog.locate import folder_around, is_default_catalog
+from lakehouse_source.catalog.places import OWN_KEY, default_catalog_path
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.errors import (
     CorruptDatasetError,
@@ -27,13 +28,14 @@ from lakehouse_source.errors import (
 from lakehouse_source.maintenance.reports import CatalogVacuumReport, Tallies, VacuumReport
 from lakehouse_source.maintenance.vacuum_plan import (
     RETENTION_SECONDS,
-    Decision,
-    Doomed,
-    Judge,
+    FileToDelete,
     VacuumOptions,
+    VacuumPlan,
+    VacuumPlanner,
 )
 from lakehouse_source.model import DatasetRecord
-from lakehouse_source.storage import RESERVED_FOLDER, Storage, local_path
+from lakehouse_source.read.address import Address
+from lakehouse_source.storage import Storage, local_path
 
 DELETES_AT_ONCE = 16
 
@@ -41,51 +43,43 @@ REFUSED = "its path leads out of the dataset"
 UNDELETED = "could not be deleted: "
 
 
-def vacuum_dataset(
-    catalog: Catalog, uri: str, key: str, storage: Storage, options: VacuumOptions
-) -> VacuumReport:
-    """Delete what may go from one dataset, and say what went, what stayed, and why.
+def vacuum_dataset(catalog: Catalog, address: Address, options: VacuumOptions) -> VacuumReport:
+    """Delete the files that one dataset does not need, and report what was kept and why.
 
     Raises:
         DatasetNotFoundError, InvalidOptionError, CatalogUnavailableError
-        CorruptDatasetError: none of the files that the newest version has is listed;
-            nothing was deleted.
+        CorruptDatasetError: the folder contains no file of a readable version; nothing
+            was deleted.
         StorageError: the folder cannot be listed.
     """
     options.check()
     if not options.dry_run:
-        # In a transaction of its own: locks on others' writes and on the dataset together
-        # could meet with somebody who has them the other way round.
+        # In a transaction of its own: together with the dataset's lock, the locks on other
+        # writes could deadlock with a transaction that takes them in the other order.
         in_transaction(
             catalog,
-            uri,
+            address.uri,
             "",
             lambda tx: tx.mark_abandoned(options.abandoned_after_seconds),
             resolve=False,
         )
-    listed = list(storage.files())
-    foreign = _is_of_another_catalog(storage, catalog)
-
-    def decide(tx: CatalogTransaction) -> Decision:
-        return Judge(tx, catalog, uri, key, listed, foreign, options).decide()
-
-    decision = in_transaction(catalog, uri, "", decide, resolve=False)
-    tallies = decision.left
+    storage = Storage(address.given)
+    plan = _plan(catalog, address, storage, options)
     if options.dry_run:
-        gone = decision.doomed
+        deleted = plan.to_delete
         forgotten, folders = 0, 0
     else:
-        gone = _delete_all(storage, decision.doomed, tallies)
-        forgotten = _forget(catalog, uri, decision, gone)
-        folders = _remove_empty_folders(storage, decision.folder_prefixes)
+        deleted = _delete_all(storage, plan.to_delete, plan.kept)
+        forgotten = _forget_rows(catalog, address, plan, deleted)
+        folders = _remove_empty_folders(storage, plan.folder_prefixes)
     removed = Tallies()
-    for doomed in gone:
-        removed.add(doomed.why, doomed.path, doomed.size_bytes)
+    for file in deleted:
+        removed.add(file.why, file.path, file.size_bytes)
     return VacuumReport(
-        dataset=uri,
+        dataset=address.uri,
         dry_run=options.dry_run,
         removed=removed.done(),
-        left=tallies.done(),
+        left=plan.kept.done(),
         folders_removed=folders,
         rows_forgotten=forgotten,
     )
@@ -99,10 +93,10 @@ def vacuum(
     allow_short_retention: bool = False,
     abandoned_after_seconds: float = ABANDONED_SECONDS,
 ) -> CatalogVacuumReport:
-    """Vacuum every dataset of a catalog, as `Dataset.vacuum` does one.
+    """Vacuum every dataset of a catalog, with the arguments of `Dataset.vacuum`.
 
-    A dataset that cannot be vacuumed (its folder is gone, its store cannot be reached) is
-    named in the report and does not keep the others from it.
+    A dataset that cannot be vacuumed, because its folder is gone or its object store
+    cannot be reached, is named in the report; the others are vacuumed all the same.
 
     Raises:
         InvalidOptionError, CatalogUnavailableError
@@ -125,41 +119,67 @@ def _vacuum_all(catalog: Catalog, options: VacuumOptions) -> CatalogVacuumReport
     for record in records:
         if record.current_version == 0:
             continue
-        uri = _place_of(record, catalog)
+        uri = _uri_of(record, catalog)
+        if uri is None:
+            reason = f"nothing tells which folder {catalog.redacted_url} belongs to"
+            failed.append((record.base_uri, reason))
+            continue
         try:
-            reports.append(vacuum_dataset(catalog, uri, record.base_uri, Storage(uri), options))
+            address = Address(uri, catalog)
+            if not _is_opened_by(address, record, catalog):
+                reason = f"it is registered as {record.base_uri} and opened as {address.key}"
+                failed.append((uri, reason))
+                continue
+            reports.append(vacuum_dataset(catalog, address, options))
         except PlakeError as error:
             failed.append((uri, str(error)))
     return CatalogVacuumReport(tuple(reports), tuple(failed))
 
 
-def _place_of(record: DatasetRecord, catalog: Catalog) -> str:
-    """A dataset's URI; one that is registered as `.` is around the catalog's own folder."""
-    if record.base_uri != ".":
-        return record.base_uri
-    inside = f"/{RESERVED_FOLDER}/catalog.db"
-    return "file" + catalog.url.removeprefix("sqlite").removesuffix(inside)
+def _is_opened_by(address: Address, record: DatasetRecord, catalog: Catalog) -> bool:
+    """Tell whether an address leads to a dataset, and not to another one in its folder."""
+    with catalog.read() as reader:
+        found = reader.dataset(address.key)
+    return found is not None and found.id == record.id
 
 
-def _is_of_another_catalog(storage: Storage, catalog: Catalog) -> bool:
-    """Tell whether the folder has a catalog of its own that is not this one."""
+def _uri_of(record: DatasetRecord, catalog: Catalog) -> str | None:
+    """A dataset's URI. A dataset registered as `.` is the folder that contains the catalog."""
+    return folder_around(catalog) if record.base_uri == OWN_KEY else record.base_uri
+
+
+def _plan(
+    catalog: Catalog, address: Address, storage: Storage, options: VacuumOptions
+) -> VacuumPlan:
+    listed = list(storage.files())
+    has_own_catalog = _has_own_catalog(storage, catalog)
+
+    def plan(tx: CatalogTransaction) -> VacuumPlan:
+        return VacuumPlanner(tx, catalog, address, listed, has_own_catalog, options).plan()
+
+    return in_transaction(catalog, address.uri, "", plan, resolve=False)
+
+
+def _has_own_catalog(storage: Storage, catalog: Catalog) -> bool:
+    """Tell whether the folder contains a catalog that is not this one."""
     root = local_path(storage.uri)
-    if root is None:
+    if root is None or not os.path.exists(default_catalog_path(root)):
         return False
-    own = f"{root}/{RESERVED_FOLDER}/catalog.db"
-    return catalog.url != sqlite_url(own) and os.path.exists(own)
+    return not is_default_catalog(catalog, storage.uri)
 
 
-# --- making it go ------------------------------------------------------------------
+# --- deleting ----------------------------------------------------------------------
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def _delete_all(storage: Storage, doomed: Sequence[Doomed], left: Tallies) -> list[Doomed]:
-    """Delete files side by side; answer those that are gone."""
+def _delete_all(
+    storage: Storage, files: Sequence[FileToDelete], kept: Tallies
+) -> list[FileToDelete]:
+    """Delete files in parallel; answers those that are gone and counts the others as kept."""
 
-    def delete(file: Doomed) -> str:
+    def delete(file: FileToDelete) -> str:
         try:
             storage.delete(file.path)
         except CorruptDatasetError:
@@ -168,17 +188,17 @@ def _delete_all(storage: Storage, doomed: Sequence[Doomed], left: Tallies) -> li
             return UNDELETED + error.reason
         return ""
 
-    gone: list[Doomed] = []
-    for file, failure in zip(doomed, in_parallel(delete, doomed, "vacuum: files deleted")):
+    deleted: list[FileToDelete] = []
+    for file, failure in zip(files, in_parallel(delete, files, "vacuum: files deleted")):
         if failure:
-            left.add(failure, file.path, file.size_bytes)
+            kept.add(failure, file.path, file.size_bytes)
         else:
-            gone.append(file)
-    return gone
+            deleted.append(file)
+    return deleted
 
 
 def in_parallel(work: Callable[[T], R], items: Sequence[T], what: str) -> Iterable[R]:
-    """The results of `work`, in order; counts on a terminal, and only there."""
+    """The results of `work`, in order; shows how many are done where stderr is a terminal."""
     shown = sys.stderr.isatty() and len(items) > 1
     with ThreadPoolExecutor(DELETES_AT_ONCE, thread_name_prefix="plake-files") as pool:
         for number, result in enumerate(pool.map(work, items), start=1):
@@ -189,19 +209,21 @@ def in_parallel(work: Callable[[T], R], items: Sequence[T], what: str) -> Iterab
             yield result
 
 
-def _forget(catalog: Catalog, uri: str, decision: Decision, gone: Iterable[Doomed]) -> int:
-    # After the files: a crash in between leaves rows of expired versions whose files
-    # are missing, which nobody reads and the next vacuum finds again. The other order
-    # would leave files that nothing but a listing can find.
-    ids = [*decision.spare_rows, *(row for doomed in gone for row in doomed.row_ids)]
+def _forget_rows(
+    catalog: Catalog, address: Address, plan: VacuumPlan, deleted: Iterable[FileToDelete]
+) -> int:
+    # After the files are deleted: a crash in between leaves rows of expired versions whose
+    # files are missing, which no reader reads and the next vacuum finds again. The other
+    # order would leave files that only a listing can find.
+    ids = [*plan.rows_to_forget, *(row for file in deleted for row in file.row_ids)]
     for start in range(0, len(ids), 5000):
         forget = partial(CatalogTransaction.forget_files, file_ids=ids[start : start + 5000])
-        in_transaction(catalog, uri, "", forget, resolve=False)
+        in_transaction(catalog, address.uri, "", forget, resolve=False)
     return len(ids)
 
 
 def _remove_empty_folders(storage: Storage, prefixes: Sequence[str]) -> int:
-    """Remove partition folders in which nothing is left, on local disks."""
+    """Remove the empty partition folders of a dataset on a local disk; answers how many."""
     root = local_path(storage.uri)
     if root is None or not prefixes:
         return 0
@@ -212,7 +234,8 @@ def _remove_empty_folders(storage: Storage, prefixes: Sequence[str]) -> int:
             part.startswith(prefix) for part, prefix in zip(parts, prefixes)
         )
         if ours and folder != root:
-            # It fails where the folder is not empty, or has just got a file.
+            # `rmdir` fails where the folder is not empty, also when a writer has just
+            # created a file in it.
             with suppress(OSError):
                 os.rmdir(folder)
                 removed += 1

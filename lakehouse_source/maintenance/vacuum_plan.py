@@ -1,17 +1,18 @@
-"""Verb. Decides which files of a dataset no version can have any more; deletes nothing.
+"""Verb. Decides which files of a dataset no version needs any more; deletes nothing.
 
-Everything rests on the order of events, never on a clock of this machine or of a
-file system:
+That no needed file is deleted depends on the order of events, and never on the clock of
+this machine or of a file system:
 
 1. The files are listed.
-2. The catalog is asked, under the dataset's lock. A write announces itself before
-   its first byte, so what was listed belongs to a write that the catalog knows: one
-   that committed, that may still be going on, that was given up.
-3. In that same transaction the door is closed on the writes whose orphans go: once
-   it is committed, no commit of theirs can land, however late it comes.
+2. The catalog is read, under the dataset's lock. A write is registered before its first
+   byte, so every listed file belongs to a write that the catalog knows as committed, as
+   still possible, or as given up.
+3. The same transaction fences the writes whose orphans will be deleted. Once it is
+   committed, none of these writes can commit any more.
 
-Ages decide only what may go earlier or later. They are the database's clock against
-what the catalog recorded, and for orphans against the time in their names.
+Ages decide only whether a file is deleted now or by a later vacuum. They are differences
+between the database's clock and the times in the catalog, for orphans the time in their
+names.
 """
 
 from __future__ import annotations
@@ -24,19 +25,21 @@ from uuid import UUID
 
 from lakehouse_source.catalog import Catalog, CatalogTransaction
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
+from lakehouse_source.catalog.write_states import WriteState
 from lakehouse_source.errors import CorruptDatasetError, DatasetNotFoundError, InvalidOptionError
 from lakehouse_source.maintenance.reports import Tallies
+from lakehouse_source.read.address import Address
 from lakehouse_source.schema.partitions import partition_folder
 from lakehouse_source.storage import FoundFile
 
 RETENTION_SECONDS = 7 * 24 * 3600.0
-# Below this a query that runs may lose its files: it needs to be asked for by name.
+# With a shorter one, queries that run may lose their files: it needs a flag.
 SHORTEST_RETENTION_SECONDS = 3600.0
 
 _UUID7 = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _OWN_NAME = re.compile(rf"({_UUID7})-({_UUID7})\.parquet")
 
-REACHED = "a version that can be read has it"
+READABLE = "a version that can be read has it"
 YOUNG = "younger than the retention"
 PENDING = "its write may still be going on"
 EXPIRED = "only expired versions had it"
@@ -49,7 +52,7 @@ OTHER_CATALOG = "unknown here, and the folder has a catalog of its own"
 
 @dataclass(frozen=True, slots=True)
 class VacuumOptions:
-    """What may go. Ages in seconds."""
+    """What a vacuum may delete. Ages are in seconds."""
 
     retention_seconds: float = RETENTION_SECONDS
     dry_run: bool = False
@@ -57,7 +60,7 @@ class VacuumOptions:
     abandoned_after_seconds: float = ABANDONED_SECONDS
 
     def check(self) -> None:
-        """Refuse what cannot be meant, and what is dangerous unless it is said twice.
+        """Check the ages; short ones are dangerous and need `allow_short_retention`.
 
         Raises:
             InvalidOptionError
@@ -81,8 +84,8 @@ class VacuumOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
-    """A file to delete; `row_ids` are the catalog's rows that name it."""
+class FileToDelete:
+    """A file to delete and the reason; `row_ids` are the rows of `files` that name it."""
 
     path: str
     size_bytes: int
@@ -91,11 +94,16 @@ class Doomed:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    doomed: list[Doomed]
-    left: Tallies
-    # Rows of files that stay because another row, which can be read, has them too.
-    spare_rows: tuple[int, ...]
+class VacuumPlan:
+    """What a vacuum deletes, and what it keeps and why.
+
+    `rows_to_forget` are ids of rows of `files` to delete whose files stay.
+    `folder_prefixes` has the beginning of a folder's name for each level of partitions.
+    """
+
+    to_delete: list[FileToDelete]
+    kept: Tallies
+    rows_to_forget: tuple[int, ...]
     folder_prefixes: tuple[str, ...]
 
 
@@ -106,59 +114,70 @@ class _Orphan:
     born: datetime
 
 
-class Judge:
-    """Goes through what was listed, in one transaction, under the dataset's lock."""
+class VacuumPlanner:
+    """Sorts the listed files, in one transaction, under the dataset's lock.
+
+    `listed` are all files below the dataset's URI. `has_own_catalog` tells whether the
+    folder contains another catalog, which may know the writes that this one does not.
+
+    Raises:
+        DatasetNotFoundError
+    """
 
     def __init__(
         self,
         tx: CatalogTransaction,
         catalog: Catalog,
-        uri: str,
-        key: str,
+        address: Address,
         listed: Sequence[FoundFile],
-        foreign: bool,
+        has_own_catalog: bool,
         options: VacuumOptions,
     ) -> None:
-        record = tx.lock_dataset(key)
+        record = tx.lock_dataset(address.key)
         if record is None or record.current_version == 0:
-            raise DatasetNotFoundError(dataset=uri, catalog=catalog.redacted_url)
+            raise DatasetNotFoundError(dataset=address.uri, catalog=catalog.redacted_url)
         self.tx = tx
-        self.uri = uri
+        self.uri = address.uri
         self.record = record
         self.listed = listed
-        self.foreign = foreign
+        self.has_own_catalog = has_own_catalog
         self.options = options
         self.now = tx.now()
         self.retention = timedelta(seconds=options.retention_seconds)
-        keys = record.properties.get("partition_by", ())
         self.folder_prefixes = tuple(
-            partition_folder({name: None}).partition("=")[0] + "=" for name in keys
+            partition_folder({name: None}).partition("=")[0] + "="
+            for name in record.properties.partition_by
         )
-        self.left = Tallies()
-        self.doomed: list[Doomed] = []
+        self.kept = Tallies()
+        self.to_delete: list[FileToDelete] = []
 
-    def decide(self) -> Decision:
+    def plan(self) -> VacuumPlan:
+        """Decide about every file, and fence the writes whose orphans are deleted.
+
+        Raises:
+            CorruptDatasetError: no file of a readable version is among those listed.
+        """
         readable, known = self.tx.paths(self.record)
-        # Names, not paths: they are unique in the world, so no spelling of a path (a
-        # link, an encoding, a scheme) can make a file look unknown (iceberg#2890).
+        # Compared by name, not by path: names are globally unique, and so no spelling of a
+        # path (a link, an encoding, a scheme) makes a file look unknown (iceberg#2890).
         readable_names = {_name(path) for path in readable}
         known_names = {_name(path) for path in known}
         self._check_listing(readable_names)
-        spare = self._expired(readable_names)
+        rows_to_forget = self._plan_expired(readable_names)
         below_others = self._nested_datasets()
         orphans: list[_Orphan] = []
         for file in self.listed:
             name = _name(file.path)
             if name in readable_names:
-                self.left.add(REACHED, file.path, file.size_bytes)
+                self.kept.add(READABLE, file.path, file.size_bytes)
             elif name in known_names:
-                continue  # its rows were judged above
+                continue  # decided above, by its rows
             elif any(file.path.startswith(prefix) for prefix in below_others):
-                self.left.add(OTHER_DATASET, file.path, file.size_bytes)
+                self.kept.add(OTHER_DATASET, file.path, file.size_bytes)
             else:
                 orphans += self._possible_orphan(file, name)
-        self._judge_orphans(orphans)
-        return Decision(self.doomed, self.left, spare, self.folder_prefixes)
+        self._plan_orphans(orphans)
+        return VacuumPlan(self.to_delete, self.kept, rows_to_forget, self.folder_prefixes)
 
     def _check_listing(self, readable_names: set[str]) -> None:
         if readable_names and not any(_name(file.path) in readable_names for file in self.listed):
@@ -168,8 +187,8 @@ class Judge:
                 "Nothing was deleted; check that this is the dataset's place",
             )
 
-    def _expired(self, readable_names: set[str]) -> tuple[int, ...]:
-        """Judge the files that only expired versions have; answer rows that may go alone."""
+    def _plan_expired(self, readable_names: set[str]) -> tuple[int, ...]:
+        """Decide about the files of expired versions; answers rows whose files stay."""
         rows: dict[str, list[int]] = {}
         newest: dict[str, datetime] = {}
         sizes: dict[str, int] = {}
@@ -177,21 +196,21 @@ class Judge:
             rows.setdefault(file.path, []).append(file.id)
             newest[file.path] = max(newest.get(file.path, file.expired_at), file.expired_at)
             sizes[file.path] = file.size_bytes
-        spare: list[int] = []
+        rows_to_forget: list[int] = []
         for path, ids in rows.items():
             size = sizes[path]
             if self.now - newest[path] < self.retention:
                 if _name(path) not in readable_names:
-                    self.left.add(YOUNG, path, size)
+                    self.kept.add(YOUNG, path, size)
             elif _name(path) in readable_names:
-                spare += ids
+                rows_to_forget += ids
             elif not _OWN_NAME.fullmatch(_name(path)):
-                # Somebody's own file that was taken in: forgotten, never deleted.
-                self.left.add(NOT_OURS, path, size)
-                spare += ids
+                # A file that plake did not write: its row is deleted, the file never.
+                self.kept.add(NOT_OURS, path, size)
+                rows_to_forget += ids
             else:
-                self.doomed.append(Doomed(path, size, EXPIRED, tuple(ids)))
-        return tuple(spare)
+                self.to_delete.append(FileToDelete(path, size, EXPIRED, tuple(ids)))
+        return tuple(rows_to_forget)
 
     def _nested_datasets(self) -> list[str]:
         inside = self.uri.rstrip("/") + "/"
@@ -204,45 +223,46 @@ class Judge:
     def _possible_orphan(self, file: FoundFile, name: str) -> list[_Orphan]:
         match = _OWN_NAME.fullmatch(name)
         if match is None:
-            self.left.add(NOT_OURS, file.path, file.size_bytes)
+            self.kept.add(NOT_OURS, file.path, file.size_bytes)
             return []
         folders = file.path.split("/")[:-1]
         ours = len(folders) == len(self.folder_prefixes) and all(
             folder.startswith(prefix) for folder, prefix in zip(folders, self.folder_prefixes)
         )
         if not ours:
-            self.left.add(ELSEWHERE, file.path, file.size_bytes)
+            self.kept.add(ELSEWHERE, file.path, file.size_bytes)
             return []
         return [_Orphan(file, match.group(1), max(_time_in(part) for part in match.groups()))]
 
-    def _judge_orphans(self, orphans: Sequence[_Orphan]) -> None:
+    def _plan_orphans(self, orphans: Sequence[_Orphan]) -> None:
         states = self.tx.write_states({orphan.write_id for orphan in orphans})
-        # By this vacuum's own limit, whoever marked the write by another.
+        # The limit of this vacuum counts, also for writes that were marked as abandoned
+        # by another limit.
         silent = self.tx.silent_writes(self.options.abandoned_after_seconds)
-        closed: set[str] = set()
+        fenced: set[str] = set()
         for orphan in orphans:
             state = states.get(orphan.write_id)
             why = ""
-            may_go_on = state is not None and state.state in ("pending", "abandoned")
+            may_go_on = state is not None and state.state.may_commit
             if may_go_on and orphan.write_id not in silent:
                 why = PENDING
             elif state is not None and state.dataset_id not in (None, self.record.id):
                 why = OTHER_DATASET
-            elif state is None and self.foreign:
+            elif state is None and self.has_own_catalog:
                 why = OTHER_CATALOG
             elif self.now - orphan.born < self.retention:
                 why = YOUNG
             if why:
-                self.left.add(why, orphan.file.path, orphan.file.size_bytes)
+                self.kept.add(why, orphan.file.path, orphan.file.size_bytes)
                 continue
-            committed = state is not None and state.state == "committed"
-            if not (committed or self.options.dry_run or orphan.write_id in closed):
-                if not self.tx.close_write(orphan.write_id):
-                    # Cannot be: a commit needs the lock that is held here.
-                    self.left.add(PENDING, orphan.file.path, orphan.file.size_bytes)
+            committed = state is not None and state.state is WriteState.COMMITTED
+            if not (committed or self.options.dry_run or orphan.write_id in fenced):
+                if not self.tx.fence_write(orphan.write_id):
+                    # Never expected: a commit needs the lock that is held here.
+                    self.kept.add(PENDING, orphan.file.path, orphan.file.size_bytes)
                     continue
-                closed.add(orphan.write_id)
-            self.doomed.append(Doomed(orphan.file.path, orphan.file.size_bytes, ORPHAN))
+                fenced.add(orphan.write_id)
+            self.to_delete.append(FileToDelete(orphan.file.path, orphan.file.size_bytes, ORPHAN))
 
 
 def _name(path: str) -> str:
@@ -250,7 +270,7 @@ def _name(path: str) -> str:
 
 
 def _time_in(uuid7: str) -> datetime:
-    """The time in a UUIDv7: its first 48 bits are milliseconds since 1970.
+    """The time (UTC) in a UUIDv7: its first 48 bits are milliseconds since 1970.
 
     Source: RFC 9562, section 5.7.
     """

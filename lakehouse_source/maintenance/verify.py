@@ -1,7 +1,7 @@
 """Verb. Compares the files of a version with what the catalog says of them.
 
-A file may be missing, longer or shorter, have another footer, or hold pages that do
-not decode: each difference is named, none stops the comparison.
+A file may be missing, have another size or footer, or contain pages that cannot be
+decoded. Every difference is reported; none stops the comparison.
 """
 
 from __future__ import annotations
@@ -15,22 +15,24 @@ from lakehouse_source.errors import CorruptDatasetError, StorageError
 from lakehouse_source.maintenance.reports import Difference, VerifyReport
 from lakehouse_source.maintenance.vacuum import in_parallel
 from lakehouse_source.model import FileRecord, RowGroupMetadata
+from lakehouse_source.parquet.checked_footer import open_footer
+from lakehouse_source.read.address import Address
 from lakehouse_source.storage import Storage
 
 
 def verify(
-    uri: str,
+    address: Address,
     version: int,
-    storage: Storage,
     files: Sequence[tuple[FileRecord, Sequence[RowGroupMetadata]]],
     *,
     checksums: bool,
 ) -> VerifyReport:
-    """Compare files, each with its row groups in the catalog, with what is stored.
+    """Compare stored files with the catalog's records of them and of their row groups.
 
-    With `checksums` every page is read: where the file has page checksums they are
-    compared, and in any case it must decode and give the number of rows it should.
+    With `checksums` every page is read: its checksum is compared where the file has one,
+    the page must decode, and each row group must have the number of rows of its footer.
     """
+    storage = Storage(address.given)
 
     def inspect(item: tuple[FileRecord, Sequence[RowGroupMetadata]]) -> list[Difference]:
         file, groups = item
@@ -43,7 +45,7 @@ def verify(
     for found in in_parallel(inspect, files, "verify: files compared"):
         differences += found
     return VerifyReport(
-        dataset=uri,
+        dataset=address.uri,
         version=version,
         files=len(files),
         size_bytes=sum(file.size_bytes for file, _groups in files),
@@ -71,11 +73,10 @@ def _differences(
         yield Difference(file.path, "size in bytes", str(file.size_bytes), str(size))
     with storage.open_input(file.path) as stored:
         try:
-            parquet = pq.ParquetFile(stored, page_checksum_verification=checksums)
-        except (OSError, ValueError, pa.ArrowException) as error:
-            yield Difference(file.path, "footer", "readable", _in_a_line(error))
+            footer = open_footer(stored, file.path).metadata
+        except CorruptDatasetError as error:
+            yield Difference(file.path, "footer", "readable", _in_a_line(error.reason))
             return
-        footer = parquet.metadata
         if footer.num_rows != file.row_count:
             yield Difference(file.path, "rows", str(file.row_count), str(footer.num_rows))
         if footer.num_row_groups != len(groups):
@@ -87,6 +88,7 @@ def _differences(
                 what = f"rows of row group {group.index}"
                 yield Difference(file.path, what, str(group.row_count), str(rows))
         if checksums:
+            parquet = pq.ParquetFile(stored, metadata=footer, page_checksum_verification=True)
             yield from _unreadable_pages(parquet, file.path)
 
 
@@ -95,16 +97,16 @@ def _unreadable_pages(parquet: pq.ParquetFile, path: str) -> Iterator[Difference
         expected = parquet.metadata.row_group(index).num_rows
         what = f"pages of row group {index}"
         try:
-            # Files are compared side by side already.
+            # Without threads: files are compared in parallel already.
             table = parquet.read_row_group(index, use_threads=False)
             table.validate(full=True)
         except (OSError, ValueError, pa.ArrowException) as error:
-            yield Difference(path, what, "readable", _in_a_line(error))
+            yield Difference(path, what, "readable", _in_a_line(str(error)))
             continue
         if table.num_rows != expected:
             yield Difference(path, what, f"{expected} rows", f"{table.num_rows} rows")
 
 
-def _in_a_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
+def _in_a_line(text: str) -> str:
+    text = " ".join(text.split())
     return text if len(text) <= 160 else text[:157] + "..."

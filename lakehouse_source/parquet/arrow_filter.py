@@ -1,24 +1,27 @@
 """Edge. Arrow expressions as engines mean them: NaN is the greatest number, IN knows NULL.
 
-Arrow's kernels follow IEEE, where NaN is less than nothing and equal to nothing,
-and `is_in` says false of NULL. Polars and DataFusion hand their conditions to them
-all the same, and never look again. An expression cannot be taken apart through
-Arrow's interface, so it is read from the form in which it is pickled, put together
-again to see that it was understood, and only then rewritten.
+In Arrow's kernels NaN is equal to nothing and less than nothing, and `is_in` is false
+for NULL. Polars and DataFusion translate their conditions to these kernels although
+they mean something else, and do not check the rows again. So an expression is read,
+built again to check that it was read correctly, and then rewritten.
 """
 
 from __future__ import annotations
-
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.predicate.arrow_expressions import (
+    Call,
+    FieldRef,
+    NotUnderstood,
+    Scalar,
+    Tree,
+    read,
+    top_level_names,
+)
 from lakehouse_source.schema.fields import children
 
 _COMPARISONS = {
@@ -41,30 +44,6 @@ _PLAIN = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
-    path: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Literal:
-    value: pa.Scalar
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    name: str
-    terms: tuple[_Node, ...]
-    options: pa.StructScalar | None
-
-
-_Node: TypeAlias = _Field | _Literal | _Call
-
-
-class _NotUnderstood(Exception):
-    """The pickled form holds something that is not read here."""
-
-
 def names_any(expression: pc.Expression, schema: pa.Schema, names: frozenset[str]) -> bool:
     """Tell whether an expression over `schema` names one of the top-level columns `names`."""
     rest = pa.schema([field for field in schema if field.name not in names])
@@ -85,84 +64,28 @@ def as_engines_mean(
             and NaN, and their combinations.
     """
     try:
-        tree = _read(expression)
+        tree = read(expression)
         again = _build(tree, None)
         # A list with NaN in it is not equal to itself, but printed alike.
         if not again.equals(expression) and str(again) != str(expression):
-            raise _NotUnderstood
-        return _build(tree, schema), tuple(dict.fromkeys(_names(tree)))
-    except (_NotUnderstood, LookupError, ValueError, TypeError, pa.ArrowException) as exc:
+            raise NotUnderstood
+        return _build(tree, schema), top_level_names(tree)
+    except (NotUnderstood, LookupError, ValueError, TypeError, pa.ArrowException) as exc:
         raise InvalidPredicateError(
-            reason=f"the filter {expression} may concern NaN, of which Arrow and other engines "
-            "think differently. Give the condition as predicates= when opening the dataset "
+            reason=f"the filter {expression} may concern NaN, which Arrow and other engines "
+            "compare differently. Give the condition as predicates= when opening the dataset "
             "(with Polars: scan_pyarrow_dataset(…, allow_pyarrow_filter=False))"
         ) from exc
-
-
-# --- reading ----------------------------------------------------------------
-
-_ENTRY = re.compile(r"^(call|end|field_ref|nested_field_ref|literal|options): '(.*)'$")
-
-
-def _read(expression: pc.Expression) -> _Node:
-    raw = expression.__reduce__()[1][0]
-    batch = pa.ipc.open_file(raw).read_all()
-    # The entries repeat keys: as a mapping they would lose all but one of each.
-    text = batch.schema.to_string(
-        show_field_metadata=False, show_schema_metadata=True, truncate_metadata=False
-    )
-    entries: list[tuple[str, str]] = []
-    for line in text.partition("-- schema metadata --\n")[2].split("\n"):
-        found = _ENTRY.match(line)
-        if found is None:
-            raise _NotUnderstood
-        entries.append((found[1], found[2]))
-    at = iter(entries)
-    node = _node(at, next(at), batch)
-    if next(at, None) is not None:
-        raise _NotUnderstood
-    return node
-
-
-def _node(entries: Iterator[tuple[str, str]], head: tuple[str, str], batch: pa.Table) -> _Node:
-    kind, value = head
-    if kind == "field_ref":
-        return _Field((value,))
-    if kind == "nested_field_ref":
-        parts = [next(entries) for _ in range(int(value))]
-        return _Field(tuple(name for _, name in parts))
-    if kind == "literal":
-        return _Literal(batch.column(int(value))[0])
-    if kind != "call":
-        raise _NotUnderstood
-    terms: list[_Node] = []
-    options = None
-    for entry in entries:
-        if entry[0] == "end":
-            return _Call(value, tuple(terms), options)
-        if entry[0] == "options":
-            options = batch.column(int(entry[1]))[0]
-        else:
-            terms.append(_node(entries, entry, batch))
-    raise _NotUnderstood
-
-
-def _names(node: _Node) -> Iterator[str]:
-    if isinstance(node, _Field):
-        yield node.path[0]
-    elif isinstance(node, _Call):
-        for term in node.terms:
-            yield from _names(term)
 
 
 # --- building ---------------------------------------------------------------
 
 
-def _build(node: _Node, schema: pa.Schema | None) -> pc.Expression:
-    """The expression again; with a schema, its comparisons of floats by the order of engines."""
-    if isinstance(node, _Field):
+def _build(node: Tree, schema: pa.Schema | None) -> pc.Expression:
+    """The same expression; with a schema, floats are compared in the order of engines."""
+    if isinstance(node, FieldRef):
         return pc.field(*node.path) if len(node.path) > 1 else pc.field(node.path)
-    if isinstance(node, _Literal):
+    if isinstance(node, Scalar):
         return pc.scalar(node.value)
     terms = [_build(term, schema) for term in node.terms]
     if node.name in _PLAIN and node.options is None:
@@ -172,7 +95,7 @@ def _build(node: _Node, schema: pa.Schema | None) -> pc.Expression:
     if node.name == "is_in" and node.options is not None:
         return _is_in(node, terms[0], schema)
     if node.name not in _COMPARISONS or node.options is not None:
-        raise _NotUnderstood
+        raise NotUnderstood
     if schema is None or not any(_is_float(term, schema) for term in node.terms):
         return _COMPARISONS[node.name](*terms)
     return _compared(node.name, *terms, *(_nan(term, schema) for term in node.terms))
@@ -196,11 +119,11 @@ def _compared(
     return pc.or_kleene(_COMPARISONS[op](a, b), pc.and_kleene(both, extra))
 
 
-def _is_in(node: _Call, term: pc.Expression, schema: pa.Schema | None) -> pc.Expression:
+def _is_in(node: Call, term: pc.Expression, schema: pa.Schema | None) -> pc.Expression:
     options = node.options
     assert options is not None
     if options["null_matching_behavior"].as_py() != 0:
-        raise _NotUnderstood
+        raise NotUnderstood
     values = options["value_set"].values
     if schema is None:
         return pc.is_in(term, value_set=values)
@@ -213,15 +136,15 @@ def _is_in(node: _Call, term: pc.Expression, schema: pa.Schema | None) -> pc.Exp
     return pc.if_else(pc.is_valid(term), found, pc.scalar(pa.scalar(None, pa.bool_())))
 
 
-def _is_float(node: _Node, schema: pa.Schema) -> bool:
-    if isinstance(node, _Literal):
+def _is_float(node: Tree, schema: pa.Schema) -> bool:
+    if isinstance(node, Scalar):
         return bool(pa.types.is_floating(node.value.type))
-    if isinstance(node, _Call):
-        raise _NotUnderstood  # a computed value: its type is not known here
+    if isinstance(node, Call):
+        raise NotUnderstood  # the type of a computed value is not known here
     return bool(pa.types.is_floating(_type_of(node, schema)))
 
 
-def _type_of(node: _Field, schema: pa.Schema) -> pa.DataType:
+def _type_of(node: FieldRef, schema: pa.Schema) -> pa.DataType:
     fields = list(schema)
     for name in node.path:
         (found,) = [field for field in fields if field.name == name]
@@ -229,8 +152,8 @@ def _type_of(node: _Field, schema: pa.Schema) -> pa.DataType:
     return found.type
 
 
-def _nan(node: _Node, schema: pa.Schema) -> pc.Expression:
-    if isinstance(node, _Literal):
+def _nan(node: Tree, schema: pa.Schema) -> pc.Expression:
+    if isinstance(node, Scalar):
         value = node.value.as_py()
         return pc.scalar(isinstance(value, float) and value != value)
     if not _is_float(node, schema):

@@ -1,8 +1,8 @@
 """Edge. Parquet bloom filters: is a value definitely absent from a row group?
 
 Written by PyArrow, read here: PyArrow 26 writes them and does not consult them.
-Anything odd about a filter (an unknown algorithm, a length that cannot be, bytes
-that are no header) makes it say nothing, as if there were none.
+A filter that cannot be trusted (an unknown algorithm, an impossible length, damaged
+bytes) rules out nothing, as if the column chunk had none.
 
 Source: Parquet format, BloomFilter.md (split block bloom filter, xxHash64 with
 seed 0 over the plain encoding of the value).
@@ -13,17 +13,15 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping
-from types import TracebackType
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import xxhash
 
-from lakehouse_source.errors import StorageError
 from lakehouse_source.model import ColumnBounds, Ordinal
+from lakehouse_source.parquet.checked_footer import CheckedFooter
 from lakehouse_source.parquet.thrift import ThriftError, read_struct
 from lakehouse_source.predicate import BoundColumn, BoundPredicate
-from lakehouse_source.pruning.absent import asks_for_values, without_absent
+from lakehouse_source.pruning.absent import without_absent
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.schema.fields import children, is_nested, leaves
 from lakehouse_source.schema.ordinal import domain
@@ -31,7 +29,7 @@ from lakehouse_source.schema.ordinal import domain
 _BLOCK_BYTES = 32
 # The specification's limit for a whole filter.
 _LARGEST_BYTES = 128 * 1024 * 1024
-# Below this a filter is read whole, above it block by block as it is asked.
+# A filter up to this size is read whole, a larger one block by block when values are looked up.
 _WHOLE_BYTES = 1024 * 1024
 # A header is about 20 bytes: four small fields.
 _HEADER_BYTES = 64
@@ -52,13 +50,12 @@ class BloomFilter:
 
     @classmethod
     def open(
-        cls, read_at: Callable[[int, int], bytes], file_size: int, chunk: pq.ColumnChunkMetaData
+        cls, read_at: Callable[[int, int], bytes], file_size: int, offset: int | None
     ) -> BloomFilter | None:
-        """The filter of a column chunk, None where there is none that can be trusted.
+        """The filter at `offset`, None where there is none that can be trusted.
 
         `read_at(length, offset)` reads from the file.
         """
-        offset = getattr(chunk, "bloom_filter_offset", None)
         if offset is None or not 0 < offset < file_size:
             return None
         try:
@@ -79,7 +76,7 @@ class BloomFilter:
             return None
 
     def may_contain(self, encoded: bytes) -> bool:
-        """False only where the value, in plain encoding, was never put in."""
+        """False only where the value, given in plain encoding, is not in the column chunk."""
         hashed = xxhash.xxh64_intdigest(encoded, 0)
         block = ((hashed >> 32) * self._blocks) >> 32
         words = self._block(block)
@@ -122,7 +119,7 @@ def encodings_of(
             packed = struct.pack(code, value)
         except OverflowError:
             return None
-        # A double that the narrower column cannot hold is not in it; let statistics say so.
+        # A narrower column cannot hold this double. Statistics rule it out, not the filter.
         return (packed,) if struct.unpack(code, packed)[0] == value else None
     same = written.equals(now) or (t.is_integer(written) and t.is_integer(now))
     size = {"INT32": 4, "INT64": 8}.get(physical)
@@ -156,26 +153,29 @@ class ChunkFilters:
 
     def __init__(
         self,
-        group: pq.RowGroupMetaData,
+        footer: CheckedFooter,
+        row_group: int,
         read_at: Callable[[int, int], bytes],
         file_size: int,
         columns: Mapping[int, tuple[int, pa.DataType]],
     ) -> None:
-        self._group = group
+        self._footer = footer
+        self._row_group = row_group
         self._read_at = read_at
         self._file_size = file_size
         self._columns = columns
         self._opened: dict[int, BloomFilter | None] = {}
 
     def absent(self, column: BoundColumn, value: Ordinal) -> bool:
-        """Tell whether no row of the row group has the value, for sure."""
+        """Tell whether certainly no row of the row group has the value."""
         if column.id not in self._columns:
             return False
         position, written = self._columns[column.id]
-        chunk = self._group.column(position)
+        chunk = self._footer.chunk(self._row_group, position)
         if column.id not in self._opened:
-            opened = BloomFilter.open(self._read_at, self._file_size, chunk)
-            self._opened[column.id] = opened
+            self._opened[column.id] = BloomFilter.open(
+                self._read_at, self._file_size, chunk.bloom_filter_offset
+            )
         bloom = self._opened[column.id]
         if bloom is None:
             return False
@@ -189,61 +189,39 @@ class ChunkFilters:
 
 
 class FileFilters:
-    """The bloom filters of one file that is about to be read for a condition.
+    """The bloom filters of one file that is read for a condition.
 
     `file_schema` names the file's columns as its writer recorded them, ids included.
-    The file is opened when the first filter is looked at, and not at all where no
-    column of the condition has one.
+    A filter is read from `file` when a value is first looked up in it.
     """
 
     def __init__(
         self,
         predicate: BoundPredicate,
-        footer: pq.FileMetaData,
+        footer: CheckedFooter,
         file_schema: pa.Schema,
-        open_file: Callable[[], pa.NativeFile],
+        file: pa.NativeFile,
     ) -> None:
         self._predicate = predicate
         self._footer = footer
-        self._open_file = open_file
-        self._file: pa.NativeFile | None = None
-        self._columns: Mapping[int, tuple[int, pa.DataType]] = {}
-        if asks_for_values(predicate.root):
-            places = _places(footer)
-            self._columns = {
-                leaf.id: places[leaf.path]
-                for leaf in leaves(file_schema)
-                if leaf.id in predicate.column_ids and not leaf.in_list and leaf.path in places
-            }
-
-    def __enter__(self) -> FileFilters:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
+        self._file = file
+        places = _places(footer)
+        self._columns: Mapping[int, tuple[int, pa.DataType]] = {
+            leaf.id: places[leaf.path]
+            for leaf in leaves(file_schema)
+            if leaf.id in predicate.column_ids and not leaf.in_list and leaf.path in places
+        }
 
     def rule_out(self, index: int) -> bool:
         """Tell whether no row of the row group at `index` can match."""
-        group = self._footer.row_group(index)
-        chunks = [group.column(position) for position, _ in self._columns.values()]
-        if all(getattr(chunk, "bloom_filter_offset", None) is None for chunk in chunks):
+        chunks = [self._footer.chunk(index, position) for position, _ in self._columns.values()]
+        if all(chunk.bloom_filter_offset is None for chunk in chunks):
             return False
-        try:
-            if self._file is None:
-                self._file = self._open_file()
-            size = self._file.size()
-        except (OSError, StorageError, pa.ArrowException):
-            # Whoever reads the data next says what is wrong with the file.
-            return False
-        filters = ChunkFilters(group, self._file.read_at, size, self._columns)
+        filters = ChunkFilters(
+            self._footer, index, self._file.read_at, self._file.size(), self._columns
+        )
         left = without_absent(self._predicate, filters.absent)
-        rows = group.num_rows
+        rows = self._footer.row_counts[index]
 
         def unknown(_column_id: int) -> ColumnBounds:
             return ColumnBounds(None, None, None, rows, True)
@@ -251,8 +229,8 @@ class FileFilters:
         return not evaluate(left, unknown).may_match
 
 
-def _places(footer: pq.FileMetaData) -> dict[tuple[str, ...], tuple[int, pa.DataType]]:
-    """By path: the place and type of each leaf of a file; empty where that is not clear."""
+def _places(footer: CheckedFooter) -> dict[tuple[str, ...], tuple[int, pa.DataType]]:
+    """The place and type of each leaf of a file, by path. Empty where paths are ambiguous."""
     found: list[tuple[tuple[str, ...], pa.DataType]] = []
 
     def walk(field: pa.Field, above: tuple[str, ...]) -> None:
@@ -263,7 +241,7 @@ def _places(footer: pq.FileMetaData) -> dict[tuple[str, ...], tuple[int, pa.Data
         else:
             found.append((path, field.type))
 
-    for field in footer.schema.to_arrow_schema():
+    for field in footer.arrow_schema:
         walk(field, ())
     places = {path: (place, type_) for place, (path, type_) in enumerate(found)}
-    return places if len(places) == len(found) == footer.num_columns else {}
+    return places if len(places) == len(found) == footer.leaf_count else {}

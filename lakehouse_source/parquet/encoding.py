@@ -13,9 +13,9 @@ of CPU to write, to read, kilobytes):
     20,000 different texts          27  14   300    27  14   380
     all different                   43  18   770    31  16   660
 
-So a dictionary is for columns whose values come again about five times, and whole
-numbers, dates and timestamps that have none are written as differences (which
-Spark reads as fast as plain ones). Arrow's own way, a dictionary for every column
+So a column gets a dictionary when its values occur about five times each. Whole
+numbers, dates and timestamps without a dictionary are written as differences, which
+Spark reads as fast as plain ones. Arrow's own way, a dictionary for every column
 until it grows too large, took twice the time for files a quarter larger.
 """
 
@@ -32,14 +32,14 @@ import pyarrow.parquet as pq
 
 from lakehouse_source.schema.fields import Leaf, leaves
 
-# Rows looked at, evenly spread: neighbours in sorted rows are alike and would mislead.
+# Rows in the sample, evenly spread: neighbours in sorted rows are alike and would mislead.
 SAMPLE_ROWS = 8192
-# A value has to come this many times for a dictionary to pay.
+# A dictionary pays when each value occurs at least this many times.
 TIMES = 5
 
 
 def encodings(rows: pa.Table, schema: pa.Schema) -> dict[str, Any]:
-    """What to tell `pq.ParquetWriter` of the columns, judging by the first row group."""
+    """The options of `pq.ParquetWriter` that fit the columns, going by the first row group."""
     sample = rows.take(_spread(rows.num_rows))
     scale = rows.num_rows / max(1, sample.num_rows)
     dictionary: list[str] = []
@@ -47,8 +47,8 @@ def encodings(rows: pa.Table, schema: pa.Schema) -> dict[str, Any]:
     paths = _paths(schema)
     times = Counter(paths)
     for leaf, path in zip(leaves(schema), paths):
-        # A column `a.b` goes by the path of field `b` of a struct `a`: what is said of one is
-        # said of the other, and a dictionary suits every type.
+        # A column `a.b` has the same path as field `b` of a struct `a`, so both get the same
+        # encoding. A dictionary suits every type.
         if leaf.in_list or times[path] > 1 or _repeats(sample, leaf, scale):
             dictionary.append(path)
         elif _counts(leaf.type):
@@ -57,7 +57,7 @@ def encodings(rows: pa.Table, schema: pa.Schema) -> dict[str, Any]:
 
 
 def _repeats(sample: pa.Table, leaf: Leaf, scale: float) -> bool:
-    """Tell whether the values come again often enough in all rows, going by a sample."""
+    """Tell from a sample whether values repeat often enough in all rows for a dictionary."""
     column = sample.column(leaf.path[0])
     for name in leaf.path[1:]:
         column = pc.struct_field(column, pc.field(name))
@@ -68,7 +68,8 @@ def _repeats(sample: pa.Table, leaf: Leaf, scale: float) -> bool:
         return True
     if values == 0:
         return True
-    # So many of `most` values, all equally frequent, are expected among those looked at.
+    # The number of distinct values expected in the sample, when all rows hold `most` values,
+    # each equally often.
     most = values * scale / TIMES
     return bool(distinct <= max(1.0, most * -math.expm1(-values / most)))
 
@@ -91,7 +92,7 @@ def _spread(rows: int) -> pa.Array:
 
 @lru_cache(maxsize=64)
 def _paths(schema: pa.Schema) -> tuple[str, ...]:
-    """The names that Parquet gives the leaves, in their order."""
+    """The Parquet paths of the leaves, in schema order."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema):
         pass

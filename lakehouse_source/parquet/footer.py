@@ -1,4 +1,4 @@
-"""Edge. What a Parquet footer says, as `FileMetadata`.
+"""Edge. Statistics in a Parquet footer, as bounds and as `FileMetadata`.
 
 Statistics are taken from the footer in physical form and turned into ordinals
 by the column's own type: rounding by a Python class (a `datetime` has no
@@ -69,7 +69,7 @@ def _row_group(
         compressed += chunk.total_compressed_size
         if not leaf.in_list:
             may_have_nan = pa.types.is_floating(leaf.type) and (nans is None or leaf.id in nans)
-            bounds_ = chunk_bounds(chunk, leaf, group.num_rows, may_have_nan, created_by)
+            bounds_ = chunk_bounds(chunk.statistics, leaf, group.num_rows, may_have_nan, created_by)
             described.append((leaf, bounds_))
     lower, upper, nulls, nan = bounds.encode_row_group(described)
     return RowGroupMetadata(
@@ -85,7 +85,7 @@ def _row_group(
 
 
 def chunk_bounds(
-    chunk: pq.ColumnChunkMetaData,
+    statistics: pq.Statistics | None,
     leaf: Leaf,
     row_count: int,
     may_have_nan: bool,
@@ -93,25 +93,27 @@ def chunk_bounds(
 ) -> ColumnBounds:
     """What a column chunk's statistics say; `leaf.type` is the type it was written with.
 
-    `created_by` is what the footer says of its writer.
+    `created_by` is what the footer says of its writer. Statistics that cannot be true
+    count as absent.
     """
-    statistics = chunk.statistics
     lower = upper = null_count = None
     if statistics is not None:
-        if statistics.has_null_count:
+        if statistics.has_null_count and 0 <= statistics.null_count <= row_count:
             null_count = statistics.null_count
         in_bytes = statistics.physical_type in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
         if statistics.has_min_max and not (in_bytes and _wrong_bytes(created_by)):
             lower = ordinal(statistics.min_raw, statistics.physical_type, leaf.type)
             upper = ordinal(statistics.max_raw, statistics.physical_type, leaf.type)
+            if lower is not None and upper is not None and lower > upper:  # type: ignore[operator]
+                lower = upper = None
     return ColumnBounds(lower, upper, null_count, row_count, may_have_nan)
 
 
 def _wrong_bytes(created_by: str | None) -> bool:
     """Tell whether a writer is known for wrong bounds of bytes (PARQUET-251, PARQUET-686).
 
-    Arrow passes its bounds of decimals on; fixed_length_decimal.parquet of the public
-    test files has a value below its minimum.
+    Arrow reports such bounds for decimals: fixed_length_decimal.parquet of the public test
+    files has a value below its minimum.
     """
     found = _PARQUET_MR.match(created_by or "")
     return found is not None and (int(found[1] or 0), int(found[2] or 0)) < (1, 10)

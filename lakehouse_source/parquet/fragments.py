@@ -1,16 +1,16 @@
 """Edge. Scan tasks as an Arrow dataset, for engines that scan such datasets themselves.
 
-A fragment carries its promise in `partition_expression`: it must hold for every
-row, because engines skip the fragment by it. Arrow's own scanner would get three
-things wrong, each prevented here:
+The `partition_expression` of a fragment must hold for each of its rows, because engines
+skip the fragment by it. Arrow's own scanner gets three things wrong, which are
+prevented here:
 
     NaN     It prunes row groups by footer statistics, which leave NaN out, and
             compares NaN by IEEE. Filters on columns that may hold NaN are rewritten
             and applied to rows that were read without a filter.
-    ids     It finds columns by name. A file in which a name stands for something
-            else than today is read by plake and handed over from memory.
-    types   It casts as it likes. Of promotions it is trusted with wider integers;
-            other files are handed over from memory too.
+    ids     It finds columns by name. A file in which a name means another column than
+            in this version is read by plake and passed on from memory.
+    types   Its casts differ from plake's promotions, but for wider integers. Files with
+            other promotions are passed on from memory too.
 """
 
 from __future__ import annotations
@@ -30,19 +30,26 @@ from lakehouse_source.parquet.arrow_filter import as_engines_mean, names_any
 from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.schema.align import by_id
-from lakehouse_source.schema.fields import Leaf, children, field_id, is_nested, leaves, strip
+from lakehouse_source.schema.fields import (
+    Leaf,
+    children,
+    field_id,
+    is_nested,
+    leaves,
+    without_metadata,
+)
 from lakehouse_source.schema.ordinal import domain, to_scalar
 from lakehouse_source.schema.partitions import partition_value
 from lakehouse_source.storage import Storage
 
-# What is known of the rows of a task, by leaf id.
+# The bounds of the rows of a task, by leaf id.
 Known = Mapping[int, ColumnBounds]
 
 
 def fragment(
     spec: ReadSpec, task: ScanTask, known: Known, storage: Storage
 ) -> ds.ParquetFileFragment:
-    """The row groups of a task as a fragment with what is true of all their rows."""
+    """The row groups of a task as a fragment, with an expression that holds on all rows."""
     promise = _promise(spec, task, known)
     if not _as_today(spec, task):
         return _from_memory(spec, task, promise, storage)
@@ -58,7 +65,7 @@ def fragment(
 def dataset(
     spec: ReadSpec, tasks: Sequence[ScanTask], known: Sequence[Known], storage: Storage
 ) -> ds.FileSystemDataset:
-    """The tasks as a dataset of the schema read, safe to be filtered by any engine."""
+    """The tasks as a dataset that any engine can filter without losing rows."""
     fragments = [fragment(spec, task, one, storage) for task, one in zip(tasks, known)]
     unsafe = {
         leaf.path[0]
@@ -67,14 +74,16 @@ def dataset(
         and not leaf.in_list
         and any(one[leaf.id].may_contain_nan for one in known)
     }
-    return PlakeDataset(fragments, strip(spec.schema), storage.filesystem, frozenset(unsafe))
+    return PlakeDataset(
+        fragments, without_metadata(spec.schema), storage.filesystem, frozenset(unsafe)
+    )
 
 
 class PlakeDataset(ds.FileSystemDataset):  # type: ignore[misc]
     """A `FileSystemDataset` whose filters mean what SQL means by them, NaN and NULL included.
 
-    `unsafe` names the top-level columns that may hold NaN. A filter on one of them
-    that Arrow's expressions do not tell apart enough to be rewritten is refused.
+    `unsafe` names the top-level columns that may hold NaN. A filter on one of them is
+    refused if it cannot be rewritten.
     """
 
     def __init__(
@@ -126,7 +135,7 @@ class PlakeDataset(ds.FileSystemDataset):  # type: ignore[misc]
         """A scan; see `pyarrow.dataset.Dataset.scanner`.
 
         Raises:
-            InvalidPredicateError: the filter concerns NaN in a way that is not understood.
+            InvalidPredicateError: the filter concerns NaN and cannot be rewritten.
         """
         filter = self._narrowed(filter)
         if filter is None:
@@ -156,7 +165,7 @@ class PlakeDataset(ds.FileSystemDataset):  # type: ignore[misc]
 
 
 class _Fragment:
-    """A fragment that scans as its dataset does; for engines that go fragment by fragment."""
+    """A fragment that scans as its dataset does; for engines that scan single fragments."""
 
     def __init__(self, inner: ds.ParquetFileFragment, owner: PlakeDataset) -> None:
         self._inner = inner
@@ -201,7 +210,7 @@ def _promise(spec: ReadSpec, task: ScanTask, known: Known) -> pc.Expression | No
 
 
 def _bounded(leaf: Leaf, known: ColumnBounds) -> pc.Expression | None:
-    """What bounds say of every row, None where they say nothing that Arrow can compare."""
+    """What holds on every row by the bounds; None if Arrow cannot compare them."""
     column = pc.field(leaf.path)
     nulls = known.null_count
     if nulls == known.row_count:
@@ -216,11 +225,11 @@ def _bounded(leaf: Leaf, known: ColumnBounds) -> pc.Expression | None:
     return within if nulls == 0 else within | column.is_null()
 
 
-# --- files that are not as the dataset is today ----------------------------------
+# --- files whose schema is not that of the version ----------------------------------
 
 
 def _as_today(spec: ReadSpec, task: ScanTask) -> bool:
-    """Tell whether Arrow, going by names, finds in a file what is to be found there."""
+    """Tell whether Arrow, which goes by names, finds the right columns in a file."""
     stored = list(spec.file_schemas[task.schema_version])
     names = {field.name for field in stored}
     for field in spec.schema:
@@ -249,9 +258,9 @@ def _reads_as(stored: pa.DataType, now: pa.DataType) -> bool:
 def _from_memory(
     spec: ReadSpec, task: ScanTask, promise: pc.Expression | None, storage: Storage
 ) -> ds.ParquetFileFragment:
-    """The rows of a task under today's names and types, as a Parquet file in memory."""
+    """The rows of a task with the version's names and types, as a Parquet file in memory."""
     names = tuple(name for name in spec.schema.names if name not in spec.partition_by)
-    whole = replace(spec, columns=names, predicate=None, expression=None)
+    whole = replace(spec, columns=names, predicate=None)
     tables = list(read_task(whole, replace(task, filtered=False), storage))
     sink = pa.BufferOutputStream()
     table = pa.concat_tables(tables) if tables else whole.output_schema.empty_table()

@@ -5,7 +5,7 @@ uses them for `prune_file` only: its own reader decodes whole row groups, which
 are small (131,072 rows), and the condition's columns first. DataFusion does skip
 pages: one point among 5M rows x 8 columns in one file took it 10 ms where plake,
 catalog included, took 20 (medians of 25, on two busy cores). Ten milliseconds of a
-lookup do not pay for a second engine on every executor.
+lookup are not worth a second engine on every executor.
 
 Source: Parquet format, PageIndex.md.
 """
@@ -20,12 +20,12 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.model import ColumnBounds
+from lakehouse_source.parquet.checked_footer import CheckedFooter
 from lakehouse_source.parquet.footer import ordinal
 from lakehouse_source.parquet.thrift import ThriftError, read_struct
 from lakehouse_source.schema.fields import Leaf
 
 ReadAt = Callable[[int, int], bytes]
-_MAGIC = b"PAR1"
 _LARGEST_BYTES = 256 * 1024 * 1024
 
 
@@ -41,42 +41,33 @@ class Page:
 class PageIndex:
     """The page indexes of one file, read as they are asked for."""
 
-    def __init__(self, read_at: ReadAt, file_size: int) -> None:
+    def __init__(self, read_at: ReadAt, file_size: int, footer: CheckedFooter) -> None:
         self._read_at = read_at
         self._file_size = file_size
-        self._row_groups = self._footer()
+        self._footer = footer
 
-    def _footer(self) -> list[dict[int, Any]]:
-        """PyArrow tells that there is a page index, not where: the footer does."""
-        tail = self._bytes(8, self._file_size - 8)
-        length = int.from_bytes(tail[:4], "little")
-        if tail[4:] != _MAGIC or length > self._file_size - 8:
-            raise ThriftError("no footer")
-        footer, _ = read_struct(self._bytes(length, self._file_size - 8 - length))
-        return [group for group in footer.get(4, []) if isinstance(group, dict)]
-
-    def _bytes(self, length: int, offset: int) -> bytes:
-        if not (offset >= 0 and 0 <= length <= _LARGEST_BYTES):
-            raise ThriftError("a place outside the file")
-        if offset + length > self._file_size:
-            raise ThriftError("a place outside the file")
-        return self._read_at(length, offset)
-
-    def pages(self, row_group: int, position: int, leaf: Leaf, physical: str) -> list[Page] | None:
+    def pages(self, row_group: int, position: int, leaf: Leaf) -> list[Page] | None:
         """The pages of a column chunk in row order, None where nothing is known of them.
 
         `position` is the column's place among the file's leaf columns.
         """
-        try:
-            group = self._row_groups[row_group]
-            chunk = group[1][position]
-            offsets, _ = read_struct(self._bytes(chunk[5], chunk[4]))
-            columns, _ = read_struct(self._bytes(chunk[7], chunk[6]))
-            starts = [location[3] for location in offsets[1]]
-            return _pages(starts, group[3], columns, leaf, physical)
-        except (KeyError, IndexError, TypeError, ValueError, OSError, struct.error):
-            # No index, or a damaged one: the row group's statistics stand.
+        chunk = self._footer.chunk(row_group, position)
+        if chunk.offset_index is None or chunk.column_index is None:
             return None
+        try:
+            offsets, _ = read_struct(self._bytes(*chunk.offset_index))
+            columns, _ = read_struct(self._bytes(*chunk.column_index))
+            starts = [location[3] for location in offsets[1]]
+            rows = self._footer.row_counts[row_group]
+            return _pages(starts, rows, columns, leaf, chunk.physical_type)
+        except (LookupError, TypeError, ValueError, OSError, struct.error):
+            # A damaged index: the row group's statistics stand.
+            return None
+
+    def _bytes(self, offset: int, length: int) -> bytes:
+        if offset < 0 or not 0 <= length <= _LARGEST_BYTES or offset + length > self._file_size:
+            raise ThriftError("a place outside the file")
+        return self._read_at(length, offset)
 
 
 def _pages(

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakehouse_source.errors import CorruptDatasetError, PlakeError, SchemaMismatchError
+from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.model import ColumnBounds
 from lakehouse_source.parquet.bloom import ChunkFilters
+from lakehouse_source.parquet.checked_footer import CheckedFooter, open_footer
 from lakehouse_source.parquet.footer import chunk_bounds
 from lakehouse_source.parquet.page_index import Page, PageIndex
-from lakehouse_source.parquet.thrift import ThriftError
-from lakehouse_source.predicate import And, BoundPredicate, PredicateSet
+from lakehouse_source.predicate import BoundPredicate, NotUsed, for_pruning
 from lakehouse_source.pruning.absent import asks_for_values, without_absent
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.schema.fields import (
@@ -52,7 +51,7 @@ class KeptRowGroup:
 
 @dataclass(frozen=True, slots=True)
 class ConditionPruning:
-    """What one condition of the conjunction prunes by itself: row groups, and rows of pages."""
+    """What one condition of the conjunction prunes alone: row groups, and rows by page index."""
 
     condition: str
     by_statistics: int
@@ -62,7 +61,10 @@ class ConditionPruning:
 
 @dataclass(frozen=True, slots=True)
 class FilePruning:
-    """What is left of a file. `row_groups` in file order; `why` per condition."""
+    """The row groups that remain, in file order, and what pruned the others; `why` by condition.
+
+    `not_used`: the conjuncts that pruning cannot decide. They prune nothing.
+    """
 
     row_groups: tuple[KeptRowGroup, ...]
     row_groups_total: int
@@ -70,6 +72,7 @@ class FilePruning:
     pruned_by_bloom_filter: tuple[int, ...]
     pruned_by_page_index: tuple[int, ...]
     why: tuple[ConditionPruning, ...]
+    not_used: tuple[NotUsed, ...] = ()
 
 
 def prune_file(
@@ -83,93 +86,85 @@ def prune_file(
 
     Args:
         metadata_or_path: a path or URI; or a footer, of which only the statistics
-            can be used.
-        predicate: SQL text, triples or nodes, over the file's own columns.
+            are used. Not a footer of an encrypted file: PyArrow cannot write it again,
+            and ends the process.
+        predicate: SQL text, triples, nodes or an Arrow expression, over the file's own
+            columns. A conjunct that pruning cannot decide (a function, columns compared
+            with each other) prunes nothing and is reported in `not_used`.
         page_index: narrow row groups to row ranges where the file has page indexes.
         bloom_filters: consult bloom filters for `=` and `IN`.
 
     Raises:
-        InvalidPredicateError, StorageError, CorruptDatasetError: the file is no
-            Parquet file.
+        InvalidPredicateError: the condition does not fit the file's columns.
+        StorageError: the file cannot be read.
+        CorruptDatasetError: the file is not a Parquet file, is damaged or is encrypted.
     """
     if isinstance(metadata_or_path, pq.FileMetaData):
-        return _Pruner(metadata_or_path, None, predicate).prune()
+        footer = CheckedFooter(metadata_or_path, "the footer")
+        return _Pruner(footer, None, predicate).prune()
     folder, name = os.path.split(os.fspath(metadata_or_path))
     storage = Storage(folder or ".")
     with storage.open_input(name) as file:
-        with _errors(storage.display(name)):
-            footer = pq.read_metadata(file)
-        source = _Source(file, page_index=page_index, bloom_filters=bloom_filters)
+        footer = open_footer(file, storage.display(name))
+        pages = PageIndex(file.read_at, file.size(), footer) if page_index else None
+        source = _Source(file.read_at, file.size(), pages, bloom_filters)
         return _Pruner(footer, source, predicate).prune()
 
 
-@contextmanager
-def _errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except PlakeError:
-        raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise CorruptDatasetError(path=path, reason=str(error)) from error
-
-
+@dataclass(frozen=True, slots=True)
 class _Source:
-    """The file behind a footer, where there is one."""
+    """The file behind a footer. `pages` is None where page indexes are not to be used."""
 
-    def __init__(self, file: pa.NativeFile, *, page_index: bool, bloom_filters: bool) -> None:
-        self.size = file.size()
-        self.read_at = file.read_at
-        self.bloom_filters = bloom_filters
-        self.pages: PageIndex | None = None
-        if page_index:
-            try:
-                self.pages = PageIndex(file.read_at, self.size)
-            except (ThriftError, OSError):
-                self.pages = None
+    read_at: Callable[[int, int], bytes]
+    size_bytes: int
+    pages: PageIndex | None
+    bloom_filters: bool
 
 
 class _Pruner:
-    def __init__(self, footer: pq.FileMetaData, source: _Source | None, predicate: Any) -> None:
+    def __init__(self, footer: CheckedFooter, source: _Source | None, predicate: Any) -> None:
         self.footer = footer
         self.source = source
         schema, self.leaves = _file_leaves(footer)
         self.positions = {leaf.id: place for place, leaf in enumerate(self.leaves) if leaf}
-        whole = PredicateSet.of(predicate)
-        self.bound = whole.bind(schema)
-        terms = whole.root.terms if isinstance(whole.root, And) else (whole.root,)
-        self.conditions = [(str(term), PredicateSet(term).bind(schema)) for term in terms]
+        known = set(schema.names)
+        unreadable = [f.name for f in footer.arrow_schema if f.name not in known]
+        conditions = for_pruning(predicate, schema, unreadable)
+        self.bound = conditions.together
+        self.conditions = conditions.used
+        self.not_used = conditions.not_used
 
     def prune(self) -> FilePruning:
         kept: list[KeptRowGroup] = []
         pruned: dict[str, list[int]] = {"statistics": [], "bloom filter": [], "page index": []}
         counts = [[0, 0, 0] for _ in self.conditions]
-        for index in range(self.footer.num_row_groups):
-            group = self.footer.row_group(index)
-            by, ranges = self._row_group(self.bound, index, group)
+        for index, rows in enumerate(self.footer.row_counts):
+            by, ranges = self._row_group(self.bound, index, rows)
             if by is None:
                 kept.append(KeptRowGroup(index, ranges))
             else:
                 pruned[by].append(index)
             for (_, condition), count in zip(self.conditions, counts):
-                alone, rows = self._row_group(condition, index, group)
+                alone, ranges = self._row_group(condition, index, rows)
                 count[0] += alone == "statistics"
                 count[1] += alone == "bloom filter"
-                left = sum(end - first for first, end in rows or ())
-                if alone == "page index" or (alone is None and rows is not None):
-                    count[2] += group.num_rows - left
+                left = sum(end - first for first, end in ranges or ())
+                if alone == "page index" or (alone is None and ranges is not None):
+                    count[2] += rows - left
         return FilePruning(
             row_groups=tuple(kept),
-            row_groups_total=self.footer.num_row_groups,
+            row_groups_total=len(self.footer.row_counts),
             pruned_by_statistics=tuple(pruned["statistics"]),
             pruned_by_bloom_filter=tuple(pruned["bloom filter"]),
             pruned_by_page_index=tuple(pruned["page index"]),
             why=tuple(
                 ConditionPruning(text, *count) for (text, _), count in zip(self.conditions, counts)
             ),
+            not_used=self.not_used,
         )
 
     def _row_group(
-        self, bound: BoundPredicate, index: int, group: pq.RowGroupMetaData
+        self, bound: BoundPredicate, index: int, rows: int
     ) -> tuple[str | None, tuple[RowRange, ...] | None]:
         """What prunes the row group, None if nothing; and the rows left in it."""
 
@@ -177,11 +172,10 @@ class _Pruner:
             position = self.positions.get(column_id)
             leaf = None if position is None else self.leaves[position]
             if position is None or leaf is None or leaf.in_list:
-                return ColumnBounds(None, None, None, group.num_rows, True)
+                return ColumnBounds(None, None, None, rows, True)
             may_have_nan = pa.types.is_floating(leaf.type)
-            return chunk_bounds(
-                group.column(position), leaf, group.num_rows, may_have_nan, self.footer.created_by
-            )
+            chunk = self.footer.chunk(index, position)
+            return chunk_bounds(chunk.statistics, leaf, rows, may_have_nan, self.footer.created_by)
 
         if not evaluate(bound, statistics).may_match:
             return "statistics", None
@@ -194,33 +188,31 @@ class _Pruner:
                 for column, position in self.positions.items()
                 if (leaf := self.leaves[position]) is not None
             }
-            filters = ChunkFilters(group, source.read_at, source.size, columns)
+            filters = ChunkFilters(self.footer, index, source.read_at, source.size_bytes, columns)
             bound = without_absent(bound, filters.absent)
             if not evaluate(bound, statistics).may_match:
                 return "bloom filter", None
         if source.pages is None:
             return None, None
-        ranges = self._ranges(bound, index, group, statistics)
+        ranges = self._ranges(bound, index, rows, source.pages, statistics)
         return ("page index" if ranges == () else None), ranges
 
     def _ranges(
         self,
         bound: BoundPredicate,
         index: int,
-        group: pq.RowGroupMetaData,
+        rows: int,
+        page_index: PageIndex,
         statistics: Callable[[int], ColumnBounds],
     ) -> tuple[RowRange, ...] | None:
         """The rows that may match by the page indexes; None where they narrow nothing."""
-        assert self.source is not None
-        assert self.source.pages is not None
         pages: dict[int, list[Page]] = {}
         for column_id in bound.column_ids:
             position = self.positions.get(column_id)
             leaf = None if position is None else self.leaves[position]
             if position is None or leaf is None or leaf.in_list:
                 continue
-            physical = group.column(position).physical_type
-            found = self.source.pages.pages(index, position, leaf, physical)
+            found = page_index.pages(index, position, leaf)
             if found is not None:
                 pages[column_id] = found
         if not pages:
@@ -245,10 +237,10 @@ class _Pruner:
                     ranges[-1] = (ranges[-1][0], end)
                 else:
                     ranges.append((first, end))
-        return None if ranges == [(0, group.num_rows)] else tuple(ranges)
+        return None if ranges == [(0, rows)] else tuple(ranges)
 
 
-def _file_leaves(footer: pq.FileMetaData) -> tuple[pa.Schema, list[Leaf | None]]:
+def _file_leaves(footer: CheckedFooter) -> tuple[pa.Schema, list[Leaf | None]]:
     """The file's schema with ids, and the leaf behind each of its columns.
 
     A column of a type that plake does not keep is left out of the schema: a
@@ -257,17 +249,18 @@ def _file_leaves(footer: pq.FileMetaData) -> tuple[pa.Schema, list[Leaf | None]]
     numbers = iter(range(1, 1 << 31))
     fields: list[pa.Field] = []
     found: list[Leaf | None] = []
-    for field in footer.schema.to_arrow_schema():
+    for field in footer.arrow_schema:
         try:
             kept = assign_ids(storage_field(field), numbers)
-        except SchemaMismatchError:
+        except (SchemaMismatchError, ValueError):
+            # ValueError: a required column of type null, which Arrow reads and does not build.
             found += [None] * _leaf_count([field])
             continue
         fields.append(kept)
         found += list(leaves(pa.schema([kept])))
-    if len(found) != footer.num_columns:
+    if len(found) != footer.leaf_count:
         # A shape that Arrow reads differently: nothing can be said of any column.
-        found = [None] * footer.num_columns
+        found = [None] * footer.leaf_count
     return pa.schema(fields), found
 
 

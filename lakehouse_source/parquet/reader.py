@@ -1,25 +1,22 @@
 """Edge. Scan tasks to Arrow tables, on executors and in plain Python alike.
 
-Knows files and nothing else: no catalog, no planning. Row groups are read
-through `ParquetFileFragment`s that name exactly the row groups to read, or, of
-local files, by the `ParquetFile` below them, and never with a filter: Arrow
-would prune by footer statistics on its own and lose rows with NaN. A row group
-whose bloom filters say that it holds no match is not decoded; of others the
-condition's columns come first. A row group in which no row matches is left at
-that, one with few matches is decoded as far as the last of them.
+Knows files and nothing else: no catalog, no planning. Row groups are read one by
+one, never with a filter: Arrow would prune by footer statistics on its own and lose
+rows with NaN. A row group whose bloom filters rule out a match is not decoded. Of
+other row groups the condition's columns are decoded first, and the rest only where a
+row matches. Where few rows match, decoding stops after the last of them.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from lakehouse_source.errors import (
@@ -30,15 +27,16 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.bloom import FileFilters
+from lakehouse_source.parquet.checked_footer import CheckedFooter, open_footer
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.predicate.row_filter import matching_mask
 from lakehouse_source.pruning.absent import asks_for_values
 from lakehouse_source.schema.align import align, by_id, narrowed
-from lakehouse_source.schema.fields import children, storage_type, strip
+from lakehouse_source.schema.fields import children, storage_type, without_metadata
 from lakehouse_source.schema.partitions import partition_value
 from lakehouse_source.storage import Storage
 
-# Where no more than one row in so many matches, a row group is decoded in portions.
+# A row group is decoded in portions when at most one row in `_FEW` matches.
 _FEW = 1000
 _PORTION_ROWS = 16_384
 
@@ -61,7 +59,7 @@ def read_all(spec: ReadSpec, tasks: tuple[ScanTask, ...], storage: Storage) -> I
         return
     width = min(len(tasks), max(2, pa.cpu_count()))
     with ThreadPoolExecutor(width, thread_name_prefix="plake-read") as pool:
-        # A sliding window: results wait for their turn, never more than a few files of them.
+        # A sliding window: tables come in task order, and those of few files wait in memory.
         window = [pool.submit(_whole, spec, task, storage) for task in tasks[: 2 * width]]
         following = iter(tasks[2 * width :])
         try:
@@ -80,6 +78,15 @@ def _whole(spec: ReadSpec, task: ScanTask, storage: Storage) -> list[pa.Table]:
     return list(read_task(spec, task, storage))
 
 
+@dataclass(frozen=True, slots=True)
+class _RowGroup:
+    """One row group of an open file."""
+
+    file: pq.ParquetFile
+    index: int
+    row_count: int
+
+
 class _FileReader:
     def __init__(self, spec: ReadSpec, task: ScanTask, storage: Storage) -> None:
         self.spec = spec
@@ -89,74 +96,61 @@ class _FileReader:
         self.target = spec.target
         needed = spec.predicate.columns if spec.predicate is not None else ()
         self.predicate_schema = pa.schema([spec.schema.field(name) for name in needed])
-        self._file: pq.ParquetFile | None = None
         # Parquet spells a column `a.b` like field `b` of a struct `a`: then structs stay whole.
         self.parts = () if _has_dots(self.file_schema) else tuple(spec.narrowed)
 
     def tables(self) -> Iterator[pa.Table]:
-        with self._errors():
-            fragment = self._open()
-            groups = self.task.row_groups
-            if groups is None:
-                groups = tuple(range(fragment.metadata.num_row_groups))
-            filters = self._filters(fragment)
-        with filters or nullcontext(), closing(self):
+        with ExitStack() as opened:
+            with self._errors():
+                file = opened.enter_context(self.storage.open_input(self.task.path))
+                footer = self._footer(file)
+                # From afar, requests for neighbouring column chunks are made one.
+                parquet = pq.ParquetFile(
+                    file, metadata=footer.metadata, pre_buffer=not self.storage.is_local
+                )
+                groups = self.task.row_groups
+                if groups is None:
+                    groups = tuple(range(len(footer.row_counts)))
+                filters = self._filters(footer, file)
             for group in groups:
                 with self._errors():
                     if filters is not None and filters.rule_out(group):
                         continue
-                    table = self._row_group(fragment.subset(row_group_ids=[group]))
+                    table = self._row_group(_RowGroup(parquet, group, footer.row_counts[group]))
                 if table.num_rows:
                     yield table
 
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close(force=True)
-
-    def _filters(self, fragment: ds.ParquetFileFragment) -> FileFilters | None:
-        """The file's bloom filters, where they could say that a row group holds no match."""
+    def _filters(self, footer: CheckedFooter, file: pa.NativeFile) -> FileFilters | None:
+        """The file's bloom filters, None where they could not rule out a row group."""
         spec, task = self.spec, self.task
         if spec.predicate is None or spec.unmatched or not task.filtered:
             return None
-        if spec.expression is not None or not asks_for_values(spec.predicate.root):
+        if not asks_for_values(spec.predicate.root):
             return None
-        return FileFilters(
-            spec.predicate,
-            fragment.metadata,
-            self.file_schema,
-            lambda: self.storage.open_input(task.path),
-        )
+        return FileFilters(spec.predicate, footer, self.file_schema, file)
 
-    def _open(self) -> ds.ParquetFileFragment:
+    def _footer(self, file: pa.NativeFile) -> CheckedFooter:
         task = self.task
-        path = self.storage.path(task.path)
-        if self.storage.is_local and os.path.getsize(path) != task.size_bytes:
+        shown = self.storage.display(task.path)
+        size = file.size()
+        if size != task.size_bytes:
             raise CorruptDatasetError(
-                path=self.storage.display(task.path),
-                reason=f"it has {os.path.getsize(path)} bytes, not {task.size_bytes}",
+                path=shown, reason=f"it has {size} bytes, not {task.size_bytes}"
             )
-        fragment = ds.ParquetFileFormat().make_fragment(
-            path,
-            filesystem=self.storage.filesystem,
-            file_size=task.size_bytes,
-        )
-        rows = fragment.metadata.num_rows
-        if rows != task.file_row_count:
+        footer = open_footer(file, shown)
+        if footer.row_count != task.file_row_count:
             raise CorruptDatasetError(
-                path=self.storage.display(task.path),
-                reason=f"its footer says {rows} rows, not {task.file_row_count}",
+                path=shown,
+                reason=f"its footer says {footer.row_count} rows, not {task.file_row_count}",
             )
-        return fragment
+        return footer
 
-    def _row_group(self, fragment: ds.ParquetFileFragment) -> pa.Table:
+    def _row_group(self, group: _RowGroup) -> pa.Table:
         spec = self.spec
-        rows = fragment.row_groups[0].num_rows
-        if spec.expression is not None:
-            table = self._read(fragment, spec.schema, rows).filter(spec.expression)
-            return _bare(table.select(list(spec.columns)), spec.output_schema)
+        rows = group.row_count
         if spec.predicate is None or not self.task.filtered:
-            return _bare(self._read(fragment, self.target, rows), spec.output_schema)
-        condition = self._read(fragment, self.predicate_schema, rows)
+            return _bare(self._read(group, self.target), spec.output_schema)
+        condition = self._read(group, self.predicate_schema)
         mask = pc.fill_null(matching_mask(condition, spec.predicate), False)
         if spec.unmatched:
             mask = pc.invert(mask)
@@ -167,35 +161,36 @@ class _FileReader:
         rest = pa.schema([field for field in self.target if field.name not in known])
         few = matching * _FEW <= rows and self.storage.is_local
         if few and len(rest):
-            condition, table = condition.filter(mask), self._few(fragment, rest, mask)
+            condition, table = condition.filter(mask), self._few(group, rest, mask)
         else:
-            table = self._read(fragment, rest, rows) if len(rest) else condition
+            table = self._read(group, rest) if len(rest) else condition
         columns = [(condition if name in known else table).column(name) for name in spec.columns]
         result = pa.Table.from_arrays(columns, schema=spec.output_schema)
         return result if result.num_rows == matching else result.filter(mask)
 
-    def _read(self, fragment: ds.ParquetFileFragment, wanted: pa.Schema, rows: int) -> pa.Table:
+    def _read(self, group: _RowGroup, wanted: pa.Schema) -> pa.Table:
         """Columns of one row group, in the dataset's types, partition values filled in."""
-        physical = self._physical(fragment, wanted)
-        return self._assembled(self._stored(fragment, physical), physical, wanted, rows)
+        physical = self._physical(group.file, wanted)
+        stored = pa.table({})
+        if physical:
+            stored = group.file.read_row_group(group.index, columns=_all_paths(physical))
+            stored = stored.select([field.name for field in physical])
+        return self._assembled(stored, physical, wanted, group.row_count)
 
-    def _few(
-        self, fragment: ds.ParquetFileFragment, wanted: pa.Schema, mask: pa.ChunkedArray
-    ) -> pa.Table:
-        """The same of the rows that `mask` marks, where they are few.
+    def _few(self, group: _RowGroup, wanted: pa.Schema, mask: pa.ChunkedArray) -> pa.Table:
+        """As `_read`, but only the rows that `mask` marks, where they are few.
 
-        Portion by portion: columns without a match are not built, and what comes
-        after the last match is not decoded.
+        Reads portion by portion: portions without a match are dropped at once, and
+        nothing is decoded after the last match.
         """
         marked = pc.indices_nonzero(mask)
         last = marked[-1].as_py()
-        physical = self._physical(fragment, wanted)
+        physical = self._physical(group.file, wanted)
         if not physical:
             return self._assembled(pa.table({}), physical, wanted, len(marked))
-        group, paths = fragment.row_groups[0].id, _all_paths(physical)
         parts, at = [], 0
-        for batch in self._opened(fragment).iter_batches(
-            _PORTION_ROWS, row_groups=[group], columns=paths
+        for batch in group.file.iter_batches(
+            _PORTION_ROWS, row_groups=[group.index], columns=_all_paths(physical)
         ):
             part = mask.slice(at, batch.num_rows)
             at += batch.num_rows
@@ -206,7 +201,7 @@ class _FileReader:
         stored = pa.concat_tables(parts).select([field.name for field in physical])
         return self._assembled(stored, physical, wanted, len(marked))
 
-    def _physical(self, fragment: ds.ParquetFileFragment, wanted: pa.Schema) -> list[pa.Field]:
+    def _physical(self, file: pq.ParquetFile, wanted: pa.Schema) -> list[pa.Field]:
         """The fields of the file from which columns are made."""
         found = []
         for field in wanted:
@@ -214,36 +209,13 @@ class _FileReader:
             if stored is not None and field.name not in self.spec.partition_by:
                 found.append(narrowed(stored, field, by_id) if field.name in self.parts else stored)
         # A column that another commit added while this file was written is not in it.
-        stored_names = set(fragment.physical_schema.names)
+        stored_names = set(file.schema_arrow.names)
         return [field for field in found if field.name in stored_names]
-
-    def _stored(self, fragment: ds.ParquetFileFragment, fields: list[pa.Field]) -> pa.Table:
-        """Fields of one row group as the file has them.
-
-        A fragment gives a struct as a whole, or forgets which structs are NULL; and
-        its scan costs several milliseconds more than the decoding. From afar its
-        requests are fewer and larger.
-        """
-        if not fields:
-            return pa.table({})
-        if self.storage.is_local or any(field.name in self.parts for field in fields):
-            group = fragment.row_groups[0].id
-            table = self._opened(fragment).read_row_group(group, columns=_all_paths(fields))
-            return table.select([field.name for field in fields])
-        return fragment.to_table(columns={field.name: ds.field((field.name,)) for field in fields})
-
-    def _opened(self, fragment: ds.ParquetFileFragment) -> pq.ParquetFile:
-        if self._file is None:
-            path = self.storage.path(self.task.path)
-            self._file = pq.ParquetFile(
-                path, filesystem=self.storage.filesystem, metadata=fragment.metadata
-            )
-        return self._file
 
     def _assembled(
         self, stored: pa.Table, physical: list[pa.Field], wanted: pa.Schema, rows: int
     ) -> pa.Table:
-        """What the file has, in the dataset's types; partition values and NULL for the rest."""
+        """`stored` in the dataset's types, with partition values, and NULL for missing columns."""
         source = pa.schema(physical)
         columns = []
         for field in wanted:
@@ -262,7 +234,11 @@ class _FileReader:
             committed = by_id(wanted.field(0), list(source))
             assert committed is not None
             found = stored.schema.field(committed.name).type
-            if strip(pa.schema([committed])).field(0).type.equals(storage_type(found, "")):
+            if (
+                without_metadata(pa.schema([committed]))
+                .field(0)
+                .type.equals(storage_type(found, ""))
+            ):
                 raise  # an old value that a promotion has no room for
             raise CorruptDatasetError(
                 path=self.storage.display(self.task.path),
@@ -277,18 +253,12 @@ class _FileReader:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Name the file in whatever a damaged or missing one makes Arrow raise."""
+        """Turn what Arrow raises over a damaged or missing file into an error that names it."""
         shown = self.storage.display(self.task.path)
         try:
             yield
         except PlakeError:
             raise
-        except FileNotFoundError as error:
-            raise StorageError(
-                path=shown,
-                reason="the file is missing: deleted by hand, or vacuumed while an old version "
-                "was read",
-            ) from error
         except pa.ArrowCancelled:
             raise
         except (pa.ArrowException, ValueError, LookupError, OverflowError) as error:

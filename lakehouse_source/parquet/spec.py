@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakehouse_source.predicate import BoundPredicate
-from lakehouse_source.schema.fields import strip
+from lakehouse_source.schema.fields import without_metadata
 
 # Rows of a row group, and the codec. Measured by integration/benchmarks/row_group_rows.py on
 # 3M rows x 8 columns with zstd: a full scan takes 0.29 s at 32k rows per group, 0.18 s at 131k
@@ -57,7 +56,7 @@ class ReadSpec:
     """What all tasks of one scan have in common; pickled once, not per task.
 
     `schema` is the dataset's schema (with ids) at the version read, `columns`
-    the top-level columns to give out, `file_schemas` the schemas that data files
+    the top-level columns to return, `file_schemas` the schemas that data files
     were written under, by schema version.
     """
 
@@ -67,20 +66,19 @@ class ReadSpec:
     partition_by: tuple[str, ...]
     file_schemas: Mapping[int, pa.Schema]
     predicate: BoundPredicate | None = None
-    expression: pc.Expression | None = None
-    # The other way round: give the rows for which the predicate is not TRUE.
+    # Inverted: return the rows for which the predicate is FALSE or NULL.
     unmatched: bool = False
-    # Structs of which a part is enough, by name, with the fields (and ids) that are wanted.
+    # Structs that are read in part: by name, the field with only the wanted children.
     narrowed: Mapping[str, pa.Field] = dataclasses.field(default_factory=dict)
 
     @property
     def target(self) -> pa.Schema:
-        """The columns to give out, with ids."""
+        """The columns to return, with ids."""
         return pa.schema(
             [self.narrowed.get(name, self.schema.field(name)) for name in self.columns]
         )
 
     @property
     def output_schema(self) -> pa.Schema:
-        """The schema of every table that a task gives."""
-        return strip(self.target)
+        """The schema of every table that a task returns."""
+        return without_metadata(self.target)

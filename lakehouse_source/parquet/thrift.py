@@ -1,9 +1,8 @@
-"""Edge. Reads the few Thrift structures of a Parquet file that PyArrow keeps to itself.
+"""Edge. Reads the Thrift structures of a Parquet file that PyArrow does not expose.
 
-Only the compact protocol, only reading, only as far as bloom filter headers and
-page indexes need: a structure becomes a dict from field id to value. Every
-length is checked against the bytes that are there: a damaged file ends in a
-`ThriftError`, never in a large allocation or a loop.
+Only the compact protocol, only reading: a structure becomes a dict from field id to
+value. Every length and every depth is checked against the bytes that are there. A
+damaged file ends in a `ThriftError`, never in a large allocation or an endless loop.
 
 Source: Apache Thrift, "Thrift Compact protocol encoding".
 """
@@ -14,98 +13,196 @@ from typing import Any, TypeAlias
 
 Struct: TypeAlias = "dict[int, Any]"
 
-_STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(
-    13
-)
+STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(13)
 _DEEPEST = 16
+_LONGEST_VARINT_BYTES = 10
 
 
 class ThriftError(ValueError):
-    """Bytes that are no Thrift structure."""
+    """Bytes that are not the Thrift structure that was expected."""
 
 
 def read_struct(data: bytes, start: int = 0) -> tuple[Struct, int]:
     """The structure at `start`, and the position after it.
 
     Raises:
-        ThriftError: there is none.
+        ThriftError: the bytes are not a structure.
     """
-    reader = _Reader(data, start)
-    return reader.struct(0), reader.position
+    try:
+        return _struct(data, start, 0)
+    except IndexError as error:
+        raise ThriftError("the data ends early") from error
 
 
-class _Reader:
-    def __init__(self, data: bytes, position: int) -> None:
-        self.data = data
-        self.position = position
+def skip_value(data: bytes, kind: int, at: int) -> int:
+    """The position after the value of `kind` at `at`. Builds nothing, so it is fast.
 
-    def struct(self, depth: int) -> Struct:
-        if depth > _DEEPEST:
-            raise ThriftError("nested too deeply")
-        result: Struct = {}
-        field = 0
-        while True:
-            head = self._byte()
-            kind = head & 0x0F
-            if kind == _STOP:
-                return result
-            delta = head >> 4
-            field = field + delta if delta else _unzigzag(self._varint())
-            result[field] = self._value(kind, depth)
+    Raises:
+        ThriftError: the bytes are not such a value.
+    """
+    try:
+        return _skip(data, kind, at, 0)
+    except IndexError as error:
+        raise ThriftError("the data ends early") from error
 
-    def _value(self, kind: int, depth: int) -> Any:
-        if kind in (_TRUE, _FALSE):
-            return kind == _TRUE
-        if kind == _BYTE:
-            return self._byte()
-        if kind in (_I16, _I32, _I64):
-            return _unzigzag(self._varint())
-        if kind == _DOUBLE:
-            return self._take(8)
-        if kind == _BINARY:
-            return self._take(self._varint())
-        if kind in (_LIST, _SET):
-            return self._list(depth)
-        if kind == _STRUCT:
-            return self.struct(depth + 1)
-        raise ThriftError(f"a field of kind {kind}")
 
-    def _list(self, depth: int) -> list[Any]:
-        head = self._byte()
-        size, kind = head >> 4, head & 0x0F
-        if size == 15:
-            size = self._varint()
-        if size > len(self.data) - self.position:
-            raise ThriftError("a list longer than the data")
-        if kind in (_TRUE, _FALSE):
-            return [byte == _TRUE for byte in self._take(size)]
-        return [self._value(kind, depth + 1) for _ in range(size)]
+def read_list_head(data: bytes, at: int) -> tuple[int, int, int]:
+    """The number of items of the list at `at`, their kind, and where the first one starts.
 
-    def _byte(self) -> int:
-        if self.position >= len(self.data):
-            raise ThriftError("the data ends early")
-        value = self.data[self.position]
-        self.position += 1
-        return value
+    Raises:
+        ThriftError: the list is longer than the data.
+    """
+    try:
+        head = data[at]
+        size, at = (head >> 4, at + 1) if head < 0xF0 else _varint(data, at + 1)
+    except IndexError as error:
+        raise ThriftError("the data ends early") from error
+    if size > len(data) - at:
+        raise ThriftError("a list is longer than the data")
+    return size, head & 0x0F, at
 
-    def _take(self, size: int) -> bytes:
-        end = self.position + size
-        if end > len(self.data):
-            raise ThriftError("the data ends early")
-        taken = self.data[self.position : end]
-        self.position = end
-        return taken
 
-    def _varint(self) -> int:
-        result = shift = 0
-        while True:
-            byte = self._byte()
-            result |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return result
-            shift += 7
-            if shift > 63:
-                raise ThriftError("a number too long")
+def read_field_head(data: bytes, at: int, last: int) -> tuple[int, int, int]:
+    """The id and kind of the field at `at`, and where its value starts. `last`: the id before.
+
+    Raises:
+        ThriftError: the data ends early.
+    """
+    try:
+        head = data[at]
+        kind = head & 0x0F
+        if kind == STOP or head > 0x0F:
+            return last + (head >> 4), kind, at + 1
+        raw, at = _varint(data, at + 1)
+    except IndexError as error:
+        raise ThriftError("the data ends early") from error
+    # Ids have 16 bits; other readers cut longer ones.
+    return (_unzigzag(raw) + 0x8000) % 0x10000 - 0x8000, kind, at
+
+
+# The functions below leave the check of the end to the bytes object: reading past it is an
+# IndexError. A length is checked where it would be skipped or copied.
+
+
+def _struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
+    if depth > _DEEPEST:
+        raise ThriftError("nested too deeply")
+    result: Struct = {}
+    field = 0
+    while True:
+        head = data[at]
+        at += 1
+        kind = head & 0x0F
+        if kind == STOP:
+            return result, at
+        if head > 0x0F:
+            field += head >> 4
+        else:
+            raw, at = _varint(data, at)
+            field = _unzigzag(raw)
+        result[field], at = (kind == TRUE, at) if kind <= FALSE else _value(data, kind, at, depth)
+
+
+def _value(data: bytes, kind: int, at: int, depth: int) -> tuple[Any, int]:
+    if kind in (I32, I64, I16):
+        byte = data[at]
+        if byte < 0x80:
+            return (byte >> 1) ^ -(byte & 1), at + 1
+        raw, at = _varint(data, at)
+        return _unzigzag(raw), at
+    if kind == BINARY:
+        size, at = _varint(data, at)
+        return _take(data, at, size)
+    if kind == STRUCT:
+        return _struct(data, at, depth + 1)
+    if kind in (LIST, SET):
+        return _list(data, at, depth)
+    if kind == BYTE:
+        return data[at], at + 1
+    if kind == DOUBLE:
+        return _take(data, at, 8)
+    raise ThriftError(f"a field of kind {kind}")
+
+
+def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
+    if depth > _DEEPEST:
+        raise ThriftError("nested too deeply")
+    size, kind, at = read_list_head(data, at)
+    if kind in (TRUE, FALSE):
+        return [byte == TRUE for byte in data[at : at + size]], at + size
+    items = []
+    for _ in range(size):
+        item, at = _value(data, kind, at, depth + 1)
+        items.append(item)
+    return items, at
+
+
+def _skip(data: bytes, kind: int, at: int, depth: int) -> int:
+    if kind == STRUCT:
+        return _skip_struct(data, at, depth)
+    if kind in (TRUE, FALSE):
+        return at
+    if kind not in (LIST, SET):
+        return _value(data, kind, at, depth)[1]
+    if depth > _DEEPEST:
+        raise ThriftError("nested too deeply")
+    size, kind, at = read_list_head(data, at)
+    if kind in (TRUE, FALSE):
+        return at + size
+    if I16 <= kind <= I64:
+        for _ in range(size):
+            while data[at] > 0x7F:
+                at += 1
+            at += 1
+        return at
+    for _ in range(size):
+        at = _skip(data, kind, at, depth + 1)
+    return at
+
+
+def _skip_struct(data: bytes, at: int, depth: int) -> int:
+    # Every column chunk of a footer goes through this loop: the commonest kinds come first,
+    # and calls are few.
+    if depth > _DEEPEST:
+        raise ThriftError("nested too deeply")
+    while True:
+        head = data[at]
+        at += 1
+        if head <= 0x0F:
+            if head == STOP:
+                return at
+            at = _varint(data, at)[1]
+        kind = head & 0x0F
+        if I16 <= kind <= I64:
+            while data[at] > 0x7F:
+                at += 1
+            at += 1
+        elif kind == BINARY and data[at] < 0x80:
+            at += 1 + data[at]
+        elif kind == STRUCT:
+            at = _skip_struct(data, at, depth + 1)
+        elif kind == STOP:
+            return at
+        elif kind > FALSE:
+            at = _skip(data, kind, at, depth + 1)
+
+
+def _take(data: bytes, at: int, size: int) -> tuple[bytes, int]:
+    end = at + size
+    if end > len(data):
+        raise ThriftError("the data ends early")
+    return data[at:end], end
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    result = shift = 0
+    for position in range(at, at + _LONGEST_VARINT_BYTES):
+        byte = data[position]
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result, position + 1
+        shift += 7
+    raise ThriftError("a number is too long")
 
 
 def _unzigzag(value: int) -> int:

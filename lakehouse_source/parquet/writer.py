@@ -30,11 +30,11 @@ from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.partitions import partition_folder
 from lakehouse_source.storage import Storage
 
-# Past these a row group is closed early: wide rows must not fill the memory.
+# Above these sizes a row group is written early, so that wide rows do not fill the memory.
 ROW_GROUP_BYTES = 256 * 1024 * 1024
 BUFFERED_BYTES = 512 * 1024 * 1024
-# Rows gathered before they are divided by partition values (fewer where they are wide): batches
-# of 10,000 rows over 1,000 values took five times as long one by one.
+# Rows gathered before they are divided by partition values (fewer where rows are wide).
+# Dividing each batch of 10,000 rows over 1,000 values took five times as long.
 SPLIT_ROWS = 131_072
 # With sort columns, runs of this many row groups are sorted at a time.
 SORT_RUN_ROW_GROUPS = 8
@@ -136,7 +136,7 @@ class _PartitionedWriter:
             self._flush(max(self.partitions.values(), key=lambda p: p.size_bytes), whole=True)
 
     def _flush(self, partition: _Partition, *, whole: bool) -> None:
-        """Write what was gathered; unless `whole`, keep the rows past the last full row group."""
+        """Write the gathered rows. Unless `whole`, keep those after the last full row group."""
         if not partition.rows:
             return
         table = pa.concat_tables(partition.tables)
@@ -166,7 +166,7 @@ class _PartitionedWriter:
             self._close(partition)
 
     def _make_room(self) -> None:
-        """Close the file that has waited longest when too many are open."""
+        """When too many files are open, close the least recently used one."""
         opened = [p for p in self.partitions.values() if p.file is not None]
         if len(opened) >= self.spec.max_open_files:
             self._close(min(opened, key=lambda p: p.used))
@@ -195,12 +195,12 @@ class _PartitionedWriter:
             try:
                 self.storage.delete(path)
             except StorageError:
-                # An orphan: vacuum finds it. The first error is the one to tell.
+                # The file stays as an orphan, which vacuum deletes. The first error is raised.
                 continue
 
 
 class _OpenFile:
-    """One Parquet file being written; its first rows tell how its columns are encoded."""
+    """One Parquet file being written. Its first rows decide how its columns are encoded."""
 
     def __init__(
         self, spec: WriteSpec, storage: Storage, path: str, file_schema: pa.Schema, first: pa.Table
@@ -224,7 +224,7 @@ class _OpenFile:
                     file_schema,
                     compression=spec.compression,
                     write_page_index=True,
-                    # Free within what can be measured, and the only way to see a flipped bit.
+                    # No measurable cost, and the only way to detect a flipped bit.
                     write_page_checksum=True,
                     store_decimal_as_integer=True,
                     metadata_collector=self.footers,
@@ -269,7 +269,7 @@ class _OpenFile:
         )
 
     def _verify(self, size: int) -> None:
-        """What is stored must be what was written, end included (arrow#40502)."""
+        """Check the size and the end of the stored file: stores have cut files (arrow#40502)."""
         self.storage.sync_file(self.path)
         reach("file synced")
         with self.storage.open_input(self.path) as stored, self.storage.errors(self.path):
@@ -283,8 +283,8 @@ class _OpenFile:
             )
 
     def abandon(self) -> None:
-        """Let go of the file without publishing it where the store allows that."""
-        # Else PyArrow tries to finish the file when the writer is collected.
+        """Close the file, and do not publish it where the store allows that."""
+        # Otherwise PyArrow writes the footer when the writer is garbage-collected.
         self.writer.is_open = False
         try:
             abort = getattr(self.sink, "abort", None)
@@ -336,7 +336,8 @@ def split(
         found = pc.dictionary_encode(_whole(table.column(name)), null_encoding="encode")
         mine = found.indices.cast(pa.int64())
         if codes is not None:
-            # Numbered anew each time: below the number of rows, so products do not overflow.
+            # Codes are renumbered each time, so they stay below the number of rows and the
+            # products do not overflow.
             mine = pc.add(pc.multiply(codes, len(found.dictionary)), mine)
             mine = pc.dictionary_encode(mine).indices.cast(pa.int64())
         codes = mine
@@ -347,7 +348,7 @@ def split(
     firsts = table.select(list(partition_by)).take(order.take(pa.array(starts, pa.int64())))
     for start, end, values in zip(starts, ends, firsts.to_pylist()):
         key = tuple(values[name] for name in partition_by)
-        # Copied, not sliced: a few rows must not keep all of them in memory.
+        # Copied, not sliced: a slice of few rows would keep the whole table in memory.
         picked = order.slice(start, end - start)
         yield key, table if len(ends) == 1 else table.take(picked)
 

@@ -1,24 +1,27 @@
-"""Pure. The condition language: nodes, triples and SQL text, and what they are bound to.
+"""Pure. The condition language: nodes, triples, SQL text and Arrow expressions.
 
-Whatever its spelling, a condition means what Spark SQL means by it: NULL is
-unknown, NaN equals NaN and is greater than every number, -0.0 equals 0.0,
-strings compare as UTF-8 bytes.
+Nodes, triples and SQL text mean what Spark SQL means by them: NULL is unknown, NaN
+equals NaN and is greater than every number, -0.0 equals 0.0, strings compare as UTF-8
+bytes. An Arrow expression keeps the meaning that Arrow gives it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.predicate.bind import bind
+from lakehouse_source.predicate.bind import bind, missing_columns
 from lakehouse_source.predicate.bound import (
     BoundAnd,
     BoundColumn,
     BoundCompare,
     BoundConstant,
+    BoundExpression,
     BoundIn,
     BoundIsNull,
     BoundLike,
@@ -28,10 +31,12 @@ from lakehouse_source.predicate.bound import (
     BoundPredicate,
     BoundText,
     IfPresent,
+    conjunction,
 )
 from lakehouse_source.predicate.nodes import (
     NODES,
     And,
+    ArrowExpression,
     Column,
     Compare,
     Constant,
@@ -52,10 +57,12 @@ from lakehouse_source.predicate.triples import from_triple, is_triple
 
 __all__ = [
     "And",
+    "ArrowExpression",
     "BoundAnd",
     "BoundColumn",
     "BoundCompare",
     "BoundConstant",
+    "BoundExpression",
     "BoundIn",
     "BoundIsNull",
     "BoundLike",
@@ -76,17 +83,20 @@ __all__ = [
     "Literal",
     "Node",
     "Not",
+    "NotUsed",
     "Or",
     "PredicateSet",
+    "PruningConditions",
     "StartsWith",
     "Timestamp",
     "between",
+    "for_pruning",
 ]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PredicateSet:
-    """A condition that knows no schema yet. `a & b` is both; `str` is SQL."""
+    """A condition that is not bound to a schema yet. `a & b` is both; `str` is SQL."""
 
     root: Node
 
@@ -94,39 +104,28 @@ class PredicateSet:
     def of(cls, condition: Any) -> PredicateSet:
         """A condition from any of its spellings.
 
-        None matches every row; text is SQL; a list holds `(column, op, value)`
-        triples and nodes, all of which must hold; one triple or node may stand
-        alone. A column is text (dotted for a nested one) or a tuple of names.
+        One condition is SQL text, a `(column, op, value)` triple, a node, a
+        `PredicateSet` or an Arrow expression. None matches every row. Of lists, tuples
+        included:
+
+            [condition, condition]        AND
+            [[condition, condition],      OR of ANDs, as PyArrow, pandas and Dask
+             [condition]]                 read `filters`
+
+        A list that holds both conditions and lists is refused, and so is an empty list
+        among alternatives. A column is text (dotted for a nested one) or a tuple of
+        names.
 
         Raises:
-            InvalidPredicateError: it is none of these, or cannot be read.
+            InvalidPredicateError: the condition is none of these, or cannot be read.
         """
-        if isinstance(condition, PredicateSet):
-            return condition
-        if condition is None:
-            return cls(Constant(True))
-        if isinstance(condition, str):
-            # Here and not above: who gives no SQL text need not wait for its parser.
-            from lakehouse_source.predicate.sql import parse
-
-            return cls(parse(condition))
-        if isinstance(condition, NODES):
-            return cls(condition)
-        if is_triple(condition):
-            return cls(from_triple(condition))
-        if isinstance(condition, (list, tuple)):
-            terms = tuple(cls.of(term).root for term in condition)
-            return cls(terms[0] if len(terms) == 1 else And(terms))
-        raise InvalidPredicateError(
-            reason=f"a {type(condition).__name__} is no condition: give SQL text, a list of "
-            "(column, op, value) triples or a PredicateSet"
-        )
+        return cls(_node(condition, _parse))
 
     def bind(self, schema: pa.Schema, timezone: str = "UTC") -> BoundPredicate:
         """The condition over a dataset's schema, field ids included.
 
-        `timezone` (IANA name or offset) is the zone of dates and of times without
-        zone where a column holds instants.
+        `timezone` (an IANA name or an offset) is the time zone of dates and wall clock
+        times that are compared with instants.
 
         Raises:
             InvalidPredicateError: a column is missing or cannot be compared, or
@@ -148,3 +147,123 @@ class PredicateSet:
 
     def __repr__(self) -> str:
         return f"PredicateSet({str(self)!r})"
+
+
+def _node(condition: Any, parse: Callable[[str], Node]) -> Node:
+    """A condition in any of its spellings as one node; `parse` reads SQL text."""
+    if isinstance(condition, PredicateSet):
+        return condition.root
+    if condition is None:
+        return Constant(True)
+    if isinstance(condition, str):
+        return parse(condition)
+    if isinstance(condition, NODES):
+        return condition
+    if isinstance(condition, pc.Expression):
+        return ArrowExpression(condition)
+    if is_triple(condition):
+        return from_triple(condition)
+    if isinstance(condition, (list, tuple)):
+        groups = [_is_group(term) for term in condition]
+        if not any(groups):
+            return _all([_node(term, parse) for term in condition])
+        if all(groups) and all(condition):
+            alternatives = [_alternative(group, parse) for group in condition]
+            return alternatives[0] if len(alternatives) == 1 else Or(tuple(alternatives))
+        raise InvalidPredicateError(
+            reason=f"{condition!r} is ambiguous: a list holds conditions, all of which must hold, "
+            "or non-empty lists of conditions, one of which must hold, and not both"
+        )
+    raise InvalidPredicateError(
+        reason=f"a {type(condition).__name__} is not a condition: give SQL text, a list of "
+        "(column, op, value) triples, an Arrow expression or a PredicateSet"
+    )
+
+
+def _is_group(term: Any) -> bool:
+    return isinstance(term, (list, tuple)) and not is_triple(term)
+
+
+def _alternative(group: Any, parse: Callable[[str], Node]) -> Node:
+    nested = next((term for term in group if _is_group(term)), None)
+    if nested is not None:
+        raise InvalidPredicateError(
+            reason=f"{nested!r} is nested too deeply: a list of lists is an OR of ANDs, and its "
+            "inner lists hold conditions"
+        )
+    return _all([_node(term, parse) for term in group])
+
+
+def _all(terms: list[Node]) -> Node:
+    return terms[0] if len(terms) == 1 else And(tuple(terms))
+
+
+def _parse(text: str) -> Node:
+    # Imported here: loading the SQL parser takes time, and most callers give no SQL text.
+    from lakehouse_source.predicate.sql import parse
+
+    return parse(text)
+
+
+# --- conditions that only prune ---------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NotUsed:
+    """A conjunct of a condition that pruning left out, and why."""
+
+    condition: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PruningConditions:
+    """The conjuncts that prune, with their texts, and those that were left out."""
+
+    used: tuple[tuple[str, BoundPredicate], ...]
+    not_used: tuple[NotUsed, ...]
+
+    @property
+    def together(self) -> BoundPredicate:
+        """All used conjuncts as one condition."""
+        return BoundPredicate(conjunction([bound.root for _, bound in self.used]))
+
+
+def for_pruning(
+    condition: Any, schema: pa.Schema, unreadable: Collection[str] = ()
+) -> PruningConditions:
+    """The conjuncts of a condition that can be bound to a schema.
+
+    For callers that prune and filter no rows: what is left out prunes nothing.
+    `unreadable` names columns that exist and are not in the schema.
+
+    Raises:
+        InvalidPredicateError: it is no condition, or names a column that does not exist.
+    """
+    from lakehouse_source.predicate.sql import parse_conjuncts
+
+    left_out: list[NotUsed] = []
+
+    def parse(text: str) -> Node:
+        known, unknown = parse_conjuncts(text)
+        left_out.extend(NotUsed(*one) for one in unknown)
+        return _all(known)
+
+    used = []
+    root = _node(condition, parse)
+    waiting = list(root.terms if isinstance(root, And) else (root,))
+    while waiting:
+        conjunct = waiting.pop(0)
+        try:
+            bound = bind(conjunct, schema)
+        except InvalidPredicateError as exc:
+            if not missing_columns(conjunct, schema) <= set(unreadable):
+                raise
+            if isinstance(conjunct, And):
+                waiting[:0] = conjunct.terms
+            else:
+                left_out.append(NotUsed(str(conjunct), exc.reason))
+            continue
+        left_out += [NotUsed(text, "only Arrow can decide it") for text in bound.unused]
+        used.append((str(conjunct), bound))
+    return PruningConditions(tuple(used), tuple(left_out))

@@ -1,8 +1,8 @@
 """Pure. Binds conditions to a schema: finds columns, places literals, normalises.
 
-Literals are never narrowed to a column's type. What a column cannot hold is
-folded: `tiny = 300` is FALSE, and `tiny < 300` TRUE, where the column has a
-value, NULL where it has none.
+A literal is never narrowed to the type of a column. A comparison with a literal
+that the column cannot hold is decided here: where the column has a value, `tiny = 300`
+is FALSE and `tiny < 300` is TRUE; where the column is NULL, both are NULL.
 """
 
 from __future__ import annotations
@@ -10,15 +10,27 @@ from __future__ import annotations
 from datetime import datetime, tzinfo
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.model import Ordinal
+from lakehouse_source.predicate import like
+from lakehouse_source.predicate.arrow_expressions import (
+    NotUnderstood,
+    compute,
+    has_line_breaks,
+    read,
+    top_level_names,
+)
+from lakehouse_source.predicate.arrow_implied import Implied, implied
 from lakehouse_source.predicate.bound import (
     FALSE,
     NULL,
+    TRUE,
     BoundColumn,
     BoundCompare,
     BoundConstant,
+    BoundExpression,
     BoundIn,
     BoundIsNull,
     BoundLike,
@@ -30,15 +42,11 @@ from lakehouse_source.predicate.bound import (
     disjunction,
     negation,
 )
-from lakehouse_source.predicate.literals import (
-    Place,
-    parse_timestamp,
-    parse_zone,
-    place,
-    text_bytes,
-)
+from lakehouse_source.predicate.casts import can_be_dropped, literal_for_cast, spark_type
+from lakehouse_source.predicate.literals import Place, place, text_bytes
 from lakehouse_source.predicate.nodes import (
     And,
+    ArrowExpression,
     Column,
     Compare,
     Constant,
@@ -55,6 +63,7 @@ from lakehouse_source.predicate.nodes import (
     Timestamp,
     literal,
 )
+from lakehouse_source.predicate.times import parse_timestamp, parse_zone
 from lakehouse_source.schema import fields as schemas
 from lakehouse_source.schema.ordinal import domain
 
@@ -62,7 +71,7 @@ from lakehouse_source.schema.ordinal import domain
 def bind(node: Node, schema: pa.Schema, zone: str = "UTC") -> BoundPredicate:
     """The condition over a schema with field ids.
 
-    `zone` is the zone of dates and of times without zone where a column holds
+    `zone` is the time zone of dates and wall clock times that are compared with
     instants.
 
     Raises:
@@ -77,6 +86,23 @@ def bind(node: Node, schema: pa.Schema, zone: str = "UTC") -> BoundPredicate:
         return BoundPredicate(_Binder(schema, found).bind(node))
     except RecursionError:
         raise InvalidPredicateError(reason="it is nested too deeply") from None
+
+
+def missing_columns(node: Node, schema: pa.Schema) -> set[str]:
+    """The top-level names of columns in a condition that the schema does not have."""
+    if isinstance(node, (And, Or)):
+        return set().union(*(missing_columns(term, schema) for term in node.terms))
+    if isinstance(node, Not):
+        return missing_columns(node.term, schema)
+    if isinstance(node, ArrowExpression):
+        try:
+            return set(top_level_names(read(node.expression))) - set(schema.names)
+        except NotUnderstood:
+            return set()
+    if isinstance(node, Constant):
+        return set()
+    found = _walk(list(schema), node.column.path, node.column.dotted)
+    return set() if found else {node.column.path[0]}
 
 
 class _Binder:
@@ -95,19 +121,48 @@ class _Binder:
             return conjunction([self.bind(term) for term in node.terms])
         if isinstance(node, Or):
             return disjunction([self.bind(term) for term in node.terms])
+        if isinstance(node, ArrowExpression):
+            return self._expression(node.expression)
         if isinstance(node, IsNull):
             column = self._find(node.column)
             return BoundConstant(True) if column.kind == "null" else BoundIsNull(column)
         column = self._comparable(node.column)
         if isinstance(node, Compare):
-            return self._compare(column, node.op, literal(node.value))
+            return self._compare(column, node.op, self._literal(node.column, node.value))
         if isinstance(node, In):
-            return self._in(column, [literal(value) for value in node.values])
+            return self._in(column, [self._literal(node.column, value) for value in node.values])
         if isinstance(node, Like):
             return self._like(column, node)
         if isinstance(node, (StartsWith, EndsWith, Contains)):
             return self._text(column, node)
-        raise InvalidPredicateError(reason=f"{node!r} is no node of a condition")
+        raise InvalidPredicateError(reason=f"{node!r} is not a node of a condition")
+
+    def _expression(self, expression: pc.Expression) -> BoundNode:
+        empty = self._schema.empty_table()
+        try:
+            kind = compute(expression, empty).type if len(self._schema) else pa.null()
+        except (pa.ArrowException, KeyError) as exc:
+            raise InvalidPredicateError(
+                reason=f"the Arrow expression {expression} does not fit the schema: {exc}"
+            ) from exc
+        if not pa.types.is_boolean(kind):
+            raise InvalidPredicateError(
+                reason=f"the Arrow expression {expression} is {kind}: a condition is bool"
+            )
+        try:
+            if has_line_breaks(self._schema):
+                raise NotUnderstood
+            tree = read(expression)
+        except NotUnderstood:
+            names = tuple(self._schema.names)
+            found = Implied(TRUE, (str(expression),))
+        else:
+            names = top_level_names(tree)
+            if not names:  # the same on every row
+                return BoundConstant(compute(expression, pa.table({"": [0]}))[0].as_py())
+            found = implied(tree, self._schema, self.bind)
+        columns = tuple(self._find(Column((name,))) for name in names)
+        return BoundExpression(expression, columns, found.condition, found.unused)
 
     # --- columns ---
 
@@ -135,7 +190,7 @@ class _Binder:
         return found
 
     def _resolve(self, name: Column) -> BoundColumn:
-        fields = self._walk(list(self._schema), name.path, name.dotted)
+        fields = _walk(list(self._schema), name.path, name.dotted)
         if fields is None:
             raise InvalidPredicateError(
                 reason=f"there is no column {name}; the columns are "
@@ -144,7 +199,7 @@ class _Binder:
         for above in fields[:-1]:
             if not pa.types.is_struct(above.type):
                 raise InvalidPredicateError(
-                    reason=f"column {name} lies inside of {above.name}, a list or map: "
+                    reason=f"column {name} is inside {above.name}, a list or map: "
                     "conditions on elements are not supported"
                 )
         last = fields[-1]
@@ -152,6 +207,14 @@ class _Binder:
         if identity is None:
             raise InvalidPredicateError(reason=f"column {name} has no field id")
         column = BoundColumn.of(identity, tuple(field.name for field in fields), last.type)
+        if name.cast is not None:
+            to = spark_type(name.cast.kind, name.cast.parameters)
+            if to is None or not can_be_dropped(last.type, to):
+                raise InvalidPredicateError(
+                    reason=f"{name.cast.text} is not supported, because the cast may change "
+                    f"values or their order: column {'.'.join(column.path)} is {last.type}. "
+                    "Compare the column itself"
+                )
         if column.kind == "string" and any(
             b"collat" in (field.metadata or {}).get(schemas.SPARK_TYPE, b"").lower()
             for field in fields
@@ -159,24 +222,18 @@ class _Binder:
             self._collated.add(identity)
         return column
 
-    def _walk(
-        self, fields: list[pa.Field], path: tuple[str, ...], dotted: bool
-    ) -> list[pa.Field] | None:
-        """The fields from the top level down to the column, or None."""
-        parts = path[0].split(".") if dotted else list(path)
-        for taken in range(len(parts) if dotted else 1, 0, -1):
-            match = _named(fields, ".".join(parts[:taken]) if dotted else parts[0])
-            if match is None:
-                continue
-            if taken == len(parts):
-                return [match]
-            rest = (".".join(parts[taken:]),) if dotted else tuple(parts[1:])
-            below = self._walk(schemas.children(match.type), rest, dotted)
-            if below is not None:
-                return [match, *below]
-        return None
-
     # --- comparisons ---
+
+    def _literal(self, name: Column, value: Literal | None) -> Literal | None:
+        """The literal that the column without its cast compares with."""
+        found = literal(value)
+        if name.cast is None:
+            return found
+        to = spark_type(name.cast.kind, name.cast.parameters)
+        try:
+            return literal_for_cast(found, self._find(name).type, to, self._zone)
+        except ValueError as exc:
+            raise InvalidPredicateError(reason=f"{name.cast.text}: {exc}") from exc
 
     def _place(self, column: BoundColumn, value: Literal) -> Place:
         try:
@@ -282,30 +339,26 @@ class _Binder:
         self._require_text(column, bytes_too=False)
         if node.pattern is None or column.kind == "null":
             return NULL
-        pieces = _pieces(node.pattern, node.escape)
-        wild = [piece for piece in pieces if piece in (_ANY, _ONE)]
-        plain = [piece for piece in pieces if piece not in (_ANY, _ONE)]
+        pieces = like.pieces(node.pattern, node.escape)
+        wild = [piece for piece in pieces if piece in (like.ANY_TEXT, like.ONE_CHARACTER)]
+        plain = [piece for piece in pieces if piece not in (like.ANY_TEXT, like.ONE_CHARACTER)]
         if not wild:
             return self._compare(column, "=", "".join(plain))
-        if _ONE not in wild and len(plain) <= 1:
+        if like.ONE_CHARACTER not in wild and len(plain) <= 1:
             text = "".join(plain)
             if not text:
                 return IfPresent(column, True)
             name = Column(column.path)
-            if pieces[0] is not _ANY:
+            if pieces[0] is not like.ANY_TEXT:
                 return self._text(column, StartsWith(name, text))
-            if pieces[-1] is not _ANY:
+            if pieces[-1] is not like.ANY_TEXT:
                 return self._text(column, EndsWith(name, text))
             return self._text(column, Contains(name, text))
-        regex = "".join(
-            ".*" if piece is _ANY else "." if piece is _ONE else _plain_regex(piece)
-            for piece in pieces
-        )
-        like = BoundLike(column, regex)
-        if pieces[0] in (_ANY, _ONE):
-            return like
-        # The plain beginning says nothing new, and can be searched by.
-        return conjunction([BoundText(column, "prefix", pieces[0].encode()), like])
+        whole = BoundLike(column, like.regex(pieces))
+        if pieces[0] in (like.ANY_TEXT, like.ONE_CHARACTER):
+            return whole
+        # The text before the first wildcard is implied, and the index can be searched by it.
+        return conjunction([BoundText(column, "prefix", pieces[0].encode()), whole])
 
     def _require_text(self, column: BoundColumn, *, bytes_too: bool) -> None:
         if column.kind in ("string", "null") or (bytes_too and column.kind == "binary"):
@@ -315,22 +368,36 @@ class _Binder:
         )
 
 
+def _walk(fields: list[pa.Field], path: tuple[str, ...], dotted: bool) -> list[pa.Field] | None:
+    """The fields from the top level down to the column, or None."""
+    parts = path[0].split(".") if dotted else list(path)
+    for taken in range(len(parts) if dotted else 1, 0, -1):
+        match = _named(fields, ".".join(parts[:taken]) if dotted else parts[0])
+        if match is None:
+            continue
+        if taken == len(parts):
+            return [match]
+        rest = (".".join(parts[taken:]),) if dotted else tuple(parts[1:])
+        below = _walk(schemas.children(match.type), rest, dotted)
+        if below is not None:
+            return [match, *below]
+    return None
+
+
 def _named(fields: list[pa.Field], name: str) -> pa.Field | None:
-    folded = None
-    for field in fields:
-        if field.name == name:
-            return field
-        if field.name.lower() == name.lower():
-            if folded is not None:
-                raise InvalidPredicateError(
-                    reason=f"{name} may be {folded.name} or {field.name}: spell it as one of them"
-                )
-            folded = field
-    return folded
+    found = schemas.find_field(name, fields)
+    if found is None or found.name == name:
+        return found
+    other = schemas.find_field(name, [field for field in fields if field is not found])
+    if other is not None:
+        raise InvalidPredicateError(
+            reason=f"{name} may mean {found.name} or {other.name}: write it as one of them"
+        )
+    return found
 
 
 def _bounded(column: BoundColumn, op: str, ordinal: Ordinal | None) -> BoundNode:
-    """`column < ceiling` or `column <= floor`, folded at the ends of the domain."""
+    """`column < ceiling` or `column <= floor`; decided at once at the ends of the domain."""
     if ordinal is None:
         return IfPresent(column, op == "<")
     if not column.is_float and not isinstance(ordinal, bytes):
@@ -360,63 +427,3 @@ def _compare_nan(column: BoundColumn, op: str) -> BoundNode:
     if op == ">=":
         return BoundCompare(column, "=", nan)
     return IfPresent(column, op == "<=")
-
-
-# --- LIKE -------------------------------------------------------------------
-
-# Text that cannot be a piece of a pattern marks the wildcards.
-_ANY, _ONE = "\udc00%", "\udc00_"
-
-
-def _pieces(pattern: str, escape: str) -> list[str]:
-    """A LIKE pattern as plain texts and the marks `_ANY` and `_ONE`.
-
-    Raises:
-        InvalidPredicateError: an escape character stands before something else
-            than `%`, `_` or itself, as in Spark; or it is not one character.
-    """
-    if len(escape) != 1:
-        raise InvalidPredicateError(reason=f"ESCAPE takes one character, not {escape!r}")
-    try:
-        pattern.encode()
-    except UnicodeEncodeError:
-        raise InvalidPredicateError(
-            reason=f"the text {pattern!r} holds half a surrogate pair"
-        ) from None
-    pieces: list[str] = []
-    plain: list[str] = []
-
-    def flush() -> None:
-        if plain:
-            pieces.append("".join(plain))
-            plain.clear()
-
-    at = 0
-    while at < len(pattern):
-        character = pattern[at]
-        if character == escape:
-            at += 1
-            if at == len(pattern) or pattern[at] not in ("%", "_", escape):
-                raise InvalidPredicateError(
-                    reason=f"in the pattern {pattern!r} the escape character {escape!r} must "
-                    "stand before %, _ or itself",
-                    position=at - 1,
-                )
-            plain.append(pattern[at])
-        elif character == "%":
-            flush()
-            if pieces[-1:] != [_ANY]:
-                pieces.append(_ANY)
-        elif character == "_":
-            flush()
-            pieces.append(_ONE)
-        else:
-            plain.append(character)
-        at += 1
-    flush()
-    return pieces
-
-
-def _plain_regex(text: str) -> str:
-    r"""Text as a regular expression that RE2 and Python read alike."""
-    return "".join(c if c.isalnum() or ord(c) > 127 else rf"\x{ord(c):02x}" for c in text)

@@ -1,8 +1,8 @@
 """Pure. Conditions bound to a schema: columns by id, literals as ordinals, normalised.
 
-Every leaf is about one column. NOT stands only before leaves that have no
-opposite of their own. A literal always lies in its column's domain: what does
-not (`tiny = 300`) was folded into `IfPresent`.
+Every leaf names one column. NOT stands only before a leaf whose opposite is no leaf.
+A literal is always a value of its column: a comparison with another one (`tiny = 300`)
+has become an `IfPresent`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse_source.model import Ordinal
 from lakehouse_source.schema.ordinal import domain
@@ -23,8 +24,8 @@ from lakehouse_source.schema.ordinal import domain
 class BoundColumn:
     """A column of a schema, names as the schema spells them.
 
-    `kind` is that of `ordinal.Domain`, or "nested" for a struct, list or map: such
-    a column has no statistics and only IS NULL is asked of it.
+    `kind` is the kind of its `ordinal.Domain`, or "nested" for a struct, list or map.
+    A nested column has no statistics, and only IS NULL applies to it.
     """
 
     id: int
@@ -39,7 +40,7 @@ class BoundColumn:
 
     @classmethod
     def of(cls, id: int, path: tuple[str, ...], type: pa.DataType) -> BoundColumn:
-        """A column with its kind worked out."""
+        """A column with the kind of its type."""
         kind = "nested" if pa.types.is_nested(type) else domain(type).kind
         return cls(id, path, type, kind)
 
@@ -98,11 +99,37 @@ class IfPresent:
     truth: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundExpression:
+    """An Arrow expression over `columns`, which are top-level ones. Arrow decides the rows.
+
+    `implied` is TRUE on every row on which the expression is true, and prunes for it.
+    `unused` are the conjuncts, as text, of which `implied` says nothing.
+    """
+
+    expression: pc.Expression
+    columns: tuple[BoundColumn, ...]
+    implied: BoundNode
+    unused: tuple[str, ...]
+
+    def __eq__(self, other: object) -> bool:
+        # `==` of expressions makes a new expression.
+        return (
+            isinstance(other, BoundExpression)
+            and self.columns == other.columns
+            and self.implied == other.implied
+            and self.expression.equals(other.expression)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.columns, self.implied))
+
+
 @dataclass(frozen=True, slots=True)
 class BoundNot:
-    """The opposite of an IN, an IS NULL, a text match or a `<=>`."""
+    """The opposite of an IN, an IS NULL, a text match, a `<=>` or an Arrow expression."""
 
-    term: BoundIn | BoundIsNull | BoundText | BoundLike | BoundCompare
+    term: BoundIn | BoundIsNull | BoundText | BoundLike | BoundCompare | BoundExpression
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +154,7 @@ class BoundConstant:
 
 
 BoundLeaf: TypeAlias = BoundCompare | BoundIn | BoundIsNull | BoundText | BoundLike | IfPresent
-BoundNode: TypeAlias = BoundLeaf | BoundNot | BoundAnd | BoundOr | BoundConstant
+BoundNode: TypeAlias = BoundLeaf | BoundExpression | BoundNot | BoundAnd | BoundOr | BoundConstant
 
 TRUE = BoundConstant(True)
 FALSE = BoundConstant(False)
@@ -137,7 +164,7 @@ _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 @dataclass(frozen=True, slots=True)
 class BoundPredicate:
-    """A condition over one schema, ready to be evaluated, searched or filtered by."""
+    """A condition over one schema, ready to prune and to filter."""
 
     root: BoundNode
 
@@ -148,22 +175,22 @@ class BoundPredicate:
 
     @property
     def column_ids(self) -> tuple[int, ...]:
-        """The ids of the fields that the condition is about, in order of appearance."""
+        """The ids of the fields that the condition names, in order of appearance."""
         return tuple(dict.fromkeys(column.id for column in _columns(self.root)))
 
     @property
-    def bound_columns(self) -> tuple[BoundColumn, ...]:
-        """The columns that the condition is about, in order of appearance."""
-        return tuple(dict.fromkeys(_columns(self.root)))
+    def unused(self) -> tuple[str, ...]:
+        """The parts of Arrow expressions that filter rows and cannot prune, as text."""
+        return tuple(_unused(self.root))
 
     @property
     def always_true(self) -> bool:
-        """Tell whether every row matches, whatever it holds."""
+        """Tell whether every row matches, whatever its values are."""
         return self.root == TRUE
 
     @property
     def never_true(self) -> bool:
-        """Tell whether no row can match, whatever it holds."""
+        """Tell whether no row can match, whatever its values are."""
         return _never(self.root)
 
 
@@ -172,9 +199,22 @@ def _columns(node: BoundNode) -> Iterator[BoundColumn]:
         for term in node.terms:
             yield from _columns(term)
     elif isinstance(node, BoundNot):
-        yield node.term.column
+        yield from _columns(node.term)
+    elif isinstance(node, BoundExpression):
+        yield from node.columns
+        yield from _columns(node.implied)
     elif not isinstance(node, BoundConstant):
         yield node.column
+
+
+def _unused(node: BoundNode) -> Iterator[str]:
+    if isinstance(node, (BoundAnd, BoundOr)):
+        for term in node.terms:
+            yield from _unused(term)
+    elif isinstance(node, BoundNot) and isinstance(node.term, BoundExpression):
+        yield f"NOT {node.term.expression}"
+    elif isinstance(node, BoundExpression):
+        yield from node.unused
 
 
 def _never(node: BoundNode) -> bool:
@@ -182,6 +222,8 @@ def _never(node: BoundNode) -> bool:
         return node.value is not True
     if isinstance(node, IfPresent):
         return not node.truth
+    if isinstance(node, BoundExpression):
+        return _never(node.implied)
     if isinstance(node, BoundAnd):
         return any(_never(term) for term in node.terms)
     if isinstance(node, BoundOr):

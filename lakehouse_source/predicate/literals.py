@@ -1,11 +1,11 @@
-"""Pure. Reads literals as text and moves them onto a column's domain, without narrowing.
+"""Pure. Finds the place of a literal among the values of a column, without narrowing.
 
-A literal need not be a value of the column: 300 is none of a TINYINT, 1.5 none
-of an INT, a microsecond none of a column of milliseconds. `place` therefore
-answers two neighbours, the least value of the column that is not below the
-literal and the greatest one that is not above it; every comparison follows from
-those two. They are equal where the literal is a value, and a range where Spark's
-widening makes several values equal to it (a BIGINT against a DOUBLE).
+A literal need not be a value of the column: a TINYINT does not hold 300, an INT does
+not hold 1.5, and a column of milliseconds holds no microseconds. `place` therefore
+answers two values of the column: the least one that is not below the literal and the
+greatest one that is not above it. Every comparison follows from these two. They are
+equal where the literal is a value of the column. They enclose a range where Spark's
+widening makes several values equal to the literal (a BIGINT against a DOUBLE).
 
 Source: Spark's ANSI type coercion (`AnsiTypeCoercion`): numbers against a float
 or a double literal compare as doubles, numbers against text of a fraction too,
@@ -19,19 +19,21 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta, timezone, tzinfo
+from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import Decimal, InvalidOperation
-from zoneinfo import ZoneInfo
 
 from lakehouse_source.model import Ordinal
 from lakehouse_source.predicate.nodes import Literal, Timestamp
+from lakehouse_source.predicate.times import (
+    offset_at,
+    parse_date,
+    parse_time,
+    parse_timestamp,
+    to_instant,
+)
 from lakehouse_source.schema.ordinal import (
     DAY_NS,
-    EPOCH,
     EPOCH_DATE,
-    EXACT,
-    YEARS,
-    YEARS_DAYS,
     Domain,
     time_ns,
     timedelta_ns,
@@ -54,8 +56,8 @@ class Place:
 def place(value: Literal, column: Domain, zone: tzinfo) -> Place:
     """Place a literal among the values of a column.
 
-    NaN against a float column is not placed: the caller keeps it. `zone` is that
-    of wall clock times and dates where the column holds instants.
+    Callers handle NaN against a float column themselves. `zone` is the time zone of
+    wall clock times and dates that are compared with instants.
 
     Raises:
         ValueError: the two cannot be compared; the message says why.
@@ -74,7 +76,7 @@ def _refusal(value: Literal, column: Domain) -> ValueError:
 
 def _place_whole(value: Literal, column: Domain, zone: tzinfo) -> Place:
     if isinstance(value, str):
-        value = _number(value, exact=column.kind == "int")
+        value = parse_number(value, exact=column.kind == "int")
     if isinstance(value, bool):
         raise _refusal(value, column)
     if isinstance(value, float):
@@ -88,7 +90,7 @@ def _place_whole(value: Literal, column: Domain, zone: tzinfo) -> Place:
     if isinstance(value, Decimal):
         if not value.is_finite():
             raise _refusal(value, column)
-        if value and abs(value.adjusted()) > 400:  # far out, or as good as zero
+        if value and abs(value.adjusted()) > 400:  # beyond every decimal, or nearer to zero
             value = Decimal((value.as_tuple().sign, (1,), 400 if value.adjusted() > 0 else -400))
         numerator, denominator = value.as_integer_ratio()
         if column.scale >= 0:
@@ -100,7 +102,7 @@ def _place_whole(value: Literal, column: Domain, zone: tzinfo) -> Place:
 
 
 def _place_double(value: float, column: Domain) -> Place:
-    """Spark compares the column's values as doubles: find those that are not below or above."""
+    """The place of a double among values that Spark compares as doubles."""
     if math.isinf(value) or math.isnan(value):  # NaN is greater than everything
         return Place(column.low, None) if value == -math.inf else Place(None, column.high)
     power, scale = 10 ** abs(column.scale), column.scale
@@ -119,7 +121,7 @@ def _place_double(value: float, column: Domain) -> Place:
 
 
 def _least(holds: Callable[[int], bool], near: int, column: Domain) -> int:
-    """The least ordinal that a monotone condition holds for, one above the highest if none."""
+    """The least ordinal for which a monotone condition holds; the highest plus one if none."""
     low, high = max(near - 2, column.low), min(near + 2, column.high)
     if low > column.low and holds(low):
         low = column.low
@@ -144,7 +146,7 @@ def _within(ceiling: int, floor: int, column: Domain) -> Place:
 
 def _place_float(value: Literal, column: Domain, zone: tzinfo) -> Place:
     if isinstance(value, str):
-        value = _number(value, exact=False)
+        value = parse_number(value, exact=False)
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         raise _refusal(value, column)
     try:
@@ -176,7 +178,7 @@ def _representable(double: float, bits: int) -> Place:
     return Place(max(nearest, other), min(nearest, other))
 
 
-def _number(text: str, *, exact: bool) -> int | float | Decimal:
+def parse_number(text: str, *, exact: bool) -> int | float | Decimal:
     """Text as the number that Spark would cast it to: a long, or a double."""
     stripped = text.strip()
     if re.fullmatch(r"[+-]?\d+", stripped, re.ASCII) and exact:
@@ -217,7 +219,7 @@ def text_bytes(value: Literal, column: Domain) -> bytes:
     """Text or bytes as the ordinal of a string or binary column.
 
     Raises:
-        ValueError: neither, or bytes against a string column that are no UTF-8.
+        ValueError: it is neither, or the column is a string and the bytes are not UTF-8.
     """
     if isinstance(value, str):
         try:
@@ -229,7 +231,7 @@ def text_bytes(value: Literal, column: Domain) -> bytes:
             try:
                 value.decode()
             except UnicodeDecodeError:
-                raise ValueError(f"the bytes {value!r} are no UTF-8") from None
+                raise ValueError(f"the bytes {value!r} are not UTF-8") from None
         return value
     raise ValueError(
         f"{value!r} ({type(value).__name__}) cannot be compared with a {column.kind} column: "
@@ -262,7 +264,7 @@ def _place_date(value: Literal, column: Domain, zone: tzinfo) -> Place:
     if not moment.zoned:
         return _split(moment.nanoseconds, column)
     # Spark makes the date an instant, its midnight in the session's zone.
-    near = (moment.nanoseconds + _offset_at(moment.nanoseconds, zone)) // DAY_NS
+    near = (moment.nanoseconds + offset_at(moment.nanoseconds, zone)) // DAY_NS
     midnights = {day: to_instant(day * DAY_NS, zone) for day in range(near - 2, near + 3)}
     return _within(
         min(day for day, start in midnights.items() if start >= moment.nanoseconds),
@@ -314,31 +316,6 @@ def _moment(value: Literal) -> Timestamp | None:
     return None
 
 
-def to_instant(wall: int, zone: tzinfo) -> int:
-    """The instant at which a wall clock in `zone` shows `wall` (nanoseconds from 1970).
-
-    In the repeated hour of a change of clocks the first one, in the skipped hour
-    as far past the gap as `wall` is into it: as Java and so Spark decide.
-    """
-    if zone is timezone.utc:
-        return wall
-    offset = _clamped(wall).replace(tzinfo=zone).utcoffset()
-    return wall - (0 if offset is None else timedelta_ns(offset))
-
-
-def _offset_at(instant: int, zone: tzinfo) -> int:
-    offset = _clamped(instant).replace(tzinfo=timezone.utc).astimezone(zone).utcoffset()
-    return 0 if offset is None else timedelta_ns(offset)
-
-
-_LAST = (datetime(9999, 12, 30) - EPOCH) // timedelta(seconds=1)
-_FIRST = (datetime(1, 1, 2) - EPOCH) // timedelta(seconds=1)
-
-
-def _clamped(nanoseconds: int) -> datetime:
-    return EPOCH + timedelta(seconds=min(max(nanoseconds // 10**9, _FIRST), _LAST))
-
-
 _PLACERS: dict[str, Callable[[Literal, Domain, tzinfo], Place]] = {
     "int": _place_whole,
     "decimal": _place_whole,
@@ -351,94 +328,3 @@ _PLACERS: dict[str, Callable[[Literal, Domain, tzinfo], Place]] = {
     "time": _place_time,
     "duration": _place_duration,
 }
-
-
-# --- text -------------------------------------------------------------------
-
-_DATE = r"(?P<year>[+-]?\d{4,9})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})%s)?)?"
-_CLOCK = r"(?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<part>\d*))?)?)?"
-_DATE_TEXT = re.compile(_DATE % r"(?:[T ].*)?", re.ASCII | re.DOTALL)
-_TIMESTAMP_TEXT = re.compile(_DATE % rf"(?:[T ]+{_CLOCK}\s*(?P<zone>\S.*)?)?", re.ASCII)
-_TIME_TEXT = re.compile(_CLOCK, re.ASCII)
-_OFFSET = re.compile(r"([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)?", re.ASCII)
-
-
-def parse_date(text: str) -> date | Timestamp:
-    """`yyyy[-m[-d]]`; what follows a `T` or a space is left out, as Spark does.
-
-    A date that Python has no name for is its midnight.
-    """
-    match = _DATE_TEXT.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"the text {text!r} is no date; write it as '2024-01-31'")
-    days = _days(match, text)
-    try:
-        return EPOCH_DATE + timedelta(days=days)
-    except OverflowError:
-        return Timestamp(days * DAY_NS, False)
-
-
-def _days(match: re.Match[str], text: str) -> int:
-    """Days from 1970-01-01, in any year: the calendar repeats every 400 years."""
-    year, month, day = (int(match[name] or 1) for name in ("year", "month", "day"))
-    cycles, within = divmod(year - 1970, YEARS)
-    try:
-        return (date(1970 + within, month, day) - EPOCH_DATE).days + cycles * YEARS_DAYS
-    except ValueError as exc:
-        raise ValueError(f"the text {text!r} is no date: {exc}") from None
-
-
-def parse_timestamp(text: str) -> Timestamp:
-    """`yyyy-m-d[ h:m:s.fraction][zone]`; the zone may be an offset or a region."""
-    match = _TIMESTAMP_TEXT.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(
-            f"the text {text!r} is no timestamp; write it as '2024-01-31 12:30:00', "
-            "with '+00:00' behind it for an instant"
-        )
-    wall = _days(match, text) * DAY_NS + (0 if match["hour"] is None else _clock(match, text))
-    if match["zone"] is None:
-        return Timestamp(wall, False)
-    return Timestamp(to_instant(wall, parse_zone(match["zone"])), True)
-
-
-def parse_time(text: str) -> int:
-    """`h:m[:s[.fraction]]` as nanoseconds from midnight."""
-    match = _TIME_TEXT.fullmatch(text.strip())
-    if match is None or match["minute"] is None:
-        raise ValueError(f"the text {text!r} is no time of day; write it as '12:30:00'")
-    return _clock(match, text)
-
-
-def _clock(match: re.Match[str], text: str) -> int:
-    hour, minute, second = (int(match[name] or 0) for name in ("hour", "minute", "second"))
-    part = match["part"] or ""
-    if hour > 23 or minute > 59 or second > 59:
-        raise ValueError(f"the text {text!r} names no time of day")
-    if len(part.rstrip("0")) > 9:
-        raise ValueError(f"the text {text!r} is finer than a nanosecond")
-    return (hour * 3600 + minute * 60 + second) * 10**9 + int(part[:9].ljust(9, "0"))
-
-
-def parse_zone(text: str) -> tzinfo:
-    """A zone: `Z`, `UTC`, an offset `+01:00[:30]`, or a region of the IANA database."""
-    name = text.strip()
-    if name in ("Z", "UTC", "GMT", "UT", "Etc/UTC"):
-        return timezone.utc
-    bare = re.sub(r"\A(UTC|GMT|UT)(?=[+-])", "", name)
-    match = _OFFSET.fullmatch(bare)
-    if match is not None:
-        hours, minutes, seconds = (int(match[n] or 0) for n in (2, 3, 4))
-        offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
-        if offset > timedelta(hours=18) or minutes > 59 or seconds > 59:
-            raise ValueError(f"{text!r} is no zone offset")
-        return timezone(-offset if match[1] == "-" else offset)
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        raise ValueError(f"{text!r} is no time zone") from None
-
-
-def round_half_up(value: Decimal, scale: int) -> Decimal:
-    """A decimal at `scale`, rounded as Spark's CAST does."""
-    return value.quantize(Decimal(1).scaleb(-scale), rounding="ROUND_HALF_UP", context=EXACT)

@@ -1,12 +1,14 @@
-"""Pure. The nodes of a condition and its literals, as written: no schema, no types.
+"""Pure. The nodes of a condition and its literals as written, before a schema is known.
 
     a = 1, a <> 1, a < 1, a <=> 1   Compare
     a IN (1, 2, NULL)               In
     a IS NULL                       IsNull
     a LIKE 'p%'                     Like, StartsWith, EndsWith, Contains
     AND, OR, NOT, TRUE, NULL        And, Or, Not, Constant
+    an Arrow expression             ArrowExpression
 
-`str` of a node is SQL that parses to the same condition.
+`str` of a node is SQL that parses to the same condition. An Arrow expression has no
+such text: it prints as Arrow prints it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.schema.ordinal import (
@@ -37,8 +40,8 @@ OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "<=>")
 class Timestamp:
     """A point in time to the nanosecond, in any year.
 
-    `zoned`: nanoseconds from the epoch to an instant. Otherwise nanoseconds from
-    1970-01-01 00:00 on a wall clock whose zone is not said.
+    `zoned`: nanoseconds from the epoch to an instant. Otherwise: nanoseconds from
+    1970-01-01 00:00 on a wall clock whose time zone is not known.
     """
 
     nanoseconds: int
@@ -51,28 +54,41 @@ Literal: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
+class Cast:
+    """The type that a condition casts a column to, as SQL names it, and the cast as written."""
+
+    kind: str
+    parameters: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """A column: the names from the top level down.
 
     `dotted`: one text that may be the name of a top-level column with dots in
-    it or a path of names; the schema decides, the longest name first.
+    it or a path of names; the schema decides, the longest name first. `cast`: what
+    the condition casts the column to before it compares.
     """
 
     path: tuple[str, ...]
     dotted: bool = False
+    cast: Cast | None = None
 
     @classmethod
     def of(cls, name: str | tuple[str, ...] | list[str] | Column) -> Column:
-        """A column from what a caller gives: dotted text, a sequence of names, a column."""
+        """A column from dotted text, a sequence of names or a column."""
         if isinstance(name, Column):
             return name
         if isinstance(name, str):
             return cls((name,), dotted="." in name)
         if name and all(isinstance(part, str) for part in name):
             return cls(tuple(name))
-        raise InvalidPredicateError(reason=f"{name!r} names no column")
+        raise InvalidPredicateError(reason=f"{name!r} is not the name of a column")
 
     def __str__(self) -> str:
+        if self.cast is not None:
+            return self.cast.text
         parts = self.path[0].split(".") if self.dotted else self.path
         return ".".join(_quoted(part) for part in parts)
 
@@ -88,7 +104,7 @@ class Compare:
     def __post_init__(self) -> None:
         if self.op not in OPERATORS:
             raise InvalidPredicateError(
-                reason=f"{self.op!r} is no comparison; known: {', '.join(OPERATORS)}"
+                reason=f"{self.op!r} is not a comparison; known: {', '.join(OPERATORS)}"
             )
 
     def __str__(self) -> str:
@@ -110,7 +126,7 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """`column IS NULL`: the one node, `<=>` apart, that is never NULL itself."""
+    """`column IS NULL`. Like `<=>` it is TRUE or FALSE on every row, never NULL."""
 
     column: Column
 
@@ -153,7 +169,7 @@ class Contains:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """`column LIKE pattern`: `%` any text, `_` one character, `escape` makes them plain."""
+    """`column LIKE pattern`: `%` is any text, `_` one character, `escape` quotes both."""
 
     column: Column
     pattern: str | None
@@ -166,7 +182,7 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """Every term. No term at all is TRUE."""
+    """Every term holds. Without terms it is TRUE."""
 
     terms: tuple[Node, ...]
 
@@ -176,7 +192,7 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """At least one term. No term at all is FALSE."""
+    """At least one term holds. Without terms it is FALSE."""
 
     terms: tuple[Node, ...]
 
@@ -206,10 +222,41 @@ class Constant:
         return spell(self.value)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrowExpression:
+    """An Arrow expression. Arrow's own rules decide on which rows it is true."""
+
+    expression: pc.Expression
+
+    def __eq__(self, other: object) -> bool:
+        # `==` of expressions makes a new expression.
+        return isinstance(other, ArrowExpression) and self.expression.equals(other.expression)
+
+    def __hash__(self) -> int:
+        return hash(str(self.expression))
+
+    def __str__(self) -> str:
+        return str(self.expression)
+
+
 Node: TypeAlias = (
-    Compare | In | IsNull | StartsWith | EndsWith | Contains | Like | And | Or | Not | Constant
+    Compare
+    | In
+    | IsNull
+    | StartsWith
+    | EndsWith
+    | Contains
+    | Like
+    | And
+    | Or
+    | Not
+    | Constant
+    | ArrowExpression
 )
-NODES = (Compare, In, IsNull, StartsWith, EndsWith, Contains, Like, And, Or, Not, Constant)
+NODES = (
+    *(Compare, In, IsNull, StartsWith, EndsWith, Contains, Like),
+    *(And, Or, Not, Constant, ArrowExpression),
+)
 
 
 def between(column: Column, low: Literal | None, high: Literal | None) -> Node:
@@ -224,7 +271,7 @@ def literal(value: Any) -> Literal | None:
     """A value as a literal; scalars of Arrow, NumPy and pandas become Python's.
 
     Raises:
-        InvalidPredicateError: nothing that a column could be compared with.
+        InvalidPredicateError: no column can be compared with the value.
     """
     if value is None or type(value) in (bool, int, float, str, bytes, Decimal, Timestamp):
         return value  # type: ignore[no-any-return]
@@ -248,7 +295,7 @@ def literal(value: Any) -> Literal | None:
         if isinstance(value, base):
             return base(value)  # type: ignore[no-any-return]
     raise InvalidPredicateError(
-        reason=f"{value!r} ({type(value).__name__}) is no literal that a column compares with"
+        reason=f"{value!r} ({type(value).__name__}) cannot be compared with a column"
     )
 
 
@@ -322,7 +369,7 @@ def _spell_timestamp(value: Timestamp) -> str:
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# Words that would read as something else where a column is meant.
+# Words that SQL does not read as the name of a column.
 _WORDS = re.compile(
     r"(?i:all|and|any|as|between|by|case|cast|date|day|distinct|else|end|escape|exists|false|from|"
     r"hour|ilike|in|interval|is|like|month|not|null|on|or|order|regexp|rlike|select|some|then|time|"

@@ -1,7 +1,8 @@
-"""Pure. Bound conditions over tables in memory, exactly as Spark decides rows.
+"""Pure. Decides for each row of a table in memory whether it satisfies a bound condition.
 
-For tables and batches, never for scans of files: PyArrow prunes row groups by
-itself, and loses rows with NaN when it does.
+Rows are decided as Spark decides them; an Arrow expression decides as Arrow does. Only
+for tables and batches: a filter that is handed to a scan of files lets PyArrow prune
+row groups, which loses rows with NaN.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse_source.predicate.arrow_expressions import compute
 from lakehouse_source.predicate.bound import (
     BoundAnd,
     BoundColumn,
     BoundCompare,
     BoundConstant,
+    BoundExpression,
     BoundIn,
     BoundIsNull,
     BoundLeaf,
@@ -46,7 +49,7 @@ _KERNELS = {
 def matching_mask(
     batch: pa.RecordBatch | pa.Table, predicate: BoundPredicate
 ) -> pa.BooleanArray | pa.ChunkedArray:
-    """For every row whether it matches: true or false, never null."""
+    """True for each row that matches and false for the others; never null."""
     arrays: dict[tuple[str, ...], Values] = {}
 
     def column_of(column: BoundColumn) -> Values:
@@ -58,16 +61,19 @@ def matching_mask(
             arrays[column.path] = found
         return found
 
-    mask = _Builder(column_of).build(predicate.root)
+    mask = _Builder(batch, column_of).build(predicate.root)
     if isinstance(mask, pa.Scalar):
         return pa.repeat(pa.scalar(mask.as_py() is True), batch.num_rows)
     return pc.fill_null(mask, False)
 
 
 class _Builder:
-    """Puts a condition together from kernels."""
+    """Computes a condition with Arrow's kernels."""
 
-    def __init__(self, column_of: Callable[[BoundColumn], Values]) -> None:
+    def __init__(
+        self, batch: pa.RecordBatch | pa.Table, column_of: Callable[[BoundColumn], Values]
+    ) -> None:
+        self._batch = batch
         self._column_of = column_of
 
     def build(self, node: BoundNode) -> Values:
@@ -78,6 +84,11 @@ class _Builder:
             return pc.invert(self.build(node.term))
         if isinstance(node, BoundConstant):
             return _truth(node.value)
+        if isinstance(node, BoundExpression):
+            part = self._batch.select([column.path[0] for column in node.columns])
+            if isinstance(part, pa.RecordBatch):
+                part = pa.Table.from_batches([part])
+            return compute(node.expression, part)
         return self._leaf(node)
 
     def _leaf(self, node: BoundLeaf) -> Values:
@@ -121,7 +132,7 @@ class _Builder:
         if node.has_nan:
             found = pc.or_kleene(found, pc.is_nan(column))
         missed = _truth(None if node.has_null else False)
-        # The kernel answers false for null.
+        # The kernel gives false for NULL.
         if node.has_null:
             return pc.if_else(pc.and_kleene(pc.is_valid(column), found), _truth(True), missed)
         return pc.if_else(pc.is_valid(column), found, _truth(None))
@@ -143,14 +154,14 @@ def _truth(value: bool | None) -> pa.BooleanScalar:
 
 
 def _stand_in(type_: pa.DataType) -> pa.DataType:
-    """The type in which values are compared: the kernels lack half floats and fixed binaries."""
+    """The type in which values are compared: kernels lack half floats and fixed-size binaries."""
     if pa.types.is_float16(type_):
         return pa.float32()
     return pa.binary() if pa.types.is_fixed_size_binary(type_) else type_
 
 
 def _balanced(combine: Callable[[Values, Values], Values], terms: list[Values]) -> Values:
-    """Terms combined as a tree: thousands of them in a row would nest too deeply."""
+    """Terms combined pairwise: thousands of them one after another would nest too deeply."""
     while len(terms) > 1:
         pairs = [combine(a, b) for a, b in zip(terms[::2], terms[1::2])]
         terms = pairs + terms[len(pairs) * 2 :]

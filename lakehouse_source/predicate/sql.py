@@ -1,16 +1,15 @@
 """Pure. Reads conditions written as SQL text, with Spark's grammar as sqlglot knows it.
 
-What is no condition on bare columns and literals (functions of columns,
-arithmetic, columns compared with columns, subqueries) is refused by name and
-position: nothing is read approximately.
+A condition compares bare columns, or casts of columns, with literals. Functions of
+columns, arithmetic, columns compared with columns and subqueries are refused by name
+and position: nothing is read approximately.
 """
 
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any, NoReturn, TypeAlias
@@ -20,14 +19,10 @@ from sqlglot import expressions as sql
 from sqlglot.errors import ParseError, SqlglotError
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.predicate.literals import (
-    parse_date,
-    parse_time,
-    parse_timestamp,
-    round_half_up,
-)
+from lakehouse_source.predicate.casts import cast_literal
 from lakehouse_source.predicate.nodes import (
     And,
+    Cast,
     Column,
     Compare,
     Constant,
@@ -41,9 +36,7 @@ from lakehouse_source.predicate.nodes import (
     Not,
     Or,
     StartsWith,
-    Timestamp,
 )
-from lakehouse_source.schema.ordinal import EPOCH, UNIT_NS
 
 Tree: TypeAlias = Any  # sqlglot's expressions; its typing differs between versions
 
@@ -57,7 +50,7 @@ _COMPARISONS: dict[type, str] = {
     sql.GTE: ">=",
     sql.NullSafeEQ: "<=>",
 }
-# The parts of a node that are read; others are refused where they are there.
+# The parts of a node that are read. A node with any other part is refused.
 _OPERANDS = frozenset({"this", "expression"})
 _PARTS: dict[type, frozenset[str]] = {
     sql.In: frozenset({"this", "expressions", "query", "unnest", "field"}),
@@ -88,15 +81,37 @@ _TEXTS: dict[type, Callable[[Column, Any], Node]] = {
 
 
 def parse(text: str) -> Node:
-    """The condition that `text` spells.
+    """The condition that `text` holds.
 
     Raises:
-        InvalidPredicateError: it is no condition, or not one that is supported.
+        InvalidPredicateError: it is not a condition, or not a supported one.
     """
     try:
         return _Reader(text).condition(_tree(text))
     except RecursionError:
         raise InvalidPredicateError(reason="it is nested too deeply", text=text) from None
+
+
+def parse_conjuncts(text: str) -> tuple[list[Node], list[tuple[str, str]]]:
+    """The terms of the outermost AND: those that are supported, and the others.
+
+    The others are given as their text and the reason why they are not supported.
+
+    Raises:
+        InvalidPredicateError: the text as a whole is not SQL.
+    """
+    reader, known, unknown = _Reader(text), list[Node](), list[tuple[str, str]]()
+    tree = _tree(text)
+    while isinstance(tree, sql.Paren):
+        tree = tree.this
+    for term in _chain(tree) if isinstance(tree, sql.And) else [tree]:
+        try:
+            known.append(reader.condition(term))
+        except InvalidPredicateError as exc:
+            unknown.append((term.sql("spark"), exc.reason))
+        except RecursionError:
+            unknown.append((text, "it is nested too deeply"))
+    return known, unknown
 
 
 def _tree(text: str) -> Tree:
@@ -110,21 +125,21 @@ def _tree(text: str) -> Tree:
         around = before + (error.get("highlight") or "")
         start = text.find(around) if around else -1
         raise InvalidPredicateError(
-            reason=(error.get("description") or "it is no SQL condition").split(" for <class")[0],
+            reason=(error.get("description") or "it is not a condition").split(" for <class")[0],
             text=text,
             position=None if start < 0 else start + len(before),
         ) from exc
     except SqlglotError as exc:
         raise InvalidPredicateError(
-            reason=str(exc).splitlines()[0] if str(exc) else "it is no SQL condition", text=text
+            reason=str(exc).splitlines()[0] if str(exc) else "it is not a condition", text=text
         ) from exc
 
 
 def _single_quoted(text: str) -> str:
-    """The text with each doubled quote inside of a text (`'it''s'`) escaped by a backslash.
+    """The text with each doubled quote inside a string (`'it''s'`) escaped by a backslash.
 
-    That is one quote to Spark 4 and the seam of two texts to sqlglot. The length
-    stays, and so do positions.
+    Spark 4 reads a doubled quote as one quote, sqlglot as the end of one string and the
+    start of another. The length and all positions stay the same.
     """
     if "''" not in text and '""' not in text:
         return text
@@ -150,10 +165,10 @@ class _Reader:
         )
 
     def _bare(self, tree: Tree) -> Tree:
-        """The expression inside of parentheses, with no part that goes unread.
+        """The expression inside parentheses, refused if it has a part that is not read here.
 
-        sqlglot hangs modifiers onto its nodes (`NOT LIKE` is a LIKE with `negate`),
-        others in every version: one that is not known here is refused.
+        sqlglot keeps modifiers as parts of its nodes (`NOT LIKE` is a LIKE with `negate`)
+        and adds new ones between versions.
         """
         while isinstance(tree, sql.Paren):
             tree = tree.this
@@ -206,19 +221,19 @@ class _Reader:
     def _compare(self, tree: Tree, left: Tree, op: str, right: Tree) -> Node:
         left, right = self._bare(left), self._bare(right)
         for side in (left, right):
-            if not isinstance(side, sql.Column) and side.find(sql.Column) is not None:
+            if not self._is_column(side) and side.find(sql.Column) is not None:
                 self._refuse(
                     side, f"{_name(side)} is not supported: only bare columns are compared"
                 )
-        if isinstance(left, sql.Column):
-            if isinstance(right, sql.Column):
+        if self._is_column(left):
+            if self._is_column(right):
                 self._refuse(
                     tree,
                     f"columns {self._column(left)} and {self._column(right)} are compared with "
                     "each other; only a column and a literal can be",
                 )
             return Compare(self._column(left), op, self._literal(right))
-        if isinstance(right, sql.Column):
+        if self._is_column(right):
             return Compare(self._column(right), _FLIPPED[op], self._literal(left))
         return self._fold(tree, self._literal(left), op, self._literal(right))
 
@@ -273,8 +288,17 @@ class _Reader:
 
     # --- columns ---
 
+    def _is_column(self, tree: Tree) -> bool:
+        """Tell whether a tree is a column or the cast of one."""
+        if isinstance(tree, sql.Cast):
+            tree = self._bare(tree.this)
+        return isinstance(tree, sql.Column)
+
     def _column(self, tree: Tree) -> Column:
         tree = self._bare(tree)
+        if isinstance(tree, sql.Cast) and self._is_column(tree):
+            column = self._column(tree.this)
+            return Column(column.path, cast=Cast(*_type_name(tree.to), tree.sql("spark")))
         if isinstance(tree, sql.Dot):  # five names and more
             parts, inner = [], tree
             while isinstance(inner, sql.Dot):
@@ -284,11 +308,9 @@ class _Reader:
         elif isinstance(tree, sql.Column):
             names = tree.parts
         else:
-            self._refuse(
-                tree, f"{_name(tree)} stands where a column should; only bare columns are compared"
-            )
+            self._refuse(tree, f"{_name(tree)} is used as a column; only bare columns are compared")
         if not all(isinstance(name, sql.Identifier) for name in names):
-            self._refuse(tree, f"{_name(tree)} names no column")
+            self._refuse(tree, f"{_name(tree)} is not the name of a column")
         return Column(tuple(name.name for name in names))
 
     # --- literals ---
@@ -331,12 +353,10 @@ class _Reader:
             return self._interval(tree)
         if isinstance(tree, sql.Cast):
             return self._cast(tree)
-        return self._refuse(
-            tree, f"{_name(tree)} stands where a literal should; compute it beforehand"
-        )
+        return self._refuse(tree, f"{_name(tree)} is used as a literal; compute it beforehand")
 
     def _adjacent(self, tree: Tree) -> str:
-        """Texts side by side, which are one text."""
+        """Adjacent strings, which are one string in SQL."""
         parts = tree.expressions
         if not all(isinstance(part, sql.Literal) and part.is_string for part in parts):
             self._refuse(tree, "function concat is not supported")
@@ -360,95 +380,12 @@ class _Reader:
     def _cast(self, tree: Tree) -> Literal | None:
         value, to = self._literal(tree.this), tree.to
         try:
-            cast = _cast(value, to.this.value.upper(), [int(p.name) for p in to.expressions])
+            cast = cast_literal(value, *_type_name(to))
         except (ValueError, ArithmeticError) as exc:
             self._refuse(tree, f"{value!r} cannot be cast to {to.sql('spark')}: {exc}")
         if cast is NotImplemented:
             self._refuse(tree, f"a cast to {to.sql('spark')} is not supported")
         return cast  # type: ignore[no-any-return]
-
-
-_INTEGERS = {
-    "TINYINT": 8,
-    "SMALLINT": 16,
-    "INT": 32,
-    "INTEGER": 32,
-    "BIGINT": 64,
-}
-_STAMPS = ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "DATETIME")
-
-
-def _cast(value: Literal | None, kind: str, parameters: list[int]) -> Any:
-    """A literal cast as Spark's ANSI mode does, or NotImplemented."""
-    if value is None:
-        return None
-    if kind in _INTEGERS:
-        whole = _to_integer(value)
-        bits = _INTEGERS[kind]
-        if whole is not None and not -(1 << (bits - 1)) <= whole < 1 << (bits - 1):
-            raise ValueError("out of range")
-        return NotImplemented if whole is None else whole
-    number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
-    if kind in ("DOUBLE", "FLOAT") and (number or isinstance(value, str)):
-        double = float(value.strip() if isinstance(value, str) else value)  # type: ignore[arg-type]
-        return _single(double) if kind == "FLOAT" else double
-    if kind == "DECIMAL" and (number or isinstance(value, str)):
-        precision, scale = [*parameters, *[10, 0][len(parameters) :]]
-        text = value.strip() if isinstance(value, str) else value
-        rounded = round_half_up(Decimal(str(text)), scale)
-        if rounded.copy_abs() >= Decimal(10) ** (precision - scale):
-            raise ValueError("out of range")
-        return rounded
-    if kind in ("TEXT", "VARCHAR") and isinstance(value, str) and not parameters:
-        return value
-    if kind in ("BINARY", "VARBINARY") and isinstance(value, (str, bytes)):
-        return value.encode() if isinstance(value, str) else value
-    if kind == "BOOLEAN" and isinstance(value, bool):
-        return value
-    if kind == "DATE":
-        return _to_date(value)
-    if kind in _STAMPS:
-        return _to_timestamp(value, without_zone=kind == "TIMESTAMPNTZ")
-    if kind == "TIME" and isinstance(value, str):
-        return _to_time(parse_time(value))
-    return NotImplemented
-
-
-def _to_integer(value: Literal) -> int | None:
-    if isinstance(value, str):
-        return int(value.strip())
-    if isinstance(value, (int, float, Decimal)):
-        return int(value)  # towards zero, as Spark
-    return None
-
-
-def _single(double: float) -> float:
-    return float(struct.unpack("<f", struct.pack("<f", double))[0])
-
-
-def _to_date(value: Literal) -> Any:
-    if isinstance(value, str):
-        return parse_date(value)
-    return value if isinstance(value, date) and not isinstance(value, datetime) else NotImplemented
-
-
-def _to_timestamp(value: Literal, *, without_zone: bool) -> Any:
-    if isinstance(value, str):
-        moment = parse_timestamp(value)
-        if without_zone and moment.zoned:
-            raise ValueError("it has a zone")
-        return moment
-    if isinstance(value, date):
-        days = (value - EPOCH.date()).days
-        return Timestamp(days * 86_400 * UNIT_NS["s"], False)
-    return value if isinstance(value, Timestamp) else NotImplemented
-
-
-def _to_time(nanoseconds: int) -> time:
-    micros, rest = divmod(nanoseconds, 1000)
-    if rest:
-        raise ValueError("it is finer than a microsecond")
-    return (EPOCH + timedelta(microseconds=micros)).time()
 
 
 def _number(text: str) -> int | float | Decimal:
@@ -474,8 +411,15 @@ def _chain(tree: Tree) -> list[Tree]:
     return terms
 
 
+def _type_name(to: Tree) -> tuple[str, tuple[int, ...]]:
+    """A type's name in capitals and the numbers in parentheses behind it."""
+    return to.this.value.upper(), tuple(int(p.name) for p in to.expressions)
+
+
 def _name(tree: Tree) -> str:
     """What a construct is called, in an error."""
+    if isinstance(tree, sql.Cast):  # sqlglot reads Spark's CAST as a TRY_CAST
+        return str(tree.sql("spark"))
     if isinstance(tree, sql.Anonymous):
         return f"function {str(tree.this).lower()}"
     if isinstance(tree, sql.Func) and not isinstance(tree, (sql.Cast, sql.Case, sql.Exists)):

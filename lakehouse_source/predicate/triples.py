@@ -85,18 +85,28 @@ def _operator(text: Any) -> str | None:
 
 
 def is_triple(value: Any) -> bool:
-    """Tell a triple from a list of conditions: its second part is an operator, or means to be."""
-    # A list of texts alone is a list of SQL conditions, unless the second is an operator.
+    """Tell a `(column, op, value)` triple from a list of conditions.
+
+    A triple with a misspelt operator is a triple too, so that the error names the
+    operator.
+    """
     if not isinstance(value, (list, tuple)) or len(value) not in (2, 3):
         return False
     column, op = value[0], value[1]
-    names = isinstance(column, (str, Column)) or (
+    if _operator(op) in _BUILDERS:
+        return isinstance(column, (str, Column)) or _is_path(column)
+    # A list of texts is a list of SQL conditions, as is what follows another triple.
+    texts = isinstance(value, list) and all(isinstance(part, str) for part in value)
+    path = _is_path(column) and not is_triple(column)
+    return isinstance(op, str) and not texts and (isinstance(column, (str, Column)) or path)
+
+
+def _is_path(column: Any) -> bool:
+    return (
         isinstance(column, (list, tuple))
         and bool(column)
         and all(isinstance(part, str) for part in column)
     )
-    texts = isinstance(value, list) and all(isinstance(part, str) for part in value)
-    return names and isinstance(op, str) and (not texts or _operator(op) in _BUILDERS)
 
 
 def from_triple(triple: Any) -> Node:
@@ -105,7 +115,7 @@ def from_triple(triple: Any) -> Node:
     build = _BUILDERS.get(op or "")
     if build is None or (len(triple) == 2 and op not in ("is null", "is not null")):
         raise InvalidPredicateError(
-            reason=f"{triple!r} is no (column, op, value) triple; operators: "
+            reason=f"{triple!r} is not a (column, op, value) triple; operators: "
             + ", ".join(_BUILDERS)
         )
     return build(column, triple[2] if len(triple) == 3 else None)

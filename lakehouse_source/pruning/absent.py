@@ -1,8 +1,8 @@
-"""Pure. What remains of a condition when some values are known to be absent.
+"""Pure. A condition rewritten for rows in which some values are known to be absent.
 
-A bloom filter says of a value that no row has it. Then `c = value` is FALSE
-where `c` is not null and NULL where it is: an exact rewriting, so it may stand
-under NOT as anywhere else.
+A bloom filter tells that no row has a value. Then `c = value` is FALSE where `c` is
+not null, and NULL where `c` is null. The rewritten condition is equivalent on these
+rows, so that the rule holds under NOT too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from lakehouse_source.predicate.bound import (
     BoundAnd,
     BoundColumn,
     BoundCompare,
+    BoundExpression,
     BoundIn,
     BoundNode,
     BoundNot,
@@ -43,6 +44,8 @@ def _without(node: BoundNode, absent: Absent) -> BoundNode:
     if isinstance(node, BoundNot):
         inner = _without(node.term, absent)
         return node if inner is node.term else negation(inner)
+    if isinstance(node, BoundExpression):
+        return replace(node, implied=_without(node.implied, absent))
     if isinstance(node, BoundCompare) and absent_value(node, absent):
         return IfPresent(node.column, False) if node.op == "=" else FALSE
     if isinstance(node, BoundIn):
@@ -61,11 +64,13 @@ def absent_value(node: BoundCompare, absent: Absent) -> bool:
 
 
 def asks_for_values(node: BoundNode) -> bool:
-    """Tell whether a bloom filter could say anything about a condition."""
+    """Tell whether bloom filters can decide any part of a condition."""
     if isinstance(node, (BoundAnd, BoundOr)):
         return any(asks_for_values(term) for term in node.terms)
     if isinstance(node, BoundNot):
         return asks_for_values(node.term)
+    if isinstance(node, BoundExpression):
+        return asks_for_values(node.implied)
     if isinstance(node, BoundCompare):
         return node.op in ("=", "<=>")
     return isinstance(node, BoundIn)

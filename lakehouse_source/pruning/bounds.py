@@ -1,7 +1,8 @@
-"""Pure. What is known of columns: read from and written to the catalog's records.
+"""Pure. Bounds of columns: read from and written to the catalog's records.
 
-Bounds only ever widen: a lower bound is shortened downward, an upper bound upward
-or not at all, and what cannot be kept is left out, which means unknown.
+Recorded bounds may be wider than the data and are never narrower. A long lower bound is
+cut; a long upper bound is cut and raised. A bound that cannot be recorded is left out,
+which means that it is unknown.
 
 Source: Parquet format, `Statistics` (NaN and signed zero in bounds).
 """
@@ -42,8 +43,8 @@ def encode_row_group(
 ) -> tuple[str, str, str, str]:
     """One row group's minima, maxima, null counts and NaN marks as JSON documents.
 
-    Their keys are field ids. What is unknown is absent; a NaN is never a bound.
-    Leaves inside of lists are left out: their statistics count elements.
+    The keys of the documents are field ids. Unknown values are absent, and NaN is never
+    a bound. Leaves inside lists are left out: their statistics count elements, not rows.
     """
     minima: dict[str, JsonValue] = {}
     maxima: dict[str, JsonValue] = {}
@@ -99,10 +100,10 @@ def _document(text: str) -> dict[str, Any]:
 def decode_row_group(
     group: RowGroupMetadata, leaf_id: int, file_type: pa.DataType, column_type: pa.DataType
 ) -> ColumnBounds:
-    """What a row group's record says of one column, as bounds of the column's type now.
+    """The bounds of one column in a row group's record, as bounds of its current type.
 
-    `file_type` is the type the file was written with; bounds are carried over to
-    `column_type` where that promotion keeps their order, and unknown otherwise.
+    The file was written with `file_type`. Its bounds are converted to `column_type`
+    where the promotion keeps their order, and are unknown otherwise.
     """
     source, name = domain(file_type), str(leaf_id)
     null_count = _document(group.null_counts_json).get(name)
@@ -147,13 +148,13 @@ def _promoted(
             low, high = _times(lower, factor), _times(upper, factor)
     elif source.kind == "float" and target.kind == "decimal":
         low, high = _float_to_decimal(lower, upper, source, target)
-        if may_be_nan:  # no decimal is NaN: how it is read is not ours to say
+        if may_be_nan:  # no decimal is NaN, so the value that a reader sees is not known
             low = high = null_count = None
     elif _carries(source, target) and source.unit_ns % target.unit_ns == 0:
         factor = source.unit_ns // target.unit_ns
         low, high = _times(lower, factor), _times(upper, factor)
         if not _fits(low, target) or not _fits(high, target):
-            low = high = None  # such values cannot be carried over
+            low = high = None  # the new type has no such value
     stays_nan = may_be_nan if source.kind == "float" else low is None and high is None
     return ColumnBounds(low, high, null_count, row_count, target.kind == "float" and stays_nan)
 
@@ -175,7 +176,7 @@ def _times(ordinal: Ordinal | None, factor: int) -> int | None:
 def _float_to_decimal(
     lower: Ordinal | None, upper: Ordinal | None, source: Domain, target: Domain
 ) -> tuple[int | None, int | None]:
-    """Bounds wide enough for any way of rounding in the precision of the source."""
+    """Bounds that hold however the source's values are rounded to decimals."""
     mantissa = {16: 11, 32: 24}.get(source.bits, 53)
 
     def scaled(value: Ordinal | None, outward: int) -> int | None:
@@ -189,10 +190,10 @@ def _float_to_decimal(
 
 
 def is_a_value(bound: Ordinal, bounds: ColumnBounds, type_: pa.DataType) -> bool:
-    """Tell whether a bound that was recorded for this type is the value of some row.
+    """Tell whether a recorded bound is certainly the value of some row.
 
-    Text and bytes shorter than `JSON_LIMIT` are whole: what is cut is as long as
-    that. Floats hide NaN and, as Parquet writes them, the sign of zero.
+    Text and bytes shorter than `JSON_LIMIT` were not cut. Bounds of floats leave NaN
+    out and, as Parquet writes them, lose the sign of zero.
     """
     kind = domain(type_).kind
     if kind == "float":
@@ -257,10 +258,10 @@ def file_bounds(
 ) -> list[FileBounds]:
     """The index rows of a file: one for each leaf that can be indexed.
 
-    `leaves` are the columns that the file holds, with the types it holds them in;
-    `types` gives, by id, the types that columns have been promoted to since, whose
-    encoding the keys are to have. A column whose bounds are unknown gets the
-    interval that every range meets; one that is all null the one that none does.
+    `leaves` are the columns of the file, with the types that the file has them in.
+    `types` gives, by id, the current types of promoted columns: keys are encoded for
+    those. A column with unknown bounds gets the interval that every range overlaps. A
+    column that is all null gets the interval that no range overlaps.
     """
     row_count = sum(group.row_count for group in row_groups)
     result = []
@@ -286,7 +287,7 @@ def _index_row(leaf_id: int, kind: Domain, merge: _Merge, row_count: int) -> Fil
         if merge.upper_known:
             # NaN is the greatest value of all.
             upper = NAN_KEY if merge.may_be_nan else upper_key_of(merge.upper, kind)
-        if lower > upper:  # a record that contradicts itself says nothing
+        if lower > upper:  # a record that contradicts itself is ignored
             lower, upper = UNBOUNDED_LOWER, UNBOUNDED_UPPER
     return FileBounds(leaf_id, lower, upper, merge.null_count, row_count, merge.may_be_nan)
 
@@ -294,7 +295,7 @@ def _index_row(leaf_id: int, kind: Domain, merge: _Merge, row_count: int) -> Fil
 def constant_bounds(
     leaf: Leaf, ordinal: Ordinal | None, row_count: int
 ) -> tuple[ColumnBounds, FileBounds]:
-    """What a partition value says of its column: every row holds `ordinal`; None is NULL."""
+    """Bounds of a partition column: every row holds `ordinal`; None is NULL."""
     kind = domain(leaf.type)
     if ordinal is None:
         known = ColumnBounds(None, None, row_count, row_count, False)

@@ -5,8 +5,8 @@ One rule for each thing that may be missing:
     a bound is absent            any value lies there
     the null count is absent     there may be nulls, and there may be values
     NaN may be there             it lies above every bound (it equals itself)
-    bounds are wider than data   nothing is concluded but from what lies between them
-    bounds are the wrong way     they are taken as absent
+    bounds are wider than data   only values outside of the bounds are ruled out
+    lower is above upper         both bounds are taken as absent
 
 Source: Parquet format, `Statistics` (rules for NaN and signed zero).
 """
@@ -23,6 +23,7 @@ from lakehouse_source.predicate.bound import (
     BoundColumn,
     BoundCompare,
     BoundConstant,
+    BoundExpression,
     BoundIn,
     BoundIsNull,
     BoundLeaf,
@@ -56,7 +57,7 @@ def evaluate(predicate: BoundPredicate, statistics: Callable[[int], ColumnBounds
 
     Sound, not exact: every value that some row really takes is in the answer.
     `statistics` gives what is known of a leaf column by its id; it is not asked
-    about nested columns. No rows at all have no outcome.
+    about nested columns. Zero rows have the empty outcome.
 
     Source: Parquet format, `Statistics` (rules for NaN and signed zero).
     """
@@ -82,6 +83,10 @@ def _evaluate(node: BoundNode, statistics: Callable[[int], ColumnBounds]) -> int
         return NOT_TABLE[_evaluate(node.term, statistics)]
     if isinstance(node, BoundConstant):
         return _BITS[node.value]
+    if isinstance(node, BoundExpression):
+        # Nothing more is known than what the expression implies where it is true.
+        may_match = _evaluate(node.implied, statistics) & TRUE_BIT
+        return ANY_BITS if may_match else FALSE_BIT | NULL_BIT
     return _leaf(node, statistics)
 
 

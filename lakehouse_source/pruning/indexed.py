@@ -1,34 +1,34 @@
 """Pure. Which columns the search index covers.
 
-By default the first 32 leaf columns that keys can be made of; the columns that a
-dataset's creator named instead, with all that is below them; partition columns always.
-Fixed when a column appears: a column is never searched that some file which holds it
-has no keys of.
+By default: the first 32 leaf columns whose values can be made into keys. The creator of
+a dataset can name others, a struct with all its fields. Partition columns are always
+covered. Whether a column is covered is decided when it is added to the dataset, so that
+every file that holds a covered column has keys of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.model import DatasetProperties
 from lakehouse_source.pruning.keys import encoding
-from lakehouse_source.schema.fields import Leaf, leaves
+from lakehouse_source.schema.fields import Leaf, find_field, leaves
 
 DEFAULT_COUNT = 32
 
 
 def can_be_indexed(leaf: Leaf) -> bool:
-    """Tell whether keys can be made of a column's values: of one ordered value a row."""
+    """Tell whether keys can be made of a column: it has one ordered value per row."""
     return encoding(leaf.type) is not None and not leaf.in_list
 
 
 def is_wanted(
     leaf: Leaf, names: Sequence[str] | None, indexed: int, partition_by: Sequence[str]
 ) -> bool:
-    """Tell whether a new column gets into the index, which has `indexed` of them."""
+    """Tell whether a new column joins the index, which already covers `indexed` columns."""
     if not can_be_indexed(leaf):
         return False
     if leaf.path[0] in partition_by:
@@ -44,15 +44,17 @@ def _is_named(leaf: Leaf, name: str) -> bool:
 def check_index_columns(
     schema: pa.Schema,
     names: Sequence[str] | None,
-    properties: Mapping[str, Any] | None,
+    properties: DatasetProperties | None,
     partition_by: Sequence[str],
     dataset: str,
 ) -> None:
-    """See that the columns to index can be, and are those of the dataset (None: a new one).
+    """Check that columns can be indexed, and that the dataset indexes them.
+
+    `properties` is None for a new dataset.
 
     Raises:
         InvalidOptionError: there is no such column, it has no keys, or the dataset was
-            made with others.
+            created with other index columns.
     """
     if names is None:
         return
@@ -62,14 +64,14 @@ def check_index_columns(
         if named and any(can_be_indexed(leaf) for leaf in named):
             continue
         reason = "has no values that can be ordered." if named else "is not a column."
-        if name.lower() in (field.name.lower() for field in schema):
+        if find_field(name, schema) is not None:
             reason = "has no values that can be ordered."
         known = [".".join(leaf.path) for leaf in every if can_be_indexed(leaf)]
         raise InvalidOptionError(option="indexColumns", value=name, reason=reason, known=known)
     if properties is None or same_index_columns(schema, names, properties, partition_by):
         return
     own = {leaf.id: ".".join(leaf.path) for leaf in every}
-    has = [own[id] for id in properties.get("indexed_columns", ()) if id in own]
+    has = [own[id] for id in properties.indexed_columns if id in own]
     raise InvalidOptionError(
         option="indexColumns",
         value=", ".join(names),
@@ -81,12 +83,12 @@ def check_index_columns(
 def same_index_columns(
     schema: pa.Schema,
     names: Sequence[str],
-    properties: Mapping[str, Any],
+    properties: DatasetProperties,
     partition_by: Sequence[str],
 ) -> bool:
-    """Tell whether a dataset has the index that `names` ask for."""
-    first = properties.get("index_columns")
+    """Tell whether the index of a dataset covers exactly the columns in `names`."""
+    first = properties.index_columns
     if first is not None and {n.lower() for n in first} == {n.lower() for n in names}:
         return True
     wanted = {leaf.id for leaf in leaves(schema) if is_wanted(leaf, names, 0, partition_by)}
-    return wanted == set(properties.get("indexed_columns", ()))
+    return wanted == set(properties.indexed_columns)

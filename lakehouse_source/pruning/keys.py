@@ -12,8 +12,8 @@ They order as values do, byte by byte, in every database:
     float        8 bytes, IEEE order of the double; -0.0 is 0.0; NaN comes last
     string, binary   the first bytes, up to `KEY_LIMIT`
 
-A key of text or bytes only ever widens: cut downward it is a lower bound, cut and
-raised an upper one.
+Keys of text and bytes are cut, which never narrows a range: a cut key is a lower bound;
+a cut key that is raised is an upper bound.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEY_LIMIT = 32  # bytes
 
 UNBOUNDED_LOWER = b""
 UNBOUNDED_UPPER = b"\xff" * 40
-# The interval of a column that is all null: above everything and below everything.
+# The interval of a column that is all null: no range of keys overlaps it.
 EMPTY_LOWER = b"\xff" * 40
 EMPTY_UPPER = b""
 NAN_KEY = b"\xff\xf8" + bytes(6)

@@ -1,10 +1,9 @@
-"""Pure. How the search index is kept apart by the width of what files hold.
+"""Pure. Levels of the search index: files grouped by how far apart their keys are.
 
-A file's level is the number of hexadecimal digits that its lower and upper keys have
-in common at the front. Files of one level that can hold keys up to `highest` have an
-upper key that agrees with `highest` in those digits at most: where the search of a level
-has to stop. Any level up to the true one is right, and the lower it is, the more files
-are looked at.
+A file's level is the number of leading hexadecimal digits that its lower and upper keys
+share. Let a file of a level have a lower key up to `highest`. Its upper key begins with
+digits that are not above those of `highest`, and the search of the level stops there.
+A level below the true one is correct too, but lets a search read more files.
 
 Source: the relational interval tree (Kriegel, Poetke, Seidl, VLDB 2000), whose nodes
 have two children; with sixteen a search asks for a quarter of the levels.
@@ -14,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Above every key (of 40 bytes at most), and what is put behind a key to end above all like it.
+# Above every key, because keys have at most 40 bytes. A prefix with this behind it is above
+# all keys with that prefix.
 ABOVE = b"\xff" * 48
 
 

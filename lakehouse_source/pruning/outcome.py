@@ -1,18 +1,18 @@
-"""Pure. Sets of truth values: what a condition may be on some rows. Knows no conditions.
+"""Pure. Sets of truth values that a condition may take on some rows.
 
-A condition is TRUE, FALSE or NULL on a row. On a set of rows of which only a
-summary is known it takes some of the three; an `Outcome` says which it may take.
-AND, OR and NOT of outcomes hold every result of every combination ("lifted
-pointwise"): NULL stays NULL under NOT, so a column that is all null is pruned by
-`c = 1` and by `NOT c = 1`.
+A condition is TRUE, FALSE or NULL on one row. Of a row group only statistics are
+known: on its rows the condition takes some of the three values, and an `Outcome` says
+which ones are possible. AND, OR and NOT of outcomes hold the result of every
+combination. NULL stays NULL under NOT, so that `c = 1` and `NOT c = 1` both prune a
+column that is all null.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
 
-# Bits of a set. Evaluation works on these integers; `Outcome` wraps the result.
+# One bit for each truth value. Evaluation works on such integers; `Outcome` wraps the result.
 TRUE_BIT = 1
 FALSE_BIT = 2
 NULL_BIT = 4
@@ -59,31 +59,11 @@ OR_TABLE = _lifted(_or)
 NOT_TABLE = tuple(sum(_BIT_OF[_not(value)] for value in _values(bits)) for bits in range(8))
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class Outcome:
-    """The truth values that a condition may take. Eight instances exist; compare with `is`.
-
-    `a | b` is the union of two sets: what a condition may be on the rows of both.
-    AND, OR and NOT of conditions are the tables of this module, over `bits`.
-    """
-
-    __slots__ = ("bits",)
+    """The truth values that a condition may take on some rows."""
 
     bits: int
-    _all: tuple[Outcome, ...] = ()
-
-    def __new__(cls, bits: int) -> Outcome:
-        if cls._all:
-            return cls._all[bits]
-        return super().__new__(cls)
-
-    def __init__(self, bits: int) -> None:
-        object.__setattr__(self, "bits", bits)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError("outcomes do not change")
-
-    def __reduce__(self) -> tuple[type[Outcome], tuple[int]]:
-        return (Outcome, (self.bits,))
 
     @classmethod
     def of(cls, *values: bool | None) -> Outcome:
@@ -91,7 +71,7 @@ class Outcome:
         bits = 0
         for value in values:
             bits |= _BIT_OF[value]
-        return cls._all[bits]
+        return OUTCOMES[bits]
 
     @property
     def may_match(self) -> bool:
@@ -100,21 +80,16 @@ class Outcome:
 
     @property
     def always(self) -> bool:
-        """Tell whether every row matches: TRUE is all there is."""
+        """Tell whether every row matches: TRUE is the only value in the set."""
         return self.bits == TRUE_BIT
 
     def __contains__(self, value: bool | None) -> bool:
         return bool(self.bits & _BIT_OF[value])
-
-    def __or__(self, other: Outcome) -> Outcome:
-        return Outcome._all[self.bits | other.bits]
 
     def __repr__(self) -> str:
         names = {True: "TRUE", False: "FALSE", None: "NULL"}
         return f"Outcome({', '.join(names[value] for value in _values(self.bits))})"
 
 
-Outcome._all = tuple(Outcome(bits) for bits in range(8))
-OUTCOMES = Outcome._all
-NOTHING = OUTCOMES[0]
+OUTCOMES = tuple(Outcome(bits) for bits in range(8))
 UNKNOWN = OUTCOMES[ANY_BITS]

@@ -1,14 +1,14 @@
 """Pure. A condition as ranges of byte keys that a catalog's index can be asked for.
 
-The answer finds a superset of the files that hold a matching row: what cannot be
-said as a range of one column is left out of an AND, and makes an OR useless.
-`evaluate` then decides about the survivors.
+The search finds a superset of the files that hold a matching row. A term that is no
+range of one column is left out of an AND, and an OR with such a term cannot be searched.
+`evaluate` then decides the files that were found.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from lakehouse_source.model import (
     KeyRange,
@@ -23,6 +23,7 @@ from lakehouse_source.predicate.bound import (
     BoundColumn,
     BoundCompare,
     BoundConstant,
+    BoundExpression,
     BoundIn,
     BoundIsNull,
     BoundLike,
@@ -34,6 +35,8 @@ from lakehouse_source.predicate.bound import (
     IfPresent,
 )
 from lakehouse_source.pruning.keys import encoding, key, prefix_range, upper_key
+from lakehouse_source.pruning.levels import ABOVE
+from lakehouse_source.pruning.ranges import Span, disjoint, one_per_column
 
 # More ranges than this are joined across the smallest gaps between them.
 MAX_RANGES = 65_536
@@ -44,7 +47,7 @@ _ANY_VALUE = KeyRange(None, _HIGHEST)
 
 
 class _Never:
-    """No row can match: nothing to add to an OR."""
+    """No row can match: the term adds nothing to an OR."""
 
 
 _NEVER = _Never()
@@ -53,12 +56,12 @@ _NEVER = _Never()
 def search(
     predicate: BoundPredicate, indexed: Mapping[int, str | None] | Container[int]
 ) -> Search | None:
-    """The question to put to the index, or None where it cannot narrow the files down.
+    """The search of the index for a condition, or None where the index cannot narrow files.
 
-    `indexed` holds the ids of the columns that have index rows; a mapping tells
-    the encoding (`keys.encoding`) of their keys too, and columns whose encoding
-    is another one now are not searched by. For a condition that no row can match
-    (`predicate.never_true`) the answer is None: callers skip the search.
+    `indexed` holds the ids of the columns that have index rows. A mapping also gives
+    the encoding (`keys.encoding`) of their keys, and a column whose current encoding
+    differs is not searched. The answer is None, too, for a condition that no row can
+    match (`predicate.never_true`): callers skip the search then.
     """
     found = _search(predicate.root, indexed)
     return None if isinstance(found, _Never) else found
@@ -73,6 +76,8 @@ def _search(
         return _any([_search(term, indexed) for term in node.terms])
     if isinstance(node, BoundConstant):
         return None if node.value else _NEVER
+    if isinstance(node, BoundExpression):
+        return _search(node.implied, indexed)
     if isinstance(node, BoundNot):
         if isinstance(node.term, BoundIsNull):
             return _ranges(node.term.column, [_ANY_VALUE], indexed)
@@ -81,14 +86,14 @@ def _search(
         return _ranges(node.column, [_ANY_VALUE], indexed) if node.truth else _NEVER
     if isinstance(node, BoundCompare):
         return _ranges(node.column, _compare(node), indexed)
-    if isinstance(node, BoundIn):  # a list may be long: no keys for nothing
+    if isinstance(node, BoundIn):  # a list may be long: make keys only if needed
         return _ranges(node.column, _in(node), indexed) if node.column.id in indexed else None
     if isinstance(node, BoundText) and node.form == "prefix":
         lower, upper = prefix_range(node.text, node.column.type)
         return _ranges(node.column, [KeyRange(lower, min(upper, _HIGHEST))], indexed)
     if isinstance(node, (BoundText, BoundLike)):
         return _ranges(node.column, [_ANY_VALUE], indexed)
-    return None  # IS NULL: files without a row in the index match too
+    return None  # IS NULL: files that have no row in the index match too
 
 
 def _ranges(
@@ -120,14 +125,14 @@ def _compare(node: BoundCompare) -> list[KeyRange] | None:
 
 
 def _after(value: Ordinal) -> Ordinal:
-    """A value that nothing lies between and `value`, above it."""
+    """The next value above `value`."""
     if isinstance(value, bytes):
         return value + b"\x00"
     return value + 1 if isinstance(value, int) else math.nextafter(value, math.inf)
 
 
 def _before(value: Ordinal) -> Ordinal:
-    """The value next below `value`; text and bytes have none, and stay."""
+    """The next value below `value`. Text and bytes have none: the value itself."""
     if isinstance(value, bytes):
         return value
     return value - 1 if isinstance(value, int) else math.nextafter(value, -math.inf)
@@ -146,31 +151,25 @@ def _in(node: BoundIn) -> list[KeyRange]:
 # --- combining --------------------------------------------------------------
 
 
-def merged(ranges: list[KeyRange], most: int = MAX_RANGES) -> tuple[KeyRange, ...]:
+def merged(ranges: Iterable[KeyRange], most: int = MAX_RANGES) -> tuple[KeyRange, ...]:
     """The ranges in order, overlapping ones joined, at most `most` of them."""
-    spans: list[tuple[bytes, bytes | None]] = []
-    for lower, upper in sorted(
-        ((r.lower or b"", r.upper) for r in ranges), key=lambda span: span[0]
-    ):
-        if spans and (spans[-1][1] is None or lower <= spans[-1][1]):
-            last = spans[-1][1]
-            spans[-1] = (spans[-1][0], None if last is None or upper is None else max(last, upper))
-        else:
-            spans.append((lower, upper))
+    spans = disjoint(ranges)
     if len(spans) > most:
         spans = _joined(spans, most)
-    if spans[0] == (b"", None):  # open on both sides: files that are all null stay out
+    if spans == [(b"", ABOVE)]:  # open on both sides: files that are all null stay out
         return (_ANY_VALUE,)
-    return tuple(KeyRange(lower or None, upper) for lower, upper in spans)
+    return tuple(
+        KeyRange(lower or None, None if upper == ABOVE else upper) for lower, upper in spans
+    )
 
 
-def _joined(spans: list[tuple[bytes, bytes | None]], most: int) -> list[tuple[bytes, bytes | None]]:
-    """As many spans as allowed: the widest gaps stay open."""
+def _joined(spans: list[Span], most: int) -> list[Span]:
+    """At most `most` spans: the widest gaps between them stay."""
 
     def number(key: bytes) -> int:
         return int.from_bytes(key.ljust(40, b"\x00"), "big")
 
-    gaps = [number(spans[i + 1][0]) - number(spans[i][1] or b"") for i in range(len(spans) - 1)]
+    gaps = [number(spans[i + 1][0]) - number(spans[i][1]) for i in range(len(spans) - 1)]
     widest = sorted(range(len(gaps)), key=gaps.__getitem__, reverse=True)[: most - 1]
     result, start = [], 0
     for end in [*sorted(widest), len(spans) - 1]:
@@ -180,27 +179,24 @@ def _joined(spans: list[tuple[bytes, bytes | None]], most: int) -> list[tuple[by
 
 
 def _any(found: list[Search | _Never | None]) -> Search | _Never | None:
-    """OR: every branch has to narrow; ranges of one column become one question."""
-    by_column: dict[int, list[KeyRange]] = {}
-    others: list[Search] = []
-    for branch in found:
-        if branch is None:
-            return None
-        if isinstance(branch, SearchRanges):
-            by_column.setdefault(branch.column_id, []).extend(branch.ranges)
-        elif isinstance(branch, SearchAny):
-            others += branch.terms
-        elif isinstance(branch, SearchAll):
-            others.append(branch)
-    terms: list[Search] = [SearchRanges(id, merged(ranges)) for id, ranges in by_column.items()]
-    terms += others
+    """OR: each branch must be searchable; the ranges of one column become one term."""
+    if any(branch is None for branch in found):
+        return None
+    branches = [branch for branch in found if branch is not None]
+    terms = one_per_column(branch for branch in branches if not isinstance(branch, _Never))
     if not terms:
         return _NEVER
+    terms = [
+        SearchRanges(term.column_id, merged(term.ranges))
+        if isinstance(term, SearchRanges)
+        else term
+        for term in terms
+    ]
     return terms[0] if len(terms) == 1 else SearchAny(tuple(terms))
 
 
 def _all(found: list[Search | _Never | None]) -> Search | _Never | None:
-    """AND: what narrows is kept; ranges of one column are cut with each other."""
+    """AND: the searchable branches; the ranges of one column are intersected."""
     by_column: dict[int, tuple[KeyRange, ...]] = {}
     others: list[Search] = []
     for branch in found:
@@ -211,7 +207,7 @@ def _all(found: list[Search | _Never | None]) -> Search | _Never | None:
             ranges = branch.ranges if before is None else _cut(before, branch.ranges)
             if ranges:
                 by_column[branch.column_id] = ranges
-            else:  # nothing lies in both: both are asked, and few files answer
+            else:  # disjoint ranges: files that overlap both may still match
                 others.append(branch)
         elif isinstance(branch, SearchAll):
             others += branch.terms
@@ -225,7 +221,7 @@ def _all(found: list[Search | _Never | None]) -> Search | _Never | None:
 
 
 def _cut(left: tuple[KeyRange, ...], right: tuple[KeyRange, ...]) -> tuple[KeyRange, ...]:
-    """What two ascending lists of ranges have in common."""
+    """The intersection of two ascending lists of ranges."""
     result: list[KeyRange] = []
     i = j = 0
     while i < len(left) and j < len(right):

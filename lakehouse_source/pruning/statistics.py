@@ -1,4 +1,4 @@
-"""Pure. What the catalog's records say of a column over a row group, whatever holds it."""
+"""Pure. Bounds of a column over a row group: from statistics, or from partition values."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lakehouse_source.schema.partitions import partition_ordinal
 
 
 class Statistics:
-    """Looks up bounds, as bounds of the types that columns have in `schema`.
+    """Looks up bounds of columns, converted to the types that they have in `schema`.
 
-    `file_schemas` are the schemas that files were written under, by schema version.
+    `file_schemas` are the schemas that the files were written with, by schema version.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class Statistics:
                 return bounds.constant_bounds(leaf, value, group.row_count)[0]
             written = columns.get(column_id)
             if written is None:
-                # The file is older than the column: all NULL.
+                # The file was written before the column was added: all NULL.
                 return ColumnBounds(None, None, group.row_count, group.row_count, False)
             return bounds.decode_row_group(group, column_id, written.type, leaf.type)
 
         return look_up
 
     def is_promoted(self, file: FileRecord, column_id: int) -> bool:
-        """Tell whether a file holds a column in another type than it has now."""
+        """Tell whether a file holds a column in a type that is not its current one."""
         written = self.then[file.schema_version].get(column_id)
         return written is not None and not written.type.equals(self.now[column_id].type)

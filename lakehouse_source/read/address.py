@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TypeAlias
 
-from lakehouse_source.catalog import Catalog, open_catalog, resolve_url
-from lakehouse_source.catalog.locate import sqlite_url
+from lakehouse_source.catalog import Catalog, open_catalog
+from lakehouse_source.catalog.locate import is_default_catalog
+from lakehouse_source.catalog.places import OWN_KEY, is_dataset_at
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.read.snapshot import Snapshot, open_snapshot
-from lakehouse_source.storage import RESERVED_FOLDER, canonical_uri, local_path
+from lakehouse_source.storage import canonical_uri
 
 CatalogLike: TypeAlias = "str | Catalog | None"
 PathLike: TypeAlias = "str | os.PathLike[str]"
@@ -22,18 +23,21 @@ PathLike: TypeAlias = "str | os.PathLike[str]"
 class Address:
     """Where a dataset is: its URI as given and canonical, and its key in a catalog.
 
-    In the catalog that lives inside the dataset's own folder the key is `.`: the
-    folder can be moved or copied as a whole.
+    In the catalog that is inside the dataset's own folder the key is `.`, so that the
+    folder can be moved or copied as a whole. It does not matter how the URL of that
+    catalog is spelled. The catalog itself finds a dataset by another spelling of its
+    folder (`CatalogReader.dataset`).
     """
 
     def __init__(self, dataset_uri: PathLike, catalog: CatalogLike) -> None:
         self.given = os.fspath(dataset_uri)
         self.uri = canonical_uri(self.given)
         self.catalog = catalog
-        path = local_path(self.uri)
-        url = catalog.url if isinstance(catalog, Catalog) else resolve_url(catalog, self.uri)
-        own = None if path is None else sqlite_url(f"{path}/{RESERVED_FOLDER}/catalog.db")
-        self.key = "." if own is not None and url == own else self.uri
+        self.key = OWN_KEY if is_default_catalog(catalog, self.uri) else self.uri
+
+    def is_at(self, uri: str) -> bool:
+        """Tell whether a canonical URI means the same folder."""
+        return uri == self.uri or is_dataset_at(uri, self.uri, None)
 
     @contextmanager
     def open(self, *, create: bool = False) -> Iterator[Catalog]:
@@ -48,9 +52,9 @@ class Address:
             opened.close()
 
     def kept_open(self) -> Address:
-        """The same address, with a catalog that is opened once where that is worth it.
+        """The same address, with its catalog kept open where that is on a server.
 
-        Its connections are closed when nothing holds it any more.
+        The connections are closed when nothing refers to the catalog any more.
         """
         if isinstance(self.catalog, Catalog):
             return self

@@ -1,8 +1,8 @@
 """Verb. Counts, minima and maxima from the catalog alone, where it knows them exactly.
 
-Bounds serve pruning when they are wider than the data. Here they are answers, so
-only those are taken that are values of rows: not cut texts, not floats that may
-hide NaN or the sign of zero, not values of a column that was promoted since.
+For pruning, bounds may be wider than the data. Here they are answers, so that only
+bounds are used that are values of rows: no cut text, no float whose bounds may hide NaN
+or the sign of zero, no column that was promoted after the file was written.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def aggregate(
     group_by: Sequence[str],
     aggregates: Sequence[Aggregate],
 ) -> list[Row] | None:
-    """One row per group that has rows (without `group_by` one in any case), or None.
+    """One row per group that has rows (without `group_by` always one row), or None.
 
-    A row holds the group's values and then the aggregates, counts as int, the rest
-    as ordinals of the columns' types, None for NULL. None instead of rows: some
-    file would have to be read, because the condition does not decide a row group
-    as a whole or a bound is no value.
+    A row holds the group's values and then the aggregates: counts as int, the others
+    as ordinals of the columns' types, None for NULL. The answer is None if a file would
+    have to be read: the condition matches only part of a row group, or a bound is not a
+    value of a row.
     """
     by_name = {leaf.path[0]: leaf for leaf in leaves(snapshot.schema) if len(leaf.path) == 1}
     named = [*group_by, *(one.column for one in aggregates if one.column is not None)]
@@ -96,7 +96,7 @@ def _values(file: FileRecord, groups: Sequence[Leaf]) -> Row:
 
 
 def _bounds(candidate: Candidate, leaf: Leaf | None, statistics: Statistics) -> list[ColumnBounds]:
-    """What is known of a column, or of rows alone, per kept row group."""
+    """The bounds of a column per kept row group; without a column, the row counts."""
     if leaf is None:
         return [ColumnBounds(None, None, 0, g.row_count, False) for g in candidate.row_groups]
     return [statistics.of(candidate.file, g)(leaf.id) for g in candidate.row_groups]
@@ -108,14 +108,14 @@ def _is_float(leaf: Leaf) -> bool:
 
 @dataclass(slots=True)
 class _Tally:
-    """One aggregate over the row groups that have been seen so far."""
+    """One aggregate over the row groups that were added so far."""
 
     asked: Aggregate
     count: int = 0
     extreme: Ordinal | None = None
 
     def add(self, bounds: ColumnBounds, leaf: Leaf | None) -> bool:
-        """Take in a row group; False: what is known of it does not do."""
+        """Add a row group. False: its bounds do not give the aggregate."""
         if bounds.null_count is None:
             return False
         present = bounds.row_count - bounds.null_count

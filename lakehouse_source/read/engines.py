@@ -1,8 +1,8 @@
 """Door. Scans for engines that read Arrow: DuckDB, Polars, DataFusion.
 
-Each gets the matching rows and nothing else, and filters further as it likes.
-The rows go over as Arrow data, not as files with a filter: engines that hand
-their own conditions down to Arrow's file scanner lose rows with NaN there.
+Each engine gets exactly the matching rows and may filter them further. It gets them as
+Arrow data and not as files: an engine that pushes its conditions down to Arrow's file
+scanner loses rows with NaN there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lakehouse_source.errors import InvalidOptionError
 
 
 def to_duckdb(table: pa.Table, connection: Any, name: str) -> Any:
-    """Register rows as a view of a DuckDB connection; gives the relation."""
+    """Register rows as a view of a DuckDB connection; returns the relation."""
     connection.register(name, table)
     return connection.table(name)
 
@@ -34,7 +34,7 @@ def to_polars(table: pa.Table) -> Any:
 
 
 def to_datafusion(table: pa.Table, context: Any, name: str) -> Any:
-    """Register rows as a table of a DataFusion session; gives the data frame."""
+    """Register rows as a table of a DataFusion session; returns the data frame."""
     context.register_record_batches(name, [table.to_batches()])
     return context.table(name)
 

@@ -1,15 +1,14 @@
-"""Verb. A version and a condition become scan tasks, and the account of what was pruned.
+"""Verb. Turns a version and a condition into scan tasks, and reports what was pruned.
 
-Runs on the driver: it knows the catalog and opens no data file. Two stages, each
-sound: the catalog's index answers with a superset of the files that can hold a
-match; the exact evaluator then looks at the row groups of those.
+Runs on the driver: it reads the catalog and opens no data file. It prunes in two
+stages, and neither loses a match. The catalog's index gives a superset of the files that
+can hold a match. The evaluator then decides about each row group of those files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -24,14 +23,17 @@ from lakehouse_source.pruning.search import search
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.schema.fields import leaves
 
-# Files whose row groups are read together, where all are wanted and where a few may be enough.
+# How many files' row groups are read in one query: for a whole scan, and for one with a limit.
 _RECORDS_OF_FILES = 1000
 _RECORDS_OF_FEW = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """How much of a dataset a scan has to read. Prints as a table."""
+    """How much of a dataset a scan has to read. Prints as a table.
+
+    `conditions_not_used` are parts of Arrow expressions that filter rows and cannot prune.
+    """
 
     dataset: str
     version: int
@@ -48,6 +50,7 @@ class Pruning:
     bytes_read: int
     columns_total: int
     columns_read: int
+    conditions_not_used: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         rows = [
@@ -67,14 +70,15 @@ class Pruning:
             f"files pruned by partition: {self.files_pruned_by_partition:,}, "
             f"by statistics: {self.files_pruned_by_statistics:,}"
         )
+        lines += [f"not used for pruning: {text}" for text in self.conditions_not_used]
         return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """What is to be read: `spec` for all tasks, and the tasks. Picklable without the catalog.
+    """What a scan reads: the tasks, and `spec` for all of them. Picklable without the catalog.
 
-    `known`, where it was asked for, says per task what is true of its rows, by leaf id.
+    `known`, if requested, holds for each task the bounds of its rows, by leaf id.
     """
 
     spec: ReadSpec
@@ -90,7 +94,6 @@ def plan(
     read_uri: str | None = None,
     predicates: PredicateSet | None = None,
     columns: Sequence[str] | None = None,
-    expression: Any = None,
     account: bool = False,
     statistics: bool = False,
     time_zone: str = "UTC",
@@ -99,10 +102,10 @@ def plan(
     """Plan the reading of `columns` of the rows that match `predicates`.
 
     `read_uri` is where executors find the files (default: the dataset's URI).
-    With `account` the pruning says how many files went by partition values alone,
-    which takes a second look at the index. With `statistics` the plan says what is
-    known of the rows of each task. With a `limit` planning ends when the tasks are
-    sure to give that many rows.
+    With `account` the pruning counts the files that partition values alone prune, which
+    takes a second query of the index. With `statistics` the plan holds the bounds of
+    each task's rows. With a `limit` planning ends when the tasks are sure to give that
+    many rows.
 
     Raises:
         InvalidPredicateError, SchemaMismatchError.
@@ -131,19 +134,18 @@ def plan(
             for number in sorted({task.schema_version for task in tasks})
         },
         predicate=None if bound.always_true else bound,
-        expression=expression,
     )
     by_partition = _pruned_by_partition(reader, snapshot, bound) if account else 0
-    account_ = _account(snapshot, predicates, wanted, tasks, by_partition)
+    account_ = _account(snapshot, predicates, bound, wanted, tasks, by_partition)
     return ScanPlan(spec, tasks, account_, known)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A file that may hold matches: the row groups that may, and what is known of them.
+    """A file that may hold matches, and those of its row groups that may.
 
-    `always`: every row of the kept row groups matches. `whole`: no row group was
-    left out.
+    `always`: every row of these row groups matches. `whole`: they are all row groups of
+    the file.
     """
 
     file: FileRecord
@@ -163,16 +165,16 @@ def candidates(
 ) -> Iterator[Candidate]:
     """The files (default: all of the snapshot) that may hold a row that matches.
 
-    Records are many and those of row groups large: those of `at_once` files are read
-    at a time, when they are asked for. Without `statistics` the row groups given may
-    be without them, where `bound` needs none.
+    Records of row groups are large: those of `at_once` files are read at a time, when
+    the caller needs them. Without `statistics`, and if `bound` needs none, the row
+    groups have no statistics.
     """
     if bound.never_true:
         return
     portions: Iterable[Sequence[FileRecord]]
     if files is None:
         narrowed = None if bound.always_true else search(bound, snapshot.indexed)
-        portions = reader.portions(snapshot.dataset.id, snapshot.version, narrowed, at_once)
+        portions = reader.iter_files(snapshot.dataset.id, snapshot.version, narrowed, at_once)
     else:
         portions = (files[start : start + at_once] for start in range(0, len(files), at_once))
     known = snapshot.statistics()
@@ -197,7 +199,7 @@ def candidates(
 
 
 def _enough(found: Iterable[Candidate], limit: int) -> Iterator[Candidate]:
-    """The first files that are sure to hold `limit` matching rows, or all there are."""
+    """The first files that together surely hold `limit` matching rows, or all files."""
     sure = 0
     for one in found:
         if sure >= limit:
@@ -208,7 +210,7 @@ def _enough(found: Iterable[Candidate], limit: int) -> Iterator[Candidate]:
 
 
 class _Tasks:
-    """Makes tasks. What many of a million tasks have in common they share, to be small."""
+    """Makes tasks. Equal parts of tasks are shared objects, so that a million of them fit."""
 
     def __init__(self, partition_by: tuple[str, ...]) -> None:
         self._partition_by = partition_by
@@ -237,7 +239,7 @@ def _known(
 ) -> tuple[Mapping[int, ColumnBounds], ...]:
     """Per file: bounds over the kept row groups of every leaf that the search index covers.
 
-    Floats are there in any case: whether they may hold NaN is to be known.
+    Floats are always included: callers need to know whether they may hold NaN.
     """
     statistics = snapshot.statistics()
     wanted = [
@@ -257,7 +259,7 @@ def keep_others(
 ) -> tuple[list[FileRecord], tuple[ScanTask, ...], ReadSpec]:
     """The files that may hold rows of `condition`, and the tasks that read their other rows.
 
-    A file whose rows all match needs no task: nothing of it stays.
+    A file whose rows all match needs no task: none of its rows stays.
     """
     bound = condition.bind(snapshot.schema)
     found = list(candidates(reader, snapshot, bound))
@@ -280,7 +282,7 @@ def keep_others(
 
 
 def _pruned_by_partition(reader: CatalogReader, snapshot: Snapshot, bound: BoundPredicate) -> int:
-    """How many files the conditions on partition columns alone leave out."""
+    """How many files are pruned by the conditions on partition columns alone."""
     names = set(snapshot.partition_by)
     ids = frozenset(leaf.id for leaf in leaves(snapshot.schema) if leaf.path[0] in names)
     narrowed = None if bound.always_true or bound.never_true else search(bound, ids)
@@ -293,6 +295,7 @@ def _pruned_by_partition(reader: CatalogReader, snapshot: Snapshot, bound: Bound
 def _account(
     snapshot: Snapshot,
     predicates: PredicateSet | None,
+    bound: BoundPredicate,
     wanted: Sequence[str],
     tasks: Sequence[ScanTask],
     by_partition: int,
@@ -315,4 +318,5 @@ def _account(
         bytes_read=sum(task.byte_count for task in tasks),
         columns_total=len(snapshot.schema),
         columns_read=len(wanted),
+        conditions_not_used=bound.unused,
     )

@@ -1,4 +1,4 @@
-"""Verb. A scan as a Python user holds it: plan, read, count, explain, hand over."""
+"""Verb. A scan in Python: plan, read, count, explain, and convert for other engines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from lakehouse_source.parquet import fragments
@@ -18,7 +17,7 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.plan import Pruning, ScanPlan, plan
 from lakehouse_source.storage import Storage
 
-# What `predicates=` takes: triples, SQL text, nodes, or an Arrow expression.
+# What `predicates=` takes: see `PredicateSet.of`.
 Predicates: TypeAlias = Any
 
 
@@ -34,8 +33,7 @@ class Scan:
         timestamp: datetime | str | None,
     ) -> None:
         self._address = address
-        self._expression = predicates if isinstance(predicates, pc.Expression) else None
-        self._predicates = PredicateSet.of(None if self._expression is not None else predicates)
+        self._predicates = PredicateSet.of(predicates)
         self._columns = (columns,) if isinstance(columns, str) else columns
         self._version = version
         self._timestamp = timestamp
@@ -53,16 +51,15 @@ class Scan:
                 read_uri=self._address.given,
                 predicates=self._predicates,
                 columns=self._columns,
-                expression=self._expression,
                 account=account,
                 statistics=statistics,
             )
 
     def explain(self) -> Pruning:
-        """How many files, row groups and bytes there are and have to be read, and why.
+        """How many files, row groups and bytes there are, and how many have to be read.
 
-        From the catalog alone: what bloom filters spare besides is found out by whoever
-        opens the files, and is not in these figures.
+        The figures come from the catalog alone. Bloom filters are in the files: readers
+        skip further row groups by them, and these are not counted here.
         """
         return self.plan(account=True).pruning
 
@@ -79,12 +76,12 @@ class Scan:
         return pa.concat_tables(tables) if tables else found.spec.output_schema.empty_table()
 
     def count_rows(self) -> int:
-        """How many rows match; files in which every row matches are not opened."""
+        """How many rows match. Files in which every row matches are not opened."""
         found = self.plan()
         sure = 0
         unsure = []
         for task in found.tasks:
-            if task.filtered or self._expression is not None:
+            if task.filtered:
                 unsure.append(task)
             else:
                 sure += task.row_count
@@ -94,8 +91,8 @@ class Scan:
     def fragments(self) -> list[ds.ParquetFileFragment]:
         """The Parquet fragments, limited to the row groups, that can hold matches.
 
-        Their `partition_expression` is true of every row. Arrow's own filters lose rows
-        with NaN: `to_dataset()` gives a dataset that does not.
+        The `partition_expression` of a fragment holds on each of its rows. Arrow's own
+        filters lose rows with NaN; the dataset that `to_dataset()` returns does not.
         """
         found = self.plan(statistics=True)
         storage = Storage(found.spec.uri)
@@ -109,8 +106,8 @@ class Scan:
 
         DuckDB, Polars, DataFusion and Arrow may filter it further: filters mean what SQL
         means by them (NaN is equal to itself and greater than every number, NULL is not
-        in a list), and those on columns that may hold NaN are refused where they cannot
-        be understood. Files in which a column has another name or type than today are
+        in a list). A filter on a column that may hold NaN is refused if plake cannot read
+        it. Files in which a column has another name or type than in this version are
         read into memory here.
         """
         found = self.plan(statistics=True)
@@ -121,9 +118,9 @@ class Scan:
         return engines.to_polars(self.to_table())
 
     def to_duckdb(self, connection: Any, name: str = "plake") -> Any:
-        """The matching rows as a view `name` of a DuckDB connection; gives the relation."""
+        """The matching rows as a view `name` of a DuckDB connection; returns the relation."""
         return engines.to_duckdb(self.to_table(), connection, name)
 
     def to_datafusion(self, context: Any, name: str = "plake") -> Any:
-        """The matching rows as a table `name` of a DataFusion session; gives the data frame."""
+        """The matching rows as a table `name` of a DataFusion session; returns the data frame."""
         return engines.to_datafusion(self.to_table(), context, name)

@@ -1,7 +1,7 @@
-"""Verb. A dataset at one version, as everything that reads it begins: the snapshot.
+"""Verb. The snapshot: a dataset at one version. Every read begins with one.
 
-One look at the catalog tells which version a number, a time or nothing at all
-means, and the schemas with which its files were written.
+One query of the catalog finds the version that a number or a time means (the newest
+without either) and the schemas with which the files were written.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.pruning.statistics import Statistics
-from lakehouse_source.schema.align import by_name
+from lakehouse_source.schema.fields import find_field
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A dataset at one version: all that planning needs besides the files themselves."""
+    """A dataset at one version: what planning needs to know before it looks for files."""
 
     dataset: DatasetRecord
     uri: str
@@ -39,16 +39,16 @@ class Snapshot:
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        return tuple(self.dataset.properties.get("partition_by", ()))
+        return self.dataset.properties.partition_by
 
     def statistics(self) -> Statistics:
-        """Looks up what the catalog's records say of columns."""
+        """Looks up bounds of columns in the catalog's records."""
         return Statistics(self.schema, self.file_schemas, self.partition_by)
 
     @property
     def indexed(self) -> frozenset[int]:
         """Ids of the columns that the search index covers."""
-        return frozenset(self.dataset.properties.get("indexed_columns", ()))
+        return frozenset(self.dataset.properties.indexed_columns)
 
 
 def open_snapshot(
@@ -143,7 +143,7 @@ def resolve_columns(schema: pa.Schema, columns: Sequence[str] | None) -> tuple[s
         return tuple(schema.names)
     chosen: list[str] = []
     for name in columns:
-        found = by_name(pa.field(name, pa.null()), list(schema))
+        found = find_field(name, schema)
         if found is None:
             raise SchemaMismatchError(
                 column=name,

@@ -1,1 +1,1 @@
-"""Pure. Fields and their ids, types, values of columns, partition values."""
+"""Pure. Fields and their ids, types and their promotion, values of columns and partitions."""

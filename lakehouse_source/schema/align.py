@@ -1,8 +1,8 @@
-"""Pure. Brings Arrow columns from one schema to another: names, order, types, nulls.
+"""Pure. Converts Arrow columns from one schema to another: names, order, types, nulls.
 
-Three doors need it: data on its way into files (matched by name), files on
-their way to a newer schema (matched by field id), batches on their way to the
-exact types that an engine asked for (matched by name).
+It has three uses: data is converted to the dataset's schema before it is written
+(matched by name), rows of a file to a newer schema (matched by field id), and
+batches to the exact types that an engine asked for (matched by name).
 """
 
 from __future__ import annotations
@@ -13,31 +13,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import SchemaMismatchError
-from lakehouse_source.schema.cast_to_string import spelled
+from lakehouse_source.schema.cast_to_string import cast_to_string
 from lakehouse_source.schema.fields import (
     children,
     field_id,
+    find_field,
     is_list_like,
     is_nested,
-    prints_as_string,
     rebuild,
 )
+from lakehouse_source.schema.promotion import prints_as_string
 
 NULL_HINT = (
     "Fill or drop them, or write with schema_merge=True (Spark: option mergeSchema) to allow them."
 )
 
-# Finds the source field that belongs to a target field.
+# Finds the field among the sources that a target field is read from.
 Match = Callable[[pa.Field, Sequence[pa.Field]], pa.Field | None]
 
 
 def by_name(target: pa.Field, sources: Sequence[pa.Field]) -> pa.Field | None:
-    """The field of the same name; failing that, of the same name but for case."""
-    for field in sources:
-        if field.name == target.name:
-            return field
-    lowered = target.name.lower()
-    return next((field for field in sources if field.name.lower() == lowered), None)
+    """The field of the same name, or else of a name that differs by case only."""
+    return find_field(target.name, sources)
 
 
 def by_id(target: pa.Field, sources: Sequence[pa.Field]) -> pa.Field | None:
@@ -47,9 +44,10 @@ def by_id(target: pa.Field, sources: Sequence[pa.Field]) -> pa.Field | None:
 
 
 def narrowed(stored: pa.Field, wanted: pa.Field, match: Match) -> pa.Field:
-    """A field with those fields of a struct that are wanted, in the order that it has them.
+    """The stored field, its structs without the fields that `wanted` lacks.
 
-    At least one stays: it tells which structs are NULL.
+    A struct of which no field is wanted stays whole: a field is needed to tell
+    which structs are NULL.
     """
     if not pa.types.is_struct(stored.type) or not pa.types.is_struct(wanted.type):
         return stored
@@ -65,8 +63,8 @@ def narrowed(stored: pa.Field, wanted: pa.Field, match: Match) -> pa.Field:
 def align(table: pa.Table, target: pa.Schema, source: pa.Schema, match: Match) -> pa.Table:
     """The table with exactly the columns of `target`.
 
-    `source` describes the table's columns (its own schema, or the same with
-    ids). A target column without a source is all NULL.
+    `source` describes the table's columns: its own schema, or the same with ids.
+    A target column that matches no source field is all NULL.
 
     Raises:
         SchemaMismatchError: a value does not fit its target type, or a NULL is
@@ -97,9 +95,10 @@ def convert(
     """One column in the type of `target`.
 
     Raises:
-        SchemaMismatchError: a value does not fit.
+        SchemaMismatchError: a value does not fit, or a nested field that is not
+            nullable has a NULL.
     """
-    return _settled(_converted(column, source, target, match), source, target)
+    return _without_hidden_nulls(_converted(column, source, target, match), source, target)
 
 
 def _converted(
@@ -114,7 +113,7 @@ def _converted(
         decoded = [pc.run_end_decode(chunk) for chunk in column.chunks]
         column = pa.chunked_array(decoded, type=column.type.value_type)
     if is_nested(column.type):
-        named = _named_like(source.type, target.type, match)
+        named = _named_like(column.type, target.type, match, source.type)
         if named != column.type:
             column = pa.chunked_array(
                 [relabel(chunk, named) for chunk in column.chunks], type=named
@@ -123,20 +122,45 @@ def _converted(
         return column
     try:
         if pa.types.is_string(target.type) and prints_as_string(column.type):
-            return spelled(column)
+            return cast_to_string(column)
         return column.cast(target.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        value = _first_that_does_not_fit(column, target.type)
         raise SchemaMismatchError(
             column=target.name,
             expected=target.type,
             got=source.type,
-            reason=f"is {target.type} and a value of type {source.type} does not fit ({error})",
+            reason=f"is {target.type} and the {source.type} value {value} does not fit ({error})",
             hint="Cast the column to the dataset's type first.",
         ) from error
 
 
+def _first_that_does_not_fit(column: pa.ChunkedArray, type_: pa.DataType) -> str:
+    """The text of the first value that Arrow does not cast to the type, for an error."""
+
+    def fits(start: int, count: int) -> bool:
+        try:
+            column.slice(start, count).cast(type_)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return False
+        return True
+
+    start, count = 0, len(column)
+    while count > 1:
+        half = count // 2
+        if fits(start, half):
+            start, count = start + half, count - half
+        else:
+            count = half
+    try:
+        text = str(column[start]) if count else ""
+    except (OverflowError, ValueError):  # Python has no name for the year
+        text = f"with the count {getattr(column[start], 'value', 'of an unnamed year')}"
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
 def _pairs_up(source: pa.DataType, target: pa.DataType, match: Match) -> bool:
-    """Tell whether nested fields at the same place belong together, types being equal."""
+    """Tell whether nested fields match by position, so that equal types need no conversion."""
     mine, theirs = children(source), children(target)
     if pa.types.is_struct(target) and any(
         match(wanted, mine) is not mine[i] for i, wanted in enumerate(theirs)
@@ -145,46 +169,55 @@ def _pairs_up(source: pa.DataType, target: pa.DataType, match: Match) -> bool:
     return all(_pairs_up(a.type, b.type, match) for a, b in zip(mine, theirs))
 
 
-def _named_like(source: pa.DataType, target: pa.DataType, match: Match) -> pa.DataType:
-    """`source` with its nested fields named, and declared nullable, as in `target`."""
-    if not is_nested(source) or not is_nested(target):
-        return source
-    mine, theirs = children(source), children(target)
-    if pa.types.is_struct(source) and pa.types.is_struct(target):
+def _named_like(
+    own: pa.DataType, target: pa.DataType, match: Match, source: pa.DataType
+) -> pa.DataType:
+    """`own` with its nested fields named, and declared nullable, as in `target`.
+
+    `source` is the same type with the ids that `match` may need.
+    """
+    if not is_nested(own) or not is_nested(target):
+        return own
+    mine, known, theirs = children(own), children(source), children(target)
+    if len(mine) != len(known):
+        return own  # the file differs from the catalog's record of it: the cast below refuses it
+    if pa.types.is_struct(own) and pa.types.is_struct(target):
         found = {}
         for wanted in theirs:
-            field = match(wanted, mine)
+            field = match(wanted, known)
             if field is not None:
-                found[mine.index(field)] = wanted
+                found[known.index(field)] = wanted
         named = []
         for position, field in enumerate(mine):
             wanted = found.get(position)
             if wanted is None:
-                # Arrow casts structs by name: one that stands for nothing must not find its like.
+                # Arrow casts structs by name. This field has no target: its name must match none.
                 named.append(pa.field(f"\0{position}", field.type, field.nullable))
             else:
-                inner = _named_like(field.type, wanted.type, match)
+                inner = _named_like(field.type, wanted.type, match, known[position].type)
                 named.append(pa.field(wanted.name, inner, wanted.nullable))
-        return rebuild(source, named)
+        return rebuild(own, named)
     if len(mine) != len(theirs):
-        return source
+        return own
     return rebuild(
-        source,
+        own,
         [
-            pa.field(
-                theirs[i].name, _named_like(field.type, theirs[i].type, match), theirs[i].nullable
-            )
-            for i, field in enumerate(mine)
+            pa.field(b.name, _named_like(a.type, b.type, match, c.type), b.nullable)
+            for a, b, c in zip(mine, theirs, known)
         ],
     )
 
 
 def relabel(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """The array under a type that differs in names and nullability of nested fields only."""
+    """The array under a type that differs in names and nullability of nested fields only.
+
+    List views become lists: Arrow's own cast of views loses elements
+    (PyArrow 26: `[[1], None, [2, 3]]` becomes `[[1], None, []]`).
+    """
     if not is_nested(array.type) or array.type.equals(type_):
         return array
     if array.offset != 0:
-        # Buffers and offsets are taken as they are below: copy the slice out first.
+        # Below, buffers are used without the offset, so the slice needs buffers of its own.
         array = pa.concat_arrays([array, array.slice(0, 0)])
     if pa.types.is_struct(type_):
         count = array.type.num_fields
@@ -196,6 +229,8 @@ def relabel(array: pa.Array, type_: pa.DataType) -> pa.Array:
             fields=[type_.key_field, type_.item_field],
         )
         inner, own = [entries], 2
+    elif pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
+        return _list_of_view(array, type_)
     elif is_list_like(type_):
         inner = [relabel(array.values, type_.value_type)]
         own = 1 if pa.types.is_fixed_size_list(type_) else 2
@@ -206,11 +241,26 @@ def relabel(array: pa.Array, type_: pa.DataType) -> pa.Array:
     )
 
 
-def _settled(column: pa.ChunkedArray, source: pa.Field, target: pa.Field) -> pa.ChunkedArray:
-    """The column with no NULL in nested fields that allow none.
+def _list_of_view(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """A list view as a list: its elements in the order of the rows, without gaps."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0)
+    width = pa.int64() if pa.types.is_large_list(type_) else pa.int32()
+    ends = pc.cumulative_sum(lengths.cast(width))
+    offsets = pa.concat_arrays([pa.array([0], width), ends])
+    values = relabel(array.flatten(), type_.value_type)
+    valid = pa.array(pc.is_valid(array)).buffers()[1] if array.null_count else None
+    return pa.Array.from_buffers(
+        type_, len(array), [valid, offsets.buffers()[1]], array.null_count, 0, [values]
+    )
 
-    Arrow gives such a field a NULL where its parent is NULL, and Parquet's writer
-    then refuses the column: those are taken out. Any other NULL is an error.
+
+def _without_hidden_nulls(
+    column: pa.ChunkedArray, source: pa.Field, target: pa.Field
+) -> pa.ChunkedArray:
+    """The column with no NULL in nested fields that are not nullable.
+
+    Arrow gives such a field a NULL where its parent is NULL, and its Parquet writer
+    then refuses the column, so these NULLs are removed. Any other NULL is an error.
 
     Raises:
         SchemaMismatchError: a nested field that is not nullable has NULL values.
@@ -219,11 +269,13 @@ def _settled(column: pa.ChunkedArray, source: pa.Field, target: pa.Field) -> pa.
         return column
     for chunk in column.chunks:
         _check_nested_nulls(chunk, source, target)
-    return pa.chunked_array([_sealed(chunk) for chunk in column.chunks], type=column.type)
+    return pa.chunked_array(
+        [_without_child_validity(chunk) for chunk in column.chunks], type=column.type
+    )
 
 
 def _has_required(type_: pa.DataType) -> bool:
-    """Tell whether a field below the type (keys of maps apart) is not nullable."""
+    """Tell whether a nested field of the type, keys of maps excepted, is not nullable."""
     below = children(type_)[1:] if pa.types.is_map(type_) else children(type_)
     return any(not field.nullable or _has_required(field.type) for field in below)
 
@@ -231,7 +283,7 @@ def _has_required(type_: pa.DataType) -> bool:
 def _check_nested_nulls(chunk: pa.Array, source: pa.Field, target: pa.Field) -> None:
     def walk(array: pa.Array, path: str) -> None:
         if pa.types.is_struct(array.type):
-            # Flattening makes a child NULL where its parent is.
+            # `flatten` makes a child NULL where its parent is NULL.
             for field, values in zip(children(array.type), array.flatten()):
                 check(field, values, values.null_count - array.null_count, f"{path}.{field.name}")
         elif pa.types.is_map(array.type):
@@ -258,8 +310,8 @@ def _check_nested_nulls(chunk: pa.Array, source: pa.Field, target: pa.Field) -> 
     walk(chunk, target.name)
 
 
-def _sealed(array: pa.Array) -> pa.Array:
-    """The array, fields below it that are not nullable without a validity bitmap."""
+def _without_child_validity(array: pa.Array) -> pa.Array:
+    """The array without the validity bitmaps of nested fields that are not nullable."""
     type_ = array.type
     if not is_nested(type_) or not _has_required(type_):
         return array
@@ -267,7 +319,7 @@ def _sealed(array: pa.Array) -> pa.Array:
         array = pa.concat_arrays([array, array.slice(0, 0)])
 
     def below(field: pa.Field, values: pa.Array) -> pa.Array:
-        values = _sealed(values)
+        values = _without_child_validity(values)
         return values if field.nullable else _without_validity(values)
 
     own = 2
@@ -287,7 +339,7 @@ def _sealed(array: pa.Array) -> pa.Array:
 
 
 def _without_validity(array: pa.Array) -> pa.Array:
-    """The values behind the NULLs of an array: nobody looks at them."""
+    """The array without its validity bitmap: what is under a NULL of the parent is never read."""
     if array.null_count == 0 or pa.types.is_null(array.type):
         return array
     if array.offset != 0:

@@ -1,8 +1,8 @@
-"""Pure. Values as text, spelled the way Spark's CAST to STRING spells them.
+"""Pure. Values as text, in the form of Spark's CAST to STRING.
 
-A column that is promoted to a string keeps meaning the same in every engine that
-compares it with what Spark printed. Moments in time end in `Z`: they are spelled
-in UTC, whatever the session's zone.
+A column that is promoted to a string then compares, in every engine, with text that
+Spark printed. Timestamps with a zone are printed in UTC and end in `Z`, whatever the
+session's time zone.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ _SPECIAL = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity", "0": "0.0", "-
 _MICROSECONDS = {"s": 10**6, "ms": 10**3, "us": 1}
 
 
-def spelled(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column of a type that `schema.prints_as_string` as strings."""
+def cast_to_string(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column as strings; `promotion.prints_as_string` tells for which types this works."""
     type_ = column.type
     t = pa.types
     if t.is_floating(type_):
         wide = column.cast(pa.float32()) if t.is_float16(type_) else column
-        return _each(wide.cast(pa.string()), _floating)
+        return _convert_distinct(wide.cast(pa.string()), _floating)
     if t.is_decimal(type_):
-        return _each(column.cast(pa.string()), lambda text: format(Decimal(text), "f"))
+        return _convert_distinct(column.cast(pa.string()), lambda text: format(Decimal(text), "f"))
     if t.is_duration(type_):
         count = column.cast(pa.int64())
-        return _each(count.cast(pa.string()), lambda text: _interval(int(text), type_.unit))
+        return _convert_distinct(
+            count.cast(pa.string()), lambda text: _interval(int(text), type_.unit)
+        )
     text = column.cast(pa.string())
     if t.is_timestamp(type_) or t.is_time(type_):
         # 12:30:00.500000 is 12:30:00.5, and 12:30:00.000000 is 12:30:00.
@@ -37,12 +39,12 @@ def spelled(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return text
 
 
-def _each(column: pa.ChunkedArray, spell: Callable[[str], str]) -> pa.ChunkedArray:
-    """Spell each distinct text once."""
+def _convert_distinct(column: pa.ChunkedArray, convert: Callable[[str], str]) -> pa.ChunkedArray:
+    """Convert each distinct text once."""
     encoded = column.dictionary_encode().combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = pa.concat_arrays(encoded.chunks or [pa.array([], encoded.type)])
-    words = [None if text is None else spell(text) for text in encoded.dictionary.to_pylist()]
+    words = [None if text is None else convert(text) for text in encoded.dictionary.to_pylist()]
     return pa.chunked_array([pa.array(words, pa.string()).take(encoded.indices)])
 
 

@@ -1,8 +1,8 @@
 """Pure. Values as JSON, for the catalog's record of row groups and partitions.
 
-Whole values come back as they were. As bounds, with a limit, they only ever widen:
-a lower bound is cut downward, an upper one upward, and what cannot be kept is left
-out, which means unknown.
+Without a limit, values are read back exactly. With a limit they are bounds, and a cut
+only widens them: a lower bound becomes smaller, an upper bound larger. A bound that
+cannot be written is left out, which means unknown.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ JsonValue: TypeAlias = "bool | int | float | str | dict[str, str]"
 def to_json_value(
     ordinal: Ordinal, type_: pa.DataType, *, upper: bool = False, limit: int | None = None
 ) -> JsonValue | None:
-    """A value as JSON; with a `limit` a bound, or None where no bound can be kept.
+    """A value as JSON; with a `limit` a bound, or None where there is no bound.
 
-    Text and bytes longer than `limit` are cut, an upper bound to something
-    greater. Temporal values are ISO text, or counts of the unit where Python has
-    no name for the year; decimals are text, bytes an object with base64 in it.
+    Text and bytes longer than `limit` are cut; an upper bound is then raised above
+    what was cut. Temporal values are ISO text, or counts of the unit where Python
+    has no name for the year. Decimals are text, bytes an object with base64 in it.
     """
     return json_of(ordinal, domain(type_), upper, limit)
 
@@ -88,7 +88,7 @@ def _json_text(ordinal: bytes, upper: bool, limit: int | None) -> str | None:
 
 
 def _raised_text(cut: str) -> str | None:
-    """Text above everything that begins with `cut`, as long as that; None: there is none."""
+    """The least text of that length above all that begins with `cut`, None if there is none."""
     last = ord(cut[-1]) + 1
     if last > 0x10FFFF:
         return None
@@ -106,10 +106,10 @@ def _json_bytes(ordinal: bytes, upper: bool, limit: int | None) -> dict[str, str
 
 
 def from_json_value(value: Any, type_: pa.DataType) -> Ordinal | None:
-    """The ordinal that `to_json_value` wrote; None where `value` is no such thing.
+    """The ordinal of a value that `to_json_value` wrote; None for any other value.
 
-    Values written before a promotion are read too where they mean the same: an
-    integer as a decimal, a date as its midnight.
+    Values written before a promotion are read in the type of today: an integer as
+    a decimal, a date as its midnight.
     """
     return ordinal_of(value, domain(type_))
 
@@ -145,9 +145,6 @@ def _unscaled(value: Any, scale: int) -> int | None:
     shifted = Decimal(value).scaleb(scale, context=EXACT)
     whole = int(shifted)
     return whole if shifted == whole else None
-
-
-_SECOND = timedelta(seconds=1)
 
 
 def _from_iso(text: str, kind: Domain) -> int | None:

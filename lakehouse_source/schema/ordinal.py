@@ -34,7 +34,7 @@ EPOCH_DATE = date(1970, 1, 1)
 # Wide enough for decimal256; the default context rounds to 28 digits.
 EXACT = Context(prec=200, Emax=10**6, Emin=-(10**6))
 
-# What `from_ordinal` answers: int stands for temporal values that Python cannot spell.
+# What `from_ordinal` returns: int for temporal values that Python's types cannot hold.
 PythonValue: TypeAlias = (
     bool | int | float | Decimal | str | bytes | date | datetime | time | timedelta
 )
@@ -109,19 +109,19 @@ def domain(type_: pa.DataType) -> Domain:
 
 
 def wall_ns(value: datetime) -> int:
-    """Nanoseconds from 1970-01-01 to a datetime as the clock on the wall shows it."""
-    # pandas' timestamps are datetimes too; their difference keeps its nanoseconds.
+    """Nanoseconds from 1970-01-01 to a datetime, its time zone ignored."""
+    # A pandas Timestamp is a datetime too; its difference to EPOCH keeps the nanoseconds.
     return timedelta_ns(value.replace(tzinfo=None) - EPOCH)
 
 
 def instant_ns(value: datetime) -> int:
-    """Nanoseconds from the epoch to a datetime; one without a zone is in UTC."""
+    """Nanoseconds from the epoch to a datetime; without a zone it is in UTC."""
     offset = value.utcoffset()
     return wall_ns(value) - (0 if offset is None else timedelta_ns(offset))
 
 
 def timedelta_ns(value: timedelta) -> int:
-    """Nanoseconds in a timedelta (exact, pandas' own ones too)."""
+    """Nanoseconds in a timedelta, exact also for those of pandas."""
     whole = (value.days * 86_400 + value.seconds) * 10**6 + value.microseconds
     return whole * 1000 + int(getattr(value, "nanoseconds", 0))
 
@@ -136,13 +136,13 @@ def time_ns(value: time) -> int:
 
 
 def to_ordinal(value: Any, type_: pa.DataType) -> Ordinal:
-    """The ordinal of a value of the type: a Python value, or a scalar of Arrow.
+    """The ordinal of a value of the type, given as a Python value or an Arrow scalar.
 
     Temporal values may be given as counts of the type's unit. Aware datetimes
     are instants; naive ones in a zoned column are in UTC.
 
     Raises:
-        ValueError: the value is none of the type, or would lose precision in it.
+        ValueError: the value is not of the type, or would lose precision in it.
     """
     kind = domain(type_)
     if isinstance(value, pa.Scalar):
@@ -165,7 +165,7 @@ def to_ordinal(value: Any, type_: pa.DataType) -> Ordinal:
         if isinstance(value, bool) or value in (0, 1):
             return int(value)
     elif name == "decimal":
-        # An integer could be a number or an ordinal, and the two differ by the scale.
+        # An int is refused: it could mean a number or an ordinal, which differ by the scale.
         if isinstance(value, Decimal):
             return _unscaled(value, kind.scale)
     elif name == "int":
@@ -175,7 +175,7 @@ def to_ordinal(value: Any, type_: pa.DataType) -> Ordinal:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         return _count(value, kind)
-    raise ValueError(f"{value!r} ({type(value).__name__}) is no value of type {type_}")
+    raise ValueError(f"{value!r} ({type(value).__name__}) is not a value of type {type_}")
 
 
 def _count(value: Any, kind: Domain) -> int:
@@ -194,7 +194,7 @@ def _count(value: Any, kind: Domain) -> int:
     elif isinstance(value, timedelta):
         nanoseconds = timedelta_ns(value)
     if nanoseconds is None:
-        raise ValueError(f"{value!r} ({type(value).__name__}) is no {kind.kind}")
+        raise ValueError(f"{value!r} ({type(value).__name__}) is not a {kind.kind}")
     count, rest = divmod(nanoseconds, kind.unit_ns)
     if rest:
         raise ValueError(f"{value!r} is finer than the column's unit of {kind.unit_ns} ns")
@@ -210,7 +210,7 @@ def _unscaled(value: Decimal, scale: int) -> int:
 
 
 def _unwrap(scalar: pa.Scalar, kind: Domain) -> Any:
-    """An Arrow scalar as something that the target kind takes without loss."""
+    """The value of an Arrow scalar in a form that `to_ordinal` takes for the target kind."""
     if not scalar.is_valid:
         raise ValueError("null has no ordinal")
     if isinstance(scalar, pa.DictionaryScalar):
@@ -232,8 +232,8 @@ def _unwrap(scalar: pa.Scalar, kind: Domain) -> Any:
 def from_ordinal(ordinal: Ordinal, type_: pa.DataType) -> PythonValue:
     """The Python value of an ordinal.
 
-    Temporal values that Python cannot spell (years beyond 1 to 9999, parts of a
-    microsecond) stay counts of the type's unit. Zoned timestamps are aware, in UTC.
+    Temporal values that Python's types cannot hold (years outside of 1 to 9999, parts
+    of a microsecond) stay counts of the type's unit. Zoned timestamps are aware, in UTC.
     """
     kind = domain(type_)
     name = kind.kind
@@ -248,12 +248,12 @@ def from_ordinal(ordinal: Ordinal, type_: pa.DataType) -> PythonValue:
     if name == "int":
         return ordinal
     try:
-        return _spell(ordinal, kind)
+        return _temporal_value(ordinal, kind)
     except OverflowError:
         return ordinal
 
 
-def _spell(ordinal: int, kind: Domain) -> PythonValue:
+def _temporal_value(ordinal: int, kind: Domain) -> PythonValue:
     if kind.kind == "date":
         return EPOCH_DATE + timedelta(days=ordinal)
     micros, rest = divmod(ordinal * kind.unit_ns, 1000)

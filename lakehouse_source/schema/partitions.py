@@ -1,7 +1,7 @@
-"""Pure. Partition columns: which may be, and the Hive-style folders that people see.
+"""Pure. Partition columns: which types they may have, and Hive-style folder names.
 
-The folder is for people and other tools. Values are never read back from it:
-they come from the catalog, exact and typed.
+Folder names are for people and other tools. Values are never read from them: they
+come from the catalog, exact and typed.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ import pyarrow as pa
 from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
 from lakehouse_source.model import Ordinal
 from lakehouse_source.schema import json_values
-from lakehouse_source.schema.align import by_name
+from lakehouse_source.schema.fields import find_field
 from lakehouse_source.schema.ordinal import to_ordinal, to_scalar
 
-# What Hive writes for NULL, and every reader of Hive-style folders understands.
+# Hive writes this for NULL, and every reader of Hive-style folders understands it.
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-# File systems allow 255 bytes in a name; the rest is left for key and hash.
+# File systems allow 255 bytes in a name; the others are for the key and the hash.
 _LONGEST_VALUE = 160
 
 
 def partition_folder(values: Mapping[str, Any]) -> str:
     """`key=value/key=value`, percent-encoded; empty without partition columns.
 
-    A value that reads like the NULL marker is encoded so that it does not, and a
-    value too long for a file name is cut and made unique by a hash.
+    A value that equals the NULL marker is encoded to differ from it. A value too
+    long for a file name is cut and gets a hash of the whole.
     """
     return "/".join(f"{_encode(key)}={_folder_value(value)}" for key, value in values.items())
 
 
 def partition_text(value: Any, type_: pa.DataType) -> str | None:
-    """A partition value as the catalog keeps it: JSON text, None for NULL."""
+    """A partition value as the catalog stores it: JSON text, None for NULL."""
     if value is None:
         return None
     exact = json_values.to_json_value(to_ordinal(value, type_), type_, limit=None)
@@ -48,26 +48,26 @@ def partition_text(value: Any, type_: pa.DataType) -> str | None:
 
 @lru_cache(maxsize=1024)
 def partition_ordinal(text: str | None, type_: pa.DataType) -> Ordinal | None:
-    """The value behind a partition text as an ordinal, None for NULL.
+    """The ordinal of the value that `partition_text` wrote, None for NULL.
 
     Raises:
-        CorruptDatasetError: the text is none of the type's values.
+        CorruptDatasetError: the text is not a value of the type.
     """
     if text is None:
         return None
     ordinal = json_values.from_json_value(json.loads(text), type_)
     if ordinal is None:
         raise CorruptDatasetError(
-            path="catalog", reason=f"the partition value {text} is no value of type {type_}"
+            path="catalog", reason=f"the partition value {text} is not a value of type {type_}"
         )
     return ordinal
 
 
 def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar | None:
-    """The value behind a partition text, None for NULL.
+    """The value that `partition_text` wrote, None for NULL.
 
     Raises:
-        CorruptDatasetError: the text is none of the type's values.
+        CorruptDatasetError: the text is not a value of the type.
     """
     ordinal = partition_ordinal(text, type_)
     return None if ordinal is None else to_scalar(ordinal, type_)
@@ -95,21 +95,21 @@ def _folder_value(value: Any) -> str:
 
 def _encode(text: str) -> str:
     encoded = quote(text, safe=" !@$^&()[]{},;+-_~".replace("~", ""))
-    # A folder named `.` or starting with a dot is hidden or means another place.
+    # A name that starts with a dot is hidden, and `.` and `..` are other folders.
     return "%2E" + encoded[1:] if encoded.startswith(".") else encoded
 
 
 def check_partition_columns(schema: pa.Schema, partition_by: tuple[str, ...]) -> tuple[str, ...]:
-    """The partition columns by the schema's own spelling.
+    """The partition columns, named as in the schema.
 
     Raises:
         SchemaMismatchError: a column is unknown, given twice, of a type that cannot
-            partition, or no column would be left in the files.
+            partition, or no other column would be left for the files.
     """
     chosen: list[str] = []
     t = pa.types
     for name in partition_by:
-        found = by_name(pa.field(name, pa.null()), list(schema))
+        found = find_field(name, schema)
         if found is None:
             raise SchemaMismatchError(
                 column=name,
@@ -141,7 +141,7 @@ def check_partition_columns(schema: pa.Schema, partition_by: tuple[str, ...]) ->
     if chosen and len(chosen) == len(schema):
         raise SchemaMismatchError(
             column=chosen[-1],
-            reason="and all others are partition columns: files would have no column",
+            reason="and all other columns are partition columns: files would have no column",
             hint="Leave at least one column out of partition_by.",
         )
     return tuple(chosen)

@@ -1,7 +1,7 @@
-"""Door. plake for Spark: `scan`, `write`, and `configure` and `enable` for the planner extension.
+"""Door. plake for Spark: `scan`, `write`, and the planner extension.
 
-The data source itself is found by Spark through the module `pyspark_plake`.
-Importing this package does not import pyspark.
+`configure` and `enable` load the extension, `status` tells what of it works. Spark finds the data
+source itself, through the module `pyspark_plake`. Importing this package does not import pyspark.
 """
 
 from __future__ import annotations
@@ -9,16 +9,27 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from lakehouse_source.spark.planner_status import PartStatus, PlannerStatus, status
 from lakehouse_source.spark.session import configure, enable, is_enabled, planner_jar
 
 if TYPE_CHECKING:
     from lakehouse_source.spark.clustered_write import write
     from lakehouse_source.spark.parquet_scan import scan
 
-__all__ = ["configure", "enable", "is_enabled", "planner_jar", "scan", "write"]
+__all__ = [
+    "PartStatus",
+    "PlannerStatus",
+    "configure",
+    "enable",
+    "is_enabled",
+    "planner_jar",
+    "scan",
+    "status",
+    "write",
+]
 
 # What needs pyspark, by the module that has it.
-_LATER = {"scan": "native", "write": "layout"}
+_LATER = {"scan": "parquet_scan", "write": "clustered_write"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,8 @@
-"""Door. `write`: a frame is laid out for pruning, and then written by format `plake`.
+"""Door. `write`: clusters the rows of a frame for pruning, then writes with format `plake`.
 
-A plain write leaves rows where they are: every task writes a file for every
-partition value that it meets, with statistics as wide as the data. Here Spark
-brings together first what belongs together.
+A plain write moves no rows: each task writes a file for each partition value that it
+has, and the statistics of every file are as wide as the data. Here Spark first moves
+the rows of a partition, and rows with similar values, into the same files.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, SchemaMismatchError
 from lakehouse_source.read.address import Address, PathLike
+from lakehouse_source.schema.fields import find_name
 from lakehouse_source.spark.to_spark_sql import quoted
 
 if TYPE_CHECKING:
@@ -29,26 +30,26 @@ def write(
 ) -> None:
     """Write a frame in few files with narrow statistics, as one new version.
 
-    Costs one shuffle; with `sort_by` also a look at a sample, for which Spark
-    computes the frame once more (cache an expensive one). Sizes of tasks, and so of
-    files, are those of Spark's adaptive execution
+    Costs one shuffle. With `sort_by` Spark also takes a sample, for which it computes
+    the frame a second time: cache an expensive frame. Spark's adaptive execution sets
+    the sizes of tasks, and so of files
     (`spark.sql.adaptive.advisoryPartitionSizeInBytes`).
 
     Args:
         mode: `"append"` or `"overwrite"`.
-        partition_by: as the option `partitionBy`. An existing dataset's own columns
-            where it is not given. A partition value far larger than others is
+        partition_by: as the option `partitionBy`. Default: the partition columns of
+            the existing dataset. A partition value with far more rows than others is
             divided among tasks.
-        sort_by: columns by which rows are sorted throughout: files (of one partition
-            value) do not overlap, so that a condition on the first column reads the
-            few files that can match it.
-        options: options of `df.write.format("plake")` by their names there, such as
+        sort_by: columns by which the whole frame is sorted. The files of a partition
+            value then do not overlap, so a condition on the first column reads only
+            the few files that can match it.
+        options: options of `df.write.format("plake")` under the same names, such as
             `mergeSchema=True` or `targetFileSize="64m"`.
 
     Raises:
-        InvalidOptionError: another mode, or an option that is given twice.
-        SchemaMismatchError: the frame has no such column.
-        Whatever `df.write.format("plake").save()` raises.
+        InvalidOptionError: an unknown mode, or an option that is an argument here.
+        SchemaMismatchError: the frame lacks a column of `partition_by` or `sort_by`.
+        Everything that `df.write.format("plake").save()` raises.
     """
     if mode not in ("append", "overwrite"):
         known = ("append", "overwrite")
@@ -60,36 +61,40 @@ def write(
             raise InvalidOptionError(
                 option=name, reason="is an argument here: uri, catalog, partition_by or sort_by."
             )
-    chosen = _listed(partition_by)
-    partitions = _own_partitions(uri, catalog) if chosen is None else chosen
-    arranged = _arranged(df, _spelled(df, partitions), _spelled(df, _listed(sort_by) or ()))
-    writer = arranged.write.format("plake").mode(mode)
+    chosen = _as_tuple(partition_by)
+    partitions = _existing_partition_by(uri, catalog) if chosen is None else chosen
+    clustered = _clustered(
+        df, _columns_of(df, partitions), _columns_of(df, _as_tuple(sort_by) or ())
+    )
+    writer = clustered.write.format("plake").mode(mode)
     if chosen:
         writer = writer.option("partitionBy", ",".join(f"`{name}`" for name in chosen))
     if catalog is not None:
         writer = writer.option("catalog", catalog)
     for name, value in options.items():
-        # None leaves the default, as everywhere.
+        # None stands for the default, as in every function of plake.
         if value is not None:
             writer = writer.option(name, value)
     writer.save(Address(uri, catalog).given)
 
 
-def _arranged(df: DataFrame, partitions: tuple[str, ...], sorted_by: tuple[str, ...]) -> DataFrame:
+def _clustered(
+    df: DataFrame, partitions: tuple[str, ...], sort_columns: tuple[str, ...]
+) -> DataFrame:
     from pyspark.sql import functions as F
 
-    columns = [F.col(quoted(name)) for name in (*partitions, *sorted_by)]
+    columns = [F.col(quoted(name)) for name in (*partitions, *sort_columns)]
     if not columns:
         return df
-    # By both where there are both: what divides a large partition is what it is sorted by.
-    # Without an order adaptive execution divides large partitions and puts small ones together.
-    ranges = df.repartitionByRange(*columns) if sorted_by else df.hint("rebalance", *columns)
-    # Also where only partitions count: a task then has one file open at a time.
+    # Ranges over all columns: a large partition is divided by the columns that sort it. Without
+    # an order, adaptive execution divides large partitions and joins small ones.
+    ranges = df.repartitionByRange(*columns) if sort_columns else df.hint("rebalance", *columns)
+    # Needed without `sort_by` too: a task then has one file open at a time.
     return ranges.sortWithinPartitions(*columns)
 
 
-def _own_partitions(uri: PathLike, catalog: str | None) -> tuple[str, ...]:
-    """The partition columns of the dataset, none where there is no dataset yet."""
+def _existing_partition_by(uri: PathLike, catalog: str | None) -> tuple[str, ...]:
+    """The partition columns of the dataset. Empty where there is no dataset yet."""
     address = Address(uri, catalog)
     try:
         with address.open() as opened, opened.read() as reader:
@@ -98,20 +103,26 @@ def _own_partitions(uri: PathLike, catalog: str | None) -> tuple[str, ...]:
         return ()
 
 
-def _listed(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
+def _as_tuple(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
     if names is None:
         return None
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _spelled(df: DataFrame, names: Sequence[str]) -> tuple[str, ...]:
-    """The frame's own spelling of columns, each once."""
-    own = {name.lower(): name for name in df.columns}
+def _columns_of(df: DataFrame, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns as the frame spells them, each once.
+
+    Raises:
+        SchemaMismatchError: the frame lacks one.
+    """
+    chosen: dict[str, None] = {}
     for name in names:
-        if name.lower() not in own:
+        found = find_name(name, df.columns)
+        if found is None:
             raise SchemaMismatchError(
                 column=name,
-                reason="is to be arranged by and not in the frame",
+                reason="is named in partition_by or sort_by and is not in the frame",
                 hint=f"It has: {', '.join(df.columns)}.",
             )
-    return tuple(dict.fromkeys(own[name.lower()] for name in names))
+        chosen[found] = None
+    return tuple(chosen)

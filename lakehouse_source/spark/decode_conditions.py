@@ -1,8 +1,7 @@
-"""Door. Conditions, as the planner extension hands them over, as predicate nodes.
+"""Door. Decodes the conditions that the planner extension pushes down.
 
-The forms are those of `planner/src/io/plake/spark/ConditionData.java`. Pruning
-by them is best effort: Spark applies every condition again, so one that has no
-counterpart is simply not used.
+The forms are those of `planner/vocabulary.py`. Spark applies every condition to the rows
+again, so pruning may leave out those that plake cannot express.
 """
 
 from __future__ import annotations
@@ -30,13 +29,31 @@ from lakehouse_source.predicate import (
     StartsWith,
     Timestamp,
 )
-from lakehouse_source.schema.align import by_name
-from lakehouse_source.schema.fields import children
+from lakehouse_source.schema.fields import children, find_field
 from lakehouse_source.schema.ordinal import EPOCH_DATE
+from lakehouse_source.spark.planner.vocabulary import Key, Operator, Type
 from lakehouse_source.spark.types import readable
 
-_COMPARISONS = ("=", "<=>", "<", "<=", ">", ">=")
-_TEXT = {"starts_with": StartsWith, "ends_with": EndsWith, "contains": Contains}
+# The operators by their forms. Predicates spell comparisons as the planner extension does.
+CONSTANTS = {Operator.TRUE: True, Operator.FALSE: False}
+CONNECTIVES: dict[str, Callable[[tuple[Any, ...]], Any]] = {
+    Operator.AND: And,
+    Operator.OR: Or,
+    Operator.NOT: lambda nodes: Not(nodes[0]),
+}
+COMPARISONS = (
+    Operator.EQUAL,
+    Operator.NULL_SAFE_EQUAL,
+    Operator.LESS,
+    Operator.LESS_OR_EQUAL,
+    Operator.GREATER,
+    Operator.GREATER_OR_EQUAL,
+)
+TEXT = {
+    Operator.STARTS_WITH: StartsWith,
+    Operator.ENDS_WITH: EndsWith,
+    Operator.CONTAINS: Contains,
+}
 _DAY_NS = 86_400 * 10**9
 
 
@@ -48,37 +65,39 @@ def _date(text: str) -> date | Timestamp:
         return Timestamp(days * _DAY_NS, zoned=False)
 
 
-# Literals by the name of their type. Each is the exact value: a float that Spark holds in 32 bits
+# How a literal's text is parsed, by the name of its type. Every literal is exact: a 32-bit float
 # arrives as the double of the same value.
-_VALUES: dict[str, Callable[[str], Any]] = {
-    "boolean": lambda text: text == "true",
-    "long": int,
-    "float": float,
-    "double": float,
-    "decimal": Decimal,
-    "string": str,
-    "binary": bytes.fromhex,
-    "date": _date,
-    "timestamp": lambda text: Timestamp(int(text) * 1000, zoned=True),
-    "timestamp_ntz": lambda text: Timestamp(int(text) * 1000, zoned=False),
-    "duration": lambda text: timedelta(microseconds=int(text)),
+VALUES: dict[str, Callable[[str], Any]] = {
+    Type.BOOLEAN: lambda text: text == "true",
+    Type.LONG: int,
+    Type.FLOAT: float,
+    Type.DOUBLE: float,
+    Type.DECIMAL: Decimal,
+    Type.STRING: str,
+    Type.BINARY: bytes.fromhex,
+    Type.DATE: _date,
+    Type.TIMESTAMP: lambda text: Timestamp(int(text) * 1000, zoned=True),
+    Type.TIMESTAMP_NTZ: lambda text: Timestamp(int(text) * 1000, zoned=False),
+    Type.DURATION: lambda text: timedelta(microseconds=int(text)),
 }
 
 
-def usable(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> PredicateSet:
-    """All terms that can be bound to the dataset's schema, as one condition."""
-    known = [_condition(term, schema) for term in terms]
-    # What has no counterpart, only Spark compares: it does.
-    return PredicateSet.of([condition for condition in known if condition is not None])
+def decode_supported(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> PredicateSet:
+    """The conjunction of those terms that can be bound to the dataset's schema.
+
+    It may be true of more rows than all terms together. Spark applies them all.
+    """
+    decoded = [_decode(term, schema) for term in terms]
+    return PredicateSet.of([condition for condition in decoded if condition is not None])
 
 
-def complete(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> PredicateSet | None:
-    """The terms as one condition, or None where one of them cannot be bound."""
-    known = [_condition(term, schema) for term in terms]
-    return None if any(condition is None for condition in known) else PredicateSet.of(known)
+def decode_all(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> PredicateSet | None:
+    """The conjunction of all terms, or None where one of them cannot be bound."""
+    decoded = [_decode(term, schema) for term in terms]
+    return None if any(condition is None for condition in decoded) else PredicateSet.of(decoded)
 
 
-def _condition(term: Mapping[str, Any], schema: pa.Schema) -> PredicateSet | None:
+def _decode(term: Mapping[str, Any], schema: pa.Schema) -> PredicateSet | None:
     try:
         condition = PredicateSet.of(to_node(term, schema))
         condition.bind(schema)
@@ -88,60 +107,61 @@ def _condition(term: Mapping[str, Any], schema: pa.Schema) -> PredicateSet | Non
 
 
 def to_node(term: Mapping[str, Any], schema: pa.Schema) -> Any:
-    """The node that means the same.
+    """The predicate node with the same meaning as a term.
 
     Raises:
-        LookupError: there is none.
-        InvalidPredicateError: a column that Spark sees with another type than the
-            dataset has, because of a schema that the user gave.
+        LookupError: plake has no such operator, type or literal.
+        InvalidPredicateError: Spark sees a column as another type than the dataset has,
+            because of a schema that the user gave.
     """
-    op = term["op"]
-    if op in ("true", "false"):
-        return Constant(op == "true")
-    if op in ("and", "or", "not"):
-        nodes = tuple(to_node(inner, schema) for inner in term["terms"])
-        return Not(nodes[0]) if op == "not" else And(nodes) if op == "and" else Or(nodes)
-    column = Column(tuple(term["column"]))
-    if op == "is_null":
+    op = term[Key.OP]
+    if op in CONSTANTS:
+        return Constant(CONSTANTS[op])
+    if op in CONNECTIVES:
+        return CONNECTIVES[op](tuple(to_node(inner, schema) for inner in term[Key.TERMS]))
+    column = Column(tuple(term[Key.COLUMN]))
+    if op == Operator.IS_NULL:
         return IsNull(column)
-    _check_type(column, term["type"], schema)
-    values = [_VALUES[term["type"]](text) for text in term["values"]]
-    if term["null"]:
+    _check_type(column, term[Key.TYPE], schema)
+    values = [VALUES[term[Key.TYPE]](text) for text in term[Key.VALUES]]
+    if term[Key.NULL]:
         values.append(None)
-    if op == "in":
+    if op == Operator.IN:
         return In(column, tuple(values))
-    if op in _COMPARISONS:
+    if op in COMPARISONS:
         return Compare(column, op, values[0])
-    return _TEXT[op](column, values[0])
+    return TEXT[op](column, values[0])
 
 
 def _check_type(column: Column, expected: str, schema: pa.Schema) -> None:
-    """`'9' > '10'` and `9 < 10`: what Spark compares must be what the dataset holds."""
+    """Refuse a term whose type is not the column's: 9 < 10 as numbers, but '9' > '10' as text."""
     fields = list(schema)
     found: pa.Field | None = None
     for name in column.path:
-        found = by_name(pa.field(name, pa.null()), fields)
+        found = find_field(name, fields)
         if found is None:
             break
         fields = children(found.type)
     if found is None or type_name(found.type) != expected:
-        raise InvalidPredicateError(reason=f"column {column} is no {expected} in the dataset")
+        raise InvalidPredicateError(
+            reason=f"column {column} of the dataset is not of type {expected}"
+        )
 
 
 def type_name(type_: pa.DataType) -> str | None:
-    """What the planner extension calls a stored type; None: it does not speak of it."""
+    """The planner extension's name of a stored type. None: it pushes down no such literals."""
     t, type_ = pa.types, readable(type_)
     named = (
-        (t.is_boolean, "boolean"),
-        (t.is_integer, "long"),
-        (t.is_float32, "float"),
-        (t.is_float64, "double"),
-        (t.is_decimal, "decimal"),
-        (lambda x: t.is_string(x) or t.is_large_string(x), "string"),
-        (lambda x: t.is_binary(x) or t.is_large_binary(x), "binary"),
-        (t.is_date, "date"),
-        (t.is_duration, "duration"),
+        (t.is_boolean, Type.BOOLEAN),
+        (t.is_integer, Type.LONG),
+        (t.is_float32, Type.FLOAT),
+        (t.is_float64, Type.DOUBLE),
+        (t.is_decimal, Type.DECIMAL),
+        (lambda x: t.is_string(x) or t.is_large_string(x), Type.STRING),
+        (lambda x: t.is_binary(x) or t.is_large_binary(x), Type.BINARY),
+        (t.is_date, Type.DATE),
+        (t.is_duration, Type.DURATION),
     )
     if t.is_timestamp(type_):
-        return "timestamp_ntz" if type_.tz is None else "timestamp"
+        return Type.TIMESTAMP_NTZ if type_.tz is None else Type.TIMESTAMP
     return next((name for check, name in named if check(type_)), None)

@@ -1,7 +1,7 @@
 """Door. The options of `spark.read.format("plake")` and `df.write.format("plake")`.
 
-Spark lower-cases option names on their way; what is unknown is refused, because
-an option that is silently ignored is a wrong answer waiting to be found.
+Spark passes option names in lower case. An unknown option is refused: if it were
+ignored, a misspelt one would silently give a wrong result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 class Options:
-    """Options of one read or write, by their names in any case."""
+    """The options of one read or write. Names match in any case."""
 
     def __init__(self, given: Mapping[str, str], known: tuple[str, ...], kind: str) -> None:
         spelled = {name.lower(): name for name in known}
@@ -55,7 +55,7 @@ class Options:
             self._values[name] = value
 
     def text(self, name: str) -> str | None:
-        """The value, None where it is not given or empty."""
+        """The value, or None where it is absent or blank."""
         value = self._values.get(name)
         return None if value is None or not value.strip() else value.strip()
 
@@ -63,7 +63,7 @@ class Options:
         """The dataset's URI.
 
         Raises:
-            InvalidOptionError: there is none.
+            InvalidOptionError: it is absent.
         """
         path = self.text("path")
         if path is None:
@@ -80,7 +80,7 @@ class Options:
         """A whole number.
 
         Raises:
-            InvalidOptionError: it is something else.
+            InvalidOptionError: the value is anything else.
         """
         value = self.text(name)
         if value is None:
@@ -96,7 +96,7 @@ class Options:
         """Bytes, as a number or with a unit: `128m`, `128MB`, `1GiB`.
 
         Raises:
-            InvalidOptionError: it is something else.
+            InvalidOptionError: the value is anything else.
         """
         value = self.text(name)
         if value is None:
@@ -117,7 +117,7 @@ class Options:
         """True or false.
 
         Raises:
-            InvalidOptionError: it is something else.
+            InvalidOptionError: the value is anything else.
         """
         value = self.text(name)
         if value is None:
@@ -127,7 +127,7 @@ class Options:
         return value.lower() == "true"
 
     def names(self, name: str) -> tuple[str, ...] | None:
-        """Comma-separated column names; one with a comma in it goes in backquotes."""
+        """Comma-separated column names. A name that contains a comma stands in backquotes."""
         value = self.text(name)
         return None if value is None else tuple(split_names(value))
 
@@ -143,7 +143,7 @@ def _unknown(key: str, known: tuple[str, ...], kind: str) -> InvalidOptionError:
 
 
 def split_names(text: str) -> list[str]:
-    """Column names out of a comma-separated list, backquotes taken off."""
+    """The column names of a comma-separated list, without their backquotes."""
     names: list[str] = []
     current = ""
     quoted = False

@@ -1,11 +1,10 @@
-"""Door. `scan`: a version as a frame over Spark's own Parquet reader, for heavy scans.
+"""Door. `scan`: a version as a frame over Spark's own Parquet reader, for large scans.
 
-The catalog says which files to read, under which schema each was written and
-which partition values it has; Spark is told all of that and neither lists a
-folder nor guesses from a path. Spark finds columns by name and plake by field id:
-files are therefore read by the names and types that they were written with, one
-relation for all files in which the columns look alike, and then brought to the
-schema of today.
+The catalog knows the files, the schema that each was written with and its partition
+values. Spark gets all of these, so it lists no folder and parses no path. Spark finds
+columns by name, plake by field id. Files are therefore read with the names and types
+that they were written with, one relation for all files with equal columns, and then
+converted to the current schema.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -35,6 +34,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+# How a stored column becomes a current one. `partition`: from the catalog, no file stores it.
+# `null`: the files lack it. `same`: no conversion. `cast`: Spark's CAST, where its result is
+# known to equal plake's. `arrow`: only plake can convert it.
+Step: TypeAlias = Literal["partition", "null", "same", "cast", "arrow"]
+
 
 def scan(
     spark: SparkSession,
@@ -47,31 +51,30 @@ def scan(
 ) -> DataFrame:
     """A version of a dataset as a frame that Spark reads with its own Parquet reader.
 
-    The frame is as fast as `spark.read.parquet` over the same files; no Python runs
-    in its tasks. Files that cannot hold rows of `where` are left out by the catalog,
-    when the frame is made; the rows are filtered exactly. Filters put on the frame
-    later are Spark's own: they skip row groups by the statistics in the files.
+    The frame is as fast as `spark.read.parquet` over the same files: no Python runs in
+    its tasks. When the frame is made, the catalog leaves out files that cannot hold rows
+    of `where`. The rows are filtered exactly. Filters that are added to the frame skip
+    row groups by the statistics in the files, as Spark does with any Parquet file.
 
     Args:
-        where: a condition in any of its spellings; times without a zone are in the
-            session's.
-        columns: top-level columns to read, all by default.
-        version, timestamp: read an older version. The frame stays at the version that
-            it was made with; once vacuum has deleted that version's files, Spark says
-            so when it reads them.
+        where: a condition in any form that plake takes. Times without a zone are in the
+            time zone of the session.
+        columns: top-level columns to read. Default: all.
+        version, timestamp: read an older version. The frame keeps the version that it
+            was made with. When vacuum has deleted files of that version, reading raises
+            Spark's error for missing files.
 
     Remote datasets need Hadoop's file system on Spark's class path (`hadoop-aws` for
-    S3), set up with credentials of its own; `s3://` is read as `s3a://`.
+    S3), with its own credentials. `s3://` is read as `s3a://`.
 
-    A column whose old files hold a type that only plake can turn into today's (a
-    number that became text, changes inside of structs) makes Spark pass the rows of
-    those files through Python.
+    Rows pass through Python where only plake can convert an old type into the current
+    one (a number that became text, changes inside of structs).
 
     Raises:
         DatasetNotFoundError, VersionNotFoundError, InvalidPredicateError,
         CatalogUnavailableError, CorruptDatasetError, StorageError.
-        SchemaMismatchError: there is no such column, or Spark's Parquet reader does
-            not know its type (half floats, nanoseconds): use format `plake`.
+        SchemaMismatchError: a column does not exist, or Spark's Parquet reader cannot
+            read its type (half floats, nanoseconds): use format `plake`.
         InvalidOptionError: a Spark Connect session: use format `plake`.
     """
     require_classic(spark)
@@ -84,10 +87,10 @@ def scan(
         found = list(candidates(reader, snapshot, bound))
     needed = tuple(dict.fromkeys([*wanted, *bound.columns]))
     target = pa.schema([snapshot.schema.field(name) for name in needed])
-    shapes = _Shapes(snapshot, target)
+    groups = _FileGroups(snapshot, target)
     for one in found:
-        shapes.add(one.file, one.row_groups)
-    frame = shapes.frame(spark, Location(address.given))
+        groups.add(one.file, one.row_groups)
+    frame = groups.frame(spark, Location(address.given))
     if not all(one.always for one in found):
         frame = _filtered(frame, bound)
     return frame.select(*[_named(name) for name in wanted])
@@ -105,52 +108,56 @@ def _named(name: str) -> Column:
     return F.col(quoted(name))
 
 
-# --- files that look alike ------------------------------------------------------
+# --- files with equal columns ---------------------------------------------------
 
 
 @dataclass(slots=True)
-class _Shape:
-    """Files in which the columns have the same names and types."""
+class _FileGroup:
+    """Files in which the columns have the same names, types and field ids.
+
+    `stored`: the field of each wanted column in these files. None: they lack it.
+    `nan_ids`: columns that may hold NaN in one of them.
+    """
 
     stored: tuple[pa.Field | None, ...]
     files: list[FileRecord] = field(default_factory=list)
     nan_ids: set[int] = field(default_factory=set)
 
 
-class _Shapes:
-    """Files sorted by how they hold the columns of `target`."""
+class _FileGroups:
+    """Files, grouped by how they store the columns of `target`."""
 
     def __init__(self, snapshot: Snapshot, target: pa.Schema) -> None:
         self.snapshot = snapshot
         self.target = target
-        self.shapes: dict[tuple[bytes | None, ...], _Shape] = {}
-        self._by_version: dict[int, _Shape] = {}
-        # By their ids; a column that is a float in some files and text in others is one too.
-        self._floats = {
+        self.groups: dict[tuple[bytes | None, ...], _FileGroup] = {}
+        self._by_version: dict[int, _FileGroup] = {}
+        # Field ids of columns that are floats in some file, whatever they are in others.
+        self._float_ids = {
             leaf.id
             for schema in snapshot.file_schemas.values()
             for leaf in leaves(schema)
             if pa.types.is_floating(leaf.type) and not leaf.in_list
         }
-        self._dotted_twins = any(map(_has_dotted_twins, snapshot.file_schemas.values()))
+        self._ambiguous_paths = any(map(_has_ambiguous_paths, snapshot.file_schemas.values()))
 
     def add(self, file: FileRecord, row_groups: Sequence[RowGroupMetadata]) -> None:
         number = file.schema_version
         if number not in self._by_version:
             stored = self._stored(self.snapshot.file_schemas[number])
-            self._by_version[number] = self.shapes.setdefault(_key(stored), _Shape(stored))
-        shape = self._by_version[number]
-        shape.files.append(file)
-        if self._floats:
-            shape.nan_ids.update(self._with_nan(row_groups))
+            self._by_version[number] = self.groups.setdefault(_key(stored), _FileGroup(stored))
+        group = self._by_version[number]
+        group.files.append(file)
+        if self._float_ids:
+            group.nan_ids.update(self._with_nan(row_groups))
 
     def _with_nan(self, row_groups: Sequence[RowGroupMetadata]) -> Iterator[int]:
         for group in row_groups:
             known = json.loads(group.nan_json)
-            yield from (id for id in self._floats if known.get(str(id)) is not False)
+            yield from (id for id in self._float_ids if known.get(str(id)) is not False)
 
     def _stored(self, schema: pa.Schema) -> tuple[pa.Field | None, ...]:
-        """For each wanted column the field in files of a schema; None: there is none."""
+        """For each wanted column its field in files of a schema, or None where they lack it."""
         stored: list[pa.Field | None] = []
         for wanted in self.target:
             found = by_id(wanted, list(schema))
@@ -164,23 +171,23 @@ class _Shapes:
         return tuple(stored)
 
     def frame(self, spark: SparkSession, location: Location) -> DataFrame:
-        """All files as one frame of the target's columns."""
+        """The rows of all files as one frame with the columns of `target`."""
         result: DataFrame | None = None
-        for shape in self.shapes.values():
-            reading = _Reading(self.snapshot, self.target, shape, self._dotted_twins)
-            for frame in reading.frames(spark, location):
+        for group in self.groups.values():
+            reader = _GroupReader(self.snapshot, self.target, group, self._ambiguous_paths)
+            for frame in reader.frames(spark, location):
                 result = frame if result is None else result.union(frame)
         return spark.createDataFrame([], spark_schema(self.target)) if result is None else result
 
 
-def _has_dotted_twins(schema: pa.Schema) -> bool:
-    """Tell whether two leaves have the same name once their paths are joined with dots."""
+def _has_ambiguous_paths(schema: pa.Schema) -> bool:
+    """Tell whether two leaves have the same path when it is joined with dots."""
     names = [".".join(leaf.path) for leaf in leaves(schema)]
     return len(names) > len(set(names))
 
 
 def _key(stored: Sequence[pa.Field | None]) -> tuple[bytes | None, ...]:
-    """Equal for files in which the columns are named, typed and numbered alike."""
+    """A key that is equal for files with the same names, types and field ids."""
     return tuple(
         None if one is None else pa.schema([one]).serialize().to_pybytes() for one in stored
     )
@@ -195,108 +202,108 @@ def _check_readable(type_: pa.DataType, column: str) -> None:
         t.is_float16(type_)
         or t.is_time(type_)
         or (t.is_timestamp(type_) and type_.unit == "ns")
-        # Parquet has no durations: they are whole numbers, and Spark takes them for microseconds.
+        # Parquet stores durations as integers, which Spark reads as microseconds.
         or (t.is_duration(type_) and type_.unit != "us")
     ):
         raise SchemaMismatchError(
             column=column,
             got=type_,
-            reason=f"is kept as {type_}, which Spark's own Parquet reader does not read",
+            reason=f"is stored as {type_}, which Spark's own Parquet reader cannot read",
             hint="Leave it out with columns=, or read with spark.read.format('plake').",
         )
 
 
-class _Reading:
-    """How files of one shape become rows of the target's columns."""
+class _GroupReader:
+    """Reads one group of files as rows with the columns of `target`."""
 
     def __init__(
-        self, snapshot: Snapshot, target: pa.Schema, shape: _Shape, dotted_twins: bool
+        self, snapshot: Snapshot, target: pa.Schema, group: _FileGroup, ambiguous_paths: bool
     ) -> None:
-        self.dotted_twins = dotted_twins
+        self.ambiguous_paths = ambiguous_paths
         self.partition_by = snapshot.partition_by
         self.target = target
-        self.shape = shape
+        self.group = group
         self.wanted = spark_schema(target)
-        self.steps = [
+        self.steps: list[Step] = [
             "partition" if wanted.name in self.partition_by else _step(stored, wanted)
-            for stored, wanted in zip(shape.stored, target)
+            for stored, wanted in zip(group.stored, target)
         ]
-        taken = {stored.name.lower() for stored in shape.stored if stored is not None}
-        # Names in the relation: a file may call another column as a partition column is called.
+        taken = {stored.name.lower() for stored in group.stored if stored is not None}
+        # Names in the relation. A file may use the name of a partition column for another column.
         self.names = []
-        for stored, wanted in zip(shape.stored, target):
+        for stored, wanted in zip(group.stored, target):
             name = wanted.name if stored is None else stored.name
             while stored is None and name.lower() in taken:
                 name += "_"
             self.names.append(name)
 
     def frames(self, spark: SparkSession, location: Location) -> Iterator[DataFrame]:
-        """The files' rows, in the target's columns and types."""
+        """The rows of the files, with the columns and types of `target`."""
         from pyspark.sql.types import StructField, StructType
 
         data, partitions = StructType(), StructType()
         for name, stored, step, wanted in zip(
-            self.names, self.shape.stored, self.steps, self.wanted
+            self.names, self.group.stored, self.steps, self.wanted
         ):
             if step == "partition":
                 partitions.add(StructField(name, wanted.dataType, wanted.nullable))
             elif stored is not None:
                 type_, kept = _read_as(stored, step, wanted)
                 data.add(StructField(name, type_, stored.nullable, kept))
-        spelled: dict[tuple[str | None, ...], tuple[str, ...]] = {}
-        files = [self._data_file(file, spelled) for file in self.shape.files]
-        for raw in relations(spark, location, files, data, partitions, self.dotted_twins):
-            yield self._through_python(raw) if "arrow" in self.steps else self._as_wanted(raw)
+        sql_values: dict[tuple[str | None, ...], tuple[str, ...]] = {}
+        files = [self._data_file(file, sql_values) for file in self.group.files]
+        for raw in relations(spark, location, files, data, partitions, self.ambiguous_paths):
+            yield (
+                self._convert_in_python(raw)
+                if "arrow" in self.steps
+                else self._convert_in_spark(raw)
+            )
 
     def _data_file(
-        self, file: FileRecord, spelled: dict[tuple[str | None, ...], tuple[str, ...]]
+        self, file: FileRecord, sql_values: dict[tuple[str | None, ...], tuple[str, ...]]
     ) -> DataFile:
         parts = [field for step, field in zip(self.steps, self.target) if step == "partition"]
         texts = tuple(file.partitions.get(field.name) for field in parts)
-        if texts not in spelled:
-            spelled[texts] = tuple(
+        if texts not in sql_values:
+            sql_values[texts] = tuple(
                 literal_sql(partition_ordinal(text, field.type), field.type)
                 for text, field in zip(texts, parts)
             )
-        return DataFile(file.path, file.size_bytes, spelled[texts])
+        return DataFile(file.path, file.size_bytes, sql_values[texts])
 
-    def _as_wanted(self, raw: DataFrame) -> DataFrame:
+    def _convert_in_spark(self, raw: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
 
         columns = []
         for name, stored, step, wanted in zip(
-            self.names, self.shape.stored, self.steps, self.wanted
+            self.names, self.group.stored, self.steps, self.wanted
         ):
             if step == "null":
                 column = F.lit(None).cast(wanted.dataType)
             else:
                 column = _named(name)
                 if stored is not None:
-                    column = _without_nan_pruning(column, stored, self.shape.nan_ids)
+                    column = _without_nan_pruning(column, stored, self.group.nan_ids)
                 if step == "cast":
                     column = column.cast(wanted.dataType)
             columns.append(column.alias(wanted.name, metadata=wanted.metadata or {}))
         return raw.select(*columns)
 
-    def _through_python(self, raw: DataFrame) -> DataFrame:
-        """Rows that only plake turns into today's types. Values of partitions pass as they are."""
+    def _convert_in_python(self, raw: DataFrame) -> DataFrame:
+        """Rows with a column that only plake can convert. Partition values need no conversion."""
         present = [i for i, step in enumerate(self.steps) if step != "null"]
-        stored = [self.shape.stored[i] or self.target.field(i) for i in present]
+        stored = [self.group.stored[i] or self.target.field(i) for i in present]
         stored = [one.with_name(self.names[i]) for i, one in zip(present, stored)]
         convert = _Conversion(pa.schema(stored), self.target, self.wanted)
         columns = [_named(self.names[i]) for i in present]
         return raw.select(*columns).mapInArrow(convert, self.wanted)
 
 
-def _step(stored: pa.Field | None, wanted: pa.Field) -> str:
-    """What makes a stored column today's.
-
-    `null`: it is not in the files. `same`: nothing. `cast`: Spark's CAST, where it
-    is known to give what plake gives. `arrow`: only plake knows.
-    """
+def _step(stored: pa.Field | None, wanted: pa.Field) -> Step:
+    """How a stored column becomes a current one that is no partition column."""
     if stored is None:
         return "null"
-    if _alike(stored.type, wanted.type):
+    if _same_for_spark(stored.type, wanted.type):
         return "same"
     t = pa.types
     old, new = stored.type, wanted.type
@@ -312,8 +319,8 @@ def _step(stored: pa.Field | None, wanted: pa.Field) -> str:
     return "cast" if certain else "arrow"
 
 
-def _alike(old: pa.DataType, new: pa.DataType) -> bool:
-    """Tell whether Spark, going by names, finds today's type in files of the old one."""
+def _same_for_spark(old: pa.DataType, new: pa.DataType) -> bool:
+    """Tell whether Spark, which matches fields by name, reads files of the old type correctly."""
     if not is_nested(old) or not is_nested(new):
         return bool(old.equals(new))
     mine, theirs = children(old), children(new)
@@ -321,26 +328,26 @@ def _alike(old: pa.DataType, new: pa.DataType) -> bool:
         type(old) is type(new)
         and len(mine) == len(theirs)
         and all(
-            a.name == b.name and field_id(a) == field_id(b) and _alike(a.type, b.type)
+            a.name == b.name and field_id(a) == field_id(b) and _same_for_spark(a.type, b.type)
             for a, b in zip(mine, theirs)
         )
     )
 
 
-def _read_as(stored: pa.Field, step: str, wanted: Any) -> tuple[Any, dict[str, Any] | None]:
-    """The Spark type, and what belongs to it in metadata, to read a stored column with."""
+def _read_as(stored: pa.Field, step: Step, wanted: Any) -> tuple[Any, dict[str, Any] | None]:
+    """The Spark type to read a stored column with, and the metadata that belongs to the type."""
     if step != "same":
         return spark_schema(pa.schema([pa.field("stored", stored.type)]))[0].dataType, None
-    # Spark pads values of char(n) where it reads them.
+    # Spark pads values of char(n) when it reads them, and finds n in the metadata.
     kept = (wanted.metadata or {}).get(CHAR_VARCHAR)
     return wanted.dataType, None if kept is None else {CHAR_VARCHAR: kept}
 
 
 def _without_nan_pruning(column: Column, stored: pa.Field, nan_ids: set[int]) -> Column:
-    """The column in a form that Spark's Parquet filters do not see where NaN may be in it.
+    """The column, in a form that Spark does not push into Parquet where it may hold NaN.
 
-    They go by footer statistics, which leave NaN out: `x > 5` on 1, NaN, 1 would
-    skip the row group, and the NaN with it.
+    Spark's Parquet reader skips row groups by footer statistics, which leave NaN out:
+    `x > 5` would skip a row group with 1, NaN, 1, although NaN is greater than 5.
     """
     from pyspark.sql import functions as F
 
@@ -364,7 +371,7 @@ def _without_nan_pruning(column: Column, stored: pa.Field, nan_ids: set[int]) ->
 
 @dataclass(frozen=True, slots=True)
 class _Conversion:
-    """Runs on executors: stored rows to today's, as plake's own reader does it."""
+    """Runs on executors. Converts stored rows to the current schema, as plake's reader does."""
 
     stored: pa.Schema
     target: pa.Schema

@@ -1,12 +1,11 @@
-"""Door. Reads the marks that the planner extension leaves in a scan's schema.
+"""Door. What one scan pushes down, as the planner extension hands it over.
 
-Spark shares one read plan among all scans of a frame, so a reader may act on
-what one query asks only when its scan has a plan of its own. The planner
-extension (`planner/src/io/plake/spark/ScanMarks.java`) gives it one and says so
-in the metadata of the first column of the schema that `DataSource.reader(schema)`
-receives. Nothing else differs from scan to scan: the options belong to the
-pickled instance, which all scans of a frame share. No marks, no extension: the
-reader must then be complete.
+Spark shares one read plan among all scans of a frame. A reader may therefore act on what one
+query asks only if its scan has a plan of its own. The planner extension gives it one
+(`planner/src/io/plake/spark/Pushdown.java`) and says so in the metadata of the first column of
+the schema that `DataSource.reader(schema)` receives. Only this schema differs from scan to scan:
+the options belong to the pickled instance, which all scans of a frame share. A schema without
+marks comes from a Spark without the extension: the reader must then be complete.
 """
 
 from __future__ import annotations
@@ -15,38 +14,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakehouse_source.spark.planner.vocabulary import Mark, names
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-ISOLATED = "plake.isolated"
-CONDITION = "plake.condition"
-JOIN_KEYS = "plake.join_keys"
-ROWS_ONLY = "plake.rows_only"
-DECIMALS = "plake.decimals"
-LIMIT = "plake.limit"
-AGGREGATE = "plake.aggregate"
-MARKS = (ISOLATED, CONDITION, JOIN_KEYS, ROWS_ONLY, DECIMALS, LIMIT, AGGREGATE)
+MARKS = frozenset(names(Mark).values())
 
 
 @dataclass(frozen=True, slots=True)
-class Isolation:
-    """What one scan asks for besides columns.
+class Pushdown:
+    """What one scan asks for.
 
     `schema`: the columns to read, without the marks.
-    `isolated`: the scan has a read plan of its own and may be pruned; nothing below
-    is set otherwise.
-    `condition`: terms, as `filters.usable` reads them, that are true of every row
-    that is wanted. Spark applies them again.
-    `join_keys`: more such terms, that hold for one run of the query: tasks are planned
-    by them, and reading does not depend on them.
-    `rows_only`: Spark counts rows and looks at no value; `schema` then holds one
-    column, and any values of its type serve, null where it may be null.
-    `unscaled`: columns whose decimals Spark wants as longs without their scale;
-    `schema` has them as the decimals that they are.
-    `limit`: that many rows are enough, whichever.
-    `aggregate`: a question, as `answers.Question` reads it, to answer from the
-    catalog instead of planning a scan; `schema` then holds the columns that it is
-    about.
+    `isolated`: the scan has a read plan of its own and may be pruned. Where it is false, no
+    other field is set.
+    `condition`: conditions, as `decode_conditions.decode_usable` reads them, that are true of every
+    row that is wanted. Spark applies them again.
+    `join_keys`: more such conditions. They hold for one run of the query: they may change which
+    tasks are planned, and must not change how a task is read.
+    `rows_only`: Spark counts rows and uses no value. `schema` then holds one column, whose
+    values may be any of its type, or NULL if it is nullable.
+    `unscaled`: columns whose decimals Spark wants as longs without their scale. `schema` has
+    them as decimals.
+    `limit`: any so many rows are enough.
+    `aggregate`: a question, as `aggregate_pushdown` reads it, to answer from the catalog
+    instead of planning a scan. `schema` then holds the columns in the question.
+    `parallelism`: how many tasks Spark runs at a time, by its default parallelism.
     """
 
     schema: StructType
@@ -57,31 +51,33 @@ class Isolation:
     unscaled: tuple[str, ...] = ()
     limit: int | None = None
     aggregate: Mapping[str, Any] | None = None
+    parallelism: int | None = None
 
 
-def read_isolation(schema: StructType) -> Isolation:
-    """Tell what the scan that asks for `schema` may rely on."""
+def read_pushdown(schema: StructType) -> Pushdown:
+    """Read the marks of the scan that asks for `schema`."""
     from pyspark.sql.types import DecimalType, StructField, StructType
 
     first = schema.fields[0] if schema.fields else None
     marks = (first.metadata or {}) if first is not None else {}
-    if first is None or marks.get(ISOLATED) is not True:
-        return Isolation(schema)
+    if first is None or marks.get(Mark.ISOLATED) is not True:
+        return Pushdown(schema)
     metadata = {key: value for key, value in marks.items() if key not in MARKS}
     fields = [StructField(first.name, first.dataType, first.nullable, metadata)]
     fields += schema.fields[1:]
-    decimals = marks.get(DECIMALS, {})
+    decimals = marks.get(Mark.DECIMALS, {})
     for i, field in enumerate(fields):
         if field.name in decimals:
             type_ = DecimalType(*decimals[field.name])
             fields[i] = StructField(field.name, type_, field.nullable, field.metadata)
-    return Isolation(
+    return Pushdown(
         schema=StructType(fields),
         isolated=True,
-        condition=tuple(marks.get(CONDITION, ())),
-        join_keys=tuple(marks.get(JOIN_KEYS, ())),
-        rows_only=marks.get(ROWS_ONLY) is True,
+        condition=tuple(marks.get(Mark.CONDITION, ())),
+        join_keys=tuple(marks.get(Mark.JOIN_KEYS, ())),
+        rows_only=marks.get(Mark.ROWS_ONLY) is True,
         unscaled=tuple(decimals),
-        limit=marks.get(LIMIT),
-        aggregate=marks.get(AGGREGATE),
+        limit=marks.get(Mark.LIMIT),
+        aggregate=marks.get(Mark.AGGREGATE),
+        parallelism=marks.get(Mark.PARALLELISM),
     )

@@ -1,8 +1,8 @@
-"""Door. Data files as a relation of Spark's own Parquet reader, through Py4J.
+"""Door. Makes relations of Spark's own Parquet reader out of data files, through Py4J.
 
-`HadoopFsRelation` and `InMemoryFileIndex` are Spark's own and not public; their
-constructors are the same in Spark 4.1 to 4.3. They take what the public reader
-does not: typed partition values, given for each folder instead of parsed from it.
+`HadoopFsRelation` and `InMemoryFileIndex` are not public; their constructors are the
+same in Spark 4.1 to 4.3. They take typed partition values for each folder. The public
+reader parses partition values from the names of folders instead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, StorageError
-from lakehouse_source.spark.session import is_classic
+from lakehouse_source.spark.planner_status import is_classic
 from lakehouse_source.storage import Storage, canonical_uri, check_relative, local_path
 
 if TYPE_CHECKING:
@@ -23,21 +23,22 @@ if TYPE_CHECKING:
 
 _THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _threshold = Lock()
-# Whatever the session says: a file that is gone is an error, and dates are what they are.
+# These replace the session's settings: a missing file is an error, and dates are not shifted
+# from the Julian calendar.
 _OPTIONS = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
-# Spark's Parquet library looks dictionaries up by names joined with dots: of the column
-# `s.x` and the field `x` of `s` it takes the one for the other (measured on Spark 4.3).
+# Spark's Parquet library looks dictionaries up by names joined with dots: it confuses the
+# column `s.x` with the field `x` of the column `s` (measured on Spark 4.3).
 _NO_DICTIONARY_FILTER = {"parquet.filter.dictionary.enabled": "false"}
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file by its path below the dataset; `values` are its partition values as Spark SQL."""
+    """A file. `path` is relative to the dataset, `values` are its partition values as Spark SQL."""
 
     path: str
     size_bytes: int
@@ -45,12 +46,12 @@ class DataFile:
 
     @property
     def folder(self) -> str:
-        """The folder below the dataset, empty for the dataset's own."""
+        """The folder relative to the dataset, empty for the dataset's own folder."""
         return self.path.rpartition("/")[0]
 
 
 class Location:
-    """Where a dataset is, for Spark. Local files are checked as plake checks its own reads."""
+    """Where Spark finds a dataset. Local paths pass the same checks as in plake's own reads."""
 
     def __init__(self, uri: str) -> None:
         self.given = uri
@@ -72,8 +73,8 @@ class Location:
         self.storage.path(relative)
         return f"{self.root}/{relative}"
 
-    def blame(self, files: Iterable[DataFile]) -> Exception:
-        """Which file it is that Spark found missing or of another size."""
+    def mismatch(self, files: Iterable[DataFile]) -> Exception:
+        """The error for the first file that is missing or has not the size in the catalog."""
         storage = self.storage or Storage(self.given)
         for file in files:
             size = storage.size(file.path)
@@ -84,7 +85,7 @@ class Location:
             if size != file.size_bytes:
                 reason = f"it has {size} bytes, not {file.size_bytes}"
                 return CorruptDatasetError(path=shown, reason=reason)
-        return StorageError(path=self.uri, reason="Spark does not find the files that are there")
+        return StorageError(path=self.uri, reason="Spark does not find files that exist")
 
 
 def relations(
@@ -93,20 +94,21 @@ def relations(
     files: Sequence[DataFile],
     data: StructType,
     partitions: StructType,
-    dotted_twins: bool = False,
+    ambiguous_paths: bool = False,
 ) -> Iterator[DataFrame]:
     """Frames over the files: the columns of `data`, by name, and then those of `partitions`.
 
-    More than one where a folder holds files of different partition values.
-    `dotted_twins`: files may hold two columns whose names joined with dots are the same.
+    There is more than one where a folder holds files with different partition values.
+    `ambiguous_paths`: two columns of a file may have the same path when it is joined
+    with dots.
     """
-    options = _OPTIONS | _NO_DICTIONARY_FILTER if dotted_twins else _OPTIONS
-    for some in _one_value_per_folder(files):
-        yield _relation(spark, location, some, data, partitions, options)
+    options = _OPTIONS | _NO_DICTIONARY_FILTER if ambiguous_paths else _OPTIONS
+    for group in _one_value_per_folder(files):
+        yield _relation(spark, location, group, data, partitions, options)
 
 
 def _one_value_per_folder(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
-    """Spark keeps partition values by folder, plake by file."""
+    """Groups in which all files of a folder have the same partition values, as Spark requires."""
     rest = list(files)
     while rest:
         values: dict[str, tuple[str, ...]] = {}
@@ -132,7 +134,7 @@ def _relation(
     java = _Java(spark)
     index = java.index(location, files, java.partition_spec(location, files, partitions))
     if index.sizeInBytes() != sum(file.size_bytes for file in files):
-        raise location.blame(files)
+        raise location.mismatch(files)
     made = java.datasources.HadoopFsRelation(
         index,
         java.schema(partitions),
@@ -146,17 +148,17 @@ def _relation(
 
 
 class _Java:
-    """The Java side of a session: the few classes that are needed of it."""
+    """The JVM classes of a session that a relation needs."""
 
     def __init__(self, spark: Any) -> None:
         self.spark = spark
         self.jvm = spark._jvm
         self.session = spark._jsparkSession
         self.datasources = self.jvm.org.apache.spark.sql.execution.datasources
-        self.none = self._only(self.jvm.scala, "None")
+        self.none = self._scala_object(self.jvm.scala, "None")
 
-    def _only(self, package: Any, name: str) -> Any:
-        """A Scala object."""
+    def _scala_object(self, package: Any, name: str) -> Any:
+        """The instance of a Scala `object`."""
         return getattr(getattr(package, name + "$"), "MODULE$")
 
     def map(self, values: dict[str, str]) -> Any:
@@ -169,15 +171,15 @@ class _Java:
         return self.jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
 
     def paths(self, names: Iterable[str]) -> Any:
-        """An array of Hadoop's paths, in two calls however many there are."""
+        """An array of Hadoop paths, in two calls of Py4J for any number of paths."""
         parts = self.jvm.java.util.regex.Pattern.compile("\0").split("\0".join(names))
         return self.jvm.org.apache.hadoop.util.StringUtils.stringToPath(parts)
 
     def index(self, location: Location, files: Sequence[DataFile], spec: Any) -> Any:
         paths = self.paths(location.path(file.path) for file in files)
-        cache = self._only(self.datasources, "NoopCache")
-        # A job that looks at files side by side pays for stores that are far away.
-        with _on_driver(self.spark, len(files) if location.storage is not None else 0):
+        cache = self._scala_object(self.datasources, "NoopCache")
+        # A remote store is slow to answer: there a Spark job lists files in parallel.
+        with _listing_on_driver(self.spark, len(files) if location.storage is not None else 0):
             return self.datasources.InMemoryFileIndex(
                 self.session,
                 self.sequence(paths),
@@ -191,7 +193,7 @@ class _Java:
     def partition_spec(
         self, location: Location, files: Sequence[DataFile], partitions: StructType
     ) -> Any:
-        """The partition values of each folder. Without columns an empty one: no guessing."""
+        """The partition values of each folder. Empty: Spark parses no folder names."""
         folders = {file.folder: file.values for file in files} if len(partitions) else {}
         kind = self.datasources.PartitionPath
         gateway = self.spark.sparkContext._gateway
@@ -204,21 +206,21 @@ class _Java:
         return self.datasources.PartitionSpec(self.schema(partitions), self.sequence(array))
 
     def _rows(self, values: Iterable[tuple[str, ...]]) -> Any:
-        """Catalyst's rows of SQL constants. Takes no job: Spark's planner evaluates them."""
+        """SQL constants as rows of Catalyst. Runs no job: Spark's planner evaluates them."""
         rows = ", ".join(f"({', '.join(row)})" for row in values)
         frame = self.spark.sql(f"SELECT * FROM VALUES {rows}")
         return frame._jdf.queryExecution().executedPlan().executeCollect()
 
     def _qualified(self, root: str) -> str:
-        """The folder's name as it is in front of the files that Spark finds below it."""
+        """The folder as Spark spells it in the paths of the files below it."""
         path = self.jvm.org.apache.hadoop.fs.Path(root)
         hadoop = self.session.sessionState().newHadoopConf()
         return str(path.getFileSystem(hadoop).makeQualified(path).toString()).rstrip("/")
 
 
 @contextmanager
-def _on_driver(spark: SparkSession, count: int) -> Iterator[None]:
-    """Let the driver itself look at so many files: a Spark job takes seconds for 2,000."""
+def _listing_on_driver(spark: SparkSession, count: int) -> Iterator[None]:
+    """Let the driver look at `count` files itself: a Spark job takes seconds for 2,000."""
     with _threshold:
         before = spark.conf.get(_THRESHOLD, None)
         if count <= int(spark.conf.get(_THRESHOLD) or 0):
@@ -235,10 +237,10 @@ def _on_driver(spark: SparkSession, count: int) -> Iterator[None]:
 
 
 def require_classic(spark: Any) -> None:
-    """Refuse sessions whose JVM is out of reach.
+    """Refuse a Spark Connect session: its JVM is in another process.
 
     Raises:
-        InvalidOptionError: a Spark Connect session.
+        InvalidOptionError: it is one.
     """
     if not is_classic(spark):
         raise InvalidOptionError(

@@ -1,11 +1,12 @@
 """Door. Keeps a catalog's password on the driver.
 
-Spark pickles data source, reader and writer into every task. What is pickled
-carries a token instead of a URL with a password; the URL waits on the driver in
-a file that only its user can read. With `catalog = env:NAME` no password comes
-near a plan at all, and nothing is kept here. Only that keeps it out of everything:
-Spark prints the options of a write in the errors that it raises by itself while it
-analyses one, whatever is set to be redacted.
+Spark pickles the data source, the reader and the writer into every task. They carry a
+token instead of a URL with a password. The URL is on the driver, in a file that only
+its user can read.
+
+Only `catalog = env:NAME` keeps a password out of everything, and stores nothing here:
+Spark prints the options of a write in errors of its own analysis, and does not redact
+them there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _KEEP_SECONDS = 30 * 24 * 3600
 
 
 def conceal(url: str | None) -> str | None:
-    """The URL itself where it holds no secret, else a token for it."""
+    """The URL itself where it holds no password, else a token for it."""
     if url is None or url.startswith((_PREFIX, "env:")) or redact(url) == url:
         return url
     folder = _folder()
@@ -41,10 +42,10 @@ def conceal(url: str | None) -> str | None:
 
 
 def reveal(url: str | None) -> str | None:
-    """The URL behind a token; anything else as it is.
+    """The URL of a token. Anything else is returned unchanged.
 
     Raises:
-        CatalogUnavailableError: this machine is not the driver.
+        CatalogUnavailableError: this machine does not have the URL: it is not the driver.
     """
     if url is None or not url.startswith(_PREFIX):
         return url
@@ -55,8 +56,8 @@ def reveal(url: str | None) -> str | None:
     except OSError as error:
         raise CatalogUnavailableError(
             catalog="(concealed)",
-            reason="its URL is known on the driver only; use catalog 'env:NAME' to name it "
-            "by an environment variable of the driver",
+            reason="its URL is known on the driver only; put the URL into an environment variable "
+            "of the driver and use catalog 'env:NAME'",
         ) from error
     return text
 

@@ -1,7 +1,7 @@
 """Door. Loads the planner extension into Spark sessions, new ones and running ones.
 
-Without the extension plake's frames are right, and slow: Spark then gives a
-Python source neither columns to leave out nor filters that are safe to use.
+Without the extension plake's frames are right and slow: Spark then tells a Python source neither
+which columns it needs nor filters that are safe to use.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lakehouse_source.errors import InvalidOptionError
-
-EXTENSION = "io.plake.spark.PlakeExtension"
-RULE = "io.plake.spark.IsolateScans"
-# Setting it to false turns the extension off for one session; Spark cannot unload a rule.
-SWITCH = "spark.plake.planner.enabled"
+from lakehouse_source.spark.planner.vocabulary import Setting
+from lakehouse_source.spark.planner_status import (
+    EXTENSION,
+    find_rule,
+    is_classic,
+    java_array,
+    status,
+)
+from lakehouse_source.spark.python_executable import register_if_missing, use_this_python
 
 _JARS = "spark.jars"
 _REDACTION = "spark.sql.redaction.options.regex"
@@ -32,12 +36,12 @@ def planner_jar() -> Path:
 def configure(builder: Builder) -> Builder:
     """Make the sessions of a `SparkSession.builder` load the planner extension.
 
-    Adds the jar to `spark.jars`, which must be set before the JVM starts: for a
-    session that runs already there is `enable`. Jars given to this builder stay;
-    jars from a `spark-defaults.conf` do not, as for any setting made in code.
-    Also keeps the option `catalog` out of plans and logs, where it may hold a
-    password. `spark.sql.python.filterPushdown.enabled` is left alone: plake does
-    not need it, and it makes other Python sources lose rows.
+    Adds the jar to `spark.jars`, which must be set before the JVM starts; for a session that runs
+    already there is `enable`. Jars that this builder has are kept. Jars of a `spark-defaults.conf`
+    are not, because a setting in code replaces that of the file. Also hides the option `catalog`
+    in plans and logs, because it may hold a password. Does not set
+    `spark.sql.python.filterPushdown.enabled`: plake does not need it, and with it other Python
+    sources lose rows.
 
     Raises:
         InvalidOptionError: the builder is for a Spark Connect server that runs
@@ -57,39 +61,39 @@ def configure(builder: Builder) -> Builder:
     }
     for key, value in settings.items():
         builder.config(key, value)  # type: ignore[attr-defined]
+    use_this_python(options)
     return builder
 
 
 def enable(spark: Any) -> Any:
     """Load the planner extension into a session that runs already; returns it.
 
-    Takes effect for queries that are planned from now on. Sessions that share
-    this one's extensions (`spark.newSession()`) get it too; set
-    `spark.plake.planner.enabled` to false in one to leave it out. Calling it
-    again does nothing.
+    Takes effect for queries that are planned from now on. Sessions that share this one's
+    extensions (`spark.newSession()`) get it too; set `spark.plake.planner.enabled` to false in one
+    to leave it out. A second call does nothing. `status(spark)` tells what works.
 
     Raises:
         InvalidOptionError: a Spark Connect session; its server is configured by
             its administrator (`spark_conf/README.md`).
     """
-    session = _classic(spark)
-    if not _has_rule(spark, session):
-        _apply_extension(spark, session.extensions())
+    _require_classic(spark)
+    if find_rule(spark) is None:
+        _apply_extension(spark, spark._jsparkSession.extensions())
     _give_to_executors(spark)
-    spark.conf.set(SWITCH, "true")
+    register_if_missing(spark)
+    spark.conf.set(Setting.PLANNER, "true")
     spark.conf.set(_REDACTION, _with_catalog(spark.conf.get(_REDACTION, _REDACTION_DEFAULT)))
     return spark
 
 
 def is_enabled(spark: Any) -> bool:
-    """Tell whether queries of this session are planned with the extension.
+    """Tell whether queries of this session push down, as `status(spark)` has it.
 
     Raises:
         InvalidOptionError: a Spark Connect session, which cannot see its planner.
     """
-    session = _classic(spark)
-    switched_on = str(spark.conf.get(SWITCH, "true")).lower() == "true"
-    return switched_on and _has_rule(spark, session)
+    _require_classic(spark)
+    return status(spark).is_enabled
 
 
 def _connect_error(session: object) -> InvalidOptionError:
@@ -101,51 +105,31 @@ def _connect_error(session: object) -> InvalidOptionError:
     )
 
 
-def _classic(spark: Any) -> Any:
-    """The JVM's session object, which Connect clients do not have."""
-    session = getattr(spark, "_jsparkSession", None) if is_classic(spark) else None
-    if session is None:
+def _require_classic(spark: Any) -> None:
+    if not is_classic(spark):
         raise _connect_error(type(spark).__module__)
-    return session
-
-
-def is_classic(spark: Any) -> bool:
-    """Tell a session whose JVM is in reach from one of a Spark Connect client."""
-    # A Connect session raises on `_jsparkSession` instead of lacking it.
-    return ".connect." not in f"{type(spark).__module__}."
-
-
-def _has_rule(spark: Any, session: Any) -> bool:
-    """Tell whether the session's planner has the rule, whoever put it there."""
-    rules = session.extensions().buildPreCBORules(session)
-    return any(rules.apply(i).ruleName() == RULE for i in range(rules.size()))
 
 
 def _apply_extension(spark: Any, extensions: Any) -> None:
-    """Load the extension from the packaged jar and let it add its rule."""
-    jvm, gateway = spark._jvm, spark.sparkContext._gateway
-
-    def array(kind: Any, *items: Any) -> Any:
-        made = gateway.new_array(kind, len(items))
-        for i, item in enumerate(items):
-            made[i] = item
-        return made
-
+    """Load the extension from the packaged jar and let it add its rules."""
+    jvm = spark._jvm
     url = jvm.java.io.File(str(planner_jar())).toURI().toURL()
     spark_loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
-    loader = jvm.java.net.URLClassLoader(array(jvm.java.net.URL, url), spark_loader)
-    extension = loader.loadClass(EXTENSION)
-    instance = extension.getConstructor(array(jvm.Class)).newInstance(array(jvm.Object))
+    urls = java_array(spark, jvm.java.net.URL, url)
+    extension = jvm.java.net.URLClassLoader(urls, spark_loader).loadClass(EXTENSION)
+    none = java_array(spark, jvm.java.lang.Class), java_array(spark, jvm.java.lang.Object)
+    instance = extension.getConstructor(none[0]).newInstance(none[1])
     # Not `instance.apply(...)`: Py4J remembers methods by the name of their class and would call
     # that of an earlier loader, once a second session in this JVM is enabled.
-    method = extension.getMethod("apply", array(jvm.Class, jvm.Class.forName("java.lang.Object")))
-    method.invoke(instance, array(jvm.Object, extensions))
+    anything = java_array(spark, jvm.java.lang.Class, jvm.Class.forName("java.lang.Object"))
+    arguments = java_array(spark, jvm.java.lang.Object, extensions)
+    extension.getMethod("apply", anything).invoke(instance, arguments)
 
 
 def _give_to_executors(spark: Any) -> None:
-    """Add the jar to those of the application, as `spark.jars` does: executors need a class.
+    """Add the jar to those of the application, as `spark.jars` does: executors need one class.
 
-    Where that is forbidden, scans come as rows, and a line of Spark's log says so.
+    Where that is forbidden, scans come as rows, and `status` says so.
     """
     from py4j.protocol import Py4JError
 

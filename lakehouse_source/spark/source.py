@@ -1,8 +1,8 @@
 """Door. The data source that Spark knows as `plake`.
 
-One instance belongs to one frame. The version is pinned when Spark makes it
-(`load()`), so that every scan of the frame, both sides of a self join too, reads
-the same version.
+Each frame has one instance. The instance resolves its version when Spark makes it
+(`load()`), so every scan of the frame reads the same version, both sides of a self
+join too.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
-from lakehouse_source.spark.aggregate_pushdown import AnswerReader
-from lakehouse_source.spark.batch import PlakeReader, PlakeWriter, ReadRequest
+from lakehouse_source.spark.aggregate_pushdown import AggregateReader
+from lakehouse_source.spark.batch_read import PlakeReader, ReadRequest
+from lakehouse_source.spark.batch_write import PlakeWriter
 from lakehouse_source.spark.options import READ_OPTIONS, WRITE_OPTIONS, Options
-from lakehouse_source.spark.pushdown import read_isolation
+from lakehouse_source.spark.planner.vocabulary import Option
+from lakehouse_source.spark.pushdown import read_pushdown
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.types import arrow_schema, spark_schema
-from lakehouse_source.spark.workers import spare_collection
-from lakehouse_source.write.commit import begin
+from lakehouse_source.spark.workers import freeze_gc
+from lakehouse_source.write.begin import begin
 from lakehouse_source.write.options import WriteOptions
 
 
@@ -33,18 +35,19 @@ class PlakeDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        # Executors get this object too: from here on it holds no password.
+        self.options.pop(Option.VIEW, None)  # the planner extension's own mark of a view
+        # Executors get this object too. From here on it holds no password.
         if "catalog" in self.options:
             self.options["catalog"] = conceal(self.options["catalog"]) or ""
         self._request: ReadRequest | None = None
-        self._problem: PlakeError | None = None
-        spare_collection()
         self._snapshot: Snapshot | None = None
+        self._error: PlakeError | None = None
+        freeze_gc()
         try:
-            self._snapshot = self._pin()
+            self._request, self._snapshot = _resolve(Options(self.options, READ_OPTIONS, "reading"))
         except PlakeError as error:
-            # A frame that is written needs no dataset yet; a read says so when it reads.
-            self._problem = error
+            # A frame that is written has other options and needs no dataset yet.
+            self._error = error
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_snapshot": None}
@@ -53,73 +56,40 @@ class PlakeDataSource(DataSource):
     def name(cls) -> str:
         return "plake"
 
-    def _pin(self) -> Snapshot:
-        """Resolve the version that this frame reads, once."""
-        given = Options(self.options, READ_OPTIONS, "reading")
-        path = given.path()
-        versions = [given.number("version"), given.number("versionAsOf")]
-        chosen = [version for version in versions if version is not None]
-        if len(set(chosen)) > 1:
-            raise InvalidOptionError(
-                option="version", value=chosen[0], reason="differs from versionAsOf."
-            )
-        version = chosen[0] if chosen else None
-        timestamp = given.text("timestampAsOf")
-        if self._request is not None:
-            version, timestamp = self._request.version, None
-        address = Address(path, reveal(given.text("catalog")))
-        with address.open() as catalog, catalog.read() as reader:
-            snapshot = address.snapshot(catalog, reader, version, timestamp)
-        columns = given.names("columns")
-        if columns is not None:
-            columns = resolve_columns(snapshot.schema, columns)
-        where = given.text("where")
-        PredicateSet.of(where).bind(snapshot.schema)
-        self._request = ReadRequest(
-            path=path,
-            catalog=given.text("catalog"),
-            version=snapshot.version,
-            columns=columns,
-            where=where,
-            split_size_bytes=given.size("splitSize"),
-        )
-        self._problem = None
-        return snapshot
-
     def schema(self) -> StructType:
-        if self._problem is not None:
-            raise self._problem
-        # Spark asks for the schema in the process that made this.
-        snapshot = self._snapshot or self._pin()
+        request = self._read_request()
+        # Spark asks in the process that made this instance, which still has the snapshot.
+        snapshot = self._snapshot
+        if snapshot is None:
+            with request.opened() as (_, opened):
+                snapshot = opened
         everything = spark_schema(snapshot.schema)
-        assert self._request is not None
-        if self._request.columns is None:
+        if request.columns is None:
             return everything
-        return StructType([everything[name] for name in self._request.columns])
+        return StructType([everything[name] for name in request.columns])
+
+    def _read_request(self) -> ReadRequest:
+        if self._error is not None:
+            raise self._error
+        assert self._request is not None
+        return self._request
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        spare_collection()
-        if self._request is None:
-            raise self._problem or InvalidOptionError(option="path", reason="is missing.")
-        isolation = read_isolation(schema)
-        kind = PlakeReader if isolation.aggregate is None else AnswerReader
-        return kind(self._request, isolation)
+        freeze_gc()
+        request = self._read_request()
+        pushdown = read_pushdown(schema)
+        kind = PlakeReader if pushdown.aggregate is None else AggregateReader
+        return kind(request, pushdown)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        spare_collection()
+        freeze_gc()
         given = Options(self.options, WRITE_OPTIONS, "writing")
         path = given.path()
         incoming = arrow_schema(schema)
         address = Address(path, reveal(given.text("catalog")))
         with address.open(create=True) as catalog:
-            staged = begin(
-                catalog,
-                address.uri,
-                address.key,
-                path,
-                incoming,
-                _write_options(given, "overwrite" if overwrite else "append"),
-            )
+            options = _write_options(given, "overwrite" if overwrite else "append")
+            staged = begin(catalog, address, incoming, options)
         return PlakeWriter(staged, path, given.text("catalog"))
 
     def streamReader(self, schema: StructType) -> Any:
@@ -131,6 +101,35 @@ class PlakeDataSource(DataSource):
             reason="is not supported by plake yet; write each batch with foreachBatch and the "
             "options txnAppId and txnVersion.",
         )
+
+
+def _resolve(given: Options) -> tuple[ReadRequest, Snapshot]:
+    """The version that a frame reads, and what it reads of it."""
+    path = given.path()
+    versions = {given.number("version"), given.number("versionAsOf")} - {None}
+    if len(versions) > 1:
+        raise InvalidOptionError(
+            option="version", value=given.number("version"), reason="differs from versionAsOf."
+        )
+    version = versions.pop() if versions else None
+    address = Address(path, reveal(given.text("catalog")))
+    with address.open() as catalog, catalog.read() as reader:
+        snapshot = address.snapshot(catalog, reader, version, given.text("timestampAsOf"))
+    columns = given.names("columns")
+    if columns is not None:
+        columns = resolve_columns(snapshot.schema, columns)
+    where = given.text("where")
+    # Refuses a wrong condition when the frame is made.
+    PredicateSet.of(where).bind(snapshot.schema)
+    request = ReadRequest(
+        path=path,
+        catalog=given.text("catalog"),
+        version=snapshot.version,
+        columns=columns,
+        where=where,
+        split_size_bytes=given.size("splitSize"),
+    )
+    return request, snapshot
 
 
 def _write_options(given: Options, mode: str) -> WriteOptions:

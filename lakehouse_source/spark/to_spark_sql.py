@@ -1,8 +1,8 @@
-"""Door. Bound conditions and ordinals as Spark SQL with the very same meaning.
+"""Door. Writes bound conditions and ordinals as Spark SQL with exactly the same meaning.
 
-What a condition means was settled when it was bound: here every literal has the
-type of its column, so that Spark widens, narrows and parses nothing. Text and
-bytes go in hexadecimal: how Spark reads a backslash depends on a setting.
+A bound condition has a fixed meaning. Every literal is written in the type of its
+column, so Spark converts nothing. Text and bytes are written in hexadecimal, because a
+setting decides how Spark reads a backslash.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lakehouse_source.predicate import (
     BoundColumn,
     BoundCompare,
     BoundConstant,
+    BoundExpression,
     BoundIn,
     BoundIsNull,
     BoundLike,
@@ -35,7 +36,7 @@ _TEXT = {"prefix": "startswith", "suffix": "endswith", "contains": "contains"}
 
 
 def condition_sql(predicate: BoundPredicate) -> str:
-    """The condition over columns named and typed as in the schema that it is bound to."""
+    """The condition, for a frame with the names and types of the schema that it is bound to."""
     return _sql(predicate.root)
 
 
@@ -47,6 +48,7 @@ def _sql(node: BoundNode) -> str:
         return f"(NOT {_sql(node.term)})"
     if isinstance(node, BoundConstant):
         return {True: "TRUE", False: "FALSE", None: "CAST(NULL AS BOOLEAN)"}[node.value]
+    assert not isinstance(node, BoundExpression)  # Spark gives conditions as SQL
     column = column_sql(node.column)
     if isinstance(node, BoundIsNull):
         return f"({column} IS NULL)"
@@ -56,7 +58,7 @@ def _sql(node: BoundNode) -> str:
             return f"({column} IS NOT NULL OR {unknown})"
         return f"({column} IS NULL AND {unknown})"
     if isinstance(node, BoundCompare):
-        if _beyond_spark(node.column.type, node.value):
+        if _outside_spark_years(node.column.type, node.value):
             return f"(unix_micros({column}) {node.op} {_microseconds(node.value, node.column)})"
         return f"({column} {node.op} {literal_sql(node.value, node.column.type)})"
     if isinstance(node, BoundIn):
@@ -69,12 +71,12 @@ def _sql(node: BoundNode) -> str:
     return f"({column} RLIKE {literal_sql(pattern, pa.string())})"
 
 
-def _beyond_spark(type_: pa.DataType, *ordinals: Ordinal | None) -> bool:
-    """Whether a moment is outside the years 1 to 9999, which is what Spark promises to hold.
+def _outside_spark_years(type_: pa.DataType, *ordinals: Ordinal | None) -> bool:
+    """Tell whether a timestamp is outside the years 1 to 9999, which Spark supports.
 
-    A file may hold such moments and Spark compares them, but preparing one as a
-    constant for its Parquet reader overflows (measured on Spark 4.3). As microseconds
-    by a function it stays a number.
+    Files may hold such timestamps, and Spark compares them. But as a constant one
+    overflows when Spark prepares it for the Parquet reader (measured on Spark 4.3).
+    Compared as microseconds, from a function, it stays a number.
     """
     if not pa.types.is_timestamp(type_) or type_.tz is None:
         return False
@@ -91,7 +93,7 @@ def _microseconds(ordinal: Ordinal | None, column: BoundColumn) -> str:
 
 
 def _in(node: BoundIn, column: str) -> str:
-    if _beyond_spark(node.column.type, *node.values):
+    if _outside_spark_years(node.column.type, *node.values):
         column = f"unix_micros({column})"
         values = [_microseconds(value, node.column) for value in node.values]
     else:
@@ -99,7 +101,7 @@ def _in(node: BoundIn, column: str) -> str:
     if node.has_nan:
         values.append(literal_sql(float("nan"), node.column.type))
     if node.column.is_float:
-        # Spark looks long lists up by the bits of a number, and -0.0 has others than 0.0.
+        # In long lists Spark looks numbers up by their bits, and those of -0.0 and 0.0 differ.
         terms = [f"{column} = {value}" for value in values]
         terms += ["CAST(NULL AS BOOLEAN)"] if node.has_null else []
         return "(" + " OR ".join(terms) + ")"
@@ -108,22 +110,23 @@ def _in(node: BoundIn, column: str) -> str:
 
 
 def column_sql(column: BoundColumn) -> str:
-    """The column; a float in a form that Spark never hands to its Parquet filters.
+    """The column. A float is written in a form that Spark does not push into Parquet.
 
-    Those go by footer statistics, which leave NaN out, and by dictionaries, in
-    which -0.0 is not 0.0: both lose rows (measured on Spark 4.3).
+    Spark's Parquet reader skips row groups by footer statistics, which leave NaN out,
+    and by dictionaries, in which -0.0 differs from 0.0. Both lose rows (measured on
+    Spark 4.3).
     """
     name = ".".join(map(quoted, column.path))
     return f"nanvl({name}, {name})" if column.is_float else name
 
 
 def quoted(name: str) -> str:
-    """A name as Spark SQL takes it, whatever is in it."""
+    """A name in backquotes, with any characters in it."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def literal_sql(ordinal: Ordinal | None, type_: pa.DataType) -> str:
-    """An ordinal of an Arrow type as a constant of the Spark type it is read as; None is NULL."""
+    """An ordinal of an Arrow type as a constant of the Spark type of the column. None is NULL."""
     own = spark_schema(pa.schema([pa.field("value", readable(type_))]))[0].dataType
     name = own.simpleString()
     if ordinal is None:
@@ -153,7 +156,7 @@ def literal_sql(ordinal: Ordinal | None, type_: pa.DataType) -> str:
 
 
 def float_text(value: float) -> str:
-    """A float as Spark and Java read it."""
+    """A float as text that Spark and Java parse."""
     if value != value:
         return "NaN"
     return {float("inf"): "Infinity", -float("inf"): "-Infinity"}.get(value) or repr(value)

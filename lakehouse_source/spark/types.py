@@ -1,8 +1,9 @@
-"""Door. Spark's types as dataset types and back.
+"""Door. Converts Spark's types to dataset types and back.
 
-What Arrow has no name for (collations, fields of intervals) and the metadata of
-columns are kept as Spark's own JSON beside the field, so that a frame comes back
-with the schema it was written with.
+Collations and the fields of intervals, for which Arrow has no type, and the metadata
+of columns are stored as Spark's own JSON in the metadata of the Arrow field. A frame
+is then read with the types that it was written with. Its columns become nullable, as
+in Delta and in plain Parquet.
 """
 
 from __future__ import annotations
@@ -31,15 +32,18 @@ from lakehouse_source.schema.align import by_name, narrowed
 from lakehouse_source.schema.fields import (
     SPARK_METADATA,
     SPARK_TYPE,
+    dataframe_schema,
+    find_field,
+    nullable_field,
     storage_schema,
-    strip,
     with_metadata,
+    without_metadata,
 )
 
-# Where Spark keeps the lengths of char and varchar in the metadata of a string column.
+# The key in a string column's metadata where Spark keeps the length of char and varchar.
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 
-# By Spark's type name, so that a type that this PySpark lacks needs no import.
+# Keys are Spark's type names: this PySpark may lack the class of a newer type.
 _REFUSED = {
     "variant": "Cast it to a string with to_json, or extract its fields with variant_get.",
     "time": "Cast it to a string.",
@@ -52,7 +56,7 @@ _REFUSED = {
 
 
 def arrow_schema(spark: StructType) -> pa.Schema:
-    """The schema in which a frame's rows are kept.
+    """The schema in which a frame's rows are stored, marked by `dataframe_schema`.
 
     Raises:
         SchemaMismatchError: a column has a type that cannot be stored.
@@ -61,8 +65,8 @@ def arrow_schema(spark: StructType) -> pa.Schema:
         _check(field.dataType, field.name)
     fields = []
     for field in _plain(spark, (UserDefinedType,)).fields:
-        # PySpark cannot read char and varchar from a Python source. Spark's own tables keep
-        # them like this as well, and Spark pads and checks lengths by it.
+        # PySpark cannot read char and varchar from a Python source. Spark's own tables store
+        # them in this form too, and Spark pads values and checks lengths by it.
         plain = _plain(StructType([field]), (CharType, VarcharType)).fields[0]
         kept = dict(field.metadata or {})
         if plain.dataType != field.dataType:
@@ -74,7 +78,7 @@ def arrow_schema(spark: StructType) -> pa.Schema:
             extra[SPARK_METADATA] = json.dumps(kept).encode()
         arrow = batch_schema(StructType([plain])).field(0)
         fields.append(with_metadata(arrow, extra) if extra else arrow)
-    return pa.schema(fields)
+    return dataframe_schema(pa.schema(fields))
 
 
 def spark_schema(arrow: pa.Schema) -> StructType:
@@ -95,10 +99,10 @@ def spark_schema(arrow: pa.Schema) -> StructType:
 
 
 def batch_schema(spark: StructType) -> pa.Schema:
-    """The Arrow schema that Spark wants to see in every batch of a read."""
+    """The Arrow schema that Spark requires of every batch of a read."""
     if "timezone" in inspect.signature(to_arrow_schema).parameters:
         return to_arrow_schema(spark, timezone="UTC")
-    # Spark 4.1 knows UTC only, and that without being told.
+    # Spark 4.1 has no such parameter and always uses UTC.
     return to_arrow_schema(spark)
 
 
@@ -137,27 +141,31 @@ def _readable_field(field: pa.Field) -> pa.Field:
     return pa.field(field.name, readable(field.type), field.nullable)
 
 
-def _own_type(spelled: bytes | None, field: pa.Field) -> DataType | None:
-    """The Spark type that a field was written with, unless the field has changed since."""
-    if spelled is None:
+def _own_type(text: bytes | None, field: pa.Field) -> DataType | None:
+    """The Spark type that a field was written with, unless the field's type changed since.
+
+    What may be NULL is as the field says.
+    """
+    if text is None:
         return None
     try:
-        document = json.loads(spelled)
+        document = json.loads(text)
         if _names_a_class(document):
             return None
         type_ = _parse_datatype_json_value(document)
         own = StructType([StructField(field.name, type_, field.nullable)])
-        then = strip(storage_schema(batch_schema(own)))
+        then = nullable_field(storage_schema(batch_schema(own)).field(0))
     except (ValueError, KeyError, TypeError, AttributeError):
         # Written by a Spark that knows more types than this one.
         return None
-    return type_ if then.equals(strip(pa.schema([field]))) else None
+    now = nullable_field(without_metadata(pa.schema([field])).field(0))
+    return _nullable_like(type_, field.type) if then.equals(now) else None
 
 
 def _names_a_class(document: object) -> bool:
     """Tell whether Spark would import, or even unpickle, a class to parse this JSON.
 
-    The catalog's text must never make it do so, and plake writes none such.
+    Text from the catalog must never cause that, and plake never writes such JSON.
     """
     if isinstance(document, dict):
         return document.get("type") == "udt" or any(map(_names_a_class, document.values()))
@@ -177,11 +185,11 @@ def _from_arrow(type_: pa.DataType, column: str) -> DataType:
 
 
 def _nullable_like(spark: DataType, arrow: pa.DataType) -> DataType:
-    """Spark's own conversion forgets which nested values may be NULL."""
+    """The type with nested values nullable where Arrow's are: Spark's conversion drops that."""
     if isinstance(spark, StructType):
         return StructType(
             [
-                StructField(f.name, _nullable_like(f.dataType, a.type), a.nullable)
+                StructField(f.name, _nullable_like(f.dataType, a.type), a.nullable, f.metadata)
                 for f, a in zip(spark.fields, arrow)
             ]
         )
@@ -213,10 +221,10 @@ def _parts(type_: DataType) -> Iterator[DataType]:
 
 
 def _is_special(type_: DataType) -> bool:
-    """Tell whether Arrow forgets something about a type.
+    """Tell whether a conversion to Arrow drops something of a type.
 
-    Interval fields (`INTERVAL DAY` against `DAY TO SECOND`), collations, metadata
-    of nested fields.
+    These are the fields of intervals (`INTERVAL DAY` becomes `DAY TO SECOND`),
+    collations and the metadata of nested fields.
     """
     if isinstance(type_, StructType) and any(field.metadata for field in type_.fields):
         return True
@@ -248,7 +256,7 @@ def _check(type_: DataType, column: str) -> None:
 
 
 def _plain(type_: StructType, special: tuple[type[DataType], ...]) -> StructType:
-    """The schema with `special` types replaced by the plain ones that hold their values."""
+    """The schema with `special` types replaced by the types that their values are stored in."""
 
     def plain(part: DataType) -> DataType:
         if isinstance(part, special):
@@ -269,18 +277,18 @@ def _plain(type_: StructType, special: tuple[type[DataType], ...]) -> StructType
 
 
 def columns_for(spark: StructType, arrow: pa.Schema) -> list[str]:
-    """The dataset's columns, by its own spelling, that a requested Spark schema names.
+    """The columns that a requested Spark schema names, as the dataset writes their names.
 
     Raises:
         SchemaMismatchError: one is not in the dataset.
     """
     names = []
     for field in spark.fields:
-        found = by_name(pa.field(field.name, pa.null()), list(arrow))
+        found = find_field(field.name, arrow)
         if found is None:
             raise SchemaMismatchError(
                 column=field.name,
-                reason="is asked for by schema(...) and not in the dataset",
+                reason="is named in schema(...) and not in the dataset",
                 hint=f"It has: {', '.join(arrow.names)}.",
             )
         names.append(found.name)
@@ -288,10 +296,10 @@ def columns_for(spark: StructType, arrow: pa.Schema) -> list[str]:
 
 
 def narrowed_structs(spark: StructType, arrow: pa.Schema) -> dict[str, pa.Field]:
-    """The dataset's structs of which a requested Spark schema names a part, with that part."""
+    """For each struct of which a requested Spark schema names some fields: the struct of those."""
     found = {}
     for wanted in batch_schema(spark):
-        field = by_name(wanted, list(arrow))
+        field = find_field(wanted.name, arrow)
         if field is not None:
             part = narrowed(field, wanted, by_name)
             if not part.equals(field):

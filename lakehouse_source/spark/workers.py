@@ -1,22 +1,23 @@
-"""Door. What plake asks of the Python processes that Spark starts for it."""
+"""Door. What plake changes in the Python processes that Spark starts for it."""
 
 from __future__ import annotations
 
 import gc
 import sys
 
-_spared = False
+_frozen = False
 
 
-def spare_collection() -> None:
-    """Keep what is alive now out of later garbage collections, in a worker of Spark's daemon.
+def freeze_gc() -> None:
+    """Exclude the objects that exist now from garbage collection, in a worker of Spark's daemon.
 
-    The daemon collects after each task (`gc.collect()` in `pyspark/daemon.py`) and looks at
-    every object of every imported module, which takes longer (66 ms) than most tasks. Once for
-    a process: what is frozen here are modules. Any other process is left alone.
+    The daemon collects garbage after each task (`gc.collect()` in `pyspark/daemon.py`). That
+    visits every object of every imported module and takes 66 ms, longer than most tasks. One
+    call per process is enough: the objects frozen here belong to modules. In any other process
+    this does nothing.
     """
-    global _spared
+    global _frozen
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if not _spared and main is not None and main.name == "pyspark.daemon":
-        _spared = True
+    if not _frozen and main is not None and main.name == "pyspark.daemon":
+        _frozen = True
         gc.freeze()

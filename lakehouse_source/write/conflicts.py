@@ -1,4 +1,4 @@
-"""Pure. Which two changes collide: a table. Knows nothing of SQL, retries or Parquet."""
+"""Pure. Which two changes of a dataset conflict: a table. Knows no SQL, retries or Parquet."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Change(Enum):
-    """What a commit does to a dataset, as far as other commits care."""
+    """What a commit does to a dataset, as far as it matters to other commits."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -16,12 +16,12 @@ class Change(Enum):
 
 
 class Verdict(Enum):
-    """What a commit has to do about one that came first.
+    """What a commit has to do about another one that was committed after it began.
 
-    REBASE: nothing, take the next version. REBASE_SCHEMA: only if the schema can
-    be merged again. CHECK_ADDED: only if none of the files they added can hold a
-    row that mine replaces. CHECK_MINE: only if they removed no file that mine
-    rewrites. CONFLICT: give up.
+    REBASE: take the next version. REBASE_SCHEMA: the same, if the schemas can be merged
+    again. CHECK_ADDED: rebase if no file that the other commit added can hold a row that
+    this one replaces. CHECK_MINE: rebase if the other commit removed no file that this one
+    rewrites. CONFLICT: raise an error.
     """
 
     REBASE = "rebase"
@@ -32,9 +32,9 @@ class Verdict(Enum):
 
 
 _A, _O, _W, _S, _R = Change
-# Mine by row, theirs by column. An overwrite of a condition or of partitions by
-# others is, to a commit that only adds, like any overwrite: it replaced what was
-# there before mine. A rewrite changes no rows.
+# Rows are this commit's change, columns the other one's. For a commit that only adds
+# files, another commit's overwrite of a condition or of partitions is like any overwrite:
+# it replaced rows that were there before. A rewrite changes no rows.
 TABLE: dict[Change, dict[Change, Verdict]] = {
     _A: {
         _A: Verdict.REBASE,
@@ -73,7 +73,7 @@ TABLE: dict[Change, dict[Change, Verdict]] = {
     },
 }
 
-# Names of operations in the history, with the change that each is.
+# The names of operations in the history, and the change that each one is.
 OPERATIONS: dict[str, Change] = {
     "append": Change.APPEND,
     "overwrite": Change.OVERWRITE,
@@ -91,5 +91,5 @@ def verdict(mine: Change, theirs: Change) -> Verdict:
 
 
 def change_of(operation: str) -> Change | None:
-    """The change behind an operation's name; None for one that this version does not know."""
+    """The change of an operation; None for an operation of a later release."""
     return OPERATIONS.get(operation)

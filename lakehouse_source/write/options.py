@@ -1,6 +1,6 @@
-"""Pure. What a write was asked to do, and a write that has begun.
+"""Pure. What the caller asked a write to do, and a write that has begun.
 
-Values only: they travel from the driver to executors and back.
+These are values that Spark sends from the driver to executors and back.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ CODECS = ("zstd", "snappy", "lz4", "gzip", "brotli", "none")
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What the caller asked for. Sizes in bytes and rows; None leaves the default.
+    """What the caller asked for. Sizes are in bytes and rows; None means the default.
 
-    `index_columns` are the columns that the search index of a new dataset covers, a
-    struct with all its fields.
+    `index_columns` are the columns that the search index of a new dataset covers; a struct
+    stands for all its fields.
     """
 
     mode: str = "append"
@@ -50,7 +50,7 @@ class WriteOptions:
     index_columns: tuple[str, ...] | None = None
 
     def check(self) -> None:
-        """Refuse what cannot be meant.
+        """Check the values and their combinations.
 
         Raises:
             InvalidOptionError
@@ -93,6 +93,7 @@ class WriteOptions:
 
     @property
     def change(self) -> Change:
+        """What this write does to the dataset, for the conflict table."""
         if self.mode != "overwrite":
             return Change.APPEND
         partial = self.overwrite_where is not None or self.dynamic_partitions
@@ -110,8 +111,11 @@ class WriteOptions:
 class StagedWrite:
     """A write that has begun. Picklable; knows no catalog and no password.
 
-    `indexed` are the ids of the columns that the search index most likely covers
-    when the write commits.
+    `uri` is that of its dataset's address, `key` the dataset's key in the catalog.
+    `base_version` is the version that the write is based on, `incoming` the schema of its
+    rows as the caller gave them.
+    `indexed` are the field ids of the columns that the search index covers when the write
+    commits, unless another commit changes them first.
     """
 
     uri: str

@@ -1,14 +1,15 @@
-"""Verb. What the catalog is told of a commit's files: worked out and recorded before the lock.
+"""Verb. What a commit computes and records before it holds the lock of its dataset.
 
-Index rows are worked out from JSON, and inserting the rows of many files takes longer
-than all that a commit has to do under its dataset's lock. Both come first.
+Index rows are computed from JSON, and inserting the rows of many files takes longer than
+everything that a commit does under the lock. Both are done before the lock is taken,
+because other writers wait from then on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -16,48 +17,61 @@ from lakehouse_source.catalog.reader import Current
 from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.errors import CommitConflictError
 from lakehouse_source.failpoints import reach
-from lakehouse_source.model import DatasetRecord, FileBounds, FileMetadata
+from lakehouse_source.model import DatasetRecord, FileBounds, FileMetadata, FileRecord
 from lakehouse_source.pruning import bounds, keys
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.partitions import partition_ordinal, partition_text
 from lakehouse_source.write.options import StagedWrite
 
+IndexRows = Mapping[str, Sequence[FileBounds]]
+
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """What a commit knows of its files before it locks the dataset.
+class PreparedCommit:
+    """A write that lacks only its database transaction.
 
-    Others wait while the lock is held, and index rows are worked out from JSON.
-    `files` have their partition values as the catalog keeps them; `rows` are their
-    rows of the search index over the columns `indexed`; `removed_groups` counts the
-    row groups of files that may go.
+    `files` are the files to add. `encoded` are the same files with their partition values
+    as the catalog stores them (JSON texts); `index_rows` has their rows of the search
+    index by path, over the columns with the ids `indexed`. `rewritten` are the files whose
+    rows of the condition this write replaces, with their numbers of row groups by file id.
     """
 
+    staged: StagedWrite
     files: tuple[FileMetadata, ...]
-    indexed: frozenset[int] = frozenset()
-    rows: Mapping[str, Sequence[FileBounds]] = field(default_factory=dict)
-    removed_groups: Mapping[int, int] = field(default_factory=dict)
+    encoded: tuple[FileMetadata, ...]
+    indexed: frozenset[int]
+    index_rows: IndexRows
+    rewritten: tuple[FileRecord, ...]
+    rewritten_row_groups: Mapping[int, int]
 
 
-def prepare(
+def prepare_files(
     staged: StagedWrite,
     files: Sequence[FileMetadata],
-    removed_groups: Mapping[int, int] | None = None,
-) -> Prepared:
-    """Work out what the catalog will be told of files, for the schema the write began with."""
+    rewritten: Sequence[FileRecord],
+    rewritten_row_groups: Mapping[int, int],
+) -> PreparedCommit:
+    """Compute what the catalog will store of files, under the schema the write began with."""
     schema = staged.spec.schema
     encoded = tuple(replace(file, partitions=encode_partitions(file, schema)) for file in files)
     indexed = frozenset(staged.indexed)
-    rows = _index_rows(encoded, schema, indexed, staged.spec.partition_by)
-    return Prepared(encoded, indexed, rows, removed_groups or {})
+    return PreparedCommit(
+        staged=staged,
+        files=tuple(files),
+        encoded=encoded,
+        indexed=indexed,
+        index_rows=compute_index_rows(encoded, schema, indexed, staged.spec.partition_by),
+        rewritten=tuple(rewritten),
+        rewritten_row_groups=rewritten_row_groups,
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
-    """What a commit recorded of its files before it had the dataset's lock.
+class PrerecordedFiles:
+    """The files that a commit recorded before it had the dataset's lock.
 
-    `version` is the one that they get where no other commit comes first. No `file_ids`:
-    nothing is recorded yet.
+    `current` is the dataset as it was seen then, and `version` the version the files were
+    recorded for, the one after it. Without `file_ids` nothing is recorded yet.
     """
 
     current: Current
@@ -65,60 +79,61 @@ class Ahead:
     file_ids: Sequence[int] = ()
 
 
-def record_ahead(tx: CatalogTransaction, staged: StagedWrite, prepared: Prepared) -> Ahead:
-    """Record the files of a write for the version that comes next, as it seems, without a lock.
+def prerecord_files(tx: CatalogTransaction, commit: PreparedCommit) -> PrerecordedFiles:
+    """Record the files of a commit for the next version, before the dataset is locked.
 
-    Nobody sees the rows before the transaction is committed, and `land` mends what others
-    changed until it has the lock. They take most of the time of a commit, and others wait
-    only from the lock on. Nothing is locked that they wait for: a foreign key shares its
-    dataset's row with everybody who does not change its key.
+    No other transaction sees the rows before this one is committed, and
+    `rebase_prerecorded` corrects them where another commit takes the lock first. Nothing
+    is locked here that other writers wait for: a foreign key takes a shared lock on the
+    dataset's row, which conflicts only with a change of its key.
 
     Raises:
-        CommitConflictError: there is no such dataset any more.
+        CommitConflictError: the dataset is no longer in the catalog.
     """
     reach("transaction begun")
-    current, ids = tx.look(staged.key, len(prepared.files))
+    staged = commit.staged
+    current, ids = tx.current_with_new_file_ids(staged.key, len(commit.encoded))
     if current is None:
         raise removed_from_catalog(staged)
-    record = current.dataset
-    version = record.current_version + 1
-    own = {leaf.id for leaf in leaves(staged.spec.schema)}
+    version = current.dataset.current_version + 1
     unchanged = current.schema is not None and current.schema.equals(
         staged.spec.schema, check_metadata=True
     )
-    if not (prepared.files and unchanged and _indexed(record, own) == prepared.indexed & own):
-        return Ahead(current, version)
+    if not (commit.encoded and unchanged and _fits(current.dataset, staged.spec.schema, commit)):
+        return PrerecordedFiles(current, version)
     tx.record_file_metadata(
-        record,
+        current.dataset,
         version,
-        prepared.files,
+        commit.encoded,
         schema_version=current.schema_version,
-        bounds=lambda file: prepared.rows[file.path],
+        bounds=lambda file: commit.index_rows[file.path],
         ids=ids,
     )
     reach("files recorded")
-    return Ahead(current, version, ids)
+    return PrerecordedFiles(current, version, ids)
 
 
-def mend(
+def rebase_prerecorded(
     tx: CatalogTransaction,
     record: DatasetRecord,
     version: int,
-    ahead: Ahead,
     schema: pa.Schema,
-    unchanged: bool,
-    prepared: Prepared,
+    commit: PreparedCommit,
+    prerecorded: PrerecordedFiles,
+    schema_is_same: bool,
 ) -> bool:
-    """Make right what was recorded ahead; False where nothing is recorded now."""
-    if not ahead.file_ids:
+    """Correct the rows of prerecorded files under the lock; False if there are none after it.
+
+    They move to `version`. Where the schema or the indexed columns are others than those
+    that the rows were computed for, the rows are deleted.
+    """
+    if not prerecorded.file_ids:
         return False
-    own = {leaf.id for leaf in leaves(schema)}
-    if not unchanged or _indexed(record, own) != prepared.indexed & own:
-        # The rows are others now, or their keys have another encoding.
-        tx.forget_files(ahead.file_ids)
+    if not schema_is_same or not _fits(record, schema, commit):
+        tx.forget_files(prerecorded.file_ids)
         return False
-    if version != ahead.version:
-        tx.move_files(version, ahead.file_ids)
+    if version != prerecorded.version:
+        tx.move_files(version, prerecorded.file_ids)
         reach("files moved")
     return True
 
@@ -129,44 +144,44 @@ def record_files(
     version: int,
     schema_version: int,
     schema: pa.Schema,
-    files: Sequence[FileMetadata],
-    *,
-    prepared: Prepared | None = None,
-    types: Mapping[int, pa.DataType] | None = None,
+    commit: PreparedCommit,
 ) -> None:
-    """Persist files with their row groups, partitions (JSON texts here) and index rows.
-
-    `types` gives, by id, the types of columns that were promoted since the files
-    were written; keys have the encoding of those.
-    """
-    own = {leaf.id for leaf in leaves(schema)}
-    indexed = _indexed(record, own)
-    if prepared is not None and prepared.indexed & own == indexed:
-        rows = prepared.rows
-    else:
-        partition_by = tuple(record.properties.get("partition_by", ()))
-        rows = _index_rows(files, schema, indexed, partition_by, types)
+    """Record the files of a commit at a version whose schema is given."""
+    rows = commit.index_rows
+    if not _fits(record, schema, commit):
+        indexed = _indexed(record, schema)
+        rows = compute_index_rows(commit.encoded, schema, indexed, record.properties.partition_by)
     tx.record_file_metadata(
         record,
         version,
-        files,
+        commit.encoded,
         schema_version=schema_version,
         bounds=lambda file: rows[file.path],
     )
 
 
-def _indexed(record: DatasetRecord, own: set[int]) -> set[int]:
-    return own.intersection(record.properties.get("indexed_columns", ()))
+def _indexed(record: DatasetRecord, schema: pa.Schema) -> set[int]:
+    return {leaf.id for leaf in leaves(schema)}.intersection(record.properties.indexed_columns)
 
 
-def _index_rows(
+def _fits(record: DatasetRecord, schema: pa.Schema, commit: PreparedCommit) -> bool:
+    """Tell whether the prepared index rows cover the columns that the index covers now."""
+    ids = {leaf.id for leaf in leaves(schema)}
+    return ids.intersection(record.properties.indexed_columns) == commit.indexed & ids
+
+
+def compute_index_rows(
     files: Sequence[FileMetadata],
     schema: pa.Schema,
     indexed: AbstractSet[int],
     partition_by: Sequence[str],
     types: Mapping[int, pa.DataType] | None = None,
 ) -> dict[str, list[FileBounds]]:
-    """The index rows of files, by path; `schema` is the one they were written under."""
+    """The index rows of files, by path. Partition values of the files are JSON texts.
+
+    `schema` is the one the files were written under. `types` gives, by field id, the types
+    that columns were promoted to since then: keys have the encoding of the promoted type.
+    """
     columns = [leaf for leaf in leaves(schema) if leaf.id in indexed]
     in_files = [leaf for leaf in columns if leaf.path[0] not in partition_by]
     in_folders = [leaf for leaf in columns if leaf.path[0] in partition_by]
@@ -190,7 +205,7 @@ def _index_rows(
 
 
 def encode_partitions(file: FileMetadata, schema: pa.Schema) -> dict[str, str | None]:
-    """Partition values as the catalog keeps them: JSON text, None for NULL."""
+    """Partition values as the catalog stores them: JSON text, None for NULL."""
     return {
         name: partition_text(value, schema.field(name).type)
         for name, value in file.partitions.items()
@@ -198,7 +213,7 @@ def encode_partitions(file: FileMetadata, schema: pa.Schema) -> dict[str, str | 
 
 
 def removed_from_catalog(staged: StagedWrite) -> CommitConflictError:
-    """What to raise where the dataset of a write is not there any more."""
+    """The error of a commit whose dataset is no longer in the catalog."""
     return CommitConflictError(
         dataset=staged.uri,
         base_version=staged.base_version,

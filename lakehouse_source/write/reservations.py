@@ -1,10 +1,10 @@
-"""Verb. Registers the next write of a stream of small commits together with the one before.
+"""Verb. In a stream of small commits, each commit registers the write that follows it.
 
-A write is registered before its first byte, so that vacuum leaves its files alone:
-a database transaction, which costs as much as the commit of a small write itself.
-Where commits of one process follow one another closely, each commit therefore
-registers its successor too. A reservation that nobody takes is a pending write
-without files; like that of any process that died, it is given up in time.
+A write is registered before its first byte, so that vacuum leaves its files alone. That
+is a database transaction of its own, which takes as long as the commit of a small write.
+Where commits of one process follow one another closely, each commit therefore registers
+the next write in its own transaction. A reservation that no write takes is a pending
+write without files; it is abandoned in time, like that of a process that died.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from weakref import WeakKeyDictionary
 
 from lakehouse_source.catalog.base import Catalog
 
-# A stream: so many commits, none later than this after the one before.
+# A stream is this many commits, each at most so long after the one before it.
 STREAM_COMMITS = 8
 STREAM_SECONDS = 1.0
-# Far below the age at which a pending write counts as abandoned.
+# How long a reservation is taken; far below the age at which a pending write is abandoned.
 RESERVED_SECONDS = 10.0
 
 
@@ -28,20 +28,20 @@ RESERVED_SECONDS = 10.0
 class _Stream:
     commits: int = 0
     last: float = 0.0
-    # One, or as many as there are threads that commit at once.
+    # Write ids. One, or as many as there are threads that commit at once.
     reserved: list[str] = field(default_factory=list)
 
 
 _lock = threading.Lock()
 _process = os.getpid()
-# By catalog object and dataset: a stream is one writer that keeps its catalog open.
+# By catalog object and dataset key: a stream is one writer that keeps its catalog open.
 _streams: WeakKeyDictionary[Catalog, dict[str, _Stream]] = WeakKeyDictionary()
 
 
 def take(catalog: Catalog, key: str) -> tuple[str | None, list[str]]:
-    """The write that was registered for whoever writes next, and those that are too old for it.
+    """The id of a write that is registered already, and the ids that are too old for use.
 
-    The old ones are for the caller to forget in the catalog.
+    The caller deletes the old registrations from the catalog.
     """
     with _guard():
         stream = _streams.get(catalog, {}).get(key)
@@ -54,7 +54,7 @@ def take(catalog: Catalog, key: str) -> tuple[str | None, list[str]]:
 
 
 def give_back(catalog: Catalog, key: str, reserved: str) -> None:
-    """Leave a reservation to the next one: the write that took it never began."""
+    """Return a reservation: the write that took it did not begin."""
     with _guard():
         stream = _streams.get(catalog, {}).get(key)
         if stream is not None:
@@ -62,7 +62,7 @@ def give_back(catalog: Catalog, key: str, reserved: str) -> None:
 
 
 def is_wanted(catalog: Catalog, key: str) -> bool:
-    """Tell whether the commit under way had better register the next write."""
+    """Tell whether the commit under way should register the next write."""
     with _guard():
         stream = _streams.get(catalog, {}).get(key)
         return (
@@ -74,7 +74,7 @@ def is_wanted(catalog: Catalog, key: str) -> bool:
 
 
 def committed(catalog: Catalog, key: str, reserved: str | None) -> None:
-    """Say that a write was committed, and with it the registration of the next one."""
+    """Note that a write was committed, together with the registration of the next one."""
     now = time.monotonic()
     with _guard():
         stream = _streams.setdefault(catalog, {}).setdefault(key, _Stream())
@@ -88,6 +88,6 @@ def _guard() -> threading.Lock:
     global _lock, _process, _streams
     process = os.getpid()
     if process != _process:
-        # A forked child: what is reserved is its parent's.
+        # A forked child: the reservations belong to its parent.
         _lock, _process, _streams = threading.Lock(), process, WeakKeyDictionary()
     return _lock

@@ -1,20 +1,24 @@
-"""Verb. An old version made the newest: its files and its schema, as a commit of their own."""
+"""Verb. An old version becomes the newest: a commit with its files and its schema."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import uuid6
 
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.catalog.retry import in_transaction
-from lakehouse_source.model import FileMetadata, WriteResult
-from lakehouse_source.read.snapshot import open_snapshot
+from lakehouse_source.model import DatasetRecord, FileMetadata, FileRecord, WriteResult
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import leaves
-from lakehouse_source.write.apply import described, result, summary
-from lakehouse_source.write.prerecord import record_files
+from lakehouse_source.write.apply import summary, write_result
+from lakehouse_source.write.evolution import evolve_properties
+from lakehouse_source.write.prerecord import compute_index_rows
 
 
-def restore(catalog: Catalog, uri: str, key: str, version: int) -> WriteResult:
+def restore(catalog: Catalog, address: Address, version: int) -> WriteResult:
     """Commit a version whose files and schema are those of an old one.
 
     Raises:
@@ -22,45 +26,22 @@ def restore(catalog: Catalog, uri: str, key: str, version: int) -> WriteResult:
     """
     write_id = str(uuid6.uuid7())
 
-    def land_old(tx: CatalogTransaction) -> WriteResult:
-        record = tx.lock_dataset(key)
+    def apply_restore(tx: CatalogTransaction) -> WriteResult:
+        record = tx.lock_dataset(address.key)
         done = tx.transaction_by_write_id(write_id)
-        target = open_snapshot(tx, key, uri, catalog.redacted_url, version=version)
-        if record is None or done is not None:
-            new_version = target.dataset.current_version if done is None else done.version
-            return result(new_version, target.schema_version, ())
-        current = record.current_version
-        live = {file.path: file for file in tx.files(record.id, current)}
-        wanted = {file.path: file for file in tx.files(record.id, version)}
-        removed = [file for path, file in live.items() if path not in wanted]
-        returning = [file for path, file in wanted.items() if path not in live]
-        groups = tx.row_groups([file.id for file in returning])
-        files: dict[int, list[FileMetadata]] = {}
-        for file in returning:
-            schema = target.file_schemas[file.schema_version]
-            files.setdefault(file.schema_version, []).append(
-                FileMetadata(
-                    path=file.path,
-                    row_count=file.row_count,
-                    file_size_bytes=file.size_bytes,
-                    schema=pa.schema([f for f in schema if f.name not in target.partition_by]),
-                    row_groups=tuple(groups.get(file.id, ())),
-                    partitions=file.partitions,
-                    stats_complete=file.stats_complete,
-                )
+        target = address.snapshot(catalog, tx, version)
+        assert record is not None  # `snapshot` raises where there is no dataset
+        if done is not None:
+            schema_version = tx.schema_at(record.id, done.version)[0]
+            counts = done.summary
+            return WriteResult(
+                done.version, counts["files_added"], counts["rows_added"], schema_version
             )
-        new_version = current + 1
-        schema_now = tx.schema_at(record.id, current)[1]
-        schema_version = target.schema_version
-        if not target.schema.equals(schema_now, check_metadata=True):
-            tx.insert_schema(record.id, new_version, target.schema)
-            # Files that stay have keys in the encoding that is given up.
-            for column_id in described(
-                record.properties, target.schema, schema_now, target.partition_by
-            )[1]:
-                tx.unbound_column(record.id, column_id)
-            schema_version = new_version
+        returning, removed = _changes(tx, record, version)
+        files = _metadata_by_schema(tx, target, returning)
         everything = [file for some in files.values() for file in some]
+        new_version = record.current_version + 1
+        schema_version = _record_schema(tx, record, target, new_version)
         tx.insert_transaction(
             record.id,
             new_version,
@@ -69,12 +50,79 @@ def restore(catalog: Catalog, uri: str, key: str, version: int) -> WriteResult:
             summary(tx, record, everything, removed),
             write_id,
         )
-        # A column may have been promoted between the file and the version restored.
-        types = {leaf.id: leaf.type for leaf in leaves(target.schema)}
-        for written_under, some in files.items():
-            schema = target.file_schemas[written_under]
-            record_files(tx, record, new_version, written_under, schema, some, types=types)
+        _record_files(tx, record, target, new_version, files)
         tx.remove_files(record.id, new_version, [file.id for file in removed])
-        return result(new_version, schema_version, everything)
+        return write_result(new_version, schema_version, everything)
 
-    return in_transaction(catalog, uri, write_id, land_old)
+    return in_transaction(catalog, address.uri, write_id, apply_restore)
+
+
+def _changes(
+    tx: CatalogTransaction, record: DatasetRecord, version: int
+) -> tuple[list[FileRecord], list[FileRecord]]:
+    """The files of a version that are no longer live, and the live files that it lacks."""
+    live = {file.path: file for file in tx.files(record.id, record.current_version)}
+    wanted = {file.path: file for file in tx.files(record.id, version)}
+    returning = [file for path, file in wanted.items() if path not in live]
+    removed = [file for path, file in live.items() if path not in wanted]
+    return returning, removed
+
+
+def _metadata_by_schema(
+    tx: CatalogTransaction, target: Snapshot, files: Sequence[FileRecord]
+) -> dict[int, list[FileMetadata]]:
+    """Files as their writers described them, by the version of the schema they have."""
+    groups = tx.row_groups([file.id for file in files])
+    found: dict[int, list[FileMetadata]] = {}
+    for file in files:
+        schema = target.file_schemas[file.schema_version]
+        found.setdefault(file.schema_version, []).append(
+            FileMetadata(
+                path=file.path,
+                row_count=file.row_count,
+                file_size_bytes=file.size_bytes,
+                schema=pa.schema([f for f in schema if f.name not in target.partition_by]),
+                row_groups=tuple(groups.get(file.id, ())),
+                partitions=file.partitions,
+                stats_complete=file.stats_complete,
+            )
+        )
+    return found
+
+
+def _record_schema(
+    tx: CatalogTransaction, record: DatasetRecord, target: Snapshot, new_version: int
+) -> int:
+    """Put the old schema into force where it differs; answers the version it is in force since."""
+    schema_now = tx.schema_at(record.id, record.current_version)[1]
+    if target.schema.equals(schema_now, check_metadata=True):
+        return target.schema_version
+    tx.insert_schema(record.id, new_version, target.schema)
+    # Keys of files that stay live have the encoding of the schema that is replaced.
+    for column_id in evolve_properties(
+        record.properties, target.schema, schema_now, target.partition_by
+    )[1]:
+        tx.invalidate_bounds(record.id, column_id)
+    return new_version
+
+
+def _record_files(
+    tx: CatalogTransaction,
+    record: DatasetRecord,
+    target: Snapshot,
+    new_version: int,
+    files: Mapping[int, Sequence[FileMetadata]],
+) -> None:
+    # A column may have been promoted after the file was written, up to the old version.
+    types = {leaf.id: leaf.type for leaf in leaves(target.schema)}
+    indexed = frozenset(record.properties.indexed_columns)
+    for schema_version, some in files.items():
+        schema = target.file_schemas[schema_version]
+        rows = compute_index_rows(some, schema, indexed, record.properties.partition_by, types)
+        tx.record_file_metadata(
+            record,
+            new_version,
+            some,
+            schema_version=schema_version,
+            bounds=lambda file, rows=rows: rows[file.path],  # type: ignore[misc]
+        )

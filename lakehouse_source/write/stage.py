@@ -1,4 +1,4 @@
-"""Verb. Rows of plain Python become the files of a write that has begun."""
+"""Verb. Rows that a Python caller gives become the files of a write that has begun."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from lakehouse_source.catalog import Catalog
 from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.progress import counted
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.scan import Predicates
-from lakehouse_source.write.commit import abort, begin
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import abort
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 
 HEARTBEAT_SECONDS = 600.0
@@ -47,7 +48,7 @@ def write_options(
     expected_version: int | None = None,
     **layout: Any,
 ) -> WriteOptions:
-    """The keywords of `write_dataset` as options that were checked.
+    """The keywords of `write_dataset`, checked, as options of a write.
 
     Raises:
         InvalidOptionError, InvalidPredicateError
@@ -71,38 +72,47 @@ def write_options(
 
 
 def stage(
-    catalog: Catalog, address: Address, rows: pa.RecordBatchReader, options: WriteOptions
+    catalog: Catalog,
+    address: Address,
+    rows: pa.RecordBatchReader,
+    options: WriteOptions,
+    *,
+    progress: bool | None = False,
 ) -> tuple[StagedWrite, list[FileMetadata]]:
-    """Begin a write and write its files; what is left is to commit it, or to abort it.
+    """Begin a write and write its files. The caller has to commit or abort it.
 
     Raises:
-        PlakeError: the write was given up.
+        PlakeError: the write was aborted.
     """
-    staged = begin(catalog, address.uri, address.key, address.given, rows.schema, options)
+    staged = begin(catalog, address, rows.schema, options)
 
     def beat() -> None:
         with catalog.write() as tx:
             tx.heartbeat(staged.write_id)
 
     try:
-        return staged, write_files(staged.spec, beating(rows, beat))
-    except BaseException:
-        abort(catalog, staged, ())
+        counting = counted(
+            rows, progress, label="writing", unit="rows", size=lambda batch: batch.num_rows
+        )
+        return staged, write_files(staged.spec, with_heartbeat(counting, beat))
+    except BaseException as failure:
+        # `write_files` has deleted the files that it had written.
+        abort(catalog, staged, (), failure=failure)
         raise
 
 
-def beating(
+def with_heartbeat(
     batches: Iterable[pa.RecordBatch], beat: Callable[[], None]
 ) -> Iterator[pa.RecordBatch]:
-    """The batches, with a sign of life to the catalog every now and then in between.
+    """The same batches; calls `beat` between two of them every `HEARTBEAT_SECONDS`.
 
-    In between and not from a thread of its own: a write that stands still for a day
-    is taken for dead, and rightly so.
+    No thread calls it: a write whose rows stop coming for a day shall count as abandoned.
     """
     last = time.monotonic()
     for batch in batches:
         if time.monotonic() - last >= HEARTBEAT_SECONDS:
-            # The next one may come through; the commit has to, and says so.
+            # A heartbeat that fails is no reason to stop: the next one may succeed, and
+            # the commit reports a catalog that stays away.
             with suppress(PlakeError):
                 beat()
             last = time.monotonic()
@@ -133,34 +143,3 @@ def _listed(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
     if names is None:
         return None
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-def to_reader(data: Any) -> pa.RecordBatchReader:
-    """Any tabular data as a stream of Arrow batches.
-
-    Raises:
-        InvalidOptionError: it is not tabular data that Arrow can take.
-    """
-    if isinstance(data, pa.RecordBatchReader):
-        return data
-    if isinstance(data, pa.Table):
-        return data.to_reader()
-    if isinstance(data, pa.RecordBatch):
-        return pa.RecordBatchReader.from_batches(data.schema, [data])
-    if isinstance(data, ds.Dataset):
-        return data.scanner().to_reader()
-    if type(data).__module__.partition(".")[0] == "pandas":
-        try:
-            return pa.Table.from_pandas(data, preserve_index=False).to_reader()
-        except (pa.ArrowException, TypeError, AttributeError) as error:
-            raise InvalidOptionError(
-                option="data", reason=f"pandas data that Arrow cannot take: {error}"
-            ) from error
-    if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data)
-    raise InvalidOptionError(
-        option="data",
-        reason=f"a {type(data).__name__} is not tabular. Give a pyarrow Table or "
-        "RecordBatchReader, a pandas or Polars DataFrame, or an object with "
-        "__arrow_c_stream__.",
-    )

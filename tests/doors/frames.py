@@ -15,7 +15,7 @@ def quoted(name: str) -> str:
 
 
 def literals(spark: SparkSession, columns: Mapping[str, Sequence[str]]) -> DataFrame:
-    """A frame of SQL literals, column by column; short columns end in NULLs, all get one more."""
+    """A frame of SQL literals per column; NULLs fill the shorter columns, and each ends in one."""
     height = max(len(values) for values in columns.values()) + 1
     padded = [[*values, *["NULL"] * (height - len(values))] for values in columns.values()]
     rows = ", ".join("(" + ", ".join(row) + ")" for row in zip(*padded))
@@ -57,7 +57,7 @@ def nullable(type_: DataType) -> Any:
 
 
 def data_files(path: Path | str) -> list[Path]:
-    """Every file below a dataset's folder but the catalog's."""
+    """Every file below a dataset's folder except the catalog's own."""
     return sorted(
         found
         for found in Path(path).rglob("*")

@@ -173,7 +173,7 @@ class Side:
         ).collect()
 
     def new_path(self) -> str:
-        """A path of this side that nothing was written to."""
+        """A path of this side where nothing has been written."""
         return str(self.scratch / f"{self.format}-{next(_numbers)}")
 
 

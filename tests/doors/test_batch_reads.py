@@ -14,12 +14,12 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehouse_source.spark import enable, planner_jar, session
-from lakehouse_source.spark.batch import BATCH_ROWS
+from lakehouse_source.spark import enable, planner_jar, session, status
+from lakehouse_source.spark.batch_read import BATCH_ROWS
+from lakehouse_source.spark.planner.vocabulary import Part, Setting
 from tests.doors.conftest import unshared_session
 
 ROWS = 2 * BATCH_ROWS + 17
-SWITCH = "spark.plake.planner.batches.enabled"
 pytestmark = pytest.mark.spark
 
 COLUMNS = (
@@ -68,7 +68,7 @@ def test_scans_come_in_batches_unless_they_are_switched_off(
     spark_planner: SparkSession, sides: tuple[DataFrame, DataFrame]
 ) -> None:
     assert "ColumnarToRow" in plan_of(sides[0].where("id > 5"))
-    with setting(spark_planner, SWITCH, "false"):
+    with setting(spark_planner, Setting.BATCHES, "false"):
         assert "ColumnarToRow" not in plan_of(sides[0].where("id < 5"))
         assert sides[0].where("id < 5").count() == 5
 
@@ -172,8 +172,10 @@ def test_a_jar_without_the_reader_gives_rows_and_prunes(
             if name != "io/plake/spark/BatchReads.class":
                 archive.writestr(name, whole.read(name))
     monkeypatch.setattr(session, "planner_jar", lambda: crippled)
-    frame = enable(unshared_session(spark)).read.format("plake").load(path)
+    fresh = enable(unshared_session(spark))
+    frame = fresh.read.format("plake").load(path)
     shown = plan_of(frame.where("id = 5"))
+    assert "BatchReads" in str(status(fresh)[Part.BATCHES].reason)
     assert "PushedFilters" in shown
     assert "ColumnarToRow" not in shown
     assert [frame.where("id = 5").count(), frame.where("id >= 0").count()] == [1, 20]
@@ -204,6 +206,9 @@ rows.repartition(2).write.format("plake").mode("append").save(path)
 frame = spark.read.format("plake").load(path).where("id % 2 = 0 AND id > 99")
 shown = frame._jdf.queryExecution().executedPlan().toString()
 answer = frame.selectExpr("sum(d)", "max(s.id)", "count(s)").first()
+reason = plake.status(spark)["batches"].reason
+assert reason is None or "executors do not have plake-planner.jar" in reason, reason
+assert ("ColumnarToRow" in shown) == (reason is None)
 print("RESULT", "ColumnarToRow" in shown, "id > 99" in shown.split("PushedFilters")[1], *answer)
 """
 

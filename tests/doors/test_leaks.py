@@ -131,7 +131,7 @@ def test_the_kept_url_can_be_read_by_its_user_only(
         secrets.reveal(token)
     folder.chmod(0o700)
     kept.unlink()
-    with pytest.raises(lake.CatalogUnavailableError, match="known on the driver only; use"):
+    with pytest.raises(lake.CatalogUnavailableError, match="known on the driver only; put"):
         secrets.reveal(token)
     with pytest.raises(lake.CatalogUnavailableError):
         secrets.reveal("plake-token:../../etc/passwd")
@@ -172,6 +172,7 @@ def run_folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.spark
 def test_the_event_log_and_the_drivers_log_do_not_hold_the_password(
     catalog: str, run_folder: Path
 ) -> None:

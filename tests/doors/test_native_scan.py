@@ -26,7 +26,8 @@ from lakehouse_source.predicate import Column, Compare, In, PredicateSet, Timest
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.to_spark_sql import condition_sql
 from lakehouse_source.spark.types import readable, spark_schema
-from lakehouse_source.write.apply import described, summary
+from lakehouse_source.write.apply import summary
+from lakehouse_source.write.evolution import evolve_properties
 from tests.doors import test_conditions as recorded
 from tests.doors.frames import literals, load, rows, save, through_parquet
 from tests.doors.test_types import CALENDAR, MATRIX, NESTED, WHOLE, instants, setting
@@ -200,8 +201,10 @@ def change_schema(uri: str, change: Callable[[pa.Schema], pa.Schema]) -> None:
         after = change(before)
         version = record.current_version + 1
         tx.insert_schema(record.id, version, after)
-        by = tuple(record.properties["partition_by"])
-        tx.set_properties(record.id, described(record.properties, after, before, by)[0])
+        properties = record.properties
+        tx.set_properties(
+            record.id, evolve_properties(properties, after, before, properties.partition_by)[0]
+        )
         counts = summary(tx, record, [], [])
         tx.insert_transaction(record.id, version, "schema", {}, counts, str(uuid.uuid4()))
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,22 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.spark import configure, enable, is_enabled, planner_jar, pushdown, session
-from lakehouse_source.spark.planner import build
+from lakehouse_source.spark import (
+    configure,
+    decode_conditions,
+    enable,
+    is_enabled,
+    planner_jar,
+    planner_status,
+    session,
+    status,
+)
+from lakehouse_source.spark.planner import build, vocabulary
+from lakehouse_source.spark.planner.build import entries
+from lakehouse_source.spark.planner.vocabulary import Mark, Operator, Part, Setting, Type, names
+from lakehouse_source.spark.pushdown import Pushdown, read_pushdown
 
 from .conftest import unshared_session
-
-
-def entries(jar: Path) -> dict[str, bytes]:
-    with zipfile.ZipFile(jar) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
 
 # --- the jar -------------------------------------------------------------------
 
@@ -37,19 +44,63 @@ def test_the_jar_runs_on_java_17_and_names_its_entry_point() -> None:
     content = entries(planner_jar())
     classes = {name: data for name, data in content.items() if name.endswith(".class")}
     assert {data[:8] for data in classes.values()} == {b"\xca\xfe\xba\xbe\0\0\0\x3d"}
-    assert content[build.SERVICE].decode().strip() == build.EXTENSION == session.EXTENSION
+    assert content[build.SERVICE].decode().strip() == build.EXTENSION == planner_status.EXTENSION
     assert build.EXTENSION.replace(".", "/") + ".class" in classes
-    assert planner_jar().stat().st_size < 115_000
+
+
+def test_the_jar_records_what_it_was_built_with() -> None:
+    assert re.fullmatch(r"17\.[\d.]+", build.recorded(planner_jar(), build.BUILD_JDK))
+    assert re.fullmatch(r"4\.\d+\.\d+", build.recorded(planner_jar(), build.BUILD_PYSPARK))
+
+
+def without(content: dict[str, bytes], *, classes: bool) -> dict[str, bytes]:
+    """The entries without those that record how the jar was made, and perhaps without classes."""
+    made_with = (build.BUILD_JDK, build.BUILD_PYSPARK)
+    return {
+        name: data
+        for name, data in content.items()
+        if name not in made_with and not (classes and name.endswith(".class"))
+    }
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(build.javac_version() is None, reason="needs a JDK")
 def test_a_new_build_gives_the_committed_jar(tmp_path: Path) -> None:
-    again = build.build(tmp_path / "again.jar")
-    if build.javac_version() == build.recorded(planner_jar(), build.BUILD_JDK):
-        assert again.read_bytes() == planner_jar().read_bytes()
-    else:  # another compiler may arrange the same program differently
-        assert entries(again).keys() == entries(planner_jar()).keys()
+    """Byte for byte with a JDK of the recorded feature version, which integration/java.sh installs.
+
+    JDKs of other versions lay constants out differently: their instructions are compared, as text.
+    """
+    committed = planner_jar()
+    recorded = build.recorded(committed, build.BUILD_JDK)
+    found = build.compilers()
+    assert found, "no JDK: run integration/java.sh"
+    for version, (javac, full) in found.items():
+        again = build.build(tmp_path / f"{version}.jar", javac)
+        ours, new = entries(committed), entries(again)
+        assert list(ours) == list(new)
+        same_layout = version == build.feature(recorded)
+        for name, data in without(new, classes=not same_layout).items():
+            assert data == ours[name], f"{name}, compiled by javac {full}"
+        assert build.disassembled(committed, javac) == build.disassembled(again, javac)
+        if all(ours[name] == new[name] for name in (build.BUILD_JDK, build.BUILD_PYSPARK)):
+            assert again.read_bytes() == committed.read_bytes()
+
+
+@pytest.mark.slow
+def test_a_changed_instruction_shows_in_the_disassembly(tmp_path: Path) -> None:
+    javac, _ = build.find_javac()
+    texts = []
+    bodies = ["if (a < 7) b++; b++; return b;", "if (a <= 7) b++; b++; return b;"]
+    bodies += ["if (a < 8) b++; b++; return b;", "if (a < 7) { b++; b++; } return b;"]
+    for number, body in enumerate(bodies):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        source = folder / "A.java"
+        source.write_text(f"class A {{ static int f(int a, int b) {{ {body} }} }}")
+        subprocess.run([javac, "-d", str(folder), str(source)], check=True)
+        with zipfile.ZipFile(folder / "a.jar", "w") as archive:
+            archive.write(folder / "A.class", "A.class")
+        texts.append(build.disassembled(folder / "a.jar", javac))
+    assert len(set(texts)) == len(bodies)
 
 
 def test_a_change_of_a_source_changes_the_hash(
@@ -63,17 +114,70 @@ def test_a_change_of_a_source_changes_the_hash(
 
 
 def test_a_build_without_a_compiler_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "javac_version", lambda: None)
-    with pytest.raises(build.BuildError, match="JDK"):
+    monkeypatch.setattr(build, "javac_version", lambda javac: None)
+    with pytest.raises(build.BuildError, match=r"javac was not found.*java\.sh"):
         build.build()
 
 
+def test_the_compiler_of_the_wanted_version_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it is: bytes are compared only with one of the recorded feature version."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "25" / "bin"), prepend=os.pathsep)
+    monkeypatch.setattr(build, "_JVM_FOLDERS", (str(tmp_path),))
+    for version in ("11", "21", "25"):
+        folder = tmp_path / version / "bin"
+        folder.mkdir(parents=True)
+        (folder / "javac").write_text(f"#!/bin/sh\necho javac {version}.0.1\n")
+        (folder / "javac").chmod(0o755)
+    assert build.find_javac() == (str(tmp_path / "25" / "bin" / "javac"), "25.0.1")
+    monkeypatch.setattr(build, "RELEASE", "21")
+    assert build.find_javac() == (str(tmp_path / "21" / "bin" / "javac"), "21.0.1")
+
+
+# --- the vocabulary: a name that only one side has must fail here, not stop pruning ---------------
+
+
+def java(name: str) -> str:
+    (source,) = (file for file in build.source_files() if file.name == name)
+    return source.read_text()
+
+
+def test_java_has_the_constants_of_the_vocabulary() -> None:
+    assert build.VOCABULARY.read_text() == build.vocabulary_source()
+
+
+@pytest.mark.parametrize("group", vocabulary.GROUPS, ids=lambda group: group.__name__)
+def test_java_uses_every_name_of_the_vocabulary(group: type) -> None:
+    sources = "".join(f.read_text() for f in build.source_files() if f != build.VOCABULARY)
+    used = set(re.findall(rf"\bVocabulary\.{group.__name__}\.(\w+)", sources))
+    assert used == set(names(group))
+
+
+def test_java_spells_no_shared_name_itself() -> None:
+    """Spark's own predicates are named by texts such as "IN" and "="."""
+    spelled = {
+        text
+        for file in build.source_files()
+        if file != build.VOCABULARY
+        for text in re.findall(r'"([^"\n]*)"', re.sub(r"case \"[^\"]+\":", "", file.read_text()))
+    }
+    shared = {value for group in vocabulary.GROUPS for value in names(group).values()}
+    assert spelled & shared <= {"true"}  # the value of settings
+
+
+def test_python_reads_every_operator_and_every_type() -> None:
+    read = decode_conditions
+    single = {Operator.IS_NULL, Operator.IN}
+    forms = [set(read.CONSTANTS), set(read.CONNECTIVES), set(read.COMPARISONS), set(read.TEXT)]
+    assert set().union(single, *forms) == set(names(Operator).values())
+    assert sum(map(len, forms)) + len(single) == len(names(Operator))
+    assert set(read.VALUES) == set(names(Type).values())
+    assert set(planner_status.EFFECTS) == set(names(Part).values())
+
+
 # --- the marks -----------------------------------------------------------------
-
-
-def test_java_and_python_spell_the_marks_alike() -> None:
-    (source,) = (file for file in build.source_files() if file.name == "ScanMarks.java")
-    assert set(re.findall(r'= "(plake\.\w+)"', source.read_text())) == set(pushdown.MARKS)
 
 
 def schema(**metadata: Any) -> StructType:
@@ -83,36 +187,38 @@ def schema(**metadata: Any) -> StructType:
 
 def test_a_schema_without_marks_is_not_isolated() -> None:
     given = schema(comment="mine")
-    assert pushdown.read_isolation(given) == pushdown.Isolation(given)
-    assert pushdown.read_isolation(StructType([])).isolated is False
+    assert read_pushdown(given) == Pushdown(given)
+    assert read_pushdown(StructType([])).isolated is False
 
 
 @pytest.mark.parametrize(
     ("marks", "expected"),
     [
         ({}, {}),
-        ({pushdown.ROWS_ONLY: True}, {"rows_only": True}),
-        ({pushdown.LIMIT: 0}, {"limit": 0}),
-        ({pushdown.CONDITION: [{"op": "true"}]}, {"condition": ({"op": "true"},)}),
-        ({pushdown.AGGREGATE: {"group": []}}, {"aggregate": {"group": []}}),
+        ({Mark.ROWS_ONLY: True}, {"rows_only": True}),
+        ({Mark.LIMIT: 0}, {"limit": 0}),
+        ({Mark.CONDITION: [{"op": "true"}]}, {"condition": ({"op": "true"},)}),
+        ({Mark.JOIN_KEYS: [{"op": "true"}]}, {"join_keys": ({"op": "true"},)}),
+        ({Mark.AGGREGATE: {"group": []}}, {"aggregate": {"group": []}}),
+        ({Mark.PARALLELISM: 64}, {"parallelism": 64}),
     ],
 )
 def test_marks_are_read_and_removed(marks: dict[str, Any], expected: dict[str, Any]) -> None:
-    given = schema(comment="mine", **{pushdown.ISOLATED: True}, **marks)
-    found = pushdown.read_isolation(given)
-    assert found == pushdown.Isolation(schema(comment="mine"), isolated=True, **expected)
+    given = schema(comment="mine", **{Mark.ISOLATED: True}, **marks)
+    found = read_pushdown(given)
+    assert found == Pushdown(schema(comment="mine"), isolated=True, **expected)
 
 
 def test_a_scan_that_is_not_isolated_asks_for_columns_alone() -> None:
     """Marks of something else, or of an extension that cannot isolate, count for nothing."""
     marks: dict[str, Any] = {
-        pushdown.CONDITION: [{"op": "false"}],
-        pushdown.ROWS_ONLY: True,
-        pushdown.LIMIT: 1,
-        pushdown.AGGREGATE: {},
+        Mark.CONDITION: [{"op": "false"}],
+        Mark.ROWS_ONLY: True,
+        Mark.LIMIT: 1,
+        Mark.AGGREGATE: {},
     }
     given = schema(**marks)
-    assert pushdown.read_isolation(given) == pushdown.Isolation(given)
+    assert read_pushdown(given) == Pushdown(given)
 
 
 # --- loading: new sessions ---------------------------------------------------------
@@ -212,7 +318,7 @@ def test_enable_twice_adds_one_rule(spark: SparkSession) -> None:
         assert enable(fresh) is fresh
     assert is_enabled(fresh)
     rules = fresh._jsparkSession.extensions().buildPreCBORules(fresh._jsparkSession)
-    assert [rules.apply(i).ruleName() for i in range(rules.size())].count(session.RULE) == 1
+    assert [rules.apply(i).ruleName() for i in range(rules.size())].count(planner_status.RULE) == 1
     assert not is_enabled(spark)
 
 
@@ -230,6 +336,46 @@ def test_enable_hides_the_catalog_option(spark: SparkSession) -> None:
     assert re.search(regex, "dbUrl")
 
 
+# --- status ------------------------------------------------------------------------
+
+
+def reasons(spark: SparkSession) -> dict[str, str]:
+    """The parts that do not work, with the reason of each."""
+    return {part.name: part.reason or "" for part in status(spark).parts if part.works is not True}
+
+
+@pytest.mark.spark
+def test_every_part_works_in_a_session_with_the_extension(spark_planner: SparkSession) -> None:
+    assert reasons(spark_planner) == {}
+    assert str(status(spark_planner)).count("works") == len(planner_status.EFFECTS)
+
+
+@pytest.mark.spark
+def test_status_says_what_is_not_loaded_or_switched_off(spark: SparkSession) -> None:
+    fresh = unshared_session(spark)
+    assert set(reasons(fresh)) == set(planner_status.EFFECTS)
+    assert "enable(spark)" in reasons(fresh)[Part.PUSHDOWN]
+    enable(fresh)
+    fresh.conf.set(Setting.BATCHES, "false")
+    assert reasons(fresh) == {Part.BATCHES: f"switched off by {Setting.BATCHES}"}
+    assert is_enabled(fresh)
+    fresh.conf.set(Setting.PLANNER, "false")
+    assert set(reasons(fresh).values()) == {f"switched off by {Setting.PLANNER}"}
+    assert not is_enabled(fresh)
+
+
+def test_status_cannot_see_the_planner_of_a_connect_server() -> None:
+    class Remote:
+        pass
+
+    Remote.__module__ = "pyspark.sql.connect.session"
+    found = status(Remote())
+    assert {part.works for part in found.parts} == {None}
+    assert "server" in str(found)
+    with pytest.raises(KeyError):
+        found["no such part"]
+
+
 @pytest.fixture
 def dataset(spark: SparkSession, tmp_path: Path) -> str:
     path = str(tmp_path / "data")
@@ -237,24 +383,71 @@ def dataset(spark: SparkSession, tmp_path: Path) -> str:
     return path
 
 
+@pytest.fixture
+def crippled(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], SparkSession]:
+    """A session whose extension lacks a class of ours, as if Spark lacked one that it needs."""
+
+    def without(lost: str) -> SparkSession:
+        jar = tmp_path / "crippled.jar"
+        with zipfile.ZipFile(jar, "w") as archive:
+            for name, data in entries(planner_jar()).items():
+                if name != f"io/plake/spark/{lost}.class":
+                    archive.writestr(name, data)
+        monkeypatch.setattr(session, "planner_jar", lambda: jar)
+        return enable(unshared_session(spark))
+
+    return without
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "lost",
     ["IsolateScans$Swap", "IsolateScans$IsolatedTable", "IsolatedScanBuilder", "IsolatedSource",
-     "ScanMarks", "IsolatedScan", "ConditionData"],
+     "Pushdown", "IsolatedScan", "ConditionData"],
 )  # fmt: skip
 def test_a_spark_without_a_needed_class_reads_unpruned_and_right(
-    lost: str, spark: SparkSession, dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lost: str, crippled: Callable[[str], SparkSession], dataset: str
 ) -> None:
-    """A class of ours that cannot be linked stands for the class of Spark that it needs."""
-    crippled = tmp_path / "crippled.jar"
-    with zipfile.ZipFile(crippled, "w") as archive:
-        for name, data in entries(planner_jar()).items():
-            if name != f"io/plake/spark/{lost}.class":
-                archive.writestr(name, data)
-    monkeypatch.setattr(session, "planner_jar", lambda: crippled)
-    fresh = enable(unshared_session(spark))
+    fresh = crippled(lost)
     frame = fresh.read.format("plake").load(dataset)
     assert [frame.where("id = 5").count(), frame.count()] == [1, 20]
     executed = frame.where("id = 5")._jdf.queryExecution().executedPlan().toString()
     assert "PushedFilters" not in executed
+    assert lost in reasons(fresh)[Part.PUSHDOWN]
+    assert not is_enabled(fresh)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("lost", "part"),
+    [
+        ("FunctionRanges", Part.FUNCTIONS),
+        ("BatchReads$SparkReader", Part.BATCHES),
+        ("LongDecimals$Replace", Part.DECIMALS),
+        ("RepinViews$Change", Part.VIEWS),
+    ],
+)
+def test_a_part_that_fails_is_told_and_the_others_work(
+    lost: str, part: str, crippled: Callable[[str], SparkSession], dataset: str
+) -> None:
+    fresh = crippled(lost)
+    fresh.sql(f"CREATE OR REPLACE TEMPORARY VIEW part USING plake OPTIONS (path '{dataset}')")
+    frame = fresh.table("part")
+    rows = frame.selectExpr("id", "CAST(id AS DECIMAL(9, 2)) AS d").where("d >= 5 AND id < 15")
+    assert [rows.count(), frame.selectExpr("max(id)").collect()] == [10, [(19,)]]
+    assert set(reasons(fresh)) == {part}
+    assert lost in reasons(fresh)[part]
+    assert is_enabled(fresh)
+    fresh.catalog.dropTempView("part")
+
+
+@pytest.mark.spark
+def test_a_jar_of_another_version_is_told(
+    crippled: Callable[[str], SparkSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planner_status, "STATUS", "noSuchMethod")
+    found = reasons(crippled("NoSuchClass"))
+    assert set(found) == set(planner_status.EFFECTS)
+    assert "another plake" in found[Part.PUSHDOWN]

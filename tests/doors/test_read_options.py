@@ -149,7 +149,7 @@ def test_a_schema_that_does_not_hold_the_values_is_an_error(
 
 def test_a_schema_with_a_column_of_no_dataset_is_an_error(spark: SparkSession, three: str) -> None:
     frame = spark.read.format("plake").schema("id long, nowhere int").load(three)
-    with pytest.raises(Exception, match="'nowhere' is asked for by schema"):
+    with pytest.raises(Exception, match="'nowhere' is named in schema"):
         frame.collect()
 
 
@@ -253,8 +253,9 @@ def test_a_temporary_view_answers_sql_and_takes_inserts(
     assert session.sql(f"SELECT s FROM {name} WHERE i = 2").collect() == [("b",)]
     session.sql(f"INSERT INTO {name} VALUES (3, 'c')")
     assert lake.read_dataset(path).num_rows == 3
-    # A view is a frame: it keeps its version until it is created again.
-    assert session.sql(f"SELECT count(*) FROM {name}").first() == (2,)
+    # Without the extension a view keeps its version until it is created again.
+    shown = 3 if lake.spark.is_enabled(session) else 2
+    assert session.sql(f"SELECT count(*) FROM {name}").first() == (shown,)
     session.sql(create)
     assert session.sql(f"SELECT count(*) FROM {name}").first() == (3,)
     session.sql(f"INSERT OVERWRITE {name} SELECT i + 10, s FROM {name} WHERE i > 1")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark import cloudpickle
 from pyspark.sql import datasource as filters
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -23,19 +26,16 @@ from lakehouse_source.parquet.spec import WriteSpec
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import initial
-from lakehouse_source.spark.batch import (
-    PlakeReader,
-    PlakeWriter,
-    ReadRequest,
-    ScanPartition,
-    needed_share,
-    pack,
-    without_scale,
-)
-from lakehouse_source.spark.pushdown import Isolation
+from lakehouse_source.spark.batch_read import PlakeReader, ReadRequest
+from lakehouse_source.spark.batch_write import PlakeWriter
+from lakehouse_source.spark.decimals import decimals_to_longs
+from lakehouse_source.spark.packing import FILE_COST_BYTES, ScanPartition, decoded_share, pack
+from lakehouse_source.spark.pushdown import Pushdown
 from lakehouse_source.spark.source import PlakeDataSource
 from lakehouse_source.storage import Storage
 from tests.doors.frames import data_files
+
+MEGABYTE = 1024 * 1024
 
 
 def source(path: Path, **options: str) -> PlakeDataSource:
@@ -110,7 +110,7 @@ def test_only_rows_that_match_the_pushed_conditions_are_shipped(
     numbers: Path, terms: list[Any], count: int
 ) -> None:
     schema = source(numbers).schema()
-    reader = PlakeReader(request(numbers), Isolation(schema, True, tuple(terms)))
+    reader = PlakeReader(request(numbers), Pushdown(schema, True, tuple(terms)))
     assert sum(batch.num_rows for batch in batches(reader, schema)) == count
 
 
@@ -121,7 +121,7 @@ def test_conditions_that_plake_has_no_word_for_are_left_to_spark(numbers: Path) 
         {"op": "soundex", "column": ["id"]},
         term("=", "x", "1"),
     )
-    reader = PlakeReader(request(numbers), Isolation(schema, True, unknown))
+    reader = PlakeReader(request(numbers), Pushdown(schema, True, unknown))
     assert sum(batch.num_rows for batch in batches(reader, schema)) == 1000
 
 
@@ -130,7 +130,7 @@ def test_no_more_rows_than_the_limit_are_shipped(
     numbers: Path, limit: int, partitions: int
 ) -> None:
     schema = source(numbers).schema()
-    reader = PlakeReader(request(numbers), Isolation(schema, True, limit=limit))
+    reader = PlakeReader(request(numbers), Pushdown(schema, True, limit=limit))
     assert len(reader.partitions()) <= partitions
     assert sum(batch.num_rows for batch in batches(reader, schema)) == min(limit, 1000)
 
@@ -142,7 +142,7 @@ def test_a_limit_leaves_files_out_that_are_not_needed(tmp_path: Path) -> None:
     schema = source(tmp_path / "d").schema()
 
     def files(limit: int, *terms: Any) -> int:
-        asked = Isolation(schema, True, terms, limit=limit)
+        asked = Pushdown(schema, True, terms, limit=limit)
         return len(PlakeReader(request(tmp_path / "d"), asked).plan().tasks)
 
     assert [files(1), files(10), files(11), files(1000)] == [1, 1, 2, 5]
@@ -184,7 +184,7 @@ def test_row_groups_of_one_file_are_spread_over_partitions_once_each(numbers: Pa
 def test_counting_opens_no_file(numbers: Path) -> None:
     made = source(numbers)
     schema = StructType([made.schema()["id"]])
-    reader = PlakeReader(request(numbers), Isolation(schema, True, rows_only=True))
+    reader = PlakeReader(request(numbers), Pushdown(schema, True, rows_only=True))
     for file in data_files(numbers):
         file.unlink()
     found = batches(reader, schema)
@@ -353,10 +353,10 @@ def test_of_a_struct_only_the_fields_that_are_asked_for_are_read(tmp_path: Path)
     file.write_bytes(data)
     whole = source(path).schema()
     part = StructType([StructField("st", StructType([whole["st"].dataType["a"]]))])
-    found = batches(PlakeReader(request(path), Isolation(part, True)), part)
+    found = batches(PlakeReader(request(path), Pushdown(part, True)), part)
     assert [row["st"]["a"] for batch in found for row in batch.to_pylist()] == list(range(1000))
     with pytest.raises(lake.PlakeError, match=file.name):
-        batches(PlakeReader(request(path), Isolation(whole, True)), whole)
+        batches(PlakeReader(request(path), Pushdown(whole, True)), whole)
 
 
 @pytest.mark.parametrize("precision", [1, 9, 18])
@@ -367,7 +367,7 @@ def test_decimals_as_longs_keep_their_digits(precision: int) -> None:
     schema = pa.schema([pa.field("other", pa.int8()), pa.field("d", column.type, True)])
     batch = pa.record_batch([pa.array([1] * 12, pa.int8()), column], schema=schema)
     for part in (batch, batch.slice(1, 5), batch.slice(3, 9), batch.slice(12)):
-        found = without_scale(part, ("d",))
+        found = decimals_to_longs(part, ("d",))
         found.validate(full=True)
         assert found.schema.field("d") == pa.field("d", pa.int64(), True)
         expected = [None if v is None else int(v.scaleb(1)) for v in part["d"].to_pylist()]
@@ -394,11 +394,10 @@ def test_partitions_are_balanced_by_the_bytes_that_are_needed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    megabyte = 1024 * 1024
     tasks = [
         ScanTask(
             path=f"{i}.parquet", size_bytes=1, file_row_count=groups * 10,
-            row_count=groups * 10, byte_count=groups * 100 * megabyte, schema_version=1,
+            row_count=groups * 10, byte_count=groups * 100 * MEGABYTE, schema_version=1,
             row_groups=tuple(range(groups)), partitions=(), filtered=False,
         )
         for i, groups in enumerate([3, 2])
@@ -410,7 +409,47 @@ def test_partitions_are_balanced_by_the_bytes_that_are_needed(
         assert sorted(groups) == [(task.path, g) for task in tasks for g in task.row_groups or ()]
 
 
-def test_the_needed_share_is_that_of_the_columns_that_are_decoded(tmp_path: Path) -> None:
+def whole_file(number: int, byte_count: int) -> ScanTask:
+    """A file that cannot be divided."""
+    return ScanTask(
+        path=f"{number}.parquet", size_bytes=1, file_row_count=10, row_count=10,
+        byte_count=byte_count, schema_version=1, row_groups=None, partitions=(), filtered=False,
+    )  # fmt: skip
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=6), st.integers(1, 3))
+def test_no_partition_costs_more_than_four_thirds_of_the_best_distribution(
+    sizes: list[int], cores: int
+) -> None:
+    tasks = [whole_file(i, size * 8 * MEGABYTE) for i, size in enumerate(sizes)]
+    packed = pack(tasks, None, parallelism=cores)
+
+    def most(groups: Iterable[Iterable[ScanTask]]) -> int:
+        return max(sum(task.byte_count + FILE_COST_BYTES for task in group) for group in groups)
+
+    best = min(
+        most([t for t, g in zip(tasks, chosen) if g == group] for group in range(len(packed)))
+        for chosen in product(range(len(packed)), repeat=len(tasks))
+    )
+    assert best <= most(partition.tasks for partition in packed) <= best * 4 / 3
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "cores", "partitions"), [(None, 2, 2), (None, 5, 5), (5, 2, 5), (2, 64, 2)]
+)
+def test_there_are_as_many_partitions_as_cores_of_the_cluster_not_of_the_driver(
+    parallelism: int | None, cores: int, partitions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    tasks = [whole_file(i, 9 * MEGABYTE) for i in range(10)]
+    packed = pack(tasks, None, parallelism=parallelism)
+    assert len(packed) == partitions
+    assert sorted(t.path for p in packed for t in p.tasks) == sorted(t.path for t in tasks)
+    # A size that the user gives decides alone.
+    assert len(pack(tasks, 50 * MEGABYTE, parallelism=parallelism)) == 2
+
+
+def test_the_decoded_share_is_that_of_the_columns_that_are_decoded(tmp_path: Path) -> None:
     """Of 8 + 4 + 20 + (8 + 20) bytes; the partition column is in no file."""
     fields = pa.struct({"a": pa.int64(), "b": pa.string()})
     rows = pa.table(
@@ -430,7 +469,7 @@ def test_the_needed_share_is_that_of_the_columns_that_are_decoded(tmp_path: Path
         wanted = type(schema)([schema[name] for name in names])
         reader = made.reader(wanted)
         assert isinstance(reader, PlakeReader)
-        return needed_share(reader.plan().spec)
+        return decoded_share(reader.plan().spec)
 
     assert share(["id", "n", "text", "s", "p"]) == 1.0
     assert share(["id"]) == pytest.approx(8 / 60)

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakehouse_source.spark.workers import spare_collection
+from lakehouse_source.spark.workers import freeze_gc
 
 
 def test_a_process_of_the_user_is_left_alone() -> None:
     before = gc.get_freeze_count()
-    spare_collection()
+    freeze_gc()
     assert gc.get_freeze_count() == before
 
 
@@ -28,7 +28,7 @@ def test_workers_keep_modules_out_of_the_collection_after_each_task(
 
     def ask(rows):  # type: ignore[no-untyped-def]
         for _ in rows:
-            spare_collection()
+            freeze_gc()
             yield gc.get_freeze_count() if os.getpid() != driver else -1
 
     counts = spark.read.format("plake").load(path).rdd.mapPartitions(ask).collect()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
@@ -504,10 +505,23 @@ def test_a_failing_task_leaves_no_version_and_no_file(spark: SparkSession, tmp_p
     assert data_files(tmp_path) == before
 
 
+def test_the_first_frame_without_nulls_made_a_column_that_refused_null_for_ever(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    save(spark.range(5), tmp_path)
+    save(spark.createDataFrame([(None,)], "id long"), tmp_path)
+    save(spark.range(1), tmp_path, mergeSchema="true")
+    assert load(spark, tmp_path).schema["id"].nullable is True
+    assert load(spark, tmp_path).where("id IS NULL").count() == 1
+    assert load(spark, tmp_path).count() == 7
+
+
 def test_null_in_a_column_that_allows_none_is_refused_unless_the_schema_may_change(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    save(spark.range(2), tmp_path)
+    required = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    lake.write_dataset(pa.table({"id": [0]}, schema=required), tmp_path)
+    save(spark.range(1), tmp_path, mergeSchema="true")
     assert load(spark, tmp_path).schema["id"].nullable is False
     with_null = spark.createDataFrame([(None,)], "id long").coalesce(1)
     for mode in ("append", "overwrite"):
@@ -517,7 +531,7 @@ def test_null_in_a_column_that_allows_none_is_refused_unless_the_schema_may_chan
     save(with_null, tmp_path, mergeSchema="true")
     assert load(spark, tmp_path).schema["id"].nullable is True
     assert load(spark, tmp_path).where("id IS NULL").count() == 1
-    assert load(spark, tmp_path, version=1).schema["id"].nullable is False
+    assert load(spark, tmp_path, version=2).schema["id"].nullable is False
 
 
 def test_an_empty_frame_can_be_appended_and_can_empty_a_dataset(

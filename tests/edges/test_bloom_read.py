@@ -12,6 +12,7 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.parquet import bloom, reader
+from lakehouse_source.storage import Storage
 
 ROWS, GROUP = 4_000, 1_000
 
@@ -49,9 +50,9 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     original = reader._FileReader._row_group
 
-    def spy(self: Any, fragment: Any) -> pa.Table:
-        seen.append(fragment.row_groups[0].id)
-        return original(self, fragment)
+    def spy(self: Any, group: Any) -> pa.Table:
+        seen.append(group.index)
+        return original(self, group)
 
     monkeypatch.setattr(reader._FileReader, "_row_group", spy)
     return seen
@@ -180,17 +181,17 @@ def test_a_filter_that_cannot_be_read_is_ignored(uri: str, monkeypatch: pytest.M
     assert lake.open_dataset(uri).scan("even = 4000").count_rows() == 1
 
 
-def test_files_without_filters_are_not_opened_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    uri = str(tmp_path / "plain")
-    lake.write_dataset(things(), uri)
+def test_a_file_is_opened_once(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    original = Storage.open_input
 
-    def never(*_: Any) -> Any:
-        raise AssertionError("opened")
+    def spy(self: Storage, relative: str) -> pa.NativeFile:
+        opened.append(relative)
+        return original(self, relative)
 
-    monkeypatch.setattr("lakehouse_source.storage.Storage.open_input", never)
+    monkeypatch.setattr(Storage, "open_input", spy)
     assert lake.open_dataset(uri).scan("even = 4000").count_rows() == 1
+    assert len(opened) == 1
 
 
 def test_text_hidden_in_a_number_column_is_no_value() -> None:

@@ -12,7 +12,9 @@ from urllib.parse import quote
 import pytest
 from sqlite_utils import Database
 
-from lakehouse_source.catalog import is_transient, open_catalog, redact, resolve_url
+import lakehouse_source
+from lakehouse_source.catalog import open_catalog, redact
+from lakehouse_source.catalog.locate import resolve_url
 from lakehouse_source.catalog.migrations import TABLES
 from lakehouse_source.catalog.sqlite import SqliteCatalog
 from lakehouse_source.errors import (
@@ -132,7 +134,7 @@ def test_a_locked_catalog_says_so_after_the_timeout(path: Path) -> None:
                     act() as transaction,
                 ):
                     transaction.datasets()
-                assert not is_transient(caught.value)
+                assert not caught.value.retryable
             blocker.execute("ROLLBACK")
         commit(catalog)
 
@@ -271,6 +273,13 @@ def test_a_local_dataset_has_its_catalog_beside_it(
     assert (folder / "_plake" / "catalog.db").exists()
     with open_catalog(resolve_url(None, uri), create=False) as catalog, catalog.read() as reader:
         assert reader.dataset(uri) is not None
+
+
+def test_the_states_of_a_write_have_their_sql_in_one_file() -> None:
+    package = Path(lakehouse_source.__file__).parent
+    named = {path.name for path in package.rglob("*.py") if "pending_writes" in path.read_text()}
+    # Its table is made by a migration; a stuck lock on it is looked for in PostgreSQL.
+    assert named == {"write_states.py", "migrations.py", "postgres.py"}
 
 
 def test_the_environment_names_a_catalog(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

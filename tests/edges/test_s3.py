@@ -17,7 +17,8 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
-from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.options import WriteOptions
 from tests.edges.failing_proxy import FailingProxy
 
@@ -120,7 +121,7 @@ def test_vacuum_deletes_what_no_version_has(uri: str, catalog: lake.Catalog) -> 
     lake.write_dataset(table(3), uri, catalog=catalog, mode="overwrite")
     dataset = lake.open_dataset(uri, catalog=catalog)
     address = Address(uri, catalog)
-    staged = begin(catalog, address.uri, address.key, uri, table(4).schema, WriteOptions())
+    staged = begin(catalog, address, table(4).schema, WriteOptions())
     write_files(staged.spec, table(4, 5).to_batches())  # by a writer that dies now
     assert len(objects(uri)) == 6
     dataset.expire_versions(keep_last=1)
@@ -193,7 +194,7 @@ def test_an_object_changed_before_the_commit_is_named(
 ) -> None:
     lake.write_dataset(table(1), uri, catalog=catalog)
     address = Address(uri, catalog)
-    staged = begin(catalog, address.uri, address.key, uri, table(2).schema, WriteOptions())
+    staged = begin(catalog, address, table(2).schema, WriteOptions())
     files = write_files(staged.spec, table(2, 3).to_batches())
     filesystem, root = pafs.FileSystem.from_uri(uri)
     if damage == "deleted":

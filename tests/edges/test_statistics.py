@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -16,6 +17,7 @@ import lakehouse_source as lake
 from lakehouse_source.parquet.footer import file_metadata, ordinal
 from lakehouse_source.pruning.bounds import decode_row_group
 from lakehouse_source.schema.fields import initial
+from tests.edges.parquet_edit import Node, chunk, edited, file_of
 
 SUITE = Path(__file__).parents[3] / "shared" / "testdata" / "parquet-testing" / "data"
 needs_suite = pytest.mark.skipif(not SUITE.is_dir(), reason="the public test files are not here")
@@ -63,6 +65,22 @@ def test_decimals_of_both_signs_in_every_storage(
     assert ordinal(b"\x00\xfa", "FIXED_LEN_BYTE_ARRAY", type_) == 250
 
 
+def test_bounds_of_bytes_by_an_old_parquet_mr_are_not_believed(tmp_path: Path) -> None:
+    """PARQUET-251: they were wrong. From version 1.10 on they are right."""
+    values = pa.table({"c": pa.array([Decimal(n) for n in range(1, 9)], pa.decimal128(20, 2))})
+    data = file_of(values)
+    for version, known in (("1.8.1", False), ("1.9.0", False), ("1.10.0", True)):
+
+        def change(footer: Node, version: str = version) -> None:
+            footer[6] = f"parquet-mr version {version} (build abc)".encode()
+            chunk(footer)[3][12][6] = (500).to_bytes(9, "big")  # a minimum of 5.00
+
+        path = tmp_path / f"{version}.parquet"
+        path.write_bytes(edited(data, change))
+        assert kept(str(path), "c = 1") is not known
+        assert kept(str(path), "c = 6")
+
+
 @needs_suite
 @pytest.mark.parametrize(
     "name", ["int32_decimal", "int64_decimal", "fixed_length_decimal", "byte_array_decimal"]
@@ -83,6 +101,20 @@ def test_a_nan_bound_is_no_value() -> None:
     assert ordinal(NAN, "DOUBLE", pa.float64()) is None
     assert ordinal(NAN, "FLOAT", pa.float32()) is None
     assert ordinal(b"\x00\x7e", "FIXED_LEN_BYTE_ARRAY", pa.float16()) is None
+
+
+def test_a_file_whose_writer_left_nan_as_a_bound_loses_no_row(tmp_path: Path) -> None:
+    data = file_of(pa.table({"c": [1.0, NAN, 3.0]}))
+    for bounds in ((NAN, 3.0), (1.0, NAN), (NAN, NAN), (3.0, 1.0)):
+
+        def change(footer: Node, bounds: tuple[float, float] = bounds) -> None:
+            statistics = chunk(footer)[3][12]
+            statistics[6], statistics[5] = (struct.pack("<d", bound) for bound in bounds)
+
+        path = tmp_path / "nan.parquet"
+        path.write_bytes(edited(data, change))
+        for condition in ("c = 1D", "c = 3D", "c > 100D", "c = CAST('nan' AS DOUBLE)", "c <> 1D"):
+            assert kept(str(path), condition), (bounds, condition)
 
 
 @needs_suite
@@ -189,6 +221,36 @@ def test_binary_around_the_cut_of_bounds_is_found(tmp_path: Path) -> None:
     for literal in values:
         found = dataset.scan([("c", ">=", literal)]).to_table()["c"].to_pylist()
         assert sorted(found) == sorted(value for value in values if value >= literal)
+
+
+def test_bounds_that_were_cut_are_no_values(tmp_path: Path) -> None:
+    """The lower bound is cut, the upper one cut and raised, as the format allows."""
+    texts = ["mmmmmm", "mmmnnn"]
+    data = file_of(pa.table({"c": texts}))
+
+    def change(footer: Node) -> None:
+        statistics = chunk(footer)[3][12]
+        statistics[6], statistics[5] = b"mmm", b"mmn"
+
+    path = tmp_path / "cut.parquet"
+    path.write_bytes(edited(data, change))
+    for text in texts:
+        for op in ("=", ">=", "<="):
+            assert kept(str(path), [("c", op, text)])
+    assert not kept(str(path), "c > 'mmn'")
+    assert not kept(str(path), "c < 'mmm'")
+
+
+def test_a_null_count_that_cannot_be_is_unknown(tmp_path: Path) -> None:
+    for count in (-1, 4, 2**40):
+
+        def change(footer: Node, count: int = count) -> None:
+            chunk(footer)[3][12][3] = count
+
+        path = tmp_path / "nulls.parquet"
+        path.write_bytes(edited(file_of(pa.table({"c": [1, None, 3]})), change))
+        assert kept(str(path), "c IS NULL")
+        assert kept(str(path), "c IS NOT NULL")
 
 
 @needs_suite

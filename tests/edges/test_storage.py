@@ -87,7 +87,6 @@ def test_a_link_out_of_the_dataset_is_refused_before_reading_and_deleting(tmp_pa
 
 def test_files_come_and_go(tmp_path: Path) -> None:
     storage = pickle.loads(pickle.dumps(Storage(str(tmp_path / "d"))))
-    assert not storage.exists()
     assert list(storage.files()) == []
     with storage.open_output("k=1/f.parquet") as file:
         file.write(b"abc")

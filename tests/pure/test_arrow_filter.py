@@ -121,8 +121,8 @@ def test_what_is_not_understood_is_refused(expression: pc.Expression) -> None:
 
 
 def test_a_misreading_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    other = arrow_filter._read(pc.field("x") < 5.0)
-    monkeypatch.setattr(arrow_filter, "_read", lambda _: other)
+    other = arrow_filter.read(pc.field("x") < 5.0)
+    monkeypatch.setattr(arrow_filter, "read", lambda _: other)
     with pytest.raises(InvalidPredicateError, match="predicates="):
         as_engines_mean(pc.field("x") > 5.0, pa.schema([("x", pa.float64())]))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import pickle
 
 import pyarrow as pa
 import pytest
@@ -18,7 +17,6 @@ from lakehouse_source.pruning.keys import encoding, key
 from lakehouse_source.pruning.outcome import (
     AND_TABLE,
     NOT_TABLE,
-    NOTHING,
     OR_TABLE,
     OUTCOMES,
     UNKNOWN,
@@ -71,7 +69,6 @@ def test_the_tables_lift_three_valued_logic_pointwise():
         assert AND_TABLE[a.bits][b.bits] == Outcome.of(*(both(x, y) for x, y in pairs)).bits
         either = (inverted(both(inverted(x), inverted(y))) for x, y in pairs)
         assert OR_TABLE[a.bits][b.bits] == Outcome.of(*either).bits
-        assert (a | b) is Outcome.of(*(x for x in TRUTHS if x in a or x in b))
     for a in OUTCOMES:
         assert NOT_TABLE[a.bits] == Outcome.of(*(inverted(x) for x in TRUTHS if x in a)).bits
 
@@ -82,9 +79,6 @@ def test_outcomes_say_what_pruning_asks():
     assert Outcome.of(True).always
     assert not Outcome.of(True, None).always
     assert not Outcome.of(False, None).may_match
-    assert not NOTHING.may_match
-    assert not NOTHING.always
-    assert pickle.loads(pickle.dumps(UNKNOWN)) is UNKNOWN
     assert repr(Outcome.of(True, None)) == "Outcome(TRUE, NULL)"
     with pytest.raises(AttributeError):
         UNKNOWN.bits = 1
@@ -207,8 +201,8 @@ def test_a_column_that_the_file_lacks_is_null():
 
 
 def test_no_rows_have_no_outcome():
-    assert outcome("c = 1", pa.int32(), known(None, None, 0, 0)) is NOTHING
-    assert outcome("c IS NULL", pa.int32(), known(None, None, None, 0)) is NOTHING
+    assert outcome("c = 1", pa.int32(), known(None, None, 0, 0)) is Outcome.of()
+    assert outcome("c IS NULL", pa.int32(), known(None, None, None, 0)) is Outcome.of()
 
 
 # --- bounds of every type ---

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import decimal
-import itertools
-
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.schema.fields import (
+    dataframe_schema,
     field_id,
+    find_field,
+    find_name,
     initial,
     leaves,
     max_id,
-    merge,
     storage_schema,
     storage_type,
-    strip,
-    widens,
+    without_metadata,
 )
-
-NUMBERS = [
-    pa.int8(), pa.int16(), pa.int32(), pa.int64(),
-    pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),
-    pa.float16(), pa.float32(), pa.float64(),
-    pa.decimal128(3, 0), pa.decimal128(10, 2), pa.decimal128(38, 10),
-]  # fmt: skip
+from lakehouse_source.schema.merge import merge
 
 
 def test_every_field_gets_an_id_nested_ones_too() -> None:
@@ -50,7 +40,7 @@ def test_every_field_gets_an_id_nested_ones_too() -> None:
         (("m", "value"), 8, True),
     ]
     assert max_id(schema) == 8
-    assert strip(schema).field("s").type == pa.struct(
+    assert without_metadata(schema).field("s").type == pa.struct(
         [("x", pa.int8()), ("l", pa.list_(pa.int32()))]
     )
 
@@ -94,46 +84,9 @@ def test_no_columns_and_empty_names_are_refused() -> None:
         storage_schema(pa.schema([("", pa.int8())]))
 
 
-def _extremes(type_: pa.DataType) -> list[int | decimal.Decimal]:
-    if pa.types.is_integer(type_):
-        bits = type_.bit_width
-        if pa.types.is_unsigned_integer(type_):
-            return [0, 2**bits - 1]
-        return [-(2 ** (bits - 1)), 2 ** (bits - 1) - 1]
-    top = decimal.Decimal(10**type_.precision - 1).scaleb(-type_.scale, decimal.Context(prec=80))
-    return [top.copy_negate(), top]
-
-
-@pytest.mark.parametrize(
-    ("narrow", "wide"),
-    [
-        pair
-        for pair in itertools.product(NUMBERS, NUMBERS)
-        if not any(pa.types.is_floating(t) for t in pair)
-    ],
-)
-def test_a_type_widens_exactly_where_its_extremes_survive(
-    narrow: pa.DataType, wide: pa.DataType
-) -> None:
-    """Arrow's own checked cast is the oracle."""
-    array = pa.array(_extremes(narrow), narrow)
-    try:
-        back = array.cast(wide).cast(narrow)
-        survives = back.equals(array)
-    except pa.ArrowInvalid:
-        survives = False
-    if pa.types.is_decimal(narrow) and pa.types.is_integer(wide):
-        survives = False  # a promotion never goes from decimals to integers
-    if survives != widens(narrow, wide):
-        # Arrow wants room for all digits of an integer type; so do we, and no less.
-        assert not widens(narrow, wide)
-        assert pa.types.is_integer(narrow)
-        assert pa.types.is_decimal(wide)
-
-
 def test_merge_answers_the_same_object_when_nothing_changes() -> None:
     schema = initial(pa.schema([("a", pa.int64()), ("s", pa.struct([("x", pa.int8())]))]))
-    assert merge(schema, strip(schema)) is schema
+    assert merge(schema, without_metadata(schema)) is schema
     assert merge(schema, pa.schema([("A", pa.int8())])) is schema
 
 
@@ -188,15 +141,52 @@ def test_a_column_that_must_not_be_null_cannot_be_missing() -> None:
         merge(schema, pa.schema([("b", pa.int8())]))
 
 
-@given(st.lists(st.sampled_from(NUMBERS), min_size=2, max_size=5))
-def test_promotion_never_narrows(types: list[pa.DataType]) -> None:
-    """Whatever the order of writes, every type written so far still fits."""
-    schema = initial(pa.schema([("c", types[0])]))
-    seen = [types[0]]
-    for type_ in types[1:]:
-        try:
-            schema = merge(schema, pa.schema([("c", type_)]), add_columns=True)
-        except SchemaMismatchError:
-            continue
-        seen.append(type_)
-        assert all(widens(one, schema.field("c").type) for one in seen)
+def test_a_name_is_found_whatever_its_case_the_exact_one_first() -> None:
+    names = ["ID", "id", "Straße"]
+    assert find_name("id", names) == "id"
+    assert find_name("Id", names) == "ID"
+    assert find_name("STRAßE", names) == "Straße"
+    assert find_name("i", names) is None
+    schema = pa.schema([("A", pa.int8()), ("a", pa.int16())])
+    assert find_field("a", schema) == schema.field(1)
+    assert find_field("b", schema) is None
+
+
+REQUIRED = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("l", pa.list_(pa.field("item", pa.int8(), nullable=False)), nullable=False),
+        pa.field("s", pa.struct([pa.field("x", pa.int8(), nullable=False)])),
+        pa.field("m", pa.map_(pa.string(), pa.field("value", pa.int8(), nullable=False))),
+    ]
+)
+OPTIONAL = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("l", pa.list_(pa.int8())),
+        ("s", pa.struct([("x", pa.int8())])),
+        ("m", pa.map_(pa.string(), pa.int8())),
+    ]
+)
+
+
+def test_columns_of_a_frame_are_nullable_and_those_of_an_arrow_schema_as_declared() -> None:
+    assert without_metadata(initial(REQUIRED)) == REQUIRED
+    of_frame = initial(storage_schema(dataframe_schema(REQUIRED)))
+    assert without_metadata(of_frame) == OPTIONAL
+    assert of_frame.field("m").type.key_field.nullable is False
+
+
+def test_a_frame_adds_nullable_columns_and_leaves_the_others_as_they_are() -> None:
+    mine = pa.schema([REQUIRED.field("id"), ("s", pa.struct([("y", pa.int8())]))])
+    for current in (initial(mine), initial(OPTIONAL)):
+        merged = merge(current, dataframe_schema(REQUIRED), add_columns=True)
+        assert merged.field("id").nullable is current.field("id").nullable
+        for name in ("l", "m"):
+            assert without_metadata(merged).field(name) == OPTIONAL.field(name)
+        assert merged.field("s").type.field("x").nullable
+
+
+def test_a_nullable_column_takes_in_one_that_is_not() -> None:
+    current = initial(OPTIONAL)
+    assert merge(current, REQUIRED, add_columns=True) is current

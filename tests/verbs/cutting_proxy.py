@@ -1,4 +1,4 @@
-"""A proxy before PostgreSQL that cuts connections around COMMIT, as a network does."""
+"""A proxy in front of PostgreSQL that cuts connections around COMMIT, as networks do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CuttingProxy:
     def __init__(self, server_folder: str, decide: Callable[[int], Cut]) -> None:
         self.server = f"{server_folder}/.s.PGSQL.5432"
         self.decide = decide
-        self.down = False  # as long as it is True nobody can connect
+        self.down = False  # while True, connections are refused
         self.commits = 0
         self.cuts = 0
         self._lock = threading.Lock()
@@ -129,7 +129,7 @@ class _Link:
 
 
 def _is_commit(data: bytes) -> bool:
-    """Tell whether a chunk from a client holds a query that is nothing but COMMIT."""
+    """Tell whether a client sent a query that is only COMMIT."""
     position = 0
     while position + 5 <= len(data):
         (length,) = struct.unpack_from(">I", data, position + 1)

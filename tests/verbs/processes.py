@@ -1,4 +1,4 @@
-"""Writers in processes of their own: forked from one warm server, so that each costs little."""
+"""Writers in separate processes, forked from one warm server so that each starts fast."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def start(target: Callable[..., None], *arguments: Any) -> Any:
 
 
 def run(target: Callable[..., None], *arguments: Any, seconds: float = 60) -> int:
-    """Run a function in a process of its own; answer how that ended."""
+    """Run a function in a process of its own; answers its exit code."""
     process = start(target, *arguments)
     process.join(seconds)
     if process.is_alive():
@@ -41,7 +41,7 @@ def run(target: Callable[..., None], *arguments: Any, seconds: float = 60) -> in
 def write_once(
     url: str, uri: str, table: pa.Table, arguments: dict[str, Any], point: str | None, answers: Any
 ) -> None:
-    """One write that may be killed on its way; what it was told goes to `answers`."""
+    """One write that may be killed; its result or error is sent to `answers`."""
     failpoints.arm(point)
     with lake.open_catalog(url) as catalog:
         try:
@@ -57,7 +57,7 @@ def write_once(
 
 @dataclass(frozen=True)
 class Done:
-    """A commit that a writer was told of: what it did, with what, as which version."""
+    """A commit that a writer was told of: its version, its change, and what it was made with."""
 
     version: int
     kind: str
@@ -67,7 +67,7 @@ class Done:
 
 
 def write_many(url: str, uri: str, writer: int, count: int, answers: Any) -> None:
-    """Commit `count` changes of all kinds, one after the other; conflicts are tried again."""
+    """Commit `count` changes of all kinds, one after the other; retries conflicts."""
     rng = random.Random(writer)
     done: list[Done] = []
     conflicts = 0
@@ -94,7 +94,7 @@ def write_many(url: str, uri: str, writer: int, count: int, answers: Any) -> Non
 def _change(
     catalog: lake.Catalog, uri: str, kind: str, writer: int, number: int, argument: int
 ) -> tuple[int, int]:
-    """One change; its version and what it was done with."""
+    """Make one change; answers its version, and the slot or version that it was made with."""
     if kind == "restore":
         dataset = lake.open_dataset(uri, catalog=catalog)
         back = max(1, dataset.version - argument)

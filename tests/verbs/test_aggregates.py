@@ -150,7 +150,7 @@ def test_an_answer_is_what_python_computes(data: st.DataObject, tmp_path_factory
             expected[group] = (len(rows), len(present), present)
     found = ask(path, None, ["g"], COUNT, *of("c"))
     if found is None:
-        # Only what bounds may hide is left unanswered.
+        # Only questions that bounds cannot decide stay unanswered.
         assert column in ("f", "s")
         special = [v for rows in expected.values() for v in rows[2]]
         assert any(v == 0 or v != v if column == "f" else len(v) > 63 for v in special)

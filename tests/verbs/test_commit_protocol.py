@@ -1,7 +1,8 @@
-"""The order of a commit's steps, what collides, and the bugs that others had there."""
+"""The order of a commit's steps, which commits conflict, and bugs of other systems in this."""
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -15,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog import is_transient
 from lakehouse_source.catalog.reader import Current
 from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.model import FileMetadata
@@ -24,7 +24,8 @@ from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.pruning import bounds
 from lakehouse_source.read.address import Address
 from lakehouse_source.write import reservations
-from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import abort, commit, commit_all
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 
 
@@ -36,11 +37,11 @@ def uri(tmp_path: Path) -> str:
 def stage(
     catalog: lake.Catalog, uri: str, table: pa.Table, **options: Any
 ) -> tuple[StagedWrite, list[FileMetadata]]:
-    """A write whose files are there and that has not committed."""
+    """A write whose files are written and that is not committed."""
     address = Address(uri, catalog)
     if "overwrite_where" in options:
         options["overwrite_where"] = PredicateSet.of(options["overwrite_where"])
-    staged = begin(catalog, address.uri, address.key, uri, table.schema, WriteOptions(**options))
+    staged = begin(catalog, address, table.schema, WriteOptions(**options))
     return staged, write_files(staged.spec, table.to_batches())
 
 
@@ -94,7 +95,7 @@ class TestConflictsBetweenRealWrites:
         assert (caught.value.base_version, caught.value.current_version) == (1, 2)
         assert abort(catalog, *mine)
         assert values(catalog, uri) == before
-        # Nothing of it is left: neither its rows nor those that it had kept.
+        # None of its files is left, neither with its rows nor with those that it kept.
         dataset = lake.open_dataset(uri, catalog=catalog)
         known = {file.path for version in (1, 2) for file in dataset.files(version)}
         assert {str(p.relative_to(uri)) for p in Path(uri).rglob("*.parquet")} == known
@@ -172,10 +173,10 @@ class TestConflictsBetweenRealWrites:
             commit(catalog, *other)
         assert values(catalog, uri, predicates="k = 'a'") == [1, 1]
 
-    def test_a_delete_and_a_rewrite_of_one_file_never_both_land(
+    def test_a_delete_and_a_rewrite_of_one_file_are_never_both_committed(
         self, catalog: lake.Catalog, uri: str
     ) -> None:
-        """iceberg #10720: rows came back to life. Both orders."""
+        """iceberg #10720: deleted rows came back. Both orders."""
         for second_first in (False, True):
             folder = f"{uri}-{second_first}"
             lake.write_dataset(numbers(1, 2, 3), folder, catalog=catalog)
@@ -194,6 +195,96 @@ class TestConflictsBetweenRealWrites:
             with pytest.raises(lake.CommitConflictError):
                 commit(catalog, *second)
             assert values(catalog, folder) == [1, 2, 3]
+
+
+class TestFilesAfterAFailure:
+    """Files are deleted when the catalog has fenced their write, and only then."""
+
+    @pytest.mark.parametrize("where", [None, "n >= 2"])
+    def test_a_commit_that_fails_deletes_its_files_and_those_with_the_rows_it_kept(
+        self, catalog: lake.Catalog, uri: str, where: str | None
+    ) -> None:
+        lake.write_dataset(numbers(1, 2, 3), uri, catalog=catalog)
+        more = {} if where is None else {"mode": "overwrite", "overwrite_where": where}
+        mine = stage(catalog, uri, numbers(4), expected_version=1, **more)
+        lake.write_dataset(numbers(0), uri, catalog=catalog)
+        with pytest.raises(lake.CommitConflictError):
+            commit(catalog, *mine)
+        assert not (Path(uri) / mine[1][0].path).exists()
+        assert len(list(Path(uri).rglob("*.parquet"))) == 2
+        with pytest.raises(lake.PlakeError):
+            commit(catalog, *mine)
+        assert values(catalog, uri) == [0, 1, 2, 3]
+
+    def test_one_write_that_fails_deletes_the_files_of_all(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        uris = [f"{uri}-{number}" for number in range(3)]
+        for one in uris:
+            lake.write_dataset(numbers(1), one, catalog=catalog)
+        writes = [stage(catalog, one, numbers(2), expected_version=1) for one in uris]
+        (Path(uris[1]) / writes[1][1][0].path).unlink()
+        with pytest.raises(lake.StorageError, match="not there any more"):
+            commit_all(catalog, writes)
+        for one in uris:
+            assert values(catalog, one) == [1]
+            assert len(list(Path(one).rglob("*.parquet"))) == 1
+
+    def test_they_stay_when_the_failure_leaves_the_outcome_open(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        lake.write_dataset(numbers(1), uri, catalog=catalog)
+        staged, files = stage(catalog, uri, numbers(2))
+        unknown = lake.CommitUnknownError(dataset=uri, write_id=staged.write_id)
+        assert abort(catalog, staged, files, failure=unknown) is False
+        assert commit(catalog, staged, files).version == 2
+        assert values(catalog, uri) == [1, 2]
+
+    def test_they_stay_when_the_write_was_committed(self, catalog: lake.Catalog, uri: str) -> None:
+        mine = stage(catalog, uri, numbers(1))
+        commit(catalog, *mine)
+        assert abort(catalog, *mine, failure=KeyboardInterrupt()) is False
+        assert values(catalog, uri) == [1]
+
+
+class TestProperties:
+    def test_those_of_a_later_release_survive_a_write_that_changes_the_schema(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        lake.write_dataset(numbers(1), uri, catalog=catalog)
+        before = dict(lake.open_dataset(uri, catalog=catalog).properties)
+        later = {**before, "clustering": {"by": ["n"]}}
+        with catalog.write() as tx:
+            tx._session.execute("UPDATE datasets SET properties_json = ?", (json.dumps(later),))
+        wider = pa.table({"n": [2], "new": ["x"]})
+        lake.write_dataset(wider, uri, catalog=catalog, schema_merge=True)
+        after = lake.open_dataset(uri, catalog=catalog).properties
+        assert after["clustering"] == {"by": ["n"]}
+        assert after["last_field_id"] == before["last_field_id"] + 1
+        assert after["indexed_columns"] == [*before["indexed_columns"], after["last_field_id"]]
+
+    def test_a_new_column_never_gets_the_field_id_of_one_that_a_restore_took_away(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        lake.write_dataset(numbers(1), uri, catalog=catalog)
+        lake.write_dataset(
+            pa.table({"n": [2], "a": ["x"]}), uri, catalog=catalog, schema_merge=True
+        )
+        dataset = lake.open_dataset(uri, catalog=catalog)
+        dataset.restore(1)
+        lake.write_dataset(
+            pa.table({"n": [3], "b": [2.5]}), uri, catalog=catalog, schema_merge=True
+        )
+        assert dataset.refresh().properties["last_field_id"] == 3
+
+    def test_a_value_of_another_type_is_told(self, catalog: lake.Catalog, uri: str) -> None:
+        lake.write_dataset(numbers(1), uri, catalog=catalog)
+        with catalog.write() as tx:
+            tx._session.execute(
+                "UPDATE datasets SET properties_json = ?", ('{"indexed_columns": "1"}',)
+            )
+        with pytest.raises(lake.CorruptDatasetError, match="'indexed_columns' is not a list"):
+            lake.open_dataset(uri, catalog=catalog)
 
 
 class TestIdempotence:
@@ -226,10 +317,10 @@ class TestIdempotence:
     def test_only_files_of_the_attempts_that_were_reported_count(
         self, catalog: lake.Catalog, uri: str
     ) -> None:
-        """Speculative and retried tasks (SPARK-24552, SPARK-39195): a name of its own each."""
+        """Speculative and retried tasks (SPARK-24552, SPARK-39195) write files of other names."""
         address = Address(uri, catalog)
         table = numbers(1, 2)
-        staged = begin(catalog, address.uri, address.key, uri, table.schema, WriteOptions())
+        staged = begin(catalog, address, table.schema, WriteOptions())
         reported = write_files(staged.spec, table.to_batches())
         lost = write_files(staged.spec, table.to_batches())
         assert reported[0].path != lost[0].path
@@ -310,17 +401,17 @@ class TestOrderOfEvents:
         def unavailable(*_: Any) -> bool:
             raise lake.CatalogUnavailableError(catalog="it", reason="is gone")
 
-        monkeypatch.setattr(CatalogTransaction, "close_write", unavailable)
+        monkeypatch.setattr(CatalogTransaction, "fence_write", unavailable)
         with pytest.raises(lake.InvalidOptionError, match="JSON"):
             lake.write_dataset(numbers(2), uri, catalog=catalog, commit_metadata={"bad": {1}})
-        # Nobody could say that it is not committed: its file stays for vacuum.
+        # The catalog did not say that the write is not committed: its file stays for vacuum.
         assert len(list(Path(uri).rglob("*.parquet"))) == 2
 
 
 class TestStreamsOfSmallCommits:
     @pytest.fixture
     def begun(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-        """Writes that were registered, in order."""
+        """The ids of the writes that were registered, in order."""
         seen: list[str] = []
         register = CatalogTransaction.register_pending
 
@@ -332,7 +423,7 @@ class TestStreamsOfSmallCommits:
         return seen
 
     def transactions(self, catalog: lake.Catalog, work: Callable[[], object]) -> int:
-        """How many transactions that write `work` takes."""
+        """How many database transactions of `work` change the catalog."""
         kind = type(catalog)
         count = 0
         original = kind._commit  # type: ignore[attr-defined]
@@ -359,7 +450,24 @@ class TestStreamsOfSmallCommits:
         history = lake.open_dataset(uri, catalog=catalog).history()
         assert {record.write_id for record in history} <= set(begun)
         with catalog.write() as tx:
-            assert [one.write_id for one in tx.pending_writes()] == begun[-1:]
+            assert [*tx.silent_writes(-1)] == begun[-1:]
+
+    def test_a_commit_of_two_datasets_is_one_transaction_too(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        def append() -> object:
+            with lake.transaction(catalog) as tx:
+                tx.write(numbers(1), f"{uri}-a")
+                tx.write(numbers(1), f"{uri}-b")
+            return tx.results
+
+        counts = [self.transactions(catalog, append) for _ in range(20)]
+        assert counts[:9] == [3] * 9
+        assert counts[-5:] == [1] * 5
+        assert len(values(catalog, f"{uri}-b")) == 20
+        pending = "SELECT count(*) FROM pending_writes WHERE state = 'pending'"
+        with catalog.read() as reader:
+            assert reader._session.query(pending) == [(2,)]
 
     @pytest.mark.parametrize("why", ["late", "given up", "another process"])
     def test_a_reservation_that_cannot_be_used(
@@ -377,7 +485,7 @@ class TestStreamsOfSmallCommits:
             monkeypatch.setattr(reservations, "RESERVED_SECONDS", -1.0)
         elif why == "given up":
             with catalog.write() as tx:
-                assert tx.close_write(reserved)
+                assert tx.fence_write(reserved)
         else:
             monkeypatch.setattr(reservations, "_process", -1)
         lake.write_dataset(numbers(2), uri, catalog=catalog)
@@ -385,7 +493,7 @@ class TestStreamsOfSmallCommits:
         assert (last.version, last.write_id != reserved) == (13, True)
         if why == "late":
             with catalog.write() as tx:
-                assert reserved not in {one.write_id for one in tx.pending_writes()}
+                assert reserved not in tx.silent_writes(-1)
 
     def test_threads_of_one_catalog_reserve_no_more_than_they_use(
         self, catalog: lake.Catalog, uri: str
@@ -398,7 +506,7 @@ class TestStreamsOfSmallCommits:
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(append, range(60)))
         with catalog.write() as tx:
-            assert len(tx.pending_writes()) <= 4
+            assert len(tx.silent_writes(-1)) <= 4
         assert lake.open_dataset(uri, catalog=catalog).version == 61
 
     def test_a_write_that_is_refused_leaves_the_reservation_to_the_next(
@@ -414,15 +522,16 @@ class TestStreamsOfSmallCommits:
 
 
 class TestErrorsOfPostgres:
-    """What to do is decided by SQLSTATE (ducklake #1311 read English texts)."""
+    """SQLSTATE decides whether to retry, not English error texts (ducklake #1311)."""
 
     @pytest.mark.parametrize(
-        ("state", "transient"),
+        ("state", "retryable"),
         [("40001", True), ("40P01", True), ("08006", True), ("57P01", True), ("23505", False)],
     )
-    def test_by_sqlstate(self, state: str, transient: bool) -> None:
+    def test_by_sqlstate(self, postgres_server: Any, state: str, retryable: bool) -> None:
         error = psycopg.errors.lookup(state)("Schlüsselwert verletzt Unique-Constraint")
-        assert is_transient(error) is transient
+        with lake.open_catalog(postgres_server.url()) as catalog:
+            assert catalog._translate(error).retryable is retryable  # type: ignore[attr-defined]
 
     def test_a_commit_is_repeated_under_another_language(
         self, postgres_server: Any, uri: str, monkeypatch: pytest.MonkeyPatch
@@ -465,7 +574,7 @@ class TestErrorsOfPostgres:
     def test_a_commit_that_waited_for_the_lock_sees_what_came_first(
         self, postgres_server: Any, uri: str
     ) -> None:
-        """ducklake #1341: REPEATABLE READ hid newer commits, by default of the database here."""
+        """ducklake #1341: REPEATABLE READ, here the database's default, hid newer commits."""
         url = postgres_server.fresh_database()
         name = url.rpartition("@/")[2].partition("?")[0]
         postgres_server.run(

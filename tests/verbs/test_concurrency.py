@@ -1,4 +1,4 @@
-"""Processes that change one dataset at once: what is left equals one change after the other.
+"""Processes change one dataset at the same time: the result equals one change after the other.
 
 `PLAKE_WRITERS` and `PLAKE_COMMITS` set how many there are; `make integration` runs
 8 processes with 200 commits each.
@@ -31,7 +31,7 @@ def start_table() -> pa.Table:
 def change_at_once(
     catalog: lake.Catalog, uri: str, writers: int, commits: int
 ) -> tuple[list[Done], int]:
-    """Let processes change a dataset; what they were told, and how often they collided."""
+    """Let processes change a dataset; answer their commits, and how many writes conflicted."""
     pipes = []
     running = []
     for writer in range(writers):
@@ -54,7 +54,7 @@ def change_at_once(
 
 
 def replay(done: list[Done]) -> dict[int, Counter[Row]]:
-    """The content of every version, by one change after the other."""
+    """The rows of every version, found by making one change after the other."""
     content: dict[int, Counter[Row]] = {1: Counter({(-1, 0, 0): 1})}
     for one in sorted(done, key=lambda one: one.version):
         before = content[one.version - 1]
@@ -108,13 +108,13 @@ def test_changes_by_many_processes_equal_one_change_after_the_other(
     dataset = lake.open_dataset(uri, catalog=catalog)
     assert dataset.history()[0].summary["live_rows"] == expected[last].total()
     assert dataset.history()[0].summary["live_files"] == len(dataset.files())
-    # What collided was given up, and cleaned up.
+    # Writes that lost a conflict left no files.
     known = {file.path for n in range(1, last + 1) for file in dataset.files(n)}
     on_disk = {str(path.relative_to(uri)) for path in Path(uri).rglob("*.parquet")}
     assert on_disk == known
 
 
-def test_of_two_processes_that_want_the_same_version_both_land(
+def test_two_processes_that_want_the_same_version_both_commit(
     catalog: lake.Catalog, tmp_path: Path
 ) -> None:
     """Lost update (delta #1410, #1830): one commits n + 1, the other is rebased to n + 2."""

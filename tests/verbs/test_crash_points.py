@@ -1,4 +1,4 @@
-"""A process is really killed at each point of a write: the old version stays, or the new one is."""
+"""A process is killed at each point of a write: then the old version or the new one is there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "overwrite": {"mode": "overwrite"},
     "overwrite where": {"mode": "overwrite", "overwrite_where": CONDITION},
 }
-ABORTING = {"abort begun", "door closed", "door committed", "file deleted", "aborted"}
+ABORTING = {"abort begun", "write fenced", "fence committed", "file deleted", "aborted"}
 OF_OVERWRITE_WHERE = {"rows to keep found", "rows to keep written"}
 OVERTAKEN = "files moved"  # in test_overtaken.py
 CASES = [
@@ -79,10 +79,10 @@ def uri(tmp_path: Path, shared: lake.Catalog) -> str:
 def kill_at(
     point: str, mode: str, url: str, uri: str, more: dict[str, Any] | None = None
 ) -> object:
-    """Have a process write until it dies; answer what it was told before, if anything."""
+    """Kill a writing process at a point; answers what its write returned, if it did."""
     ours, theirs = processes.CONTEXT.Pipe(duplex=False)
     arguments = {**ARGUMENTS[mode], "schema_merge": True, **(more or {})}
-    # Files are recorded ahead of the lock where the schema stays as it is.
+    # Files are recorded before the lock only where the schema does not change.
     table = NEW.drop_columns("added") if point == "files recorded" else NEW
     code = processes.run(processes.write_once, url, uri, table, arguments, point, theirs)
     theirs.close()
@@ -94,7 +94,7 @@ def kill_at(
 
 
 def check(catalog: lake.Catalog, uri: str) -> tuple[int, list[tuple[Any, ...]]]:
-    """What must hold of any dataset at any time; answers its version and rows."""
+    """Check what must hold of every dataset at any time; answers its version and rows."""
     dataset = lake.open_dataset(uri, catalog=catalog)
     history = dataset.history()
     assert [one.version for one in history] == list(range(dataset.version, 0, -1))
@@ -110,10 +110,10 @@ def check(catalog: lake.Catalog, uri: str) -> tuple[int, list[tuple[Any, ...]]]:
     assert len(orphans) <= 1
     assert not orphans & {one.write_id for one in history}
     with catalog.write() as tx:
-        pending = {one.write_id for one in tx.pending_writes()}
+        pending = {*tx.silent_writes(-1)}
         for write_id in orphans - pending:
             # Given up: it can never commit, and its files are free to go.
-            assert tx._closed(write_id)
+            assert tx.write_states([write_id])[write_id].state.name == "FENCED"
     return dataset.version, rows(dataset.scan().to_table())
 
 
@@ -122,7 +122,7 @@ def check(catalog: lake.Catalog, uri: str) -> tuple[int, list[tuple[Any, ...]]]:
 def test_a_killed_write_leaves_the_old_version_or_the_new_one(
     mode: str, point: str, url: str, shared: lake.Catalog, uri: str
 ) -> None:
-    # What makes a write give up only when it commits: metadata that is no JSON.
+    # Metadata that JSON cannot hold makes a write fail as late as in its commit.
     more = {"commit_metadata": {"bad": {1, 2}}} if point in ABORTING else None
     acknowledged = kill_at(point, mode, url, uri, more)
     version, found = check(shared, uri)
@@ -132,7 +132,7 @@ def test_a_killed_write_leaves_the_old_version_or_the_new_one(
     else:
         assert (version, found) == (1, OLD_ROWS)
 
-    # What it left behind is found, and nothing else.
+    # Vacuum deletes exactly the files that the killed write left.
     dataset = lake.open_dataset(uri, catalog=shared)
     dataset.vacuum(retention_seconds=0, allow_short_retention=True, abandoned_after_seconds=0)
     names = {str(path.relative_to(uri)) for path in Path(uri).rglob("*.parquet")}
@@ -140,7 +140,7 @@ def test_a_killed_write_leaves_the_old_version_or_the_new_one(
     for n in range(1, version + 1):
         assert dataset.verify(n).ok
 
-    # The dead write is in nobody's way.
+    # The killed write does not block the next one.
     result = lake.write_dataset(NEW, uri, catalog=shared, schema_merge=True, **ARGUMENTS[mode])
     assert result.version == version + 1
     if version == 1:

@@ -1,4 +1,4 @@
-"""Writing, reading and travelling in time, on both catalogs. The oracle is the source table."""
+"""Writing, reading and time travel, on both catalogs. The oracle is the source table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sample() -> pa.Table:
 
 
 def rows(table: pa.Table) -> list[str]:
-    """Rows as a sorted list of texts: NaN is equal to itself there."""
+    """Rows as a sorted list of texts, in which NaN is equal to NaN."""
     return sorted(repr(row) for row in table.to_pylist())
 
 
@@ -320,7 +320,7 @@ class TestSchemaEvolution:
         assert dataset.schema.field("a").type == wide.type
         assert dataset.scan(condition).count_rows() == count
         assert dataset.scan(condition).to_table().num_rows == count
-        # And narrower data still goes in.
+        # Data of the narrower type can still be written.
         lake.write_dataset(pa.table({"a": narrow}), uri, catalog=catalog)
         assert dataset.refresh().scan().to_table().num_rows == 2 * len(narrow) + len(wide)
 
@@ -423,7 +423,7 @@ class TestEngines:
 
 @pytest.mark.parametrize("matching", [[0], [9], [4999], [0, 1, 2, 4999], [1234, 1235], [16_384]])
 def test_few_rows_of_a_large_row_group(tmp_path: Path, matching: list[int]) -> None:
-    """Read portion by portion, up to the last match."""
+    """Files are read in portions, up to the last match."""
     rows = 20_000
     table = pa.table(
         {

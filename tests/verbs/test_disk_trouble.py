@@ -1,4 +1,4 @@
-"""Disks that are full or read-only, files that vanish: an error with a name, nothing committed."""
+"""Full or read-only disks and missing files: the error names the file; nothing is committed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import lakehouse_source as lake
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
-from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 from tests.verbs import processes
 
@@ -26,7 +27,7 @@ SIZE_BYTES = 1024 * 1024
 
 
 def large() -> pa.Table:
-    """Twice what the small disk holds, and no codec makes it smaller."""
+    """Twice as many bytes as the small disk holds, which no codec compresses."""
     noise = random.Random(1)
     return pa.table(
         {"n": range(64), "noise": [noise.randbytes(SIZE_BYTES // 32) for _ in range(64)]}
@@ -67,7 +68,7 @@ class TestFullDisk:
         dataset = lake.open_dataset(uri, catalog=catalog)
         assert dataset.version == 1
         assert dataset.scan().to_table() == SMALL
-        # What was begun is gone, so that there is room again.
+        # The unfinished file was deleted, and so there is room again.
         assert len(parquet_files(uri)) == 1
         assert lake.write_dataset(SMALL, uri, catalog=catalog).version == 2
 
@@ -102,7 +103,7 @@ class TestFullDisk:
             (disk / "filler").write_bytes(b"x" * free(disk))
             with pytest.raises(lake.CatalogUnavailableError, match="the disk is full"):
                 commit(catalog, staged, files)
-            # The catalog has no room for a closed door either: the file waits for vacuum.
+            # The disk has no room for the fence either: the file stays for vacuum.
             assert abort(catalog, staged, files) is False
             assert lake.read_dataset(uri, catalog=catalog).num_rows == 3
             (disk / "filler").unlink()
@@ -112,7 +113,7 @@ class TestFullDisk:
     def test_a_file_larger_than_this_process_may_write(
         self, tmp_path: Path, catalog: lake.Catalog
     ) -> None:
-        """Where no disk can be mounted this is the full disk."""
+        """Stands for the full disk where no disk can be mounted."""
         uri = str(tmp_path / "things")
         lake.write_dataset(SMALL, uri, catalog=catalog)
         ours, theirs = processes.CONTEXT.Pipe(duplex=False)
@@ -138,10 +139,9 @@ def free(disk: Path) -> int:
 def stage(
     catalog: lake.Catalog, uri: Path, options: WriteOptions | None = None
 ) -> tuple[StagedWrite, list[FileMetadata]]:
-    """A write whose files are there and whose commit is not."""
+    """A write whose files are written and that is not committed."""
     address = Address(uri, catalog)
-    key = "." if catalog.url.endswith("/_plake/catalog.db") else address.key
-    staged = begin(catalog, address.uri, key, str(uri), SMALL.schema, options or WriteOptions())
+    staged = begin(catalog, address, SMALL.schema, options or WriteOptions())
     return staged, write_files(staged.spec, SMALL.slice(1).to_batches())
 
 
@@ -170,7 +170,7 @@ class TestReadOnlyDisk:
     def test_it_becomes_read_only_before_the_commit(
         self, disk: Path, catalog: lake.Catalog
     ) -> None:
-        """The files are safe: the commit needs the catalog only. Giving up leaves them."""
+        """A commit needs only the catalog. An abort leaves the files, which cannot be deleted."""
         uri = disk / "things"
         lake.write_dataset(SMALL, uri, catalog=catalog)
         staged, files = stage(catalog, uri)
@@ -225,7 +225,7 @@ class TestFilesUnderTheCatalog:
         with pytest.raises((lake.StorageError, lake.CorruptDatasetError)) as caught:
             lake.read_dataset(uri, catalog=catalog)
         assert path.name in str(caught.value)
-        # An overwrite of the rows in it says the same, and one of everything repairs.
+        # An overwrite of a condition raises the same; an overwrite of everything repairs.
         with pytest.raises((lake.StorageError, lake.CorruptDatasetError)) as caught:
             lake.write_dataset(
                 SMALL.slice(0, 1), uri, catalog=catalog, mode="overwrite", overwrite_where="n = 1"

@@ -1,4 +1,4 @@
-"""A data file that holds its partition column too, as other writers' files do."""
+"""Data files that also contain their partition column, as those of other writers do."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def dataset(request: pytest.FixtureRequest, tmp_path: Path) -> lake.Dataset:
         field = pa.field(name, values.type, metadata=metadata)
         both = pa.schema([field, *written.schema])
         pq.write_table(pa.table([values, *written.columns], schema=both), file)
-        # The size is what the catalog would know, had this file been taken in as it is.
+        # The catalog gets the size that it would have had from importing this file.
         with closing(sqlite3.connect(database, isolation_level=None)) as connection:
             connection.execute(
                 "UPDATE files SET file_size_bytes = ? WHERE file_path = ?",

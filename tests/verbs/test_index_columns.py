@@ -1,4 +1,4 @@
-"""The columns of the search index: by default, as the first write names them, and later."""
+"""The columns of the search index: the default, those that a first write names, later ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from lakehouse_source.pruning.search import search
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.storage import Storage
-from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.stage import write_options
 from tests.verbs.conftest import empty_catalog
 
@@ -53,7 +54,7 @@ def filled(uri: Path, catalog: lake.Catalog, files: int = FILES, **options: Any)
 
 
 def in_the_index(dataset: lake.Dataset) -> set[str]:
-    """Which columns the catalog has keys of, by name."""
+    """The names of the columns of which the catalog has keys."""
     with dataset._address.open() as catalog, catalog.read() as reader:
         found = reader._session.query("SELECT DISTINCT column_id FROM column_bounds")
     names = {leaf.id: ".".join(leaf.path) for leaf in leaves(dataset._snapshot.schema)}
@@ -61,7 +62,7 @@ def in_the_index(dataset: lake.Dataset) -> set[str]:
 
 
 def found_by_the_index(dataset: lake.Dataset, condition: str) -> int:
-    """How many files the catalog's index alone leaves."""
+    """How many files are left after the search of the catalog's index."""
     snapshot = dataset._snapshot
     question = search(PredicateSet.of(condition).bind(snapshot.schema), snapshot.indexed)
     with dataset._address.open() as catalog, catalog.read() as reader:
@@ -88,7 +89,7 @@ def test_named_columns_and_partition_columns_are_found_by_the_index(
         condition = f"{column} = {value}"
         scan = dataset.scan(condition)
         assert found_by_the_index(dataset, condition) == (1 if column in indexed else FILES)
-        assert scan.explain().files_read == 1  # the record says so of every column
+        assert scan.explain().files_read == 1  # the statistics of every column are in the catalog
         assert scan.to_table()["a"].to_pylist() == (list(range(20, 30)) if column == "p" else [23])
     both = dataset.scan("a = 23 AND b = 33.0")
     assert both.count_rows() == 0
@@ -107,7 +108,7 @@ def test_without_names_the_first_32_leaf_columns_and_the_partition_columns(
 
 
 def test_columns_that_a_merge_adds(tmp_path: Path, catalog: lake.Catalog) -> None:
-    """A struct that was named takes new fields along; other new columns stay out."""
+    """New fields of a named struct are indexed; other new columns are not."""
     uri = tmp_path / "t"
     dataset = filled(uri, catalog, index_columns=["st"])
     more = pa.table(
@@ -196,7 +197,7 @@ def test_two_first_writes_at_once_with_other_columns_are_a_conflict(
         begun = []
         for names in (["a"], ["b"], ["a"], None):
             options = write_options(index_columns=names)
-            staged = begin(opened, address.uri, address.key, address.given, rows(0).schema, options)
+            staged = begin(opened, address, rows(0).schema, options)
             written = write_files(
                 staged.spec, rows(len(begun)).to_batches(), Storage(address.given)
             )

@@ -1,4 +1,4 @@
-"""The connection to PostgreSQL is cut around COMMIT: no write is lost, doubled or half deleted."""
+"""The connection to PostgreSQL is cut around COMMIT: no write is lost, doubled or damaged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import lakehouse_source as lake
 from lakehouse_source.catalog import base, retry
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
-from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.options import WriteOptions
 from tests.postgres_server import PostgresServer
 from tests.verbs.cutting_proxy import AFTER, ANSWERED, BEFORE, Cut, CuttingProxy
@@ -43,7 +44,7 @@ def one_row(number: int) -> pa.Table:
 
 
 def check(catalog: lake.Catalog, uri: str, acknowledged: set[int]) -> Counter[int]:
-    """History contiguous, every file there with its size, every acknowledged row there once."""
+    """Check that history has no gap, and every file and every acknowledged row is there once."""
     dataset = lake.open_dataset(uri, catalog=catalog)
     assert [one.version for one in dataset.history()] == list(range(dataset.version, 0, -1))
     for file in dataset.files():
@@ -85,7 +86,7 @@ def test_a_connection_cut_around_commit_loses_and_doubles_nothing(
         assert proxy.cuts >= 200
     found = check(direct, uri, acknowledged)
     assert found.keys() == acknowledged | {-1}
-    # Every attempt that did not land was given up or looked up: no file is left over.
+    # Every attempt that was not committed was given up: none of its files is left.
     assert len(list(Path(uri).rglob("*.parquet"))) == len(found)
 
 
@@ -100,9 +101,9 @@ def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What Spark does: `commit` raises, and `abort` comes with the same messages."""
+    """As Spark does it: `commit` raises, and then `abort` is called with the same files."""
     monkeypatch.setattr(retry, "PATIENCE_SECONDS", 0.01)
-    monkeypatch.setitem(begin.__globals__, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setitem(commit.__globals__, "PATIENCE_SECONDS", 0.01)
     monkeypatch.setattr(base, "_FIRST_PAUSE_SECONDS", 0.0005)
     uri = str(tmp_path / "things")
     lake.write_dataset(pa.table({"n": [0, 10_000]}), uri, catalog=direct)
@@ -118,37 +119,39 @@ def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
         proxy.down = True
         return cut
 
-    landed = 0
+    committed = 0
     latest = 0
     with CuttingProxy(postgres_server.socket_folder, decide) as proxy:
         for number in range(1, 36):
             with lake.open_catalog(through(url, proxy)) as catalog:
                 table = one_row(number)
-                staged = begin(catalog, address.uri, address.key, uri, table.schema, options)
+                staged = begin(catalog, address, table.schema, options)
                 files = write_files(staged.spec, table.to_batches())
                 state["armed"] = True
                 with pytest.raises(lake.CommitUnknownError) as caught:
                     commit(catalog, staged, files)
                 assert caught.value.write_id == staged.write_id
+                # A version may contain the files: all of them are there.
+                assert all((Path(uri) / file.path).exists() for file in files)
                 state["armed"] = proxy.down = False
             gave_up = abort(direct, staged, files)
             present = [(Path(uri) / file.path).exists() for file in files]
             assert present == [not gave_up] * len(files)
-            landed += not gave_up
+            committed += not gave_up
             latest = latest if gave_up else number
             if mode == "append":
                 check(direct, uri, set())
             else:
                 found = check(direct, uri, {10_000})
                 assert found.keys() == {latest, 10_000}
-            # The door is closed for good, or the write stands for good.
+            # The write is fenced for good, or it is committed for good.
             if gave_up:
                 with pytest.raises(lake.CommitConflictError, match="given up"):
                     commit(direct, staged, ())
             else:
                 again = commit(direct, staged, files)
                 assert again.version == lake.open_dataset(uri, catalog=direct).version
-    assert landed == (0 if cut == BEFORE else 35)
+    assert committed == (0 if cut == BEFORE else 35)
 
 
 def test_an_error_on_the_second_attempt_is_not_taken_for_a_failure(
@@ -158,9 +161,9 @@ def test_an_error_on_the_second_attempt_is_not_taken_for_a_failure(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The catalog answers once more after the cut, and is gone then: nobody knows."""
+    """The catalog answers once more after the cut and is gone then: the outcome is unknown."""
     monkeypatch.setattr(retry, "PATIENCE_SECONDS", 0.01)
-    monkeypatch.setitem(begin.__globals__, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setitem(commit.__globals__, "PATIENCE_SECONDS", 0.01)
     uri = str(tmp_path / "things")
     lake.write_dataset(one_row(0), uri, catalog=direct)
 
@@ -176,6 +179,28 @@ def test_an_error_on_the_second_attempt_is_not_taken_for_a_failure(
         lake.write_dataset(one_row(1), uri, catalog=catalog)
     time.sleep(0.05)
     check(direct, uri, {0, 1})
+
+
+@pytest.mark.parametrize("cut", [BEFORE, AFTER])
+def test_a_restore_whose_answer_is_lost_is_committed_once_and_gives_the_same_result(
+    cut: Cut, url: str, direct: lake.Catalog, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    uri = str(tmp_path / "things")
+    lake.write_dataset(one_row(0), uri, catalog=direct)
+    lake.write_dataset(one_row(1), uri, catalog=direct, mode="overwrite")
+
+    def decide(number: int) -> Cut:
+        return cut if number == 1 else None
+
+    with (
+        CuttingProxy(postgres_server.socket_folder, decide) as proxy,
+        lake.open_catalog(through(url, proxy)) as catalog,
+    ):
+        result = lake.open_dataset(uri, catalog=catalog).restore(1)
+        assert proxy.cuts == 1
+    assert (result.version, result.files, result.row_count) == (3, 1, 1)
+    assert result.schema_version == 1
+    assert check(direct, uri, set()) == {0: 1}
 
 
 @pytest.mark.slow

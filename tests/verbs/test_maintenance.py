@@ -1,4 +1,4 @@
-"""Expiry, vacuum and verification: what may go goes, and nothing else ever does."""
+"""Expiry, vacuum and verification: unneeded files are deleted, and never any other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from lakehouse_source.maintenance import vacuum
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
-from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 from tests.verbs.conftest import empty_catalog
 
@@ -49,7 +50,7 @@ def ids(uri: str, catalog: lake.Catalog, version: int | None = None) -> list[int
 
 
 def stored(uri: str) -> set[str]:
-    """The Parquet files that are really there, relative to the dataset."""
+    """The Parquet files on disk, relative to the dataset."""
     return {str(path.relative_to(uri)) for path in Path(uri).rglob("*.parquet")}
 
 
@@ -155,14 +156,14 @@ def what(tallies: tuple[Any, ...]) -> dict[str, int]:
 def begin_write(
     uri: str, catalog: lake.Catalog, rows: pa.Table, **options: Any
 ) -> tuple[StagedWrite, list[FileMetadata]]:
-    """A write whose files are there and that has not committed."""
+    """A write whose files are written and that is not committed."""
     address = Address(uri, catalog)
-    staged = begin(catalog, address.uri, address.key, uri, rows.schema, WriteOptions(**options))
+    staged = begin(catalog, address, rows.schema, WriteOptions(**options))
     return staged, write_files(staged.spec, rows.to_batches())
 
 
 def name_from(seconds_ago: float) -> str:
-    """A file name of plake's own kind, made so long ago."""
+    """A file name as plake gives it, with a time so long ago."""
 
     def at() -> str:
         milliseconds = int((time.time() - seconds_ago) * 1000)
@@ -246,7 +247,7 @@ class TestVacuum:
     def test_files_in_flight_of_a_client_whose_clock_is_a_day_behind_stay(
         self, dataset: lake.Dataset, uri: str, catalog: Any
     ) -> None:
-        """delta #2532. Names and file times lie then; what the catalog knows does not."""
+        """delta #2532: times in names and of files are wrong, those in the catalog are right."""
         with local_clock_off_by(-30 * DAY):
             staged, files = begin_write(uri, catalog, rows_of(5))
         for file in files:
@@ -304,7 +305,7 @@ class TestVacuum:
         assert dataset.refresh().version == 4
         assert ids(uri, catalog) == [2, 3, 4]
 
-    def test_no_late_commit_lands_after_vacuum_even_if_the_file_comes_back(
+    def test_no_write_commits_after_vacuum_fenced_it_even_if_its_file_comes_back(
         self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
     ) -> None:
         staged, files = begin_write(uri, catalog, rows_of(5))
@@ -317,7 +318,7 @@ class TestVacuum:
     def test_orphans_of_writes_that_the_catalog_never_heard_of(
         self, dataset: lake.Dataset, uri: str
     ) -> None:
-        """A catalog that was restored from a backup knows nothing of what came after."""
+        """A catalog restored from a backup does not know the writes that came after it."""
         old, young = name_from(8 * DAY), name_from(3600)
         for name in (old, young):
             Path(uri, name).write_bytes(b"x")
@@ -378,8 +379,7 @@ class TestVacuum:
             lake.write_dataset(rows_of(9), other, catalog=catalog)
             lake.open_dataset(other, catalog=catalog).vacuum(**NOW)
             dataset.refresh().vacuum(**NOW)
-        assert ids(uri, catalog) == [2, 3, 4, 9, 9, 9, 9]
-        assert ids(link, catalog) == [9]
+        assert ids(uri, catalog) == ids(link, catalog) == [2, 3, 4, 9, 9, 9, 9, 9]
 
     def test_a_folder_that_holds_none_of_its_files_is_not_vacuumed(
         self, dataset: lake.Dataset, uri: str
@@ -425,7 +425,7 @@ class TestVacuum:
     ) -> None:
         dataset.expire_versions(keep_last=1)
         with (
-            mock.patch.object(vacuum, "_forget", side_effect=KeyboardInterrupt),
+            mock.patch.object(vacuum, "_forget_rows", side_effect=KeyboardInterrupt),
             pytest.raises(KeyboardInterrupt),
         ):
             dataset.vacuum(**NOW)
@@ -527,10 +527,11 @@ class TestRecovery:
             )
         with lake.open_catalog(catalog.url) as opened:
             with opened.read() as reader:
-                assert reader.write_states([staged.write_id])[staged.write_id].state == "pending"
+                before = reader.write_states([staged.write_id])
             with opened.write() as transaction:
                 states = transaction.write_states([staged.write_id])
-        assert states[staged.write_id].state == "abandoned"
+        assert before[staged.write_id].state.name == "PENDING"
+        assert states[staged.write_id].state.name == "ABANDONED"
         # A longer limit of the vacuum's own counts more than the mark.
         longer = dataset.vacuum(**NOW, abandoned_after_seconds=3 * DAY)
         assert longer.files_removed == 0
@@ -562,6 +563,23 @@ class TestWholeCatalog:
         assert report.files_removed == 1
         assert not report.failed
         assert lake.read_dataset(uri)["id"].to_pylist() == [2]
+
+    def test_a_second_dataset_in_the_folder_of_the_first_is_left_alone(self, uri: str) -> None:
+        """Release 0.1 registered one where the URL of the catalog was spelled in another way."""
+        lake.write_dataset(rows_of(1), uri)
+        url = f"sqlite://{uri}/_plake/catalog.db"
+        with lake.open_catalog(url) as catalog, catalog.write() as transaction:
+            columns = "name, current_version, properties_json, created_at"
+            transaction._session.execute(
+                f"INSERT INTO datasets (base_uri, {columns}) SELECT ?, {columns} FROM datasets",
+                (f"file://{uri}",),
+            )
+        before = stored(uri)
+        report = lake.vacuum(url, **NOW, abandoned_after_seconds=0)
+        assert [reason for _dataset, reason in report.failed] == [
+            f"it is registered as file://{uri} and opened as ."
+        ]
+        assert stored(uri) == before
 
 
 class TestVerify:
@@ -650,7 +668,7 @@ def test_a_writer_survives_a_vacuum_that_takes_its_empty_folder(tmp_path: Path) 
 
 
 def test_the_catalog_is_not_told_of_a_file_that_is_not_parquet_of_ours(uri: str) -> None:
-    """The pattern that vacuum knows is the one that the writer gives."""
+    """The names that the writer gives match the pattern that vacuum uses."""
     result = lake.write_dataset(rows_of(1), uri)
     from lakehouse_source.maintenance.vacuum_plan import _OWN_NAME
 

@@ -1,4 +1,4 @@
-"""A table of versions in memory against the product, through everything that changes one."""
+"""A table of versions in memory, compared with plake after every kind of change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
-from lakehouse_source.write.commit import abort, begin, commit
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "property"
@@ -85,7 +86,7 @@ class Versions(RuleBasedStateMachine):
     def columns(self) -> list[str]:
         return self.model[self.newest][1]
 
-    def landed(self, version: int, rows: list[Row], columns: list[str] | None = None) -> None:
+    def committed(self, version: int, rows: list[Row], columns: list[str] | None = None) -> None:
         assert version == self.newest + 1
         columns = self.columns if columns is None else columns
         self.newest = version
@@ -104,16 +105,16 @@ class Versions(RuleBasedStateMachine):
     def first_write(self, rows: list[Row]) -> None:
         self.model[0] = ([], ["id", "k"])
         version = self.write(rows, ["id", "k"], partition_by="k", mode="error")
-        self.landed(version, rows)
+        self.committed(version, rows)
         del self.model[0]
 
     @rule(rows=ROWS)
     def append(self, rows: list[Row]) -> None:
-        self.landed(self.write(rows, self.columns), [*self.rows, *rows])
+        self.committed(self.write(rows, self.columns), [*self.rows, *rows])
 
     @rule(rows=ROWS)
     def overwrite(self, rows: list[Row]) -> None:
-        self.landed(self.write(rows, self.columns, mode="overwrite"), rows)
+        self.committed(self.write(rows, self.columns, mode="overwrite"), rows)
 
     @rule(rows=ROWS, cut=CUTS)
     def overwrite_where(self, rows: list[Row], cut: int) -> None:
@@ -121,7 +122,7 @@ class Versions(RuleBasedStateMachine):
         version = self.write(
             rows, self.columns, mode="overwrite", overwrite_where=[("id", ">=", cut)]
         )
-        self.landed(version, [*(row for row in self.rows if row["id"] < cut), *rows])
+        self.committed(version, [*(row for row in self.rows if row["id"] < cut), *rows])
 
     @rule(rows=ROWS)
     def overwrite_partitions(self, rows: list[Row]) -> None:
@@ -129,7 +130,7 @@ class Versions(RuleBasedStateMachine):
             rows, self.columns, mode="overwrite", partition_overwrite_mode="dynamic"
         )
         replaced = {row["k"] for row in rows}
-        self.landed(version, [*(row for row in self.rows if row["k"] not in replaced), *rows])
+        self.committed(version, [*(row for row in self.rows if row["k"] not in replaced), *rows])
 
     @precondition(lambda self: self.added < 3)
     @rule(rows=ROWS, value=st.integers(0, 3))
@@ -139,13 +140,13 @@ class Versions(RuleBasedStateMachine):
         columns = [*self.columns, name]
         rows = [{**row, name: value} for row in rows]
         version = self.write(rows, columns, schema_merge=True)
-        self.landed(version, [*self.rows, *rows], columns)
+        self.committed(version, [*self.rows, *rows], columns)
 
     @rule(back=st.integers(0, 6))
     def restore(self, back: int) -> None:
         version = self.newest - back
         if version in self.model:
-            self.landed(self.dataset().restore(version).version, *self.model[version])
+            self.committed(self.dataset().restore(version).version, *self.model[version])
         else:
             with pytest.raises(lake.VersionNotFoundError):
                 self.dataset().restore(version)
@@ -189,7 +190,7 @@ class Versions(RuleBasedStateMachine):
         (first, files, rows), (second, more_files, more_rows) = writes
         before = self.rows
         result = commit(self.catalog, first, files)
-        self.landed(result.version, self.replaced(kinds[0], before, rows, cuts[0]))
+        self.committed(result.version, self.replaced(kinds[0], before, rows, cuts[0]))
         if between == "give up":
             assert abort(self.catalog, second, more_files)
             return
@@ -203,7 +204,7 @@ class Versions(RuleBasedStateMachine):
             assert abort(self.catalog, second, more_files)
             return
         result = commit(self.catalog, second, more_files)
-        self.landed(result.version, self.replaced(kinds[1], self.rows, more_rows, cuts[1]))
+        self.committed(result.version, self.replaced(kinds[1], self.rows, more_rows, cuts[1]))
 
     def begun(
         self, kind: str, rows: list[Row], cut: int
@@ -216,7 +217,7 @@ class Versions(RuleBasedStateMachine):
         options = WriteOptions(mode=mode, overwrite_where=where)
         address = Address(self.uri, self.catalog)
         data = table(rows, self.columns)
-        staged = begin(self.catalog, address.uri, address.key, self.uri, data.schema, options)
+        staged = begin(self.catalog, address, data.schema, options)
         return staged, write_files(staged.spec, data.to_batches()), rows
 
     @staticmethod
@@ -264,6 +265,7 @@ class VersionsInDuckDB(Versions):
     kind = "duckdb"
 
 
+@pytest.mark.hypothesis
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("machine", [Versions, VersionsInDuckDB])
 def test_the_product_and_a_table_of_versions_agree(machine: type[Versions]) -> None:

@@ -1,7 +1,7 @@
-"""A commit that is overtaken after it has recorded its files and before it has the lock.
+"""Another commit takes the lock after a commit has recorded its files and before its own lock.
 
-Only PostgreSQL lets another commit through there; the other catalogs have one lock for
-all, which the commit holds by then.
+This can happen on PostgreSQL only. The other catalogs have a single lock for everything,
+which a commit holds from its first statement on.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ import lakehouse_source as lake
 from lakehouse_source.catalog.reader import Current
 from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.model import FileMetadata
-from lakehouse_source.write.commit import commit
+from lakehouse_source.write.commit import commit, commit_all
 from lakehouse_source.write.options import StagedWrite
-from lakehouse_source.write.transaction import commit_all
 from tests.postgres_server import PostgresServer
 from tests.verbs import processes
 from tests.verbs.test_commit_protocol import numbers, stage, values
@@ -44,13 +43,13 @@ def uri(tmp_path: Path) -> str:
 
 
 def overtaken_by(act: Callable[[], object]) -> pytest.MonkeyPatch:
-    """The next commit that is about to lock its dataset lets `act` go first."""
+    """Run `act` just before the next commit locks its dataset."""
     patch = pytest.MonkeyPatch()
     lock = CatalogTransaction.lock_for
 
     def locking(self: CatalogTransaction, seen: Current, write_id: str) -> Any:
         patch.undo()
-        # What was recorded is in the database by now, whoever sent it together with the lock.
+        # Send the buffered statements, so that `act` meets the recorded rows in the database.
         self._session.flush()
         act()
         return lock(self, seen, write_id)
@@ -72,7 +71,7 @@ def commit_overtaken(
 
 
 def check(catalog: lake.Catalog, uri: str) -> None:
-    """What must hold of the catalog's rows, whatever was recorded and taken back."""
+    """Check what must hold of the catalog's rows, whatever was recorded and deleted again."""
     dataset = lake.open_dataset(uri, catalog=catalog)
     live = dataset.files()
     summary = dataset.history()[0].summary
@@ -87,7 +86,7 @@ def check(catalog: lake.Catalog, uri: str) -> None:
         assert ask("SELECT count(DISTINCT file_id) FROM row_groups") == [(files,)]
         assert ask("SELECT count(*) FROM files WHERE version > ?", (dataset.version,)) == [(0,)]
         assert ask("SELECT count(*) FROM pending_writes WHERE state = 'pending'") == [(0,)]
-    # By the search index as by reading everything.
+    # The search index finds the same rows as reading everything.
     everything = values(catalog, uri)
     for n in sorted({n for n in everything if n is not None}):
         assert values(catalog, uri, predicates=f"n = {n}") == [m for m in everything if m == n]
@@ -130,7 +129,7 @@ def test_dynamic_partitions_are_looked_for_in_what_came_first(
     mine = stage(catalog, uri, rows("a", 2), mode="overwrite", dynamic_partitions=True)
     other = lambda: lake.write_dataset(rows("b", 3), uri, catalog=catalog, **dynamic)  # noqa: E731
     with pytest.raises(lake.CommitConflictError):
-        commit_overtaken(catalog, mine, other)  # an overwrite of parts and another collide
+        commit_overtaken(catalog, mine, other)  # two overwrites of partitions conflict
     assert values(catalog, uri) == [1, 3]
     again = stage(catalog, uri, rows("a", 2), mode="overwrite", dynamic_partitions=True)
     append = lambda: lake.write_dataset(rows("b", 4), uri, catalog=catalog)  # noqa: E731
@@ -184,10 +183,10 @@ def test_rows_of_the_index_follow_the_schema_that_came_in_between(
     check(catalog, uri)
 
 
-def test_the_same_write_that_lands_in_between_is_there_once(
+def test_the_same_write_committed_in_between_is_there_once(
     url: str, catalog: lake.Catalog, uri: str
 ) -> None:
-    """A COMMIT whose answer was lost, and that was still on its way when it was repeated."""
+    """The answer to a COMMIT was lost, and the COMMIT was still under way when it was repeated."""
     lake.write_dataset(numbers(0), uri, catalog=catalog)
     mine = stage(catalog, uri, numbers(1, 2))
     with lake.open_catalog(url) as other:
@@ -198,9 +197,7 @@ def test_the_same_write_that_lands_in_between_is_there_once(
     check(catalog, uri)
 
 
-def test_the_same_batch_that_lands_in_between_is_there_once(
-    catalog: lake.Catalog, uri: str
-) -> None:
+def test_the_same_batch_committed_in_between_is_there_once(catalog: lake.Catalog, uri: str) -> None:
     pair = {"txn_app_id": "loader", "txn_version": 1}
     lake.write_dataset(numbers(0), uri, catalog=catalog)
     mine = stage(catalog, uri, numbers(1), **pair)

@@ -1,4 +1,4 @@
-"""What planning asks of its surroundings: connections, round trips, modules."""
+"""What planning costs outside of its own code: connections, round trips, modules."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ def test_conditions_that_are_no_text_do_not_wait_for_the_parser_of_sql(tmp_path:
     code = f"""
 import sys
 import lakehouse_source as lake
-from lakehouse_source.predicate import Column, Compare, literal
-conditions = [("n", "=", 2)], Compare(Column.of("n"), "=", literal(2)), None
+from lakehouse_source.predicate import Column, Compare
+conditions = [("n", "=", 2)], Compare(Column.of("n"), "=", 2), None
 for condition in conditions:
     lake.open_dataset({str(tmp_path / "t")!r}).scan(condition).explain()
 assert "sqlglot" not in sys.modules, "loaded"

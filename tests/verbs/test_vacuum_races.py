@@ -1,4 +1,4 @@
-"""Vacuum, again and again, beside writers and readers whose clocks and files lie."""
+"""Repeated vacuums beside writers and readers with wrong clocks and wrong file times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
-from lakehouse_source.write.commit import begin, commit
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import commit
 from lakehouse_source.write.options import WriteOptions
 
 SECONDS = 10.0
@@ -32,7 +33,7 @@ def rows_of(writer: int, ids: list[int]) -> pa.Table:
 
 
 def write(url: str, uri: str, writer: int, clock_off: float, start: Any, answers: Any) -> None:
-    """Append rows, slowly; now and then write one's own rows anew."""
+    """Append rows slowly, and overwrite this writer's own rows now and then."""
     real, real_ns = time.time, time.time_ns
 
     def wrong() -> float:
@@ -56,9 +57,7 @@ def write(url: str, uri: str, writer: int, clock_off: float, start: Any, answers
                 if number % 4:
                     address = Address(uri, catalog)
                     data = rows_of(writer, [number])
-                    staged = begin(
-                        catalog, address.uri, address.key, uri, data.schema, WriteOptions()
-                    )
+                    staged = begin(catalog, address, data.schema, WriteOptions())
                     files = write_files(staged.spec, data.to_batches())
                     time.sleep(random.random() * 0.2)  # the files are in flight
                     commit(catalog, staged, files)
@@ -80,7 +79,7 @@ def write(url: str, uri: str, writer: int, clock_off: float, start: Any, answers
 
 
 def read(url: str, uri: str, start: Any, answers: Any) -> None:
-    """Plan, wait, read: what was planned has to be there, and nothing else."""
+    """Plan, wait, read: the rows must be those of the planned version."""
     start.wait(60)
     until = time.time() + SECONDS
     reads = 0
@@ -152,7 +151,7 @@ def test_nothing_live_retained_or_pending_is_deleted(tmp_path: Path, catalog: la
     for record in history:
         if history.is_readable(record):
             assert dataset.verify(record.version).ok
-    # Names of the writer whose clock is ahead are young for a month to come.
+    # Files of the writer whose clock is ahead have names from the future: they stay young.
     dataset.vacuum(retention_seconds=0, allow_short_retention=True)
     reached = {
         file.path
@@ -164,4 +163,4 @@ def test_nothing_live_retained_or_pending_is_deleted(tmp_path: Path, catalog: la
     assert reached <= stored
     with catalog.read() as reader:
         states = reader.write_states({name.rpartition("/")[2][:36] for name in stored - reached})
-    assert {state.state for state in states.values()} <= {"committed", "closed"}
+    assert {state.state.name for state in states.values()} <= {"COMMITTED", "FENCED"}

@@ -2,23 +2,29 @@
 
     python -m lakehouse_source.spark.planner.build
 
-Needs a JDK (17 or later) and the pyspark to compile against; users need
-neither, the jar is in the package. The same sources and the same javac give the
-same bytes: entries are sorted, carry no time and are stored as they are (deflate
-differs between builds of zlib). An entry holds the SHA-256 of the sources, so
-that a jar can be told to belong to them without a JDK.
+Needs a JDK (17 or later) and the pyspark to compile against. Users need neither: the jar is in
+the package. `Vocabulary.java` is written from `vocabulary.py` first. The same sources and a javac
+of the same feature version give the same classes, and the same javac and pyspark give the same
+file: entries are sorted, carry no time and are stored as they are (deflate differs between builds
+of zlib). Three entries record the SHA-256 of the sources, the javac and the pyspark.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import importlib.util
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+
+from lakehouse_source.spark.planner import vocabulary
 
 HERE = Path(__file__).parent
 SOURCES = HERE / "src"
@@ -28,8 +34,11 @@ SERVICE = "META-INF/services/org.apache.spark.sql.SparkSessionExtensionsProvider
 EXTENSION = "io.plake.spark.PlakeExtension"
 SOURCE_HASH = "META-INF/plake-sources.sha256"
 BUILD_JDK = "META-INF/plake-javac.version"
+BUILD_PYSPARK = "META-INF/plake-pyspark.version"
+VOCABULARY = SOURCES / "io" / "plake" / "spark" / "Vocabulary.java"
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first date that a zip entry can hold
+_JVM_FOLDERS = ("/usr/lib/jvm", "/opt/homebrew/opt", "/usr/local/opt")
 
 
 class BuildError(Exception):
@@ -51,37 +60,104 @@ def source_hash() -> str:
     return digest.hexdigest()
 
 
-def recorded(jar: Path, entry: str) -> str:
-    """What a jar says about its making: `SOURCE_HASH` or `BUILD_JDK`."""
+def vocabulary_source() -> str:
+    """`Vocabulary.java`: the constants of `vocabulary.py` as Java's."""
+    lines = [
+        "package io.plake.spark;",
+        "",
+        "/**",
+        " * The names that Java and Python share. Generated from {@code planner/vocabulary.py} by",
+        " * {@code planner/build.py}: change them there.",
+        " */",
+        "final class Vocabulary {",
+        "  private Vocabulary() {}",
+    ]
+    for group in vocabulary.GROUPS:
+        lines += ["", f"  static final class {group.__name__} {{"]
+        lines += [
+            f'    static final String {name} = "{value}";'
+            for name, value in vocabulary.names(group).items()
+        ]
+        lines += ["", f"    private {group.__name__}() {{}}", "  }"]
+    return "\n".join([*lines, "}", ""])
+
+
+def entries(jar: Path) -> dict[str, bytes]:
+    """What a jar holds, by name."""
     with zipfile.ZipFile(jar) as archive:
-        return archive.read(entry).decode().strip()
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
-def javac_version() -> str | None:
-    """What the JDK's compiler calls itself ("17.0.12"), or None where there is no JDK."""
+def recorded(jar: Path, entry: str) -> str:
+    """What a jar says about its making: `SOURCE_HASH`, `BUILD_JDK` or `BUILD_PYSPARK`."""
+    return entries(jar)[entry].decode().strip()
+
+
+def feature(version: str) -> str:
+    """The part of a version of Java that names its features: "17" of "17.0.12"."""
+    return version.partition(".")[0]
+
+
+def _javac_programs() -> Iterator[str]:
+    """The javac programs of this machine: those of JAVA_HOME and of the PATH first."""
+    home = os.environ.get("JAVA_HOME")
+    found = [str(Path(home, "bin", "javac"))] if home else []
+    found += filter(None, [shutil.which("javac")])
+    for folder in _JVM_FOLDERS:
+        found += map(str, sorted(Path(folder).glob("*/bin/javac")))
+    return (javac for javac in found if os.access(javac, os.X_OK))
+
+
+def javac_version(javac: str) -> str | None:
+    """What a compiler calls itself ("17.0.12"), or None where it does not run."""
     try:
-        done = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=True)
+        done = subprocess.run([javac, "-version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     found = re.search(r"javac (\S+)", done.stdout + done.stderr)
     return found.group(1) if found else None
 
 
-def build(target: Path = JAR) -> Path:
+def compilers() -> dict[str, tuple[str, str]]:
+    """The path and the version of a compiler for each feature version from 17 that is here."""
+    found: dict[str, tuple[str, str]] = {}
+    for javac in _javac_programs():
+        version = javac_version(javac)
+        if version is not None and int(feature(version)) >= int(RELEASE):
+            found.setdefault(feature(version), (javac, version))
+    return found
+
+
+def find_javac() -> tuple[str, str]:
+    """The path and the version of a compiler: that of `RELEASE`, else the first one found.
+
+    Raises:
+        BuildError: there is no JDK of version 17 or later.
+    """
+    found = compilers()
+    if not found:
+        raise BuildError(
+            "javac was not found: install a JDK, 17 or later (sh integration/java.sh does)"
+        )
+    return found.get(RELEASE) or next(iter(found.values()))
+
+
+def build(target: Path = JAR, javac: str | None = None) -> Path:
     """Compile the sources and write the jar; returns its path.
 
     Raises:
         BuildError: no JDK, no pyspark, or the sources do not compile.
     """
-    version = javac_version()
-    if version is None:
-        raise BuildError("there is no javac on the PATH: install a JDK, 17 or later")
+    if javac is None:
+        javac, version = find_javac()
+    else:
+        version = javac_version(javac) or "unknown"
     spark = importlib.util.find_spec("pyspark")
     if spark is None or spark.origin is None:
         raise BuildError("pyspark is not installed: the sources compile against its jars")
     with tempfile.TemporaryDirectory() as folder:
         command = [
-            "javac", "-encoding", "UTF-8", "--release", RELEASE, "-proc:none", "-Werror",
+            javac, "-encoding", "UTF-8", "--release", RELEASE, "-proc:none", "-Werror",
             "-Xlint:all,-classfile,-options,-path,-processing", "-d", folder,
             "-classpath", str(Path(spark.origin).parent / "jars" / "*"),
             *map(str, source_files()),
@@ -89,31 +165,68 @@ def build(target: Path = JAR) -> Path:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BuildError(done.stdout + done.stderr)
-        entries = {
+        made = {
             path.relative_to(folder).as_posix(): path.read_bytes()
             for path in Path(folder).rglob("*.class")
         }
-    entries[SERVICE] = f"{EXTENSION}\n".encode()
-    entries[SOURCE_HASH] = f"{source_hash()}\n".encode()
-    entries[BUILD_JDK] = f"{version}\n".encode()
+    made[SERVICE] = f"{EXTENSION}\n".encode()
+    made[SOURCE_HASH] = f"{source_hash()}\n".encode()
+    made[BUILD_JDK] = f"{version}\n".encode()
+    made[BUILD_PYSPARK] = f"{importlib.metadata.version('pyspark')}\n".encode()
     manifest = {"META-INF/MANIFEST.MF": b"Manifest-Version: 1.0\n"}  # first, as Java wants it
-    _write(target, manifest | dict(sorted(entries.items())))
+    _write(target, manifest | dict(sorted(made.items())))
     return target
 
 
-def _write(target: Path, entries: dict[str, bytes]) -> None:
+def disassembled(jar: Path, javac: str) -> str:
+    """The members and instructions of all classes, as the `javap` beside a `javac` prints them.
+
+    Two compilers number the constants of a class differently, which changes the lengths of
+    instructions too, and write other frames of types for the verifier. None of that is in this
+    text: jumps name the place of an instruction in its method.
+    """
+    javap = Path(javac).resolve().with_name("javap")
+    with tempfile.TemporaryDirectory() as folder:
+        with zipfile.ZipFile(jar) as archive:
+            archive.extractall(folder)
+        files = sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*.class"))
+        done = subprocess.run(
+            [str(javap), "-p", "-c", "-constants", *files],
+            cwd=folder, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    text = re.sub(r"[ \t]+", " ", re.sub(r"#\d+(:\d+)?", "#", done.stdout.replace("ldc_w", "ldc")))
+    head, *methods = text.split(" Code:\n")
+    return head + "".join(" Code:\n" + _with_places(method) for method in methods)
+
+
+def _with_places(method: str) -> str:
+    """The text of a method with places of instructions where offsets of bytes were."""
+    offsets = re.findall(r"^ (\d+): [a-z]", method, re.MULTILINE)
+    places = {offset: f"@{place}" for place, offset in enumerate(offsets)}
+
+    def place(found: re.Match[str]) -> str:
+        return found[1] + " ".join(places.get(word, "@end") for word in found[2].split())
+
+    method = re.sub(r"^( (?:-?\d+|default): )(\d+)$", place, method, flags=re.MULTILINE)
+    method = re.sub(r"^( \d+: (?:if\w*|goto\w*) )(\d+)$", place, method, flags=re.MULTILINE)
+    method = re.sub(r"^( )(\d+ \d+ \d+)(?= )", place, method, flags=re.MULTILINE)
+    return re.sub(r"^ \d+: (?=[a-z])", " ", method, flags=re.MULTILINE)
+
+
+def _write(target: Path, content: dict[str, bytes]) -> None:
     """A zip whose bytes follow from its entries alone."""
     with zipfile.ZipFile(target, "w") as archive:
-        for name, content in entries.items():
+        for name, data in content.items():
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.create_system = 3  # Unix, wherever this runs
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, content)
+            archive.writestr(entry, data)
 
 
 if __name__ == "__main__":
     try:
-        made = build()
+        VOCABULARY.write_text(vocabulary_source())
+        path = build()
     except BuildError as failure:
         sys.exit(str(failure))
-    print(f"{made} ({made.stat().st_size:,} bytes)")
+    print(f"{path} ({path.stat().st_size:,} bytes)")

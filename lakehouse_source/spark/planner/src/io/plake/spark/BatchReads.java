@@ -38,18 +38,13 @@ import scala.jdk.javaapi.CollectionConverters;
  * then copies every row out of them. Here they go straight into the compiled code of the query, as
  * those of Spark's Parquet reader do.
  *
- * <p>The only class of the extension that executors meet.
+ * <p>The only class of the extension that executors load.
  */
 final class BatchReads implements PartitionReaderFactory {
 
   private static final long serialVersionUID = 1L;
 
-  /** Set to false, scans of this session come as rows. */
-  private static final String SWITCH = "spark.plake.planner.batches.enabled";
-
   private static final String JAR = "/plake-planner.jar";
-
-  static final String COPIED = "batches are copied row by row";
 
   /** Spark's reader, which holds all that the worker has to be told. */
   private final PartitionReaderFactory rows;
@@ -59,23 +54,24 @@ final class BatchReads implements PartitionReaderFactory {
   }
 
   /**
-   * Whether executors have this class, where scans are to come in batches.
+   * Why scans cannot come in batches; null where they can.
    *
-   * @throws ReflectiveOperationException this Spark does not have the parts
+   * @throws ReflectiveOperationException this Spark lacks what is needed
    */
-  static boolean arePossible() throws ReflectiveOperationException {
-    if (!"true".equalsIgnoreCase(SQLConf.get().getConfString(SWITCH, "true"))) {
-      return false;
-    }
-    new Parts();
+  static String obstacle() throws ReflectiveOperationException {
+    SparkReader.get();
     Iterator<String> jars = SparkSession.active().sparkContext().listJars().iterator();
     while (jars.hasNext()) {
       if (jars.next().endsWith(JAR)) {
-        return true;
+        return null;
       }
     }
-    IsolateScans.standAside(COPIED + ": executors do not have plake-planner.jar", null);
-    return false;
+    return "executors do not have plake-planner.jar";
+  }
+
+  /** Whether this session has not turned batches off. */
+  static boolean areWanted() {
+    return "true".equalsIgnoreCase(SQLConf.get().getConfString(Vocabulary.Setting.BATCHES, "true"));
   }
 
   @Override
@@ -91,14 +87,16 @@ final class BatchReads implements PartitionReaderFactory {
   @Override
   public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
     try {
-      return new Batches(new Parts(), rows, partition);
+      return new Batches(SparkReader.get(), rows, partition);
     } catch (ReflectiveOperationException e) {
       throw new IllegalStateException("this executor runs another Spark than the driver", e);
     }
   }
 
-  /** The parts of Spark's own reader that Java cannot name. */
-  private static final class Parts {
+  /** What Java cannot name of Spark's own reader. Looked up once per JVM. */
+  private static final class SparkReader {
+    private static volatile SparkReader found;
+
     private static final String EVALUATOR =
         MapInBatchEvaluatorFactory.class.getName() + "$MapInBatchEvaluator";
 
@@ -110,14 +108,22 @@ final class BatchReads implements PartitionReaderFactory {
     private final Field jobArtifacts = fieldOf("jobArtifactUUID");
     private final Field session = fieldOf("sessionUUID");
 
-    Parts() throws ReflectiveOperationException {
+    static SparkReader get() throws ReflectiveOperationException {
+      if (found == null) {
+        found = new SparkReader();
+      }
+      return found;
+    }
+
+    private SparkReader() throws ReflectiveOperationException {
       ClassLoader spark = MapInBatchEvaluatorFactory.class.getClassLoader();
       runner = Class.forName(EVALUATOR + "$$anon$1", true, spark)
           .getConstructor(Class.forName(EVALUATOR, true, spark), int[][].class);
       evaluatorFactory = UserDefinedPythonDataSource.class.getMethod(
           "createMapInBatchEvaluatorFactory", byte[].class, String.class, StructType.class,
           StructType.class, Map.class, Option.class, Option.class);
-      // What is called below by name must be missed on the driver, where rows can still be chosen.
+      // Methods that are called below. If one is missing, the driver must know: it can still
+      // choose rows.
       runner.getDeclaringClass().asSubclass(BasePythonRunner.class)
           .getMethod("compute", Iterator.class, int.class, TaskContext.class);
       UserDefinedPythonDataSource.class.getMethod("readInputSchema");
@@ -141,7 +147,7 @@ final class BatchReads implements PartitionReaderFactory {
       return (UserDefinedPythonDataSource) source.get(rows);
     }
 
-    /** Starts the worker: what `createReader` of Spark does, up to the copying of rows. */
+    /** Starts the worker as Spark's `createReader` does, which then copies rows. */
     @SuppressWarnings("unchecked")
     Iterator<ColumnarBatch> start(
         PartitionReaderFactory rows, InputPartition partition, Map<String, SQLMetric> metrics)
@@ -167,16 +173,16 @@ final class BatchReads implements PartitionReaderFactory {
     }
   }
 
-  /** The batches of one partition. Each is good until the next is asked for. */
+  /** The batches of one partition. Each is valid until the next is asked for. */
   private static final class Batches implements PartitionReader<ColumnarBatch> {
     private final UserDefinedPythonDataSource source;
     private final Map<String, SQLMetric> metrics = PythonCustomMetric.pythonMetrics();
     private final Iterator<ColumnarBatch> received;
 
-    Batches(Parts parts, PartitionReaderFactory rows, InputPartition partition)
+    Batches(SparkReader reader, PartitionReaderFactory rows, InputPartition partition)
         throws ReflectiveOperationException {
-      source = parts.source(rows);
-      received = parts.start(rows, partition, metrics);
+      source = reader.source(rows);
+      received = reader.start(rows, partition, metrics);
     }
 
     @Override
@@ -212,8 +218,8 @@ final class BatchReads implements PartitionReaderFactory {
   }
 
   /**
-   * A batch whose memory is the receiver's. Spark closes a batch after its last row, and a struct
-   * that is closed has lost its fields when the next batch is loaded into it.
+   * A batch that does not close. Spark closes a batch after its last row, but its memory belongs to
+   * the receiver, which loads the next batch into the same struct: a closed struct has no fields.
    */
   private static final class Borrowed extends ColumnarBatch {
     Borrowed(ColumnVector[] columns, int numRows) {

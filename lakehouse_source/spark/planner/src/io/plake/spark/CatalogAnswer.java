@@ -27,7 +27,7 @@ import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Rows that the catalog knew: a scan without tasks. */
+/** Rows that the catalog answered: a scan without tasks. */
 final class CatalogAnswer implements LocalScan, SupportsReportStatistics {
   private final StructType schema;
   private final Object[][] cells;
@@ -38,13 +38,13 @@ final class CatalogAnswer implements LocalScan, SupportsReportStatistics {
   }
 
   /**
-   * What Python pickled in place of partitions: one {@code InputPartition}, whose value is None or
-   * a list of rows of text.
+   * Reads what Python pickled in the place of partitions: one {@code InputPartition}, whose value is
+   * None or a list of rows of text.
    *
-   * @return null where the catalog does not know
+   * @return null where the catalog has no answer
    */
   static CatalogAnswer decode(byte[] pickled, StructType schema) throws IOException {
-    Object value = ((Map<?, ?>) new Unpickler().loads(pickled)).get("value");
+    Object value = ((Map<?, ?>) new Unpickler().loads(pickled)).get(Vocabulary.Pickle.VALUE);
     if (value == null) {
       return null;
     }
@@ -94,7 +94,7 @@ final class CatalogAnswer implements LocalScan, SupportsReportStatistics {
     return "plake, answered from the catalog: " + schema.simpleString();
   }
 
-  /** Text, in the forms of {@link ConditionData}, as Spark holds the value inside. */
+  /** The value that Spark holds, from a text in the form of its {@link Vocabulary.Type}. */
   private static Object value(String text, DataType type) {
     if (text == null) {
       return null;

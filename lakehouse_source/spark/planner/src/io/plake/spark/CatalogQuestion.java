@@ -26,12 +26,11 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 
 /**
- * Counts, minima and maxima of columns, perhaps for each value of some columns: what the catalog
- * may know without any file being read.
+ * Counts, minima and maxima of columns, for all rows or for each value of some columns: questions
+ * that the catalog may answer without reading a file.
  */
 final class CatalogQuestion {
-  private static final String COUNT = "count";
-  private static final String ALL = "";
+  private static final String ALL = ""; // the column of count(*)
 
   private final List<String> groups = new ArrayList<>();
   private final List<String> functions = new ArrayList<>();
@@ -43,9 +42,9 @@ final class CatalogQuestion {
   }
 
   /**
-   * What an aggregate asks for, or null where it asks for more than a catalog could know.
+   * The question of an aggregate, or null where it asks for more than a catalog could know.
    *
-   * @param aliases what the names stand for that are given between relation and aggregate
+   * @param aliases the expressions of names that are given between relation and aggregate
    */
   static CatalogQuestion of(Aggregate aggregate, Map<ExprId, Expression> aliases) {
     CatalogQuestion question = new CatalogQuestion(aliases);
@@ -66,7 +65,7 @@ final class CatalogQuestion {
     return question.functions.isEmpty() ? null : question;
   }
 
-  /** What Spark pushes down, or null where it is something else. */
+  /** The question that Spark pushes down, or null where it asks for something else. */
   static CatalogQuestion of(Aggregation aggregation) {
     CatalogQuestion question = new CatalogQuestion(Map.of());
     for (org.apache.spark.sql.connector.expressions.Expression group
@@ -107,9 +106,10 @@ final class CatalogQuestion {
     String name = nameOf(of);
     if (function instanceof Count && !aggregate.isDistinct()) {
       boolean all = of instanceof Literal && ((Literal) of).value() != null;
-      return add(COUNT, all ? ALL : name);
+      return add(Vocabulary.Function.COUNT, all ? ALL : name);
     }
-    return function instanceof Min && add("min", name) || function instanceof Max && add("max", name);
+    return function instanceof Min && add(Vocabulary.Function.MIN, name)
+        || function instanceof Max && add(Vocabulary.Function.MAX, name);
   }
 
   /** The name of a column of the relation, or null for anything else. */
@@ -123,19 +123,19 @@ final class CatalogQuestion {
 
   private boolean add(AggregateFunc function) {
     if (function instanceof CountStar) {
-      return add(COUNT, ALL);
+      return add(Vocabulary.Function.COUNT, ALL);
     }
     if (function instanceof org.apache.spark.sql.connector.expressions.aggregate.Count) {
       org.apache.spark.sql.connector.expressions.aggregate.Count count =
           (org.apache.spark.sql.connector.expressions.aggregate.Count) function;
-      return !count.isDistinct() && add(COUNT, column(count.column()));
+      return !count.isDistinct() && add(Vocabulary.Function.COUNT, column(count.column()));
     }
     if (function instanceof org.apache.spark.sql.connector.expressions.aggregate.Min) {
-      return add("min",
+      return add(Vocabulary.Function.MIN,
           column(((org.apache.spark.sql.connector.expressions.aggregate.Min) function).column()));
     }
     return function instanceof org.apache.spark.sql.connector.expressions.aggregate.Max
-        && add("max",
+        && add(Vocabulary.Function.MAX,
             column(((org.apache.spark.sql.connector.expressions.aggregate.Max) function).column()));
   }
 
@@ -155,7 +155,7 @@ final class CatalogQuestion {
     return names.length == 1 ? names[0] : null;
   }
 
-  /** For each column of this question's answer, its place in the answer of a wider one, or null. */
+  /** The places of this answer's columns in the answer of a wider question, or null. */
   int[] within(CatalogQuestion wider) {
     if (!groups.equals(wider.groups)) {
       return null;
@@ -183,13 +183,13 @@ final class CatalogQuestion {
   /** The question as {@code lakehouse_source/spark/aggregate_pushdown.py} reads it. */
   Metadata data() {
     return new MetadataBuilder()
-        .putStringArray("group", groups.toArray(new String[0]))
-        .putStringArray("functions", functions.toArray(new String[0]))
-        .putStringArray("columns", columns.toArray(new String[0]))
+        .putStringArray(Vocabulary.Key.GROUP, groups.toArray(new String[0]))
+        .putStringArray(Vocabulary.Key.FUNCTIONS, functions.toArray(new String[0]))
+        .putStringArray(Vocabulary.Key.COLUMNS, columns.toArray(new String[0]))
         .build();
   }
 
-  /** The columns that it is about, or any one where it is about rows alone. */
+  /** The columns in the question; where it counts rows only, any one column. */
   StructType about(StructType table) {
     List<StructField> fields = new ArrayList<>();
     for (StructField field : table.fields()) {
@@ -203,7 +203,7 @@ final class CatalogQuestion {
     return new StructType(fields.toArray(new StructField[0]));
   }
 
-  /** The schema of the answer: the groups, then a column for each function. Null: no such column. */
+  /** The answer's schema: groups, then one column per function. Null: no such column. */
   StructType answer(StructType table) {
     List<StructField> fields = new ArrayList<>();
     for (String group : groups) {
@@ -211,7 +211,7 @@ final class CatalogQuestion {
     }
     for (int i = 0; i < functions.size(); i++) {
       String name = functions.get(i) + "(" + columns.get(i) + ")";
-      boolean count = COUNT.equals(functions.get(i));
+      boolean count = Vocabulary.Function.COUNT.equals(functions.get(i));
       StructField of = columns.get(i).equals(ALL) ? null : field(table, columns.get(i));
       if (!columns.get(i).equals(ALL) && of == null) {
         return null;

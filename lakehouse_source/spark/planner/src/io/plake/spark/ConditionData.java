@@ -2,6 +2,7 @@ package io.plake.spark;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
@@ -23,25 +24,25 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Spark's predicates as data that Python can read, in the one carrier that a schema offers.
+ * Spark's predicates in the forms of {@code planner/vocabulary.py}, as metadata of a schema.
  *
- * <pre>
- * {op: "and" | "or" | "not", terms: [..]}
- * {op: "=" | "<=>" | "<" | "<=" | ">" | ">=" | "in" | "starts_with" | ..,
- *  column: [names from the top], type: "long", values: ["1"], null: true}
- * {op: "is_null", column: [..]}        {op: "true" | "false"}
- * </pre>
+ * <p>Values are text, because the JSON of a schema has neither NaN nor decimals. The reading side
+ * is {@code lakehouse_source/spark/decode_conditions.py}.
  *
- * <p>Values are text, each in one form per type (counts of days and microseconds for dates and
- * times), because a schema's JSON has neither NaN nor decimals. {@code null: true} puts NULL among
- * the values. The reading side is {@code lakehouse_source/spark/decode_conditions.py}.
- *
- * <p>What has no such form is left out where that only makes the condition weaker: a term of an
- * AND that is not under NOT.
+ * <p>A predicate without a form is left out where that makes the condition weaker and not
+ * stronger: it is a term of an AND that is not under NOT.
  */
 final class ConditionData {
-  /** A schema that holds more is slower than what pruning by it could save. */
+  /** With more values, to send them takes longer than pruning by them saves. */
   private static final int MOST_VALUES = 100_000;
+
+  private static final Map<DataType, String> PLAIN = Map.of(
+      DataTypes.BooleanType, Vocabulary.Type.BOOLEAN,
+      DataTypes.StringType, Vocabulary.Type.STRING,
+      DataTypes.BinaryType, Vocabulary.Type.BINARY,
+      DataTypes.DateType, Vocabulary.Type.DATE,
+      DataTypes.TimestampType, Vocabulary.Type.TIMESTAMP,
+      DataTypes.TimestampNTZType, Vocabulary.Type.TIMESTAMP_NTZ);
 
   private final StructType table;
   private final List<Metadata> terms = new ArrayList<>();
@@ -69,7 +70,7 @@ final class ConditionData {
     return used.toArray(new Predicate[0]);
   }
 
-  /** Tells whether the terms say all that the predicates say. */
+  /** Tells whether no predicate was left out or weakened. */
   boolean isWhole() {
     return whole;
   }
@@ -88,10 +89,10 @@ final class ConditionData {
       if (term != null) {
         kept.add(term);
       } else if (!and) {
-        return null; // an OR with a branch that is not understood says nothing
+        return null; // any row may match a branch without a form
       }
     }
-    return kept.isEmpty() ? null : joined(and ? "and" : "or", kept);
+    return kept.isEmpty() ? null : joined(and ? Vocabulary.Operator.AND : Vocabulary.Operator.OR, kept);
   }
 
   /** The predicate itself, or null. */
@@ -99,71 +100,97 @@ final class ConditionData {
     Expression[] children = predicate.children();
     switch (predicate.name()) {
       case "AND":
+        return joined(Vocabulary.Operator.AND, children);
       case "OR":
+        return joined(Vocabulary.Operator.OR, children);
       case "NOT":
-        List<Metadata> terms = new ArrayList<>();
-        for (Expression child : children) {
-          Metadata term = child instanceof Predicate ? exact((Predicate) child) : null;
-          if (term == null) {
-            return null;
-          }
-          terms.add(term);
-        }
-        return joined(predicate.name().toLowerCase(java.util.Locale.ROOT), terms);
+        return joined(Vocabulary.Operator.NOT, children);
       case "ALWAYS_TRUE":
-        return new MetadataBuilder().putString("op", "true").build();
+        return new MetadataBuilder().putString(Vocabulary.Key.OP, Vocabulary.Operator.TRUE).build();
       case "ALWAYS_FALSE":
-        return new MetadataBuilder().putString("op", "false").build();
+        return new MetadataBuilder().putString(Vocabulary.Key.OP, Vocabulary.Operator.FALSE).build();
       case "IS_NULL":
-        return onColumn("is_null", children[0]);
+        return onColumn(Vocabulary.Operator.IS_NULL, children[0]);
       case "IS_NOT_NULL":
-        return negated(onColumn("is_null", children[0]));
+        return negated(onColumn(Vocabulary.Operator.IS_NULL, children[0]));
       case "<>":
-        return negated(comparison("=", children));
+        return negated(comparison(Vocabulary.Operator.EQUAL, children));
       case "=":
+        return comparison(Vocabulary.Operator.EQUAL, children);
       case "<=>":
+        return comparison(Vocabulary.Operator.NULL_SAFE_EQUAL, children);
       case "<":
+        return comparison(Vocabulary.Operator.LESS, children);
       case "<=":
+        return comparison(Vocabulary.Operator.LESS_OR_EQUAL, children);
       case ">":
+        return comparison(Vocabulary.Operator.GREATER, children);
       case ">=":
-        return comparison(predicate.name(), children);
+        return comparison(Vocabulary.Operator.GREATER_OR_EQUAL, children);
       case "STARTS_WITH":
-        return withValues("starts_with", children);
+        return withValues(Vocabulary.Operator.STARTS_WITH, children);
       case "ENDS_WITH":
-        return withValues("ends_with", children);
+        return withValues(Vocabulary.Operator.ENDS_WITH, children);
       case "CONTAINS":
-        return withValues("contains", children);
+        return withValues(Vocabulary.Operator.CONTAINS, children);
       case "IN":
-        return withValues("in", children);
+        return withValues(Vocabulary.Operator.IN, children);
       default:
         return null;
     }
   }
 
+  /** Null where one of the terms has no form. */
+  private Metadata joined(String op, Expression[] children) {
+    List<Metadata> terms = new ArrayList<>();
+    for (Expression child : children) {
+      Metadata term = child instanceof Predicate ? exact((Predicate) child) : null;
+      if (term == null) {
+        return null;
+      }
+      terms.add(term);
+    }
+    return joined(op, terms);
+  }
+
   private static Metadata joined(String op, List<Metadata> terms) {
-    return new MetadataBuilder().putString("op", op)
-        .putMetadataArray("terms", terms.toArray(new Metadata[0])).build();
+    return new MetadataBuilder().putString(Vocabulary.Key.OP, op)
+        .putMetadataArray(Vocabulary.Key.TERMS, terms.toArray(new Metadata[0])).build();
   }
 
   private static Metadata negated(Metadata term) {
-    return term == null ? null : joined("not", List.of(term));
+    return term == null ? null : joined(Vocabulary.Operator.NOT, List.of(term));
   }
 
   private Metadata onColumn(String op, Expression reference) {
     if (!(reference instanceof NamedReference) || typeOf((NamedReference) reference) == null) {
       return null;
     }
-    return new MetadataBuilder().putString("op", op)
-        .putStringArray("column", ((NamedReference) reference).fieldNames()).build();
+    return new MetadataBuilder().putString(Vocabulary.Key.OP, op)
+        .putStringArray(Vocabulary.Key.COLUMN, ((NamedReference) reference).fieldNames()).build();
   }
 
   private Metadata comparison(String op, Expression[] children) {
     if (children[0] instanceof Literal && children[1] instanceof NamedReference) {
-      String turned = op.replace('<', '!').replace('>', '<').replace('!', '>');
-      return withValues("<=>".equals(op) ? op : turned,
-          new Expression[] {children[1], children[0]});
+      return withValues(turned(op), new Expression[] {children[1], children[0]});
     }
     return withValues(op, children);
+  }
+
+  /** The operator for operands in the other order. */
+  private static String turned(String op) {
+    switch (op) {
+      case Vocabulary.Operator.LESS:
+        return Vocabulary.Operator.GREATER;
+      case Vocabulary.Operator.LESS_OR_EQUAL:
+        return Vocabulary.Operator.GREATER_OR_EQUAL;
+      case Vocabulary.Operator.GREATER:
+        return Vocabulary.Operator.LESS;
+      case Vocabulary.Operator.GREATER_OR_EQUAL:
+        return Vocabulary.Operator.LESS_OR_EQUAL;
+      default:
+        return op;
+    }
   }
 
   /** A column with one or more literals of its own type. */
@@ -192,8 +219,8 @@ final class ConditionData {
         return null;
       }
     }
-    return new MetadataBuilder().withMetadata(column).putString("type", name)
-        .putStringArray("values", values.toArray(new String[0])).putBoolean("null", hasNull)
+    return new MetadataBuilder().withMetadata(column).putString(Vocabulary.Key.TYPE, name)
+        .putStringArray(Vocabulary.Key.VALUES, values.toArray(new String[0])).putBoolean(Vocabulary.Key.NULL, hasNull)
         .build();
   }
 
@@ -215,35 +242,28 @@ final class ConditionData {
     return found;
   }
 
-  /** What Python calls the type, or null. Collated strings compare in ways of their own. */
+  /** The name of the type, or null. Strings with a collation have none: they compare otherwise. */
   static String nameOf(DataType type) {
     if (type instanceof ByteType || type instanceof ShortType || type instanceof IntegerType
         || type instanceof LongType) {
-      return "long";
+      return Vocabulary.Type.LONG;
     }
     if (type instanceof FloatType) {
-      return "float";
+      return Vocabulary.Type.FLOAT;
     }
     if (type instanceof DoubleType) {
-      return "double";
+      return Vocabulary.Type.DOUBLE;
     }
     if (type instanceof DecimalType) {
-      return "decimal";
+      return Vocabulary.Type.DECIMAL;
     }
     if (type instanceof DayTimeIntervalType) {
-      return "duration";
+      return Vocabulary.Type.DURATION;
     }
-    for (DataType plain : new DataType[] {
-        DataTypes.BooleanType, DataTypes.StringType, DataTypes.BinaryType, DataTypes.DateType,
-        DataTypes.TimestampType, DataTypes.TimestampNTZType}) {
-      if (plain.equals(type)) {
-        return plain.typeName();
-      }
-    }
-    return null;
+    return PLAIN.get(type);
   }
 
-  /** A value, as Spark holds it inside, as text. */
+  /** The text of a value that Spark holds, in the form of its type. */
   private static String text(Object value, DataType type) {
     if (value instanceof Decimal) {
       return ((Decimal) value).toJavaBigDecimal().toPlainString();

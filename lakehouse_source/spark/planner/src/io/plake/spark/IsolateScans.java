@@ -7,7 +7,6 @@ import java.util.HashSet;
 import java.util.IdentityHashMap;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -21,12 +20,11 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonScanBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 import scala.Function1;
 import scala.collection.Iterator;
 import scala.runtime.AbstractPartialFunction;
@@ -36,32 +34,23 @@ import scala.runtime.AbstractPartialFunction;
  *
  * <p>Spark keeps one read plan per DataFrame, on the {@link PythonDataSourceV2} that all scans of
  * the frame share. A reader that prunes by the filters of one scan therefore drops rows from the
- * next. This rule swaps the table of each relation for one whose scans are isolated and narrow;
- * everything else (which filters, which columns, applying the filters again) stays Spark's work.
+ * next. This rule replaces the table of each relation by one whose scans have plans of their own
+ * and can push down. Spark still decides what to push down, and applies the filters again.
  *
- * <p>Only {@link DataSourceV2Relation} is touched: streams have relations of another class, and
- * the target of a write is no child of its plan.
+ * <p>Only {@link DataSourceV2Relation} is changed. Streams have relations of another class, and
+ * the target of a write is not a child of its plan.
  *
- * <p>All of this rests on Spark's internals. Where one is missing or a later Spark prunes by
- * itself, the relation stays as it is and one line is logged: the query is then unpruned, and
- * right.
+ * <p>All of this rests on Spark's internals. Where one is missing, or where a later Spark prunes
+ * by itself, the relation stays as it is: the query is then unpruned, and right.
  */
 final class IsolateScans extends Rule<LogicalPlan> {
 
   /** Name of the data source, as Python registers it. */
-  private static final String SOURCE = "plake";
-
-  /** Set to false, this session's plans are left alone. */
-  static final String SWITCH = "spark.plake.planner.enabled";
-
-  static final String UNKNOWN_SPARK = "this Spark is not one that plake knows";
-
-  private static final Logger LOG = LoggerFactory.getLogger(PlakeExtension.class);
-  private static final Set<String> SAID = ConcurrentHashMap.newKeySet();
+  static final String SOURCE = "plake";
 
   /** Whether this session has not turned the extension off. */
   static boolean isOn() {
-    return "true".equalsIgnoreCase(SQLConf.get().getConfString(SWITCH, "true"));
+    return "true".equalsIgnoreCase(SQLConf.get().getConfString(Vocabulary.Setting.PLANNER, "true"));
   }
 
   @Override
@@ -74,12 +63,12 @@ final class IsolateScans extends Rule<LogicalPlan> {
       collect(plan, questions);
       return plan.transformUp(new Swap(questions));
     } catch (LinkageError | RuntimeException e) {
-      standAside(UNKNOWN_SPARK, e);
+      Part.PUSHDOWN.failed(e);
       return plan;
     }
   }
 
-  /** Finds the relations of which no more than an aggregate is asked. */
+  /** Finds the relations of which the query asks no more than one aggregate. */
   private static void collect(LogicalPlan plan, Map<LogicalPlan, CatalogQuestion> questions) {
     if (plan instanceof Aggregate) {
       LogicalPlan below = ((Aggregate) plan).child();
@@ -97,7 +86,7 @@ final class IsolateScans extends Rule<LogicalPlan> {
         below = below.children().head();
       }
       CatalogQuestion question =
-          Swap.isOurs(below) ? CatalogQuestion.of((Aggregate) plan, aliases) : null;
+          isOurs(below) ? CatalogQuestion.of((Aggregate) plan, aliases) : null;
       if (question != null) {
         questions.put(below, question);
       }
@@ -107,12 +96,22 @@ final class IsolateScans extends Rule<LogicalPlan> {
     }
   }
 
-  /** Says once per JVM and reason what of the extension is not used. */
-  static void standAside(String reason, Throwable cause) {
-    if (SAID.add(reason)) {
-      LOG.warn("plake's planner extension stands aside, queries are slower and right: {}{}",
-          reason, cause == null ? "" : " (" + cause + ")");
+  /** Whether a node reads a frame of plake in the way in which Spark would. */
+  static boolean isOurs(LogicalPlan node) {
+    if (!(node instanceof DataSourceV2Relation)) {
+      return false;
     }
+    Object table = ((DataSourceV2Relation) node).table();
+    return table.getClass() == PythonTable.class
+        && SOURCE.equalsIgnoreCase(((PythonTable) table).name());
+  }
+
+  /** The relation with another table and other options. */
+  static DataSourceV2Relation copy(
+      DataSourceV2Relation relation, PythonTable table, CaseInsensitiveStringMap options) {
+    return relation.copy(
+        table, relation.output(), relation.catalog(), relation.identifier(), options,
+        relation.timeTravelSpec());
   }
 
   private static final class Swap extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
@@ -133,12 +132,6 @@ final class IsolateScans extends Rule<LogicalPlan> {
           && ((DataSourceV2Relation) node).table() instanceof IsolatedTable;
     }
 
-    static boolean isOurs(LogicalPlan node) {
-      return node instanceof DataSourceV2Relation
-          && ((DataSourceV2Relation) node).table().getClass() == PythonTable.class
-          && SOURCE.equalsIgnoreCase(((DataSourceV2Relation) node).table().name());
-    }
-
     @Override
     @SuppressWarnings("unchecked")
     public <A1 extends LogicalPlan, B1> B1 applyOrElse(A1 node, Function1<A1, B1> otherwise) {
@@ -153,7 +146,7 @@ final class IsolateScans extends Rule<LogicalPlan> {
       try {
         return new Filter(FunctionRanges.rewrite(filter.condition()), filter.child());
       } catch (LinkageError | RuntimeException e) {
-        standAside("conditions on functions of columns do not prune", e);
+        Part.FUNCTIONS.failed(e);
         return filter;
       }
     }
@@ -164,24 +157,52 @@ final class IsolateScans extends Rule<LogicalPlan> {
       StructType schema = table.schema();
       Set<String> names = new HashSet<>(Arrays.asList(schema.fieldNames()));
       if (names.isEmpty() || names.size() < schema.length()) {
-        return relation; // no column to carry the marks, or columns that a name does not tell apart
+        return relation; // no column carries the marks, or a name does not tell columns apart
       }
-      if (table.newScanBuilder(relation.options()) instanceof SupportsPushDownRequiredColumns) {
-        standAside("Spark prunes columns of Python data sources by itself", null);
+      if (sparkPrunes()) {
+        Part.PUSHDOWN.failed(SPARK_PRUNES);
         return relation;
       }
       try {
-        Field source = PythonTable.class.getDeclaredField("ds");
-        source.setAccessible(true);
-        return relation.copy(
-            new IsolatedTable(
-                (PythonDataSourceV2) source.get(table), table.name(), schema, question),
-            relation.output(), relation.catalog(), relation.identifier(), relation.options(),
-            relation.timeTravelSpec());
+        PythonTable isolated =
+            new IsolatedTable(sourceOf(table), table.name(), schema, question);
+        return copy(relation, isolated, relation.options());
       } catch (ReflectiveOperationException e) {
-        standAside(UNKNOWN_SPARK, e);
+        Part.PUSHDOWN.failed(e);
         return relation;
       }
+    }
+  }
+
+  private static final String SPARK_PRUNES = "Spark prunes columns of Python data sources itself";
+
+  /** Whether Spark has learned what this rule is for. */
+  private static boolean sparkPrunes() {
+    return SupportsPushDownRequiredColumns.class.isAssignableFrom(PythonScanBuilder.class);
+  }
+
+  /** Why this Spark is not one whose scans can push down; null where it is. */
+  static String obstacle() throws ReflectiveOperationException {
+    SourceField.get();
+    return sparkPrunes() ? SPARK_PRUNES : null;
+  }
+
+  /** The source that all scans of a table share. */
+  static PythonDataSourceV2 sourceOf(PythonTable table) throws ReflectiveOperationException {
+    return (PythonDataSourceV2) SourceField.get().get(table);
+  }
+
+  /** A private field of Spark, looked up once. */
+  private static final class SourceField {
+    private static volatile Field found;
+
+    static Field get() throws NoSuchFieldException {
+      if (found == null) {
+        Field field = PythonTable.class.getDeclaredField("ds");
+        field.setAccessible(true);
+        found = field;
+      }
+      return found;
     }
   }
 
@@ -206,7 +227,7 @@ final class IsolateScans extends Rule<LogicalPlan> {
       try {
         return new IsolatedScanBuilder(frame, shortName, schema, options, question);
       } catch (LinkageError e) {
-        standAside(UNKNOWN_SPARK, e);
+        Part.PUSHDOWN.failed(e);
         return stock(frame, shortName, schema, options);
       }
     }

@@ -20,12 +20,12 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Map;
 
 /**
- * Spark's own scan of a Python source, told apart by what it reads.
+ * Spark's own scan of a Python source, with what it pushes down.
  *
- * <p>Adds six things: a schema without plake's marks (they would turn up in the metadata of the
- * query's columns), equality (an exchange over the same columns and filters is computed once), an
- * {@code explain()} that shows filters and columns, the number of rows for whoever joins them,
- * pruning by the keys of a join that Spark learns while the query runs, and batches that are not
+ * <p>Adds six things: a schema without plake's marks (they would appear in the metadata of the
+ * query's columns); equality (Spark computes an exchange over equal scans once); an
+ * {@code explain()} that shows filters and columns; the number of rows, by which Spark plans joins;
+ * pruning by the keys of a join, which Spark learns while the query runs; batches that are not
  * copied row by row.
  */
 final class IsolatedScan
@@ -45,37 +45,47 @@ final class IsolatedScan
 
   private final String shortName;
   private final IsolatedSource source;
-  private final Predicate[] predicates;
   private final Scan stock;
-  private final boolean inBatches = comesInBatches();
+  private final boolean inBatches;
   private final ThreadLocal<Batch> narrowed = new ThreadLocal<>();
   private volatile Batch planned;
 
-  IsolatedScan(IsolatedSource source, String shortName, Predicate[] predicates) {
+  IsolatedScan(IsolatedSource source, String shortName) {
+    this(source, shortName, comesInBatches());
+  }
+
+  private IsolatedScan(IsolatedSource source, String shortName, boolean inBatches) {
     this.source = source;
     this.shortName = shortName;
-    this.predicates = predicates;
     this.stock = source.scan(shortName);
+    this.inBatches = inBatches;
   }
 
   private static boolean comesInBatches() {
     try {
-      return BatchReads.arePossible();
+      if (!BatchReads.areWanted()) {
+        return false;
+      }
+      String obstacle = BatchReads.obstacle();
+      if (obstacle != null) {
+        Part.BATCHES.failed(obstacle);
+      }
+      return obstacle == null;
     } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
-      IsolateScans.standAside(BatchReads.COPIED, e);
+      Part.BATCHES.failed(e);
       return false;
     }
   }
 
   /** The same scan with longs for decimals; null where it has none, or longs already. */
-  IsolatedScan unscaled() {
-    IsolatedSource longs = source.unscaled();
-    return longs == null ? null : new IsolatedScan(longs, shortName, predicates);
+  IsolatedScan withLongs() {
+    IsolatedSource longs = source.withLongs();
+    return longs == null ? null : new IsolatedScan(longs, shortName, inBatches);
   }
 
   @Override
   public StructType readSchema() {
-    return source.columns;
+    return source.pushdown.columns;
   }
 
   /** The batch of this scan or, right after {@link #filter}, a narrower one, once. */
@@ -86,19 +96,19 @@ final class IsolatedScan
     return new IsolatedBatch(batch == null ? stock.toBatch() : batch);
   }
 
-  /** Asked for where relations are joined. The plan is made here then, and kept for the run. */
+  /** Spark asks where relations are joined. The scan is then planned here, once for the run. */
   @Override
   public Statistics estimateStatistics() {
     try {
       return source.rowCount(shortName);
-    } catch (Exception | LinkageError e) { // what is wrong shows when the scan runs
+    } catch (Exception | LinkageError e) { // the same failure shows when the scan runs
       return UNKNOWN;
     }
   }
 
   @Override
   public NamedReference[] filterAttributes() {
-    return Arrays.stream(source.columns.fields())
+    return Arrays.stream(source.pushdown.columns.fields())
         .filter(field -> ConditionData.nameOf(field.dataType()) != null)
         .map(StructField::name).map(Column::new).toArray(NamedReference[]::new);
   }
@@ -106,37 +116,36 @@ final class IsolatedScan
   /**
    * Spark calls this with the keys of a broadcast, and then {@link #toBatch} for partitions.
    *
-   * <p>Other nodes of the plan may hold this same scan: nothing of the filter stays behind.
+   * <p>Other nodes of the plan may hold this same scan: the keys are used for one batch only.
    */
   @Override
   public void filter(Predicate[] offered) {
     try {
       ConditionData keys = new ConditionData(source.full, offered);
       if (keys.terms().length > 0) {
-        narrowed.set(source.with(keys.terms()).scan(shortName).toBatch());
+        narrowed.set(source.withJoinKeys(keys.terms()).scan(shortName).toBatch());
       }
     } catch (LinkageError | RuntimeException e) {
-      IsolateScans.standAside("keys of joins do not prune", e);
+      Part.JOIN_KEYS.failed(e);
     }
   }
 
   /** Follows the name of the table in Spark's plans. */
   @Override
   public String description() {
-    int limit = source.marks.limit();
     return stock.description() + ", PushedFilters: " + pushedFilters()
-        + ", ReadSchema: " + source.columns.simpleString()
-        + (limit < 0 ? "" : ", Limit: " + limit);
+        + ", ReadSchema: " + source.pushdown.columns.simpleString() + source.pushdown.limit();
   }
 
   @Override
   public Map<String, String> getMetaData() {
     return new Map.Map2<>(
-        "PushedFilters", pushedFilters(), "ReadSchema", source.columns.simpleString());
+        "PushedFilters", pushedFilters(), "ReadSchema",
+        source.pushdown.columns.simpleString());
   }
 
   private String pushedFilters() {
-    return Arrays.stream(predicates).map(Object::toString)
+    return Arrays.stream(source.pushdown.condition().used()).map(Object::toString)
         .collect(Collectors.joining(", ", "[", "]"));
   }
 
@@ -180,7 +189,7 @@ final class IsolatedScan
       return partitions;
     }
 
-    /** The reader of any plan of the scan reads the partitions of every other: no second plan. */
+    /** Uses the plan that was made already: readers of all plans of a scan are alike. */
     @Override
     public PartitionReaderFactory createReaderFactory() {
       Batch any = planned;

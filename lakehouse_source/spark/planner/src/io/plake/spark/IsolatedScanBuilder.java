@@ -32,10 +32,7 @@ final class IsolatedScanBuilder
   private final StructType full;
   private final CaseInsensitiveStringMap options;
   private final CatalogQuestion question;
-  private ConditionData condition;
-  private StructType columns;
-  private boolean rowsOnly = false;
-  private int limit = -1;
+  private Pushdown pushdown;
   private boolean asked = false;
   private CatalogAnswer known;
   private CatalogAnswer answer;
@@ -49,33 +46,32 @@ final class IsolatedScanBuilder
     this.full = full;
     this.options = options;
     this.question = question;
-    this.condition = new ConditionData(full, new Predicate[0]);
-    this.columns = full;
+    this.pushdown = Pushdown.of(full);
   }
 
   /**
    * Keeps the predicates to prune by and returns all of them: Spark applies each one again.
    *
-   * <p>Except where the catalog has answered the query's question: then every row group was found
-   * to match wholly or not at all, and there is nothing to apply.
+   * <p>Returns none where the catalog has answered the query's question: then all rows of each row
+   * group match or none of them does, and Spark has nothing to apply.
    */
   @Override
   public Predicate[] pushPredicates(Predicate[] offered) {
     try {
-      condition = new ConditionData(full, offered);
-      if (question != null && condition.isWhole()) {
+      pushdown = pushdown.withCondition(new ConditionData(full, offered));
+      if (question != null && pushdown.condition().isWhole()) {
         known = ask();
       }
     } catch (LinkageError e) {
-      IsolateScans.standAside(IsolateScans.UNKNOWN_SPARK, e);
+      Part.PUSHDOWN.failed(e);
     }
     return known == null ? offered : new Predicate[0];
   }
 
-  /** Those that the source alone applies. */
+  /** The predicates that Spark does not apply again. */
   @Override
   public Predicate[] pushedPredicates() {
-    return known == null ? new Predicate[0] : condition.used();
+    return known == null ? new Predicate[0] : pushdown.condition().used();
   }
 
   @Override
@@ -95,13 +91,13 @@ final class IsolatedScanBuilder
     if (places == null) {
       return null;
     }
-    if (!asked && condition.terms().length == 0) {
+    if (!asked && pushdown.condition().terms().length == 0) {
       known = ask();
     }
     return known == null ? null : known.select(places, pushed.answer(full));
   }
 
-  /** What the catalog knows of the question, under the condition; null where it does not. */
+  /** The catalog's answer to the question under the condition; null where it has none. */
   private CatalogAnswer ask() {
     asked = true; // Spark puts the same aggregation to a builder more than once
     try {
@@ -109,21 +105,20 @@ final class IsolatedScanBuilder
       if (schema == null) {
         return null;
       }
-      ScanMarks marks = new ScanMarks(condition.terms(), false, -1, question.data());
-      StructType about = question.about(full);
-      Seq<byte[]> pickled = new IsolatedSource(frame, full, options, about, marks)
-          .getOrCreateReadInfo(shortName, options, marks.on(about), false).partitions();
+      Pushdown asking = pushdown.asking(question, question.about(full));
+      Seq<byte[]> pickled =
+          new IsolatedSource(frame, full, options, asking).partitions(shortName);
       return pickled.isEmpty() ? null : CatalogAnswer.decode(pickled.head(), schema);
     } catch (Exception | LinkageError e) { // Scala throws checked exceptions unannounced
-      IsolateScans.standAside("the catalog gives no answers to aggregates", e);
+      Part.AGGREGATES.failed(e);
       return null;
     }
   }
 
-  /** That many rows are enough, whichever: a hint for planning, Spark cuts the rest off. */
+  /** Any so many rows are enough. Only a hint for planning: Spark drops the rows beyond. */
   @Override
   public boolean pushLimit(int rows) {
-    limit = rows;
+    pushdown = pushdown.withLimit(rows);
     return true;
   }
 
@@ -133,9 +128,9 @@ final class IsolatedScanBuilder
   }
 
   /**
-   * Keeps the columns in the order of the table, structs with the fields that are needed. Where
-   * only rows are counted, keeps the narrowest column: Spark's Python protocol cannot carry rows
-   * without a column.
+   * Keeps the columns that are required, in the order of the table, and of structs the fields that
+   * are. Where Spark only counts rows, keeps the narrowest column: Spark's Python protocol cannot
+   * carry rows without a column.
    */
   @Override
   public void pruneColumns(StructType required) {
@@ -153,14 +148,15 @@ final class IsolatedScanBuilder
         narrowest = field;
       }
     }
-    rowsOnly = kept.isEmpty();
+    boolean rowsOnly = kept.isEmpty();
     if (rowsOnly) {
       kept.add(narrowest);
     }
-    columns = new StructType(kept.toArray(new StructField[0]));
+    pushdown =
+        pushdown.withColumns(new StructType(kept.toArray(new StructField[0])), rowsOnly);
   }
 
-  /** A field with what is wanted of it: a part of a struct, or of one in it, and else the whole. */
+  /** A field with the parts that are wanted, where it is a struct; any other field as it is. */
   private static StructField narrow(StructField field, DataType wanted) {
     if (!(field.dataType() instanceof StructType) || !(wanted instanceof StructType)) {
       return field;
@@ -186,14 +182,12 @@ final class IsolatedScanBuilder
       return answer;
     }
     try {
-      ScanMarks marks = new ScanMarks(condition.terms(), rowsOnly, limit, null);
-      IsolatedSource source = new IsolatedSource(frame, full, options, columns, marks);
-      return new IsolatedScan(source, shortName, condition.used());
+      return new IsolatedScan(new IsolatedSource(frame, full, options, pushdown), shortName);
     } catch (LinkageError e) {
       if (known != null) { // Spark has dropped its filters
         throw e;
       }
-      IsolateScans.standAside(IsolateScans.UNKNOWN_SPARK, e);
+      Part.PUSHDOWN.failed(e);
       return IsolateScans.IsolatedTable.stock(frame, shortName, full, options).build();
     }
   }

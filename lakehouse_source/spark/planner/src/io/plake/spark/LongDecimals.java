@@ -25,15 +25,14 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractPartialFunction;
 
 /**
- * Lets decimals of up to 18 digits come from Python as longs, unscaled, and makes decimals of them
- * in Spark's own code.
+ * Reads decimals of up to 18 digits as longs without their scale, and lets Spark's own code make
+ * decimals of them.
  *
  * <p>Spark reads an Arrow decimal of 16 bytes through a {@code BigDecimal} for every value, which
- * is most of what a scan of such columns costs. A decimal of a long is what Spark's Parquet reader
- * makes as well.
+ * is most of the cost of such a scan. Spark's Parquet reader makes decimals from longs too.
  *
- * <p>A strategy and not an optimizer rule, because it has to come after Spark has chosen filters
- * and columns; it hands a changed logical plan back to Spark's planner.
+ * <p>This is a strategy and not an optimizer rule, because it has to run after Spark has chosen
+ * filters and columns. It hands a changed logical plan back to Spark's planner.
  */
 final class LongDecimals extends SparkStrategy {
 
@@ -51,7 +50,7 @@ final class LongDecimals extends SparkStrategy {
           planned = List.of(planLater(plan.transformUp(new Replace(leaf, changed))));
         }
       } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
-        IsolateScans.standAside("decimals are read one by one", e);
+        Part.DECIMALS.failed(e);
       }
     }
     return CollectionConverters.asScala(planned).toSeq();
@@ -67,8 +66,8 @@ final class LongDecimals extends SparkStrategy {
     if (!(relation.scan() instanceof IsolatedScan)) {
       return null;
     }
-    IsolatedScan unscaled = ((IsolatedScan) relation.scan()).unscaled();
-    if (unscaled == null) {
+    IsolatedScan longs = ((IsolatedScan) relation.scan()).withLongs();
+    if (longs == null) {
       return null;
     }
     List<AttributeReference> output = new ArrayList<>();
@@ -92,25 +91,59 @@ final class LongDecimals extends SparkStrategy {
     }
     return new Project(
         CollectionConverters.asScala(project).toSeq(),
-        copy(relation, unscaled, CollectionConverters.asScala(output).toSeq()));
+        copy(relation, longs, CollectionConverters.asScala(output).toSeq()));
   }
 
-  /** The relation with another scan. How many more fields it has differs between versions. */
+  /**
+   * The relation with another scan. The number of its other fields differs between versions of
+   * Spark.
+   */
   private static LogicalPlan copy(
       DataSourceV2ScanRelation relation, IsolatedScan scan, Seq<AttributeReference> output)
       throws ReflectiveOperationException {
-    for (Method method : DataSourceV2ScanRelation.class.getMethods()) {
-      if (method.getName().equals("copy")) {
-        Object[] fields = new Object[method.getParameterCount()];
-        for (int i = 0; i < fields.length; i++) {
-          fields[i] = relation.getClass().getMethod("copy$default$" + (i + 1)).invoke(relation);
-        }
-        fields[1] = scan;
-        fields[2] = output;
-        return (LogicalPlan) method.invoke(relation, fields);
+    CopyMethod copy = CopyMethod.get();
+    Object[] fields = new Object[copy.defaults.length];
+    for (int i = 0; i < fields.length; i++) {
+      fields[i] = copy.defaults[i].invoke(relation);
+    }
+    fields[1] = scan;
+    fields[2] = output;
+    return (LogicalPlan) copy.method.invoke(relation, fields);
+  }
+
+  /** Fails where this Spark has no such relation. */
+  static void check() throws ReflectiveOperationException {
+    CopyMethod.get();
+  }
+
+  /** The copy method of the relation, whose parameters Java cannot name. Looked up once. */
+  private static final class CopyMethod {
+    private static volatile CopyMethod found;
+
+    private final Method method;
+    private final Method[] defaults;
+
+    private CopyMethod() throws NoSuchMethodException {
+      Method copy = null;
+      for (Method candidate : DataSourceV2ScanRelation.class.getMethods()) {
+        copy = candidate.getName().equals("copy") ? candidate : copy;
+      }
+      if (copy == null) {
+        throw new NoSuchMethodException("copy");
+      }
+      method = copy;
+      defaults = new Method[copy.getParameterCount()];
+      for (int i = 0; i < defaults.length; i++) {
+        defaults[i] = DataSourceV2ScanRelation.class.getMethod("copy$default$" + (i + 1));
       }
     }
-    throw new NoSuchMethodException("copy");
+
+    static CopyMethod get() throws NoSuchMethodException {
+      if (found == null) {
+        found = new CopyMethod();
+      }
+      return found;
+    }
   }
 
   private static final class Replace extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {

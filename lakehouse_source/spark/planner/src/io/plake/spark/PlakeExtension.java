@@ -1,6 +1,9 @@
 package io.plake.spark;
 
 import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.WeakHashMap;
 import org.apache.spark.sql.SparkSession;
@@ -13,28 +16,110 @@ import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
 /**
- * Where Spark meets plake: adds {@link IsolateScans} to the optimizer of a session.
+ * The entry point: adds {@link RepinViews} to the analyzer of a session, {@link IsolateScans} to
+ * its optimizer and {@link LongDecimals} to its planner.
  *
- * <p>Spark finds this class by the service entry in the jar, by {@code spark.sql.extensions}, or
- * is handed an instance by {@code lakehouse_source.spark.enable(spark)}. Two of the three at once
- * do no harm.
+ * <p>Spark finds this class by the service entry in the jar or by {@code spark.sql.extensions}, or
+ * {@code lakehouse_source.spark.enable(spark)} hands it an instance. Two of the three at once do no
+ * harm.
  */
 public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensions, BoxedUnit>
     implements SparkSessionExtensionsProvider {
 
+  private static final String PACKAGE = "io.plake.spark.";
+
   private static final Set<SparkSessionExtensions> EXTENDED =
       Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap<>()));
+
+  /** The classes that each part needs. A class that does not link lacks something of Spark. */
+  private static final Map<Part, List<String>> CLASSES = Map.of(
+      Part.PUSHDOWN, List.of(
+          "IsolateScans", "IsolateScans$Swap", "IsolateScans$IsolatedTable", "IsolatedScanBuilder",
+          "IsolatedSource", "IsolatedScan", "IsolatedScan$IsolatedBatch", "Pushdown",
+          "ConditionData", "RowCount"),
+      Part.AGGREGATES, List.of("CatalogQuestion", "CatalogAnswer"),
+      Part.FUNCTIONS, List.of("FunctionRanges"),
+      Part.JOIN_KEYS, List.of("IsolatedScan$Column"),
+      Part.BATCHES, List.of("BatchReads", "BatchReads$SparkReader", "BatchReads$Batches"),
+      Part.DECIMALS, List.of("LongDecimals", "LongDecimals$Replace"),
+      Part.VIEWS, List.of("RepinViews", "RepinViews$Change", "RepinViews$Pins"));
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     if (EXTENDED.add(extensions)) {
-      // The "Pre CBO" batch runs once per query, just before Spark turns relations into scans:
-      // late enough that filters and projections sit on the relation, early enough that Spark's
-      // own rule then does the pruning.
+      extensions.injectResolutionRule(new ViewsOfSession());
+      // The "Pre CBO" batch runs once per query, just before Spark turns relations into scans.
+      // Filters and projections are then next to the relation, and the rule of Spark that pushes
+      // them down has not run yet.
       extensions.injectPreCBORule(new RuleOfSession());
       extensions.injectPlannerStrategy(new StrategyOfSession());
     }
     return BoxedUnit.UNIT;
+  }
+
+  /**
+   * For each part by its label why it does not work, or the empty text where it does.
+   *
+   * <p>Looks for what a part needs, and tells of failures in this JVM's queries. Settings of a
+   * session are not looked at. Python calls this.
+   */
+  public static Map<String, String> status() {
+    Map<String, String> found = new LinkedHashMap<>();
+    for (Part part : Part.values()) {
+      String obstacle = obstacle(part);
+      // Executors can get the jar later: for batches, the state of now is what counts.
+      if (obstacle == null && part != Part.BATCHES) {
+        obstacle = part.failure();
+      }
+      found.put(part.label, obstacle == null ? "" : obstacle);
+    }
+    return found;
+  }
+
+  private static String obstacle(Part part) {
+    try {
+      for (String name : CLASSES.get(part)) {
+        Class<?> linked = Class.forName(
+            PACKAGE + name, true, PlakeExtension.class.getClassLoader());
+        checkSignatures(linked, part);
+      }
+      switch (part) {
+        case PUSHDOWN:
+          return IsolateScans.obstacle();
+        case BATCHES:
+          return BatchReads.obstacle();
+        case DECIMALS:
+          LongDecimals.check();
+          return null;
+        case VIEWS:
+          RepinViews.check();
+          return null;
+        default:
+          return null;
+      }
+    } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
+      return "this Spark lacks what it needs: " + e;
+    }
+  }
+
+  /**
+   * Sees that all types in the signatures of a class are there.
+   *
+   * <p>A class of another part that is missing is no obstacle: it is loaded when that part is used.
+   */
+  private static void checkSignatures(Class<?> linked, Part part) {
+    try {
+      linked.getDeclaredMethods();
+    } catch (NoClassDefFoundError e) {
+      String missing = String.valueOf(e.getMessage()).replace('/', '.');
+      for (Map.Entry<Part, List<String>> other : CLASSES.entrySet()) {
+        if (other.getKey() != part && missing.startsWith(PACKAGE)
+            && other.getValue().contains(missing.substring(PACKAGE.length()))) {
+          return;
+        }
+      }
+      throw e;
+    }
   }
 
   private static final class RuleOfSession
@@ -42,6 +127,14 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
     @Override
     public Rule<LogicalPlan> apply(SparkSession session) {
       return new IsolateScans();
+    }
+  }
+
+  private static final class ViewsOfSession
+      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
+    @Override
+    public Rule<LogicalPlan> apply(SparkSession session) {
+      return new RepinViews();
     }
   }
 

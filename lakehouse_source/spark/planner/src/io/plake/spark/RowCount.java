@@ -10,9 +10,10 @@ import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
- * How many rows a scan gives, at most: by this Spark decides which side of a join to broadcast.
+ * How many rows a scan gives, at most. By this Spark decides which side of a join to broadcast.
  *
- * <p>The size is that of Spark's rows in memory, which a broadcast fills, not that of the files.
+ * <p>The size is that of Spark's rows in memory, which is what a broadcast takes, not that of the
+ * files.
  */
 final class RowCount implements Statistics {
   private static final long OVERHEAD = 8; // bytes per row, as in Spark's own estimates
@@ -26,15 +27,15 @@ final class RowCount implements Statistics {
   }
 
   /**
-   * Adds up what pickled partitions say of themselves: the {@code row_count} of
-   * {@code ScanPartition} in {@code lakehouse_source/spark/batch.py}.
+   * Adds up the row counts of pickled partitions: those of {@code ScanPartition} in
+   * {@code lakehouse_source/spark}.
    */
   static RowCount of(Seq<byte[]> partitions, StructType columns) throws IOException {
     long rows = 0;
     for (Iterator<byte[]> it = partitions.iterator(); it.hasNext(); ) {
       Object partition = new Unpickler().loads(it.next());
-      Object count = partition instanceof Map ? ((Map<?, ?>) partition).get("row_count") : null;
-      rows += count == null ? 0 : ((Number) count).longValue(); // null: Spark's own, without tasks
+      Object count = partition instanceof Map ? ((Map<?, ?>) partition).get(Vocabulary.Pickle.ROW_COUNT) : null;
+      rows += count == null ? 0 : ((Number) count).longValue(); // Spark's own, without tasks, has none
     }
     return new RowCount(rows, columns);
   }

@@ -1,0 +1,67 @@
+"""Pure. LIKE patterns taken apart."""
+
+from __future__ import annotations
+
+from lakehouse_source.errors import InvalidPredicateError
+
+# Text that cannot be a piece of a pattern marks the wildcards.
+ANY_TEXT, ONE_CHARACTER = "\udc00%", "\udc00_"
+
+
+def pieces(pattern: str, escape: str) -> list[str]:
+    """A LIKE pattern as plain texts and the marks `ANY_TEXT` and `ONE_CHARACTER`.
+
+    Raises:
+        InvalidPredicateError: an escape character stands before something else
+            than `%`, `_` or itself, as in Spark; or it is not one character.
+    """
+    if len(escape) != 1:
+        raise InvalidPredicateError(reason=f"ESCAPE takes one character, not {escape!r}")
+    try:
+        pattern.encode()
+    except UnicodeEncodeError:
+        raise InvalidPredicateError(
+            reason=f"the text {pattern!r} holds half a surrogate pair"
+        ) from None
+    found: list[str] = []
+    plain: list[str] = []
+
+    def flush() -> None:
+        if plain:
+            found.append("".join(plain))
+            plain.clear()
+
+    at = 0
+    while at < len(pattern):
+        character = pattern[at]
+        if character == escape:
+            at += 1
+            if at == len(pattern) or pattern[at] not in ("%", "_", escape):
+                raise InvalidPredicateError(
+                    reason=f"in the pattern {pattern!r} the escape character {escape!r} must "
+                    "stand before %, _ or itself",
+                    position=at - 1,
+                )
+            plain.append(pattern[at])
+        elif character == "%":
+            flush()
+            if found[-1:] != [ANY_TEXT]:
+                found.append(ANY_TEXT)
+        elif character == "_":
+            flush()
+            found.append(ONE_CHARACTER)
+        else:
+            plain.append(character)
+        at += 1
+    flush()
+    return found
+
+
+def regex(pieces: list[str]) -> str:
+    """The pieces of a pattern as one regular expression that RE2 and Python read alike."""
+    wildcards = {ANY_TEXT: ".*", ONE_CHARACTER: "."}
+    return "".join(wildcards.get(piece) or _plain(piece) for piece in pieces)
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c.isalnum() or ord(c) > 127 else rf"\x{ord(c):02x}" for c in text)

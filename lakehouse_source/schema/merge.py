@@ -1,0 +1,193 @@
+"""Pure. How the schema of a dataset takes in the schema of new data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakehouse_source.errors import SchemaMismatchError
+from lakehouse_source.schema.fields import (
+    assign_ids,
+    children,
+    comes_from_dataframe,
+    find_field,
+    is_list_like,
+    is_nested,
+    max_id,
+    nullable_field,
+    rebuild,
+    storage_schema,
+)
+from lakehouse_source.schema.promotion import Fit, fit, is_provable, prints_as_string
+
+# Tells whether all values stored so far in a column (a field with an id) fit a type.
+StoredValuesFit = Callable[[pa.Field, pa.DataType], bool]
+
+
+def merge(
+    current: pa.Schema,
+    incoming: pa.Schema,
+    *,
+    add_columns: bool = False,
+    promote_to_string: bool = False,
+    next_id: int | None = None,
+    dataset: str | None = None,
+    stored_values_fit: StoredValuesFit = lambda _field, _type: False,
+) -> pa.Schema:
+    """The schema that `current` (with ids) becomes to take in data of `incoming`.
+
+    Returns `current` itself where nothing has to change. Columns match without
+    regard to case and keep the name they have.
+
+    Args:
+        add_columns: add new columns (nullable), promote types, and let a NOT NULL
+            column become nullable where the data's is. Without it the data must fit
+            the types that the dataset has.
+        promote_to_string: make a column a string where its type cannot be promoted.
+        next_id: the first unused id. The default is one above the highest in
+            `current`; a dataset that dropped columns has to give its own.
+        stored_values_fit: asked before a promotion that is exact for some values of
+            the old type only. By default such promotions are refused.
+
+    Raises:
+        SchemaMismatchError: a column does not fit.
+    """
+    data = storage_schema(incoming)
+    numbers = iter(range(next_id or max_id(current) + 1, 1 << 31))
+    merger = _Merger(
+        add_columns,
+        promote_to_string,
+        dataset,
+        numbers,
+        comes_from_dataframe(incoming),
+        stored_values_fit,
+    )
+    merged = merger.fields(list(current), list(data), "")
+    return current if merged is None else pa.schema(merged)
+
+
+@dataclass(frozen=True, slots=True)
+class _Merger:
+    """One merge: its options, and the ids that new fields get."""
+
+    add_columns: bool
+    promote_to_string: bool
+    dataset: str | None
+    next_id: Iterator[int]
+    from_dataframe: bool
+    stored_values_fit: StoredValuesFit
+
+    def fields(
+        self, old: Sequence[pa.Field], new: Sequence[pa.Field], above: str
+    ) -> list[pa.Field] | None:
+        """The merged fields, or None where they are `old` unchanged."""
+        added = list(new)
+        result: list[pa.Field] = []
+        for mine in old:
+            theirs = find_field(mine.name, added)
+            if theirs is not None:
+                added.remove(theirs)
+                result.append(self.field(mine, theirs, above + mine.name))
+            elif mine.nullable:
+                result.append(mine)
+            else:
+                raise SchemaMismatchError(
+                    column=above + mine.name,
+                    expected=mine.type,
+                    dataset=self.dataset,
+                    reason="is not nullable and the data does not have it",
+                    hint="Add it to the data.",
+                )
+        result += self._added(added, above)
+        unchanged = len(result) == len(old) and all(a is b for a, b in zip(result, old))
+        return None if unchanged else result
+
+    def _added(self, fields: Iterable[pa.Field], above: str) -> Iterator[pa.Field]:
+        for field in fields:
+            if not self.add_columns:
+                raise SchemaMismatchError(
+                    column=above + field.name,
+                    got=field.type,
+                    dataset=self.dataset,
+                    reason=f"({field.type}) is in the data and not in the dataset",
+                    hint="Drop it, or write with schema_merge=True (Spark: option mergeSchema) "
+                    "to add it.",
+                )
+            yield self._new(field)
+
+    def _new(self, field: pa.Field) -> pa.Field:
+        if self.from_dataframe:
+            field = nullable_field(field)
+        return assign_ids(field.with_nullable(True), self.next_id)
+
+    def field(self, mine: pa.Field, theirs: pa.Field, path: str) -> pa.Field:
+        """The field of the dataset after it took in that of the data."""
+        type_ = self._type(mine, theirs, path)
+        # Datasets written by earlier versions have NOT NULL columns that nobody asked for.
+        nullable = mine.nullable or (self.add_columns and theirs.nullable)
+        if type_ is mine.type and nullable == mine.nullable:
+            return mine
+        return mine.with_type(type_).with_nullable(nullable)
+
+    def _type(self, mine: pa.Field, theirs: pa.Field, path: str) -> pa.DataType:
+        if is_nested(mine.type) and is_nested(theirs.type):
+            merged = self._nested_type(mine.type, theirs.type, path)
+        else:
+            merged = self._leaf_type(mine, theirs)
+        if merged is None:
+            raise self._mismatch(mine.type, theirs.type, path)
+        return merged
+
+    def _nested_type(self, mine: pa.DataType, theirs: pa.DataType, path: str) -> pa.DataType | None:
+        """The merged type, or None where the two are of different kinds."""
+        old, new = children(mine), children(theirs)
+        if pa.types.is_struct(mine) and pa.types.is_struct(theirs):
+            merged = self.fields(old, new, path + ".")
+            return mine if merged is None else rebuild(mine, merged)
+        same_kind = (is_list_like(mine) and is_list_like(theirs)) or (
+            pa.types.is_map(mine) and pa.types.is_map(theirs)
+        )
+        if not same_kind or getattr(mine, "list_size", -1) != getattr(theirs, "list_size", -1):
+            return None
+        merged = [self.field(a, b, f"{path}.{a.name}") for a, b in zip(old, new)]
+        return mine if all(a is b for a, b in zip(merged, old)) else rebuild(mine, merged)
+
+    def _leaf_type(self, mine: pa.Field, theirs: pa.Field) -> pa.DataType | None:
+        """The type that takes in both, or None where there is none."""
+        text = self.promote_to_string and prints_as_string(theirs.type)
+        if fit(theirs.type, mine.type) is not Fit.NONE or (text and pa.types.is_string(mine.type)):
+            return mine.type
+        if self.add_columns and self._can_become(mine, theirs.type):
+            return self._new(theirs).type if is_nested(theirs.type) else theirs.type
+        if text and prints_as_string(mine.type):
+            return pa.string()
+        return None
+
+    def _can_become(self, mine: pa.Field, type_: pa.DataType) -> bool:
+        """Tell whether every value that files may hold survives a promotion exactly."""
+        if fit(mine.type, type_) is Fit.EVERY:
+            return True
+        return is_provable(mine.type, type_) and self.stored_values_fit(mine, type_)
+
+    def _mismatch(self, mine: pa.DataType, theirs: pa.DataType, path: str) -> SchemaMismatchError:
+        reason = None
+        hint = "Cast it."
+        if is_provable(mine, theirs) and self.add_columns:
+            reason = (
+                f"is {mine} and cannot become {theirs}: the statistics of its files do not show "
+                "that every value fits"
+            )
+        elif fit(mine, theirs) is Fit.EVERY or is_provable(mine, theirs):
+            hint = "Cast it, or write with schema_merge=True to promote the column."
+        elif prints_as_string(mine) and prints_as_string(theirs):
+            hint = "Cast it, or write with promote_to_string=True."
+        return SchemaMismatchError(
+            column=path,
+            expected=mine,
+            got=theirs,
+            dataset=self.dataset,
+            reason=reason,
+            hint=hint,
+        )

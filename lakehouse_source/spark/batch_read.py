@@ -1,0 +1,188 @@
+"""Door. Batch reads: the driver plans scan tasks, and executors turn them into batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.model import ScanTask
+from lakehouse_source.parquet.reader import read_task
+from lakehouse_source.parquet.spec import ReadSpec
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.plan import ScanPlan, plan
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.align import align, by_name
+from lakehouse_source.spark.decimals import decimals_to_longs
+from lakehouse_source.spark.decode_conditions import decode_supported
+from lakehouse_source.spark.packing import ScanPartition, decoded_share, pack
+from lakehouse_source.spark.pushdown import Pushdown
+from lakehouse_source.spark.secrets import reveal
+from lakehouse_source.spark.types import batch_schema, columns_for, narrowed_structs
+from lakehouse_source.spark.workers import freeze_gc
+from lakehouse_source.storage import Storage
+
+# Rows of a batch that is handed to the JVM.
+BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What a frame reads: a dataset, its version, and the options that narrow it."""
+
+    path: str
+    catalog: str | None
+    version: int
+    columns: tuple[str, ...] | None
+    where: str | None
+    split_size_bytes: int | None
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[CatalogReader, Snapshot]]:
+        """A reader of the catalog, and the version of the frame."""
+        address = Address(self.path, reveal(self.catalog))
+        with address.open() as catalog, catalog.read() as reader:
+            yield reader, address.snapshot(catalog, reader, self.version)
+
+
+class PlakeReader(DataSourceReader):
+    """Reads one scan. Plans on the driver when Spark first needs the plan.
+
+    It has no `pushFilters`: Spark shares one read plan among all scans of a frame, and
+    would prune one scan by the filters of another. Filters come with `pushdown` instead.
+    A pickled `PlakeReader` becomes a `TaskReader`, so executors get neither catalog nor plan.
+    """
+
+    def __init__(self, request: ReadRequest, pushdown: Pushdown) -> None:
+        self.request = request
+        self.pushdown = pushdown
+        self.schema = pushdown.schema
+        self._plan: ScanPlan | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (TaskReader, self._task_reader_arguments())
+
+    def _task_reader_arguments(self) -> tuple[Any, ...]:
+        pushed = self.pushdown
+        return (self.plan().spec, self.schema, pushed.rows_only, pushed.limit, pushed.unscaled)
+
+    def plan(self) -> ScanPlan:
+        """The scan's tasks, planned once."""
+        if self._plan is None:
+            self._plan = self._make_plan()
+        return self._plan
+
+    def _make_plan(self) -> ScanPlan:
+        request, pushed = self.request, self.pushdown
+        with request.opened() as (reader, snapshot):
+            condition = PredicateSet.of(request.where) & decode_supported(
+                pushed.condition, snapshot.schema
+            )
+            made = plan(
+                reader,
+                snapshot,
+                read_uri=request.path,
+                predicates=condition & decode_supported(pushed.join_keys, snapshot.schema),
+                columns=columns_for(self.schema, snapshot.schema),
+                limit=pushed.limit,
+            )
+        narrowed = narrowed_structs(self.schema, snapshot.schema)
+        spec = replace(made.spec, narrowed=narrowed, file_schemas=snapshot.file_schemas)
+        if pushed.join_keys:
+            # Join keys choose tasks only. Without them in the spec, every run of the query has
+            # the same spec, and the reader of any run can read the tasks of any other.
+            bound = condition.bind(snapshot.schema)
+            spec = replace(spec, predicate=None if bound.always_true else bound)
+        return replace(made, spec=spec)
+
+    def partitions(self) -> list[InputPartition]:
+        tasks = self.plan().tasks
+        if not (self.pushdown.rows_only and has_placeholder(self.schema)):
+            return self._pack(tasks)
+        # Tasks that are only counted open no file: one partition is enough for all of them.
+        counted = ScanPartition(tuple(task for task in tasks if not task.filtered))
+        return [counted, *self._pack([task for task in tasks if task.filtered])]
+
+    def _pack(self, tasks: Sequence[ScanTask]) -> list[InputPartition]:
+        share = decoded_share(self.plan().spec)
+        parallelism = self.pushdown.parallelism
+        return [*pack(tasks, self.request.split_size_bytes, share, parallelism)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return TaskReader(*self._task_reader_arguments()).read(partition)
+
+
+class TaskReader(DataSourceReader):
+    """Runs on executors. Reads scan tasks as batches of exactly Spark's schema."""
+
+    def __init__(
+        self,
+        spec: ReadSpec,
+        schema: StructType,
+        rows_only: bool,
+        limit: int | None,
+        unscaled: tuple[str, ...],
+    ) -> None:
+        self.spec = spec
+        self.schema = schema
+        self.rows_only = rows_only
+        self.limit = limit
+        self.unscaled = unscaled
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        left = self.limit
+        for decoded in self._batches(partition):
+            batch = decimals_to_longs(decoded, self.unscaled)
+            if left is None:
+                yield batch
+                continue
+            if left > 0:
+                yield batch.slice(0, left)
+            left -= batch.num_rows
+            if left <= 0:
+                return
+
+    def _batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        freeze_gc()
+        target = batch_schema(self.schema)
+        storage = Storage(self.spec.uri)
+        # Where there is nothing to read, Spark makes a partition of its own, without tasks.
+        tasks = partition.tasks if isinstance(partition, ScanPartition) else ()
+        counting = self.rows_only and has_placeholder(self.schema)
+        for task in tasks:
+            if counting and not task.filtered:
+                yield from _placeholder_batches(task.row_count, target)
+                continue
+            for table in read_task(self.spec, task, storage):
+                aligned = align(table, target, table.schema, by_name).combine_chunks()
+                yield from aligned.to_batches(max_chunksize=BATCH_ROWS)
+
+
+def has_placeholder(schema: StructType) -> bool:
+    """Tell whether values of the first column can be invented where Spark only counts rows."""
+    field = batch_schema(schema).field(0)
+    return bool(field.nullable or pa.types.is_primitive(field.type))
+
+
+def _placeholder_batches(count: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """`count` rows of invented values. No file is opened."""
+    while count > 0:
+        size = min(count, BATCH_ROWS)
+        columns = [_placeholder(field, size) for field in schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        count -= size
+
+
+def _placeholder(field: pa.Field, size: int) -> pa.Array:
+    """Values that nobody looks at: NULL in a nullable column, else zero bits."""
+    if field.nullable:
+        return pa.nulls(size, field.type)
+    zeros = pa.py_buffer(bytes(-(-size * field.type.bit_width // 8)))
+    return pa.Array.from_buffers(field.type, size, [None, zeros])

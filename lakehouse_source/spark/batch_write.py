@@ -1,0 +1,60 @@
+"""Door. Batch writes: executors write files, and the driver commits them as one version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from lakehouse_source.model import FileMetadata
+from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.read.address import Address
+from lakehouse_source.spark.secrets import conceal, reveal
+from lakehouse_source.spark.workers import freeze_gc
+from lakehouse_source.write.commit import abort, commit
+from lakehouse_source.write.options import StagedWrite
+
+
+@dataclass(frozen=True)
+class FilesWritten(WriterCommitMessage):
+    """The files of one task attempt. Only files that a message names can be committed."""
+
+    files: tuple[FileMetadata, ...]
+
+
+class PlakeWriter(DataSourceArrowWriter):
+    """Writes one frame. Spark pickles it: `commit` and `abort` each run in a new process."""
+
+    def __init__(self, staged: StagedWrite, path: str, catalog: str | None) -> None:
+        self.staged = staged
+        self.path = path
+        self.catalog = conceal(catalog)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        freeze_gc()
+        files = write_files(self.staged.spec, iterator)
+        # Messages stay small: the driver knows the schema and does not need the footer.
+        nothing = pa.schema([])
+        return FilesWritten(
+            tuple(replace(file, schema=nothing, parquet_metadata=None) for file in files)
+        )
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        with Address(self.path, reveal(self.catalog)).open() as catalog:
+            commit(catalog, self.staged, self._files(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        with Address(self.path, reveal(self.catalog)).open() as catalog:
+            abort(catalog, self.staged, self._files(messages))
+
+    def _files(self, messages: Sequence[WriterCommitMessage | None]) -> list[FileMetadata]:
+        """The files of all tasks. The message of a task that failed is None."""
+        schema = self.staged.spec.file_schema
+        return [
+            replace(file, schema=schema)
+            for message in messages
+            if isinstance(message, FilesWritten)
+            for file in message.files
+        ]

@@ -1,0 +1,50 @@
+package io.plake.spark;
+
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * A part of the extension that can fail without the others, and why it did.
+ *
+ * <p>A query whose part fails is slower and right. The first reason is kept for
+ * {@code lakehouse_source.spark.status(spark)} and logged once per JVM.
+ */
+enum Part {
+  PUSHDOWN(Vocabulary.Part.PUSHDOWN),
+  AGGREGATES(Vocabulary.Part.AGGREGATES),
+  FUNCTIONS(Vocabulary.Part.FUNCTIONS),
+  JOIN_KEYS(Vocabulary.Part.JOIN_KEYS),
+  BATCHES(Vocabulary.Part.BATCHES),
+  DECIMALS(Vocabulary.Part.DECIMALS),
+  VIEWS(Vocabulary.Part.VIEWS);
+
+  private static final Logger LOG = LoggerFactory.getLogger(PlakeExtension.class);
+
+  /** What {@code status} calls it. */
+  final String label;
+
+  private String failure;
+
+  Part(String label) {
+    this.label = label;
+  }
+
+  /** Keeps the first reason why the part was not used, and logs it. */
+  synchronized void failed(Throwable cause) {
+    failed(cause.toString());
+  }
+
+  /** Keeps the first reason why the part was not used, and logs it. */
+  synchronized void failed(String reason) {
+    if (failure == null) {
+      failure = reason;
+      LOG.warn("A part of plake's planner extension does not work, queries are slower and right."
+          + " {}: {}", label, reason);
+    }
+  }
+
+  /** Why the part was not used by some query of this JVM; null where it always was. */
+  synchronized String failure() {
+    return failure;
+  }
+}

@@ -1,0 +1,198 @@
+"""Verb. A write begins: it is registered in the catalog, and the layout of its files is fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import uuid6
+
+from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransaction
+from lakehouse_source.catalog.reader import Current
+from lakehouse_source.catalog.retry import in_transaction
+from lakehouse_source.catalog.write_states import WriteState
+from lakehouse_source.errors import InvalidOptionError, PlakeError
+from lakehouse_source.failpoints import reach
+from lakehouse_source.model import DatasetProperties, DatasetRecord
+from lakehouse_source.parquet.spec import WriteSpec
+from lakehouse_source.pruning.indexed import check_index_columns
+from lakehouse_source.read.address import Address
+from lakehouse_source.schema.fields import find_name, initial, storage_schema
+from lakehouse_source.schema.partitions import check_partition_columns
+from lakehouse_source.write import reservations
+from lakehouse_source.write.apply import check_may_commit, committed_before
+from lakehouse_source.write.evolution import evolve_properties, merge_schema
+from lakehouse_source.write.options import StagedWrite, WriteOptions
+
+
+def begin(
+    catalog: Catalog, address: Address, incoming: pa.Schema, options: WriteOptions
+) -> StagedWrite:
+    """Register a write to a dataset and fix the schema and layout of its files.
+
+    `catalog` is the open catalog of `address`; `incoming` is the schema of the rows. The
+    dataset is registered where it is not there yet.
+
+    Raises:
+        DatasetExistsError, SchemaMismatchError, InvalidOptionError,
+        InvalidPredicateError
+        CommitConflictError: the dataset is not at `expected_version`.
+    """
+    options.check()
+    incoming = storage_schema(incoming)
+    # Checked before the catalog changes, so that a wrong argument registers no dataset.
+    check_partition_columns(incoming, options.partition_by or ())
+    reserved, stale = reservations.take(catalog, address.key)
+    if reserved is not None:
+        begun = _begin_reserved(catalog, address, incoming, options, reserved)
+        if begun is not None:
+            return begun
+    write_id = str(uuid6.uuid7())
+
+    def register(tx: CatalogTransaction) -> StagedWrite:
+        current = tx.current(address.key)
+        if current is None:
+            tx.register_dataset(address.key, address.uri.rstrip("/").rsplit("/", 1)[-1])
+            current = tx.current(address.key)
+            assert current is not None  # `register_dataset` inserts it or waits for who does
+        staged = _stage(tx, current, address, incoming, options, write_id)
+        tx.register_pending(write_id, current.dataset.id)
+        for unused in stale:
+            tx.finish_pending(unused)
+        reach("pending written")
+        return staged
+
+    reach("begin")
+    staged = in_transaction(catalog, address.uri, write_id, register, resolve=False)
+    reach("pending committed")
+    return staged
+
+
+def _begin_reserved(
+    catalog: Catalog, address: Address, incoming: pa.Schema, options: WriteOptions, write_id: str
+) -> StagedWrite | None:
+    """Begin a write whose id is registered already, which needs no transaction that writes.
+
+    None where the registration is gone or the catalog cannot be read just now.
+    """
+    try:
+        with catalog.read_autocommit() as reader:
+            current = reader.current(address.key, write_id)
+            if current is None or current.write_state is not WriteState.PENDING:
+                return None
+            return _stage(reader, current, address, incoming, options, write_id)
+    except PlakeError as error:
+        if error.retryable:
+            return None
+        reservations.give_back(catalog, address.key, write_id)
+        raise
+
+
+def _stage(
+    reader: CatalogReader,
+    current: Current,
+    address: Address,
+    incoming: pa.Schema,
+    options: WriteOptions,
+    write_id: str,
+) -> StagedWrite:
+    """The schema and layout of the files of a write, for the dataset as it is now."""
+    uri, record = address.uri, current.dataset
+    # A repetition gets the result of the first commit, whatever was committed after it.
+    if committed_before(reader, record, options) is None:
+        check_may_commit(uri, record, options)
+    if current.schema is None:
+        schema, properties = _first_schema(record, incoming, options, uri)
+    else:
+        schema, properties = _next_schema(reader, record, current.schema, incoming, options, uri)
+    must_match = None
+    if options.overwrite_where is not None:
+        must_match = options.overwrite_where.bind(schema)
+    if options.dynamic_partitions and not properties.partition_by:
+        raise InvalidOptionError(
+            option="partitionOverwriteMode",
+            value="dynamic",
+            reason=f"needs a partitioned dataset, and {uri} has no partition columns.",
+        )
+    spec = WriteSpec(
+        uri=address.given,
+        write_id=write_id,
+        schema=schema,
+        partition_by=properties.partition_by,
+        row_group_rows=options.row_group_rows,
+        target_file_size_bytes=options.target_file_size_bytes,
+        compression=options.compression,
+        sort_by=_column_names(schema, options.sort_by, "sortBy"),
+        bloom_filter_columns=_column_names(
+            schema, options.bloom_filter_columns, "bloomFilterColumns"
+        ),
+        must_match=must_match,
+    )
+    return StagedWrite(
+        uri=uri,
+        key=record.base_uri,
+        base_version=record.current_version,
+        incoming=incoming,
+        options=options,
+        spec=spec,
+        indexed=properties.indexed_columns,
+    )
+
+
+def _first_schema(
+    record: DatasetRecord, incoming: pa.Schema, options: WriteOptions, uri: str
+) -> tuple[pa.Schema, DatasetProperties]:
+    """The schema and properties that the first write gives to a dataset."""
+    schema = initial(incoming)
+    partition_by = check_partition_columns(schema, options.partition_by or ())
+    check_index_columns(schema, options.index_columns, None, partition_by, uri)
+    properties = record.properties
+    return schema, evolve_properties(properties, schema, None, partition_by, options.index_columns)[
+        0
+    ]
+
+
+def _next_schema(
+    reader: CatalogReader,
+    record: DatasetRecord,
+    current: pa.Schema,
+    incoming: pa.Schema,
+    options: WriteOptions,
+    uri: str,
+) -> tuple[pa.Schema, DatasetProperties]:
+    """The schema and properties of a dataset after a later write."""
+    schema = merge_schema(reader, record, current, incoming, options, uri)
+    properties = record.properties
+    partition_by = properties.partition_by
+    _check_same_partitioning(current, partition_by, options, uri)
+    check_index_columns(schema, options.index_columns, properties, partition_by, uri)
+    if schema is not current:
+        properties = evolve_properties(properties, schema, current, partition_by)[0]
+    return schema, properties
+
+
+def _check_same_partitioning(
+    schema: pa.Schema, existing: tuple[str, ...], options: WriteOptions, uri: str
+) -> None:
+    if options.partition_by is None:
+        return
+    if check_partition_columns(schema, options.partition_by) != existing:
+        has = ", ".join(existing) if existing else "none"
+        raise InvalidOptionError(
+            option="partitionBy",
+            value=", ".join(options.partition_by),
+            reason=f"does not match the partition columns of {uri} ({has}). Leave the option out.",
+        )
+
+
+def _column_names(schema: pa.Schema, given: Sequence[str], option: str) -> tuple[str, ...]:
+    """Column names in the schema's spelling."""
+    names: list[str] = []
+    for name in given:
+        found = find_name(name, schema.names)
+        if found is None:
+            raise InvalidOptionError(
+                option=option, value=name, reason="is not a column.", known=schema.names
+            )
+        names.append(found)
+    return tuple(names)

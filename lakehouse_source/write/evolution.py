@@ -1,0 +1,157 @@
+"""Verb. How a write changes the schema of its dataset, and the properties that follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.catalog.writer import CatalogTransaction
+from lakehouse_source.errors import CommitConflictError, SchemaMismatchError
+from lakehouse_source.model import DatasetProperties, DatasetRecord
+from lakehouse_source.pruning import keys
+from lakehouse_source.pruning.indexed import is_wanted
+from lakehouse_source.schema.fields import leaves, max_id
+from lakehouse_source.schema.merge import merge
+from lakehouse_source.write.options import StagedWrite, WriteOptions
+from lakehouse_source.write.stored_values import stored_values_fit
+
+
+def merge_schema(
+    reader: CatalogReader,
+    record: DatasetRecord,
+    current: pa.Schema,
+    incoming: pa.Schema,
+    options: WriteOptions,
+    uri: str,
+) -> pa.Schema:
+    """The dataset's schema after a write with the schema `incoming`; `current` if unchanged.
+
+    Raises:
+        SchemaMismatchError: a column does not fit, or a partition column would get values
+            of another kind than the catalog stores for its files.
+    """
+    properties = record.properties
+    result = merge(
+        current,
+        incoming,
+        add_columns=options.schema_merge,
+        promote_to_string=options.promote_to_string,
+        next_id=max(properties.last_field_id, max_id(current)) + 1,
+        dataset=uri,
+        stored_values_fit=stored_values_fit(reader, record),
+    )
+    for name in properties.partition_by:
+        before, after = current.field(name).type, result.field(name).type
+        if keys.encoding(before) != keys.encoding(after):
+            raise SchemaMismatchError(
+                column=name,
+                expected=before,
+                got=after,
+                dataset=uri,
+                reason=f"is a partition column of type {before} and cannot become {after}",
+                hint="Cast the data.",
+            )
+    return result
+
+
+def schema_to_commit(
+    reader: CatalogReader, record: DatasetRecord, current: pa.Schema | None, staged: StagedWrite
+) -> pa.Schema:
+    """The schema of the version that a write commits, given the one that is in force.
+
+    The files are written already. Where other commits came first, their schema is merged
+    with the incoming one again, and every column must be what the files contain.
+
+    Returns:
+        `current` itself where the schema does not change.
+
+    Raises:
+        CommitConflictError: the schema in force does not fit the files any more.
+    """
+    if current is None:
+        return staged.spec.schema
+    if record.current_version == staged.base_version:
+        unchanged = current.equals(staged.spec.schema, check_metadata=True)
+        return current if unchanged else staged.spec.schema
+
+    def conflict(reason: str) -> CommitConflictError:
+        return CommitConflictError(
+            dataset=staged.uri,
+            base_version=staged.base_version,
+            current_version=record.current_version,
+            reason=f"the schema changed: {reason}",
+        )
+
+    try:
+        schema = merge_schema(reader, record, current, staged.incoming, staged.options, staged.uri)
+    except SchemaMismatchError as error:
+        # The data fitted the schema that was in force when the write began.
+        raise conflict(str(error)) from error
+    merged = {leaf.id: leaf for leaf in leaves(schema)}
+    for leaf in leaves(staged.spec.schema):
+        now = merged.get(leaf.id)
+        if now is None or now.type != leaf.type or now.path != leaf.path:
+            name = ".".join(leaf.path)
+            raise conflict(f"column {name!r} is not what it was when this write began")
+    return schema
+
+
+def record_schema(
+    tx: CatalogTransaction,
+    record: DatasetRecord,
+    version: int,
+    schema: pa.Schema,
+    before: pa.Schema | None,
+    staged: StagedWrite,
+) -> DatasetRecord:
+    """Put a new schema into force at a version; answers the dataset with its new properties."""
+    tx.insert_schema(record.id, version, schema)
+    properties, unsearchable = evolve_properties(
+        record.properties, schema, before, staged.spec.partition_by, staged.options.index_columns
+    )
+    for column_id in unsearchable:
+        tx.invalidate_bounds(record.id, column_id)
+    tx.set_properties(record.id, properties)
+    return replace(record, properties=properties)
+
+
+def evolve_properties(
+    properties: DatasetProperties,
+    schema: pa.Schema,
+    before: pa.Schema | None,
+    partition_by: tuple[str, ...],
+    index_columns: tuple[str, ...] | None = None,
+) -> tuple[DatasetProperties, list[int]]:
+    """A dataset's properties under a new schema.
+
+    `before` is the schema so far, None for a new dataset; only then `index_columns` counts.
+
+    Returns:
+        The properties, and the ids of the indexed columns whose keys have another encoding
+        now: a search must take every file that was written so far for a match.
+    """
+    names = properties.index_columns
+    if before is None and index_columns is not None:
+        names = index_columns
+    old = {} if before is None else {leaf.id: leaf for leaf in leaves(before)}
+    indexed = list(properties.indexed_columns)
+    unsearchable: list[int] = []
+    for leaf in leaves(schema):
+        was = old.get(leaf.id)
+        changed = was is not None and keys.encoding(was.type) != keys.encoding(leaf.type)
+        if changed and leaf.id in indexed:
+            unsearchable.append(leaf.id)
+            if keys.encoding(leaf.type) is None:
+                indexed.remove(leaf.id)
+        elif was is None and is_wanted(leaf, names, len(indexed), partition_by):
+            indexed.append(leaf.id)
+    evolved = replace(
+        properties,
+        partition_by=partition_by,
+        index_columns=names,
+        indexed_columns=tuple(indexed),
+        last_field_id=max(properties.last_field_id, max_id(schema)),
+    )
+    return evolved, unsearchable

@@ -1,0 +1,161 @@
+"""Verb. Whatever holds rows, as a stream of Arrow batches.
+
+A source that can be streamed is streamed: its rows are never gathered whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.schema.fields import dataframe_schema
+
+TABULAR = (
+    "a pyarrow Table, RecordBatch, RecordBatchReader or Dataset, a pandas DataFrame, a Polars "
+    "DataFrame or LazyFrame, a DuckDB relation, a DataFusion DataFrame, an object with "
+    "__arrow_c_stream__, an iterable of record batches, a list of dicts or a dict of lists"
+)
+
+
+def to_reader(data: Any, schema: pa.Schema | None = None) -> pa.RecordBatchReader:
+    """Any tabular data as a stream of Arrow batches.
+
+    Args:
+        data: one of the kinds that `TABULAR` names.
+        schema: the columns and types of the rows. Python values are built with it. Batches
+            of an iterable must have it; the first batch gives it by default. Data that has
+            a schema of its own must have this one.
+
+    Raises:
+        InvalidOptionError: `data` is not tabular data that Arrow can take, or has another
+            schema than `schema`.
+    """
+    reader = _reader(data, schema)
+    if schema is not None and not reader.schema.equals(schema):
+        raise InvalidOptionError(
+            option="schema",
+            reason=f"differs from the schema of the data. Given: {_line(schema)}. "
+            f"The data has: {_line(reader.schema)}. Leave the option out, or cast the data.",
+        )
+    return reader
+
+
+def _reader(data: Any, schema: pa.Schema | None) -> pa.RecordBatchReader:
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if isinstance(data, pa.Table):
+        return data.to_reader()
+    if isinstance(data, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(data.schema, [data])
+    library = type(data).__module__.partition(".")[0]
+    if library == "pyarrow" and hasattr(data, "scanner"):
+        return data.scanner().to_reader()
+    if library == "pandas":
+        built = _built("pandas data", pa.Table.from_pandas, data, schema, preserve_index=False)
+        return built if schema is not None else _of_dataframe(built)
+    if library == "polars" and hasattr(data, "collect_schema") and hasattr(data, "lazy"):
+        return _from_polars(data)
+    if hasattr(data, "__arrow_c_stream__"):
+        return _of_dataframe(pa.RecordBatchReader.from_stream(data))
+    if isinstance(data, Mapping):
+        return _built("a dict of lists", pa.Table.from_pydict, data, schema)
+    if isinstance(data, (list, tuple)) and (not data or isinstance(data[0], Mapping)):
+        return _from_rows(list(data), schema)
+    if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
+        return _from_batches(iter(data), schema)
+    raise InvalidOptionError(
+        option="data", reason=f"of type {type(data).__name__} is not tabular. Give {TABULAR}."
+    )
+
+
+def _from_polars(data: Any) -> pa.RecordBatchReader:
+    """A Polars frame. A lazy one is computed in portions where this Polars can do that."""
+    if not hasattr(data, "collect"):
+        return _of_dataframe(pa.RecordBatchReader.from_stream(data))
+    if not hasattr(data, "collect_batches"):
+        return _of_dataframe(pa.RecordBatchReader.from_stream(data.collect()))
+    empty = data.collect_schema().to_frame()
+    schema = pa.RecordBatchReader.from_stream(empty).schema
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for part in data.collect_batches(lazy=True):
+            yield from pa.RecordBatchReader.from_stream(part)
+
+    return _of_dataframe(pa.RecordBatchReader.from_batches(schema, batches()))
+
+
+def _of_dataframe(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Only PyArrow's own objects have a schema that declares NOT NULL on purpose."""
+    return pa.RecordBatchReader.from_batches(dataframe_schema(reader.schema), reader)
+
+
+def _from_rows(rows: list[Any], schema: pa.Schema | None) -> pa.RecordBatchReader:
+    """A list of dicts. A key that a row lacks is NULL there."""
+    if not rows and schema is None:
+        raise InvalidOptionError(
+            option="data", reason="is an empty list, which has no columns. Give a schema too."
+        )
+    if schema is None:
+        # Arrow takes the columns from the first row and drops what only later rows have.
+        names = dict.fromkeys(name for row in rows for name in row)
+        columns = {name: [row.get(name) for row in rows] for name in names}
+        return _built("a list of dicts", pa.Table.from_pydict, columns, None)
+    unknown = dict.fromkeys(name for row in rows for name in row if name not in schema.names)
+    if unknown:
+        raise InvalidOptionError(
+            option="data",
+            reason=f"has keys that the schema lacks: {', '.join(map(str, unknown))}.",
+        )
+    return _built("a list of dicts", pa.Table.from_pylist, rows, schema)
+
+
+def _from_batches(items: Iterator[Any], schema: pa.Schema | None) -> pa.RecordBatchReader:
+    """Batches or tables one by one; the first is taken at once where no schema is given."""
+    if schema is None:
+        first = next(items, None)
+        if first is None:
+            raise InvalidOptionError(
+                option="data", reason="is empty and has no schema. Give a schema too."
+            )
+        if not isinstance(first, (pa.RecordBatch, pa.Table)):
+            raise _no_batch(first)
+        schema, items = first.schema, chain([first], items)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for item in items:
+            if not isinstance(item, (pa.RecordBatch, pa.Table)):
+                raise _no_batch(item)
+            if not item.schema.equals(schema):
+                raise InvalidOptionError(
+                    option="data",
+                    reason=f"has batches of different schemas: {_line(schema)} and "
+                    f"{_line(item.schema)}.",
+                )
+            yield from [item] if isinstance(item, pa.RecordBatch) else item.to_batches()
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _built(what: str, build: Any, data: Any, schema: pa.Schema | None, **options: Any) -> Any:
+    try:
+        return build(data, schema=schema, **options).to_reader()
+    except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
+        raise InvalidOptionError(
+            option="data", reason=f"{what} that Arrow cannot take: {error}"
+        ) from error
+
+
+def _no_batch(item: object) -> InvalidOptionError:
+    return InvalidOptionError(
+        option="data",
+        reason=f"is an iterable that gives type {type(item).__name__}, which is not tabular. "
+        f"Give {TABULAR}.",
+    )
+
+
+def _line(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)

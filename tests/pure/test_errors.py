@@ -1,0 +1,95 @@
+"""The tree of errors: what is drawn is what there is, and what it says survives."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakehouse_source as lake
+from lakehouse_source import errors
+from lakehouse_source.errors import PlakeError
+
+# Frozen: users compare and log these.
+CODES = {
+    "PlakeError": "PLAKE_ERROR",
+    "InvalidOptionError": "PLAKE_INVALID_OPTION",
+    "InvalidPredicateError": "PLAKE_INVALID_PREDICATE",
+    "SchemaMismatchError": "PLAKE_SCHEMA_MISMATCH",
+    "DatasetNotFoundError": "PLAKE_DATASET_NOT_FOUND",
+    "DatasetExistsError": "PLAKE_DATASET_EXISTS",
+    "VersionNotFoundError": "PLAKE_VERSION_NOT_FOUND",
+    "CommitConflictError": "PLAKE_COMMIT_CONFLICT",
+    "CatalogUnavailableError": "PLAKE_CATALOG_UNAVAILABLE",
+    "CommitUnknownError": "PLAKE_COMMIT_UNKNOWN",
+    "CommitAcknowledgementLostError": "PLAKE_COMMIT_ACKNOWLEDGEMENT_LOST",
+    "StorageError": "PLAKE_STORAGE",
+    "CorruptDatasetError": "PLAKE_CORRUPT_DATASET",
+}
+EXAMPLES: list[PlakeError] = [
+    errors.InvalidOptionError(option="mode", value="x", reason="is no mode.", known=("append",)),
+    errors.InvalidPredicateError(reason="is odd", text="a = ", position=4),
+    errors.SchemaMismatchError(column="c", expected=pa.int32(), got=pa.string(), dataset="d"),
+    errors.DatasetNotFoundError(dataset="d", catalog="c"),
+    errors.DatasetExistsError(dataset="d"),
+    errors.VersionNotFoundError(dataset="d", requested="version 9", first=1, last=2, expired=True),
+    errors.CommitConflictError(dataset="d", base_version=1, current_version=2, reason="r"),
+    errors.CatalogUnavailableError(catalog="c", reason="r", retryable=True),
+    errors.CatalogUnavailableError(catalog="c", reason="r", attempts=4),
+    errors.CommitUnknownError(dataset="d", write_id="w"),
+    errors.CommitAcknowledgementLostError(catalog="c", reason="r"),
+    errors.StorageError(path="p", reason="r"),
+    errors.CorruptDatasetError(path="p", reason="r"),
+]
+
+
+def subclasses(kind: type[PlakeError]) -> list[type[PlakeError]]:
+    below = (one for child in kind.__subclasses__() for one in subclasses(child))
+    return [kind, *(one for one in below if one.__module__.startswith("lakehouse_source"))]
+
+
+def test_the_drawing_shows_every_class_with_its_code_in_the_order_of_the_file() -> None:
+    drawn = re.findall(r"^\W*?(\w+Error) +(PLAKE_\w+)$", errors.__doc__ or "", re.MULTILINE)
+    assert drawn == [(one.__name__, one.code) for one in subclasses(PlakeError)]
+
+
+def test_codes_are_unique_and_never_change() -> None:
+    assert {one.__name__: one.__dict__["code"] for one in subclasses(PlakeError)} == CODES
+    assert len(set(CODES.values())) == len(CODES)
+
+
+def test_every_class_has_an_example() -> None:
+    assert {type(one) for one in EXAMPLES} == set(subclasses(PlakeError)) - {PlakeError}
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_an_error_survives_pickling_with_every_attribute(error: PlakeError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert (str(again), vars(again)) == (str(error), vars(error))
+    for name in ("code", "retryable", "outcome_unknown"):
+        assert getattr(again, name) == getattr(error, name)
+
+
+def test_what_to_do_is_told_by_fields() -> None:
+    """Retries were decided by an exception's cause, which pickling and `from None` lose."""
+
+    unknown = (errors.CommitUnknownError, errors.CommitAcknowledgementLostError)
+    for error in EXAMPLES:
+        assert error.outcome_unknown is isinstance(error, unknown)
+    assert [error.retryable for error in EXAMPLES] == [
+        isinstance(error, errors.CatalogUnavailableError) and error.attempts == 1
+        for error in EXAMPLES
+    ]
+
+
+def test_errors_that_users_catch_are_public_names() -> None:
+    # One is raised only inside an open catalog's own transactions.
+    inner = {"CommitAcknowledgementLostError"}
+    public: dict[str, Any] = vars(lake)
+    assert {name for name in CODES if name in lake.__all__ and name in public} == (
+        set(CODES) - inner
+    )

@@ -1,0 +1,187 @@
+"""Whatever holds rows can be written: every kind of input gives the same dataset."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import datafusion
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+import lakehouse_source as lake
+from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
+
+ROWS = pa.table(
+    {
+        "id": pa.array([1, 2, None, 4], pa.int64()),
+        "name": pa.array(["a", None, "ü", ""], pa.string()),
+        "x": pa.array([0.5, -1.0, None, float("inf")], pa.float64()),
+    }
+)
+
+
+def batches() -> Iterator[pa.RecordBatch]:
+    yield from ROWS.to_batches(max_chunksize=2)
+
+
+class Stream:
+    """Nothing but the Arrow stream interface."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return ROWS.__arrow_c_stream__(requested_schema)
+
+
+def from_datafusion() -> Any:
+    context = datafusion.SessionContext()
+    context.register_record_batches("t", [ROWS.to_batches()])
+    return context.sql("SELECT * FROM t")
+
+
+INPUTS: dict[str, Callable[[], Any]] = {
+    "table": lambda: ROWS,
+    "batch": lambda: ROWS.combine_chunks().to_batches()[0],
+    "reader": lambda: ROWS.to_reader(max_chunksize=1),
+    "Arrow dataset": lambda: ds.dataset(ROWS),
+    "pandas": lambda: ROWS.to_pandas(types_mapper=pd.ArrowDtype),
+    "Polars": lambda: pl.from_arrow(ROWS),
+    "Polars, lazy": lambda: pl.from_arrow(ROWS).lazy(),
+    "DuckDB relation": lambda: duckdb.connect().from_arrow(ROWS),
+    "DataFusion frame": from_datafusion,
+    "Arrow stream": Stream,
+    "iterator of batches": batches,
+    "list of batches": lambda: list(batches()),
+    "iterator of tables": lambda: iter([ROWS.slice(0, 3), ROWS.slice(3)]),
+    "list of dicts": ROWS.to_pylist,
+    "dict of lists": ROWS.to_pydict,
+}
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_every_kind_of_input_gives_the_same_rows(kind: str, tmp_path: Path) -> None:
+    result = lake.write_dataset(INPUTS[kind](), tmp_path / "d")
+    assert result.row_count == 4
+    found = lake.read_dataset(tmp_path / "d")
+    assert found.to_pylist() == ROWS.to_pylist()
+    assert found.schema.types == ROWS.schema.types
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_every_kind_of_input_can_be_appended_in_a_transaction(kind: str, tmp_path: Path) -> None:
+    catalog = f"sqlite:///{tmp_path}/c.db"
+    with lake.transaction(catalog) as tx:
+        tx.write(ROWS, tmp_path / "d")
+    with lake.transaction(catalog) as tx:
+        tx.write(INPUTS[kind](), tmp_path / "d")
+    found = lake.read_dataset(tmp_path / "d", catalog=catalog)
+    assert found.to_pylist() == ROWS.to_pylist() * 2
+
+
+def test_an_iterator_is_read_batch_by_batch(tmp_path: Path) -> None:
+    """The writer holds a few batches at a time, never all of them."""
+    before, held = pa.total_allocated_bytes(), []
+
+    def source() -> Iterator[pa.RecordBatch]:
+        for _ in range(50):
+            yield pa.record_batch({"x": pa.array(range(200_000), pa.int64())})
+            held.append(pa.total_allocated_bytes() - before)
+
+    lake.write_dataset(source(), tmp_path / "d", row_group_rows=200_000)
+    assert lake.open_dataset(tmp_path / "d").scan().count_rows() == 50 * 200_000
+    assert max(held) < 10 * 200_000 * 8
+
+
+def test_a_schema_gives_python_values_their_types(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int16()), ("tags", pa.list_(pa.string()))])
+    lake.write_dataset([{"id": 1, "tags": ["a"]}, {"id": 2}], tmp_path / "d", schema=schema)
+    lake.write_dataset([], tmp_path / "d", schema=schema)
+    lake.write_dataset({"id": [3], "tags": [None]}, tmp_path / "d", schema=schema)
+    assert lake.read_dataset(tmp_path / "d").to_pylist() == [
+        {"id": 1, "tags": ["a"]},
+        {"id": 2, "tags": None},
+        {"id": 3, "tags": None},
+    ]
+    assert lake.read_dataset(tmp_path / "d").schema.field("id").type == pa.int16()
+
+
+def test_an_empty_iterator_with_a_schema_makes_an_empty_dataset(tmp_path: Path) -> None:
+    lake.write_dataset(iter(()), tmp_path / "d", schema=ROWS.schema)
+    assert lake.read_dataset(tmp_path / "d").schema == ROWS.schema
+
+
+def test_a_key_that_only_a_later_row_has_is_not_lost(tmp_path: Path) -> None:
+    lake.write_dataset([{"a": 1}, {"a": 2, "b": "x"}], tmp_path / "d")
+    assert lake.read_dataset(tmp_path / "d").to_pylist() == [
+        {"a": 1, "b": None},
+        {"a": 2, "b": "x"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "says"),
+    [
+        (42, {}, "type int is not tabular"),
+        ("text", {}, "type str is not tabular"),
+        ([], {}, "empty list"),
+        (iter(()), {}, "has no schema"),
+        ([1, 2], {}, "gives type int"),
+        ([{"a": 1}, {"a": "x"}], {}, "list of dicts that Arrow cannot take"),
+        ({"a": [1], "b": [1, 2]}, {}, "dict of lists that Arrow cannot take"),
+        ([{"b": 1}], {"schema": pa.schema([("a", pa.int64())])}, "keys that the schema lacks: b"),
+        (ROWS, {"schema": pa.schema([("a", pa.int64())])}, "differs from the schema of the data"),
+    ],
+)
+def test_what_is_not_tabular_is_refused_by_name(
+    data: Any, options: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidOptionError, match=says):
+        lake.write_dataset(data, tmp_path / "d", **options)
+    assert not (tmp_path / "d").exists()
+
+
+def test_an_iterator_that_changes_its_schema_commits_nothing(tmp_path: Path) -> None:
+    changing = iter([pa.record_batch({"a": [1]}), pa.record_batch({"a": ["x"]})])
+    with pytest.raises(InvalidOptionError, match="different schemas"):
+        lake.write_dataset(changing, tmp_path / "d")
+    with pytest.raises(DatasetNotFoundError):
+        lake.open_dataset(tmp_path / "d")
+
+
+def test_an_error_of_the_iterator_is_raised_as_it_is(tmp_path: Path) -> None:
+    class Broken(Exception):
+        pass
+
+    def source() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"a": [1]})
+        raise Broken("half way")
+
+    with pytest.raises(Broken, match="half way"):
+        lake.write_dataset(source(), tmp_path / "d")
+    assert list((tmp_path / "d").rglob("*.parquet")) == []
+
+
+@pytest.mark.parametrize(("progress", "terminal", "shown"), [
+    (True, False, True), (False, True, False), (None, True, True), (None, False, False),
+])  # fmt: skip
+def test_a_progress_bar_is_shown_on_a_terminal_or_when_asked(
+    progress: bool | None,
+    terminal: bool,
+    shown: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return terminal
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    lake.write_dataset(ROWS, tmp_path / "d", progress=progress)
+    assert ("writing" in screen.getvalue()) == shown
