@@ -377,8 +377,8 @@ MUTANTS = [
         ("verbs/test_commit_protocol.py",),
         (
             "files are deleted though the outcome is unknown",
-            "if isinstance(failure, PlakeError) and failure.outcome_unknown:\n        return False\n",
-            "if False:\n        return False\n",
+            "if isinstance(failure, PlakeError) and failure.outcome_unknown:",
+            "if False:",
         ),
         (
             "files of a committed write are deleted",
