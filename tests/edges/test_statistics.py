@@ -343,5 +343,5 @@ def test_a_file_whose_names_differ_by_case_only(tmp_path: Path) -> None:
     assert kept(path, "col = 1")
     assert kept(path, "COL = 2")
     assert not kept(path, "col = 2")
-    with pytest.raises(lake.InvalidPredicateError, match="may be"):
+    with pytest.raises(lake.InvalidPredicateError, match="may mean"):
         lake.prune_file(path, "Col = 1")
