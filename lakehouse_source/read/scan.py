@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.parquet import fragments
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read import engines
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.plan import Pruning, ScanPlan, plan
+from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.storage import Storage
 
 # What `predicates=` takes: see `PredicateSet.of`.
@@ -41,10 +44,14 @@ class Scan:
     def __repr__(self) -> str:
         return f"Scan({self._address.uri!r}, where={self._predicates})"
 
+    @contextmanager
+    def _snapshot(self) -> Iterator[tuple[CatalogReader, Snapshot]]:
+        with self._address.open() as catalog, catalog.read() as reader:
+            yield reader, self._address.snapshot(catalog, reader, self._version, self._timestamp)
+
     def plan(self, *, account: bool = False, statistics: bool = False) -> ScanPlan:
         """The tasks of this scan; opens no data file."""
-        with self._address.open() as catalog, catalog.read() as reader:
-            snapshot = self._address.snapshot(catalog, reader, self._version, self._timestamp)
+        with self._snapshot() as (reader, snapshot):
             return plan(
                 reader,
                 snapshot,
@@ -76,8 +83,22 @@ class Scan:
         return pa.concat_tables(tables) if tables else found.spec.output_schema.empty_table()
 
     def count_rows(self) -> int:
-        """How many rows match. Files in which every row matches are not opened."""
-        found = self.plan()
+        """How many rows match. Files in which every row matches are not opened.
+
+        Without a condition the catalog knows the number. With one, only its columns are read.
+        """
+        with self._snapshot() as (reader, snapshot):
+            bound = self._predicates.bind(snapshot.schema)
+            resolve_columns(snapshot.schema, self._columns)  # refuses unknown ones
+            if bound.always_true and "live_rows" in snapshot.summary:
+                return snapshot.summary["live_rows"]
+            found = plan(
+                reader,
+                snapshot,
+                read_uri=self._address.given,
+                predicates=self._predicates,
+                columns=bound.columns,
+            )
         sure = 0
         unsure = []
         for task in found.tasks:

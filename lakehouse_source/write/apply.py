@@ -267,11 +267,16 @@ def summary(
         groups += sum(len(found) for found in tx.row_groups(unknown).values())
     added_rows = sum(file.row_count for file in files)
     removed_rows = sum(file.row_count for file in removed)
-    return {
+    change = {
         "files_added": len(files),
         "files_removed": len(removed),
         "rows_added": added_rows,
         "rows_removed": removed_rows,
+    }
+    if last is not None and "live_rows" not in before:
+        return change  # what is live cannot be told from a summary that lacks it
+    return {
+        **change,
         "live_files": before.get("live_files", 0) + len(files) - len(removed),
         "live_rows": before.get("live_rows", 0) + added_rows - removed_rows,
         "live_row_groups": before.get("live_row_groups", 0)

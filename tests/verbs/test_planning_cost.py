@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -125,3 +127,43 @@ assert "sqlglot" in sys.modules, "not loaded"
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+class TestCountingAllRows:
+    """`count_rows()` without a condition is answered by the summary of the version's commit."""
+
+    def test_reads_no_files_and_no_records_of_files(self, tmp_path: Path) -> None:
+        lake.write_dataset(TABLE, tmp_path, partition_by="p")
+        dataset = lake.open_dataset(tmp_path)
+        with closing(sqlite3.connect(tmp_path / "_plake" / "catalog.db")) as database, database:
+            database.execute("DELETE FROM files")
+        assert dataset.scan().count_rows() == dataset.scan(columns=["n"]).count_rows() == 3
+
+    def test_each_version_has_its_own_number(self, tmp_path: Path) -> None:
+        lake.write_dataset(TABLE, tmp_path)
+        lake.write_dataset(TABLE.slice(1), tmp_path)
+        lake.write_dataset(TABLE.slice(2), tmp_path, mode="overwrite", overwrite_where="n = 3")
+        dataset = lake.open_dataset(tmp_path)
+        counts = [dataset.scan(version=v).count_rows() for v in (1, 2, 3)]
+        assert counts == [dataset.scan(version=v).to_table().num_rows for v in (1, 2, 3)]
+        assert counts == [3, 5, 4]
+        dataset.restore(2)
+        assert dataset.scan().count_rows() == 5
+
+    def test_columns_are_still_checked(self, tmp_path: Path) -> None:
+        lake.write_dataset(TABLE, tmp_path)
+        with pytest.raises(lake.SchemaMismatchError, match="'nope'"):
+            lake.open_dataset(tmp_path).scan(columns=["nope"]).count_rows()
+
+    def test_a_summary_without_the_number_is_not_used_or_continued(self, tmp_path: Path) -> None:
+        lake.write_dataset(TABLE, tmp_path, partition_by="p")
+        with closing(sqlite3.connect(tmp_path / "_plake" / "catalog.db")) as database, database:
+            database.execute("UPDATE transactions SET summary_json = '{}'")
+        assert lake.open_dataset(tmp_path).scan().count_rows() == 3
+        lake.write_dataset(TABLE, tmp_path)
+        assert lake.open_dataset(tmp_path).scan().count_rows() == 6
+
+    def test_a_condition_reads_only_its_own_columns(self, tmp_path: Path) -> None:
+        lake.write_dataset(TABLE.append_column("wide", [["x", None, "y"]]), tmp_path)
+        scan = lake.open_dataset(tmp_path).scan("n <> 2 OR p = 'a'", columns=["wide"])
+        assert scan.count_rows() == 2
