@@ -11,30 +11,31 @@ In Spark the format is `plake`: `spark.read.format("plake").load("/data/flights"
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lakehouse_source.catalog import Catalog, open_catalog
-from lakehouse_source.dataset import Dataset, open_dataset, read_dataset, write_dataset
-from lakehouse_source.errors import (
-    CatalogUnavailableError,
-    CommitConflictError,
-    CommitUnknownError,
-    CorruptDatasetError,
-    DatasetExistsError,
-    DatasetNotFoundError,
-    InvalidOptionError,
-    InvalidPredicateError,
-    PlakeError,
-    SchemaMismatchError,
-    StorageError,
-    VersionNotFoundError,
-)
-from lakehouse_source.maintenance.vacuum import vacuum
-from lakehouse_source.model import FileMetadata, RowGroupMetadata, WriteResult
-from lakehouse_source.parquet.prune import FilePruning, prune_file
-from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.read.scan import Scan
-from lakehouse_source.write.transaction import Transaction, transaction
+if TYPE_CHECKING:
+    from lakehouse_source.catalog import Catalog, open_catalog
+    from lakehouse_source.dataset import Dataset, open_dataset, read_dataset, write_dataset
+    from lakehouse_source.errors import (
+        CatalogUnavailableError,
+        CommitConflictError,
+        CommitUnknownError,
+        CorruptDatasetError,
+        DatasetExistsError,
+        DatasetNotFoundError,
+        InvalidOptionError,
+        InvalidPredicateError,
+        PlakeError,
+        SchemaMismatchError,
+        StorageError,
+        VersionNotFoundError,
+    )
+    from lakehouse_source.maintenance.vacuum import vacuum
+    from lakehouse_source.model import FileMetadata, RowGroupMetadata, WriteResult
+    from lakehouse_source.parquet.prune import FilePruning, prune_file
+    from lakehouse_source.predicate import PredicateSet
+    from lakehouse_source.read.scan import Scan
+    from lakehouse_source.write.transaction import Transaction, transaction
 
 __version__ = "0.1.0"
 
@@ -70,9 +71,66 @@ __all__ = [
     "write_dataset",
 ]
 
+# The module of each public name. It is loaded when the name is first used, so that an import
+# takes no longer than one of PyArrow. Type checkers and editors read the imports above.
+_HOME = {
+    name: module
+    for module, names in {
+        "catalog": (
+            "Catalog",
+            "open_catalog",
+        ),
+        "dataset": (
+            "Dataset",
+            "open_dataset",
+            "read_dataset",
+            "write_dataset",
+        ),
+        "errors": (
+            "CatalogUnavailableError",
+            "CommitConflictError",
+            "CommitUnknownError",
+            "CorruptDatasetError",
+            "DatasetExistsError",
+            "DatasetNotFoundError",
+            "InvalidOptionError",
+            "InvalidPredicateError",
+            "PlakeError",
+            "SchemaMismatchError",
+            "StorageError",
+            "VersionNotFoundError",
+        ),
+        "maintenance.vacuum": ("vacuum",),
+        "model": (
+            "FileMetadata",
+            "RowGroupMetadata",
+            "WriteResult",
+        ),
+        "parquet.prune": (
+            "FilePruning",
+            "prune_file",
+        ),
+        "predicate": ("PredicateSet",),
+        "read.scan": ("Scan",),
+        "write.transaction": (
+            "Transaction",
+            "transaction",
+        ),
+    }.items()
+    for name in names
+}
+
 
 def __getattr__(name: str) -> Any:
-    """`lake.spark`, loaded when first asked for: plain Python users have no PySpark."""
+    """A public name, or `lake.spark`: plain Python users have no PySpark."""
     if name == "spark":
         return importlib.import_module("lakehouse_source.spark")
-    raise AttributeError(f"module 'lakehouse_source' has no attribute {name!r}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'lakehouse_source' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"lakehouse_source.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.history import History
@@ -22,6 +21,9 @@ from lakehouse_source.write.commit import commit
 from lakehouse_source.write.inputs import to_reader
 from lakehouse_source.write.restore import restore
 from lakehouse_source.write.stage import stage, write_options
+
+if TYPE_CHECKING:  # it imports pandas: only who asks for a dataset or fragments waits for it
+    import pyarrow.dataset as ds
 
 
 def write_dataset(

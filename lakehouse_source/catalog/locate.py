@@ -9,7 +9,6 @@ from urllib.parse import parse_qsl, quote, unquote
 
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.catalog.places import CATALOG_FILE, default_catalog_path, same_place
-from lakehouse_source.catalog.postgres import PostgresCatalog
 from lakehouse_source.catalog.sqlite import SqliteCatalog
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.storage import RESERVED_FOLDER, local_path
@@ -89,6 +88,9 @@ def open_catalog(
     url = resolve_url(url, dataset_uri)
     scheme = _scheme_of(url)
     if scheme in ("postgresql", "postgres") and url[len(scheme) :].startswith("://"):
+        # Imported here: the driver takes longer to import than a local catalog to read.
+        from lakehouse_source.catalog.postgres import PostgresCatalog
+
         return PostgresCatalog(url, redact(url), create=create, dataset=dataset_uri)
     if scheme in ("sqlite", "duckdb"):
         path, busy_seconds = _file_parts(url, scheme)

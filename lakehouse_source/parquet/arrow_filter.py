@@ -35,8 +35,9 @@ _COMPARISONS = {
 _PLAIN = {
     "and_kleene": pc.and_kleene,
     "or_kleene": pc.or_kleene,
-    "and": pc.and_,
-    "or": pc.or_,
+    # `pc.and_` and `pc.or_` build calls of `and_` and `or_`, which do not exist (PyArrow 26).
+    "and": lambda *terms: pc.Expression._call("and", list(terms)),
+    "or": lambda *terms: pc.Expression._call("or", list(terms)),
     "invert": pc.invert,
     "is_valid": pc.is_valid,
     "is_nan": pc.is_nan,

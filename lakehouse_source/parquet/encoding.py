@@ -22,6 +22,7 @@ until it grows too large, took twice the time for files a quarter larger.
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from functools import lru_cache
 from typing import Any
@@ -87,7 +88,9 @@ def _counts(type_: pa.DataType) -> bool:
 
 @lru_cache(maxsize=16)
 def _spread(rows: int) -> pa.Array:
-    return pa.array(range(0, rows, max(1, rows // SAMPLE_ROWS)), pa.int64())
+    # Not `pa.array`: it imports pandas, which takes longer than a small write.
+    positions = array("q", range(0, rows, max(1, rows // SAMPLE_ROWS)))
+    return pa.Array.from_buffers(pa.int64(), len(positions), [None, pa.py_buffer(positions)])
 
 
 @lru_cache(maxsize=64)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.parquet import fragments
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read import engines
@@ -19,6 +17,9 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.plan import Pruning, ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.storage import Storage
+
+if TYPE_CHECKING:  # it imports pandas: only who asks for a dataset or fragments waits for it
+    import pyarrow.dataset as ds
 
 # What `predicates=` takes: see `PredicateSet.of`.
 Predicates: TypeAlias = Any
@@ -115,6 +116,8 @@ class Scan:
         The `partition_expression` of a fragment holds on each of its rows. Arrow's own
         filters lose rows with NaN; the dataset that `to_dataset()` returns does not.
         """
+        from lakehouse_source.parquet import fragments
+
         found = self.plan(statistics=True)
         storage = Storage(found.spec.uri)
         return [
@@ -131,6 +134,8 @@ class Scan:
         it. Files in which a column has another name or type than in this version are
         read into memory here.
         """
+        from lakehouse_source.parquet import fragments
+
         found = self.plan(statistics=True)
         return fragments.dataset(found.spec, found.tasks, found.known, Storage(found.spec.uri))
 

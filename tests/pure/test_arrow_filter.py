@@ -72,6 +72,16 @@ def test_columns_compared_with_each_other(pairs: list[tuple[float | None, float 
         assert table.filter(rewritten).num_rows == expected
 
 
+@pytest.mark.parametrize("function", ["and", "or"])
+def test_connectives_that_know_no_kleene_logic_are_not_refused(function: str) -> None:
+    table = pa.table({"x": [1.0, NAN, None, 0.0], "b": [True, True, False, None]})
+    over_nan = pc.Expression._call(function, [pc.field("x") > 0.5, pc.field("b")])
+    rewritten, names = as_engines_mean(over_nan, table.schema)
+    assert names == ("x", "b")
+    # Without Kleene logic NULL makes the whole NULL: the last two rows never match.
+    assert table.filter(rewritten).to_pydict()["b"] == [True, True]
+
+
 def test_null_is_not_outside_of_a_list() -> None:
     table = pa.table({"s": ["a", None, "b"], "x": [0.0, None, NAN]})
 

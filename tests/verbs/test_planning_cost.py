@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import gc
+import importlib
 import sqlite3
 import subprocess
 import sys
@@ -127,6 +129,44 @@ assert "sqlglot" in sys.modules, "not loaded"
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_small_write_and_read_load_no_pandas_driver_or_dataset_module(tmp_path: Path) -> None:
+    """Each takes longer to load than the write and the read take."""
+    lake.write_dataset(TABLE, tmp_path)  # the first write makes the catalog, by sqlite-utils
+    code = f"""
+import sys
+import pyarrow.parquet as pq
+import lakehouse_source as lake
+assert "pyarrow.compute" not in sys.modules, "the import alone loaded it"
+uri = {str(tmp_path)!r}
+table = pq.ParquetFile(uri + "/" + lake.open_dataset(uri).files()[0].path).read()
+lake.write_dataset(table, uri)
+assert lake.read_dataset(uri).num_rows == lake.open_dataset(uri).scan().count_rows() == 6
+assert not {{"pandas", "psycopg", "pyarrow.dataset"}} & set(sys.modules)
+assert lake.read_dataset(uri, predicates="n = 2").num_rows == 2
+assert not {{"psycopg", "pyarrow.dataset"}} & set(sys.modules)
+lake.read_dataset(uri, as_dataset=True)
+assert "pyarrow.dataset" in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_public_names_are_those_that_type_checkers_see() -> None:
+    tree = ast.parse(Path(lake.__file__).read_text())
+    (checked,) = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {
+        name.name: getattr(importlib.import_module(found.module), name.name)
+        for found in checked.body
+        if isinstance(found, ast.ImportFrom) and found.module
+        for name in found.names
+    }
+    assert {*seen, "spark"} == set(lake.__all__)
+    assert {name: getattr(lake, name) for name in seen} == seen
+    assert set(lake.__all__) <= set(dir(lake))
+    with pytest.raises(AttributeError, match="'nope'"):
+        lake.nope  # noqa: B018
 
 
 class TestCountingAllRows:
