@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.read import engines
+from lakehouse_source.read import engine_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.plan import Pruning, ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
@@ -141,12 +141,52 @@ class Scan:
 
     def to_polars(self) -> Any:
         """The matching rows as a Polars DataFrame."""
-        return engines.to_polars(self.to_table())
+        try:
+            import polars
+        except ImportError as error:
+            raise engine_files.missing_engine("polars") from error
+        return polars.from_arrow(self.to_table())
 
     def to_duckdb(self, connection: Any, name: str = "plake") -> Any:
-        """The matching rows as a view `name` of a DuckDB connection; returns the relation."""
-        return engines.to_duckdb(self.to_table(), connection, name)
+        """The matching rows as a temporary view of a DuckDB connection; returns the relation.
+
+        DuckDB reads the files by itself, and prunes and projects them by what a query
+        adds. plake reads, when this method is called, the files that DuckDB would read
+        differently: those of a remote store; with a float column that may hold NaN, a
+        timestamp in nanoseconds or another special type; or of which a condition on
+        floats, or with LIKE, selects a part.
+
+        Raises:
+            StorageError: a file is missing.
+        """
+        from lakehouse_source.read import duckdb_files
+
+        handed = self._hand_over(duckdb_files.is_path)
+        return duckdb_files.to_duckdb(handed, connection, name)
 
     def to_datafusion(self, context: Any, name: str = "plake") -> Any:
         """The matching rows as a table `name` of a DataFusion session; returns the data frame."""
-        return engines.to_datafusion(self.to_table(), context, name)
+        context.register_record_batches(name, [self.to_table().to_batches()])
+        return context.table(name)
+
+    def _hand_over(self, is_path: Callable[[str], bool]) -> engine_files.HandOver:
+        with self._snapshot() as (reader, snapshot):
+            schema = snapshot.schema
+            named = resolve_columns(schema, self._columns)
+            named += self._predicates.bind(schema).columns
+            found = plan(
+                reader,
+                snapshot,
+                read_uri=self._address.given,
+                predicates=self._predicates,
+                columns=self._columns,
+                statistics=engine_files.needs_bounds(schema, named),
+            )
+        return engine_files.hand_over(
+            found.spec,
+            found.tasks,
+            found.known,
+            Storage(found.spec.uri),
+            oldest_schema=min(snapshot.file_schemas),
+            is_path=is_path,
+        )

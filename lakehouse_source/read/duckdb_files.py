@@ -1,0 +1,165 @@
+"""Verb. The files of a scan as a view of a DuckDB connection.
+
+The view reads the files with `read_parquet`, so that further filters and projections reach
+DuckDB's own reader. Every name and value is quoted here.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.predicate import (
+    BoundAnd,
+    BoundColumn,
+    BoundCompare,
+    BoundConstant,
+    BoundIn,
+    BoundIsNull,
+    BoundNode,
+    BoundNot,
+    BoundOr,
+    BoundText,
+    IfPresent,
+)
+from lakehouse_source.read.engine_files import FileGroup, HandOver, Source
+from lakehouse_source.schema.fields import children
+from lakehouse_source.schema.ordinal import PythonValue, from_ordinal
+
+# Options that make DuckDB read exactly the columns of exactly these files.
+_OPTIONS = "hive_partitioning = false, union_by_name = false, filename = false"
+
+
+def is_path(path: str) -> bool:
+    """Tell whether DuckDB reads a text as the path of one file, not as a pattern."""
+    return not any(char in path for char in "*?[]{}\0")
+
+
+def to_duckdb(handed: HandOver, connection: Any, name: str) -> Any:
+    """Make a temporary view of a connection; returns it as a relation.
+
+    Rows that plake read are in a view of their own, `<name> (from memory)`.
+    """
+    in_memory = f"{name} (from memory)"
+    parts = [_select(group, handed) for group in handed.groups]
+    if handed.rows.num_rows or not parts:
+        connection.register(in_memory, handed.rows)
+        parts.append(f"SELECT * FROM {_quoted(in_memory)}")
+    else:
+        connection.unregister(in_memory)  # what an earlier scan of this name left
+    body = " UNION ALL ".join(parts)
+    connection.execute(f"CREATE OR REPLACE TEMPORARY VIEW {_quoted(name)} AS {body}")
+    return connection.sql(f"SELECT * FROM {_quoted(name)}")
+
+
+def _select(group: FileGroup, handed: HandOver) -> str:
+    paths = ", ".join(_text(path) for path in group.paths)
+    columns = ", ".join(_column(source) for source in group.sources)
+    read = f"SELECT {columns} FROM read_parquet([{paths}], {_OPTIONS})"
+    if not group.filtered or handed.condition is None:
+        wanted = ", ".join(_column(source) for source in group.sources[: len(handed.schema)])
+        return f"SELECT {wanted} FROM read_parquet([{paths}], {_OPTIONS})"
+    wanted = ", ".join(_quoted(name) for name in handed.schema.names)
+    return f"SELECT {wanted} FROM ({read}) WHERE {_condition(handed.condition.root)}"
+
+
+def _column(source: Source) -> str:
+    name, type_ = source.field.name, source.field.type
+    if source.stored is None:
+        return f"{_literal(source.constant, type_)} AS {_quoted(name)}"
+    stored = _quoted(source.stored.name)
+    return f"{f'CAST({stored} AS {_type(type_)})' if source.is_cast else stored} AS {_quoted(name)}"
+
+
+# --- conditions -----------------------------------------------------------------
+
+
+def _condition(node: BoundNode) -> str:
+    """A portable condition as SQL (see `engine_files.is_portable`)."""
+    if isinstance(node, (BoundAnd, BoundOr)):
+        word = " AND " if isinstance(node, BoundAnd) else " OR "
+        return f"({word.join(_condition(term) for term in node.terms)})"
+    if isinstance(node, BoundNot):
+        return f"(NOT {_condition(node.term)})"
+    if isinstance(node, BoundConstant):
+        return _literal(node.value, pa.bool_())
+    if isinstance(node, BoundIsNull):
+        return f"({_quoted(node.column.path[0])} IS NULL)"
+    if isinstance(node, IfPresent):
+        return f"(CASE WHEN {_quoted(node.column.path[0])} IS NOT NULL THEN {node.truth} END)"
+    assert isinstance(node, (BoundCompare, BoundIn, BoundText)), node
+    return _of_value(node)
+
+
+def _of_value(node: BoundCompare | BoundIn | BoundText) -> str:
+    type_ = node.column.type
+    column = _compared(node.column)
+    if isinstance(node, BoundText):
+        function = {"prefix": "starts_with", "suffix": "ends_with", "contains": "contains"}
+        return f"{function[node.form]}({column}, {_text(node.text.decode())})"
+    if isinstance(node, BoundIn):
+        values = [_literal(from_ordinal(value, type_), type_) for value in node.values]
+        values += ["NULL"] if node.has_null else []
+        return f"({column} IN ({', '.join(values)}))" if values else "FALSE"
+    operator = "IS NOT DISTINCT FROM" if node.op == "<=>" else node.op
+    return f"({column} {operator} {_literal(from_ordinal(node.value, type_), type_)})"
+
+
+def _compared(column: BoundColumn) -> str:
+    # Text compares by its bytes, whatever the connection's default collation is.
+    name = _quoted(column.path[0])
+    return f'{name} COLLATE "binary"' if column.kind == "string" else name
+
+
+# --- names, values and types ----------------------------------------------------
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _literal(value: PythonValue | None, type_: pa.DataType) -> str:
+    if value is None:
+        return f"CAST(NULL AS {_type(type_)})"
+    if pa.types.is_string(type_):
+        return _text(str(value))
+    text = f"{value:f}" if isinstance(value, Decimal) else str(value)
+    return f"CAST({_text(text)} AS {_type(type_)})"
+
+
+_TYPES = {
+    pa.bool_(): "BOOLEAN",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    pa.uint8(): "UTINYINT",
+    pa.uint16(): "USMALLINT",
+    pa.uint32(): "UINTEGER",
+    pa.uint64(): "UBIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "VARCHAR",
+    pa.binary(): "BLOB",
+    pa.date32(): "DATE",
+}
+
+
+def _type(type_: pa.DataType) -> str:
+    if type_ in _TYPES:
+        return _TYPES[type_]
+    if pa.types.is_timestamp(type_):
+        return "TIMESTAMP" if type_.tz is None else "TIMESTAMPTZ"
+    if pa.types.is_decimal(type_):
+        return f"DECIMAL({type_.precision}, {type_.scale})"
+    below = children(type_)
+    if pa.types.is_list(type_):
+        return f"{_type(below[0].type)}[]"
+    assert pa.types.is_struct(type_), type_
+    return f"STRUCT({', '.join(f'{_quoted(child.name)} {_type(child.type)}' for child in below)})"

@@ -1,0 +1,346 @@
+"""Verb. Decides which files of a scan an engine reads by itself, and which rows it is given.
+
+An engine's own Parquet reader is faster than one in Python, and prunes by the filters that
+a query adds. It must give the rows that plake gives. So a file goes to the engine only if
+
+    - it is on a local disk, where engines need no credentials;
+    - the types of its columns mean the same to every engine (`_is_plain`);
+    - every promotion of a column since then is an exact cast in every engine;
+    - no float column that is read can hold NaN: DuckDB and DataFusion skip row groups by
+      footer statistics, which leave NaN out;
+    - all its rows match, or the condition means the same in every engine (`is_portable`).
+
+The rows of all other files are read by plake and handed over as an Arrow table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, StorageError
+from lakehouse_source.model import ColumnBounds, ScanTask
+from lakehouse_source.parquet.reader import read_all
+from lakehouse_source.parquet.spec import ReadSpec
+from lakehouse_source.predicate import (
+    BoundAnd,
+    BoundConstant,
+    BoundExpression,
+    BoundIn,
+    BoundIsNull,
+    BoundLike,
+    BoundNode,
+    BoundNot,
+    BoundOr,
+    BoundPredicate,
+    BoundText,
+    IfPresent,
+)
+from lakehouse_source.schema.align import by_id
+from lakehouse_source.schema.fields import children, field_id, is_nested, leaves
+from lakehouse_source.schema.ordinal import PythonValue, domain, from_ordinal
+from lakehouse_source.schema.partitions import partition_ordinal
+from lakehouse_source.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a column of the version comes from in some files.
+
+    `stored` is the field of the files that holds it. Without one, each row has `constant`:
+    a partition value, or None for NULL.
+    """
+
+    field: pa.Field
+    stored: pa.Field | None
+    constant: PythonValue | None
+
+    @property
+    def is_cast(self) -> bool:
+        """Tell whether the files hold the column in another type."""
+        return self.stored is not None and not self.stored.type.equals(self.field.type)
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """Files that an engine reads alike: absolute paths, and the source of each column.
+
+    The sources are those of the columns to return, and then of further columns that only
+    the condition names. `filtered`: the condition must be applied.
+    """
+
+    paths: tuple[str, ...]
+    schema: pa.Schema
+    sources: tuple[Source, ...]
+    filtered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """What an engine gets for a scan: groups of files, and the rows of all other files."""
+
+    schema: pa.Schema
+    groups: tuple[FileGroup, ...]
+    condition: BoundPredicate | None
+    rows: pa.Table
+
+
+Known = Mapping[int, ColumnBounds]
+
+
+def hand_over(
+    spec: ReadSpec,
+    tasks: Sequence[ScanTask],
+    known: Sequence[Known],
+    storage: Storage,
+    *,
+    oldest_schema: int,
+    is_path: Callable[[str], bool],
+) -> HandOver:
+    """Divide the tasks of a scan between an engine and plake, and read plake's part.
+
+    `known` holds the bounds of each task if `needs_bounds`, `oldest_schema` is the number of
+    the dataset's first schema. `is_path` tells whether the engine reads a text as the path
+    of one file.
+
+    Raises:
+        StorageError: a file is missing.
+        CorruptDatasetError: a file is not the one that was committed.
+    """
+    division = _Division(spec, storage, oldest_schema, is_path)
+    groups: dict[tuple[int, tuple[str | None, ...], bool], list[str]] = {}
+    rest = []
+    for task, bounds in zip(tasks, known or [{}] * len(tasks)):
+        filtered = task.filtered or task.row_count != task.file_row_count
+        if division.is_for_engine(task, bounds, filtered):
+            key = (task.schema_version, task.partitions, filtered)
+            groups.setdefault(key, []).append(storage.path(task.path))
+        else:
+            rest.append(task)
+    tables = list(read_all(spec, tuple(rest), storage))
+    return HandOver(
+        spec.output_schema,
+        tuple(
+            FileGroup(tuple(paths), *division.layout(version, partitions), filtered)
+            for (version, partitions, filtered), paths in groups.items()
+        ),
+        spec.predicate,
+        pa.concat_tables(tables) if tables else spec.output_schema.empty_table(),
+    )
+
+
+def needs_bounds(schema: pa.Schema, names: Iterable[str]) -> bool:
+    """Tell whether a scan of columns needs bounds, which tell whether a float may be NaN."""
+    wanted = set(names)
+    return any(pa.types.is_floating(leaf.type) for leaf in leaves(schema) if leaf.path[0] in wanted)
+
+
+def check_file(storage: Storage, task: ScanTask) -> None:
+    """Check that the file of a task is there, and has the size that was committed.
+
+    Raises:
+        StorageError, CorruptDatasetError
+    """
+    size_bytes = storage.size(task.path)
+    shown = storage.display(task.path)
+    if size_bytes is None:
+        raise StorageError(
+            path=shown,
+            reason="the file is missing: deleted by hand, or vacuumed while an old version "
+            "was read",
+        )
+    if size_bytes != task.size_bytes:
+        raise CorruptDatasetError(
+            path=shown, reason=f"it has {size_bytes} bytes, not {task.size_bytes}"
+        )
+
+
+def missing_engine(engine: str) -> InvalidOptionError:
+    """The error of a method whose engine is not installed."""
+    return InvalidOptionError(
+        option="engine", value=engine, reason=f"is not installed: pip install 'plake[{engine}]'."
+    )
+
+
+class _Division:
+    """Decides about single files. What depends on their schema alone is decided once."""
+
+    def __init__(
+        self, spec: ReadSpec, storage: Storage, oldest: int, is_path: Callable[[str], bool]
+    ) -> None:
+        self._spec = spec
+        self._storage = storage
+        self._oldest = oldest
+        self._is_path = is_path
+        names = dict.fromkeys([*spec.columns, *_condition_columns(spec)])
+        self._fields = [spec.schema.field(name) for name in names]
+        self._floats = [
+            leaf.id
+            for leaf in leaves(pa.schema(self._fields))
+            if pa.types.is_floating(leaf.type) and not leaf.in_list
+        ]
+        self._portable = spec.predicate is None or is_portable(spec.predicate.root)
+        self._stored: dict[int, dict[str, pa.Field | None] | None] = {}
+
+    def is_for_engine(self, task: ScanTask, bounds: Known, filtered: bool) -> bool:
+        """Tell whether the engine reads a file by itself; a file that it reads is checked."""
+        storage = self._storage
+        if not storage.is_local or (filtered and not self._portable):
+            return False
+        stored = self._columns(task.schema_version)
+        if stored is None or any(bounds[id].may_contain_nan for id in self._floats):
+            return False
+        if not self._is_path(storage.path(task.path)) or not self._has_literals(task.partitions):
+            return False
+        check_file(storage, task)
+        if task.schema_version == self._oldest:
+            return True
+        # A column that another commit added while this file was written is not in it.
+        there = set(pq.read_schema(storage.path(task.path)).names)
+        return {field.name for field in stored.values() if field is not None} <= there
+
+    def layout(
+        self, version: int, partitions: tuple[str | None, ...]
+    ) -> tuple[pa.Schema, tuple[Source, ...]]:
+        """The schema of the files of a version, and where each column comes from."""
+        stored = self._columns(version)
+        assert stored is not None
+        values = self._values(partitions)
+        return self._spec.file_schemas[version], tuple(
+            Source(field, stored[field.name], values.get(field.name)) for field in self._fields
+        )
+
+    def _values(self, partitions: tuple[str | None, ...]) -> dict[str, PythonValue | None]:
+        """The values of the partition columns that are read."""
+        wanted = {field.name: field.type for field in self._fields}
+        found: dict[str, PythonValue | None] = {}
+        for name, text in zip(self._spec.partition_by, partitions):
+            if name in wanted:
+                ordinal = partition_ordinal(text, wanted[name])
+                found[name] = None if ordinal is None else from_ordinal(ordinal, wanted[name])
+        return found
+
+    def _has_literals(self, partitions: tuple[str | None, ...]) -> bool:
+        types = {field.name: field.type for field in self._fields}
+        values = self._values(partitions).items()
+        return all(value is None or _is_literal(value, types[name]) for name, value in values)
+
+    def _columns(self, version: int) -> dict[str, pa.Field | None] | None:
+        """By column, the field of files of a schema that holds it; None: not for engines."""
+        if version not in self._stored:
+            self._stored[version] = self._find_columns(list(self._spec.file_schemas[version]))
+        return self._stored[version]
+
+    def _find_columns(self, stored: list[pa.Field]) -> dict[str, pa.Field | None] | None:
+        found: dict[str, pa.Field | None] = {}
+        for field in self._fields:
+            source = None if field.name in self._spec.partition_by else by_id(field, stored)
+            if not _is_plain(field.type) or (source and not _is_exact(source, field)):
+                return None
+            found[field.name] = source
+        # Without a column of a file, an engine has nothing to count its rows by.
+        return found if any(found.values()) else None
+
+
+def _condition_columns(spec: ReadSpec) -> tuple[str, ...]:
+    return () if spec.predicate is None else spec.predicate.columns
+
+
+def _is_plain(type_: pa.DataType) -> bool:
+    """Tell whether every engine reads the type from Parquet as the same values.
+
+    Timestamps in nanoseconds are left out, because files of others may hold them as INT96;
+    the other types left out are read as different types, or by some engines only.
+    """
+    t = pa.types
+    if t.is_struct(type_) or t.is_list(type_):
+        return all(_is_plain(child.type) for child in children(type_))
+    return bool(
+        t.is_boolean(type_)
+        or t.is_integer(type_)
+        or t.is_float32(type_)
+        or t.is_float64(type_)
+        or t.is_string(type_)
+        or t.is_binary(type_)
+        or t.is_date32(type_)
+        or (t.is_timestamp(type_) and type_.unit == "us")
+        or t.is_decimal128(type_)
+    )
+
+
+def _is_exact(stored: pa.Field, now: pa.Field) -> bool:
+    """Tell whether an engine's cast from one type to the other gives plake's values."""
+    if is_nested(now.type):
+        return _is_same(stored.type, now.type)
+    t, old, new = pa.types, stored.type, now.type
+    return bool(
+        old.equals(new)
+        or (t.is_integer(old) and t.is_integer(new) and old.bit_width < new.bit_width)
+        or (t.is_float32(old) and t.is_float64(new))
+    )
+
+
+def _is_same(stored: pa.DataType, now: pa.DataType) -> bool:
+    """Tell whether two nested types have the same fields by name, id and type, in one order."""
+    mine, theirs = children(stored), children(now)
+    if stored.id != now.id or len(mine) != len(theirs):
+        return False
+    if not mine:
+        return bool(stored.equals(now))
+    return all(
+        a.name == b.name and field_id(a) == field_id(b) and _is_same(a.type, b.type)
+        for a, b in zip(mine, theirs)
+    )
+
+
+# --- conditions -----------------------------------------------------------------
+
+# Kinds of `ordinal.Domain` that every engine orders as plake does.
+_PORTABLE = ("bool", "int", "string", "date", "timestamp", "decimal")
+
+
+def is_portable(node: BoundNode) -> bool:
+    """Tell whether a condition means the same in every engine.
+
+    Left out are floats, whose NaN and zeros differ; LIKE, whose patterns do; binaries;
+    nested columns; and Arrow expressions. Temporal values have to be in the years that
+    Python knows, because literals are made from Python's values.
+    """
+    if isinstance(node, (BoundAnd, BoundOr)):
+        return all(is_portable(term) for term in node.terms)
+    if isinstance(node, BoundNot):
+        return is_portable(node.term)
+    if isinstance(node, BoundConstant):
+        return True
+    if isinstance(node, (BoundExpression, BoundLike)):
+        return False
+    column = node.column
+    if len(column.path) > 1:
+        return False
+    if isinstance(node, (BoundIsNull, IfPresent)):
+        return column.kind in (*_PORTABLE, "float", "binary")
+    if column.kind not in _PORTABLE:
+        return False
+    if isinstance(node, BoundText):
+        return column.kind == "string" and _is_text(node.text)
+    values = node.values if isinstance(node, BoundIn) else (node.value,)
+    return all(_is_literal(from_ordinal(value, column.type), column.type) for value in values)
+
+
+def _is_text(value: bytes) -> bool:
+    """Tell whether bytes are text that SQL can hold."""
+    try:
+        return "\0" not in value.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def _is_literal(value: PythonValue, type_: pa.DataType) -> bool:
+    """Tell whether every engine can be given a value: `from_ordinal` leaves far years as int."""
+    if domain(type_).kind in ("date", "timestamp"):
+        return isinstance(value, date)  # a datetime is one
+    return not isinstance(value, str) or "\0" not in value
