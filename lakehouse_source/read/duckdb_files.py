@@ -59,8 +59,7 @@ def _select(group: FileGroup, handed: HandOver) -> str:
     columns = ", ".join(_column(source) for source in group.sources)
     read = f"SELECT {columns} FROM read_parquet([{paths}], {_OPTIONS})"
     if not group.filtered or handed.condition is None:
-        wanted = ", ".join(_column(source) for source in group.sources[: len(handed.schema)])
-        return f"SELECT {wanted} FROM read_parquet([{paths}], {_OPTIONS})"
+        return read
     wanted = ", ".join(_quoted(name) for name in handed.schema.names)
     return f"SELECT {wanted} FROM ({read}) WHERE {_condition(handed.condition.root)}"
 

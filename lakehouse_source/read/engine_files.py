@@ -69,12 +69,11 @@ class Source:
 class FileGroup:
     """Files that an engine reads alike: absolute paths, and the source of each column.
 
-    The sources are those of the columns to return, and then of further columns that only
-    the condition names. `filtered`: the condition must be applied.
+    `filtered`: the condition must be applied. Then the sources of the columns to return are
+    followed by those of further columns, which only the condition names.
     """
 
     paths: tuple[str, ...]
-    schema: pa.Schema
     sources: tuple[Source, ...]
     filtered: bool
 
@@ -125,7 +124,7 @@ def hand_over(
     return HandOver(
         spec.output_schema,
         tuple(
-            FileGroup(tuple(paths), *division.layout(version, partitions), filtered)
+            FileGroup(tuple(paths), division.sources(version, partitions, filtered), filtered)
             for (version, partitions, filtered), paths in groups.items()
         ),
         spec.predicate,
@@ -183,7 +182,10 @@ class _Division:
             for leaf in leaves(pa.schema(self._fields))
             if pa.types.is_floating(leaf.type) and not leaf.in_list
         ]
-        self._portable = spec.predicate is None or is_portable(spec.predicate.root)
+        condition = None if spec.predicate is None else spec.predicate.root
+        self._portable = condition is None or (
+            _size(condition) <= _LARGEST_CONDITION and is_portable(condition)
+        )
         self._stored: dict[int, dict[str, pa.Field | None] | None] = {}
 
     def is_for_engine(self, task: ScanTask, bounds: Known, filtered: bool) -> bool:
@@ -196,6 +198,8 @@ class _Division:
             return False
         if not self._is_path(storage.path(task.path)) or not self._has_literals(task.partitions):
             return False
+        if not any(stored[field.name] for field in self._read(filtered)):
+            return False  # without a column of a file, an engine cannot count its rows
         check_file(storage, task)
         if task.schema_version == self._oldest:
             return True
@@ -203,16 +207,21 @@ class _Division:
         there = set(pq.read_schema(storage.path(task.path)).names)
         return {field.name for field in stored.values() if field is not None} <= there
 
-    def layout(
-        self, version: int, partitions: tuple[str | None, ...]
-    ) -> tuple[pa.Schema, tuple[Source, ...]]:
-        """The schema of the files of a version, and where each column comes from."""
+    def sources(
+        self, version: int, partitions: tuple[str | None, ...], filtered: bool
+    ) -> tuple[Source, ...]:
+        """Where each column comes from in files of a schema version and a partition."""
         stored = self._columns(version)
         assert stored is not None
         values = self._values(partitions)
-        return self._spec.file_schemas[version], tuple(
-            Source(field, stored[field.name], values.get(field.name)) for field in self._fields
+        return tuple(
+            Source(field, stored[field.name], values.get(field.name))
+            for field in self._read(filtered)
         )
+
+    def _read(self, filtered: bool) -> list[pa.Field]:
+        """The columns to return, and those of the condition if it must be applied."""
+        return self._fields if filtered else self._fields[: len(self._spec.columns)]
 
     def _values(self, partitions: tuple[str | None, ...]) -> dict[str, PythonValue | None]:
         """The values of the partition columns that are read."""
@@ -242,8 +251,7 @@ class _Division:
             if not _is_plain(field.type) or (source and not _is_exact(source, field)):
                 return None
             found[field.name] = source
-        # Without a column of a file, an engine has nothing to count its rows by.
-        return found if any(found.values()) else None
+        return found
 
 
 def _condition_columns(spec: ReadSpec) -> tuple[str, ...]:
@@ -301,6 +309,17 @@ def _is_same(stored: pa.DataType, now: pa.DataType) -> bool:
 
 # Kinds of `ordinal.Domain` that every engine orders as plake does.
 _PORTABLE = ("bool", "int", "string", "date", "timestamp", "decimal")
+
+
+# Engines walk a condition recursively: one with thousands of terms could end the process.
+_LARGEST_CONDITION = 200
+
+
+def _size(node: BoundNode) -> int:
+    """The number of nodes of a condition."""
+    if isinstance(node, (BoundAnd, BoundOr)):
+        return 1 + sum(_size(term) for term in node.terms)
+    return 1
 
 
 def is_portable(node: BoundNode) -> bool:

@@ -140,12 +140,10 @@ class Scan:
         return fragments.dataset(found.spec, found.tasks, found.known, Storage(found.spec.uri))
 
     def to_polars(self) -> Any:
-        """The matching rows as a Polars DataFrame."""
-        try:
-            import polars
-        except ImportError as error:
-            raise engine_files.missing_engine("polars") from error
-        return polars.from_arrow(self.to_table())
+        """The matching rows as a Polars LazyFrame, whose files Polars reads (see `to_duckdb`)."""
+        from lakehouse_source.read import polars_files
+
+        return polars_files.to_polars(self._hand_over(polars_files.is_path))
 
     def to_duckdb(self, connection: Any, name: str = "plake") -> Any:
         """The matching rows as a temporary view of a DuckDB connection; returns the relation.
@@ -165,9 +163,14 @@ class Scan:
         return duckdb_files.to_duckdb(handed, connection, name)
 
     def to_datafusion(self, context: Any, name: str = "plake") -> Any:
-        """The matching rows as a table `name` of a DataFusion session; returns the data frame."""
-        context.register_record_batches(name, [self.to_table().to_batches()])
-        return context.table(name)
+        """The matching rows as a view of a DataFusion session; returns its data frame.
+
+        DataFusion reads the files (see `to_duckdb`).
+        """
+        from lakehouse_source.read import datafusion_files
+
+        handed = self._hand_over(datafusion_files.is_path)
+        return datafusion_files.to_datafusion(handed, context, name)
 
     def _hand_over(self, is_path: Callable[[str], bool]) -> engine_files.HandOver:
         with self._snapshot() as (reader, snapshot):

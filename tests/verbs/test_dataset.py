@@ -408,7 +408,7 @@ class TestEngines:
         expected = rows(scan.to_table())
         with duckdb.connect() as connection:
             assert rows(scan.to_duckdb(connection).to_arrow_table()) == expected
-        assert rows(scan.to_polars().to_arrow().cast(scan.to_table().schema)) == expected
+        assert rows(scan.to_polars().collect().to_arrow().cast(scan.to_table().schema)) == expected
         frame = scan.to_datafusion(datafusion.SessionContext())
         assert rows(frame.to_arrow_table().cast(scan.to_table().schema)) == expected
 

@@ -265,7 +265,7 @@ class TestFilesOfAnotherTime:
     "hand_over",
     [
         lambda scan: scan.to_duckdb(duckdb.connect()).to_arrow_table(),
-        lambda scan: scan.to_polars().to_arrow(),
+        lambda scan: scan.to_polars().collect().to_arrow(),
         lambda scan: scan.to_datafusion(datafusion.SessionContext()).to_arrow_table(),
     ],
     ids=["duckdb", "polars", "datafusion"],
