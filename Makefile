@@ -53,6 +53,7 @@ integration: setup ## The long forms: other Spark versions, Connect, the oldest 
 	@. integration/java_home.sh && $(BIN)/python integration/oldest_versions.py
 	@. integration/java_home.sh && PLAKE_ALL_CONDITIONS=1 $(BIN)/python -m pytest -q tests/doors/test_conditions.py
 	@. integration/java_home.sh && HYPOTHESIS_PROFILE=property $(BIN)/python -m pytest -q -m 'hypothesis and spark'
+	@$(BIN)/python integration/fuzz_parquet.py --mutants 10000
 	@PLAKE_WRITERS=8 PLAKE_COMMITS=200 $(BIN)/python -m pytest -q tests/verbs/test_concurrency.py
 
 bench: setup ## Measurements beside others' systems: an hour, then read integration/benchmarks/report.md
