@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,12 @@ from lakehouse_source.model import FileRecord, WriteResult
 from lakehouse_source.read.address import Address, CatalogLike, PathLike
 from lakehouse_source.read.scan import Predicates, Scan
 from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.changes import comments
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.write.commit import commit
 from lakehouse_source.write.inputs import to_reader
 from lakehouse_source.write.restore import restore
+from lakehouse_source.write.schema_change import SchemaUpdate
 from lakehouse_source.write.stage import stage, write_options
 
 if TYPE_CHECKING:  # it imports pandas: only who asks for a dataset or fragments waits for it
@@ -220,6 +223,11 @@ class Dataset:
         return without_metadata(self._snapshot.schema)
 
     @property
+    def comments(self) -> Mapping[str, str]:
+        """The comments of columns at this version, by name; nested fields by dotted path."""
+        return comments(self._snapshot.schema)
+
+    @property
     def partition_by(self) -> tuple[str, ...]:
         """The names of the partition columns, in the order of the folders."""
         return self._snapshot.partition_by
@@ -256,7 +264,8 @@ class Dataset:
     def files(self, version: int | None = None) -> list[FileRecord]:
         """The data files that are live in a version (default: this one).
 
-        Paths are relative to the dataset's URI; sizes are in bytes.
+        Paths are relative to the dataset's URI; sizes are in bytes. Partition columns have
+        the names that they have in that version.
 
         Raises:
             VersionNotFoundError: there is no such version, or it was expired.
@@ -264,7 +273,12 @@ class Dataset:
         with self._address.open() as catalog, catalog.read() as reader:
             wanted = self.version if version is None else version
             snapshot = self._address.snapshot(catalog, reader, wanted)
-            return reader.files(snapshot.dataset.id, snapshot.version)
+            files = reader.files(snapshot.dataset.id, snapshot.version)
+        texts = snapshot.partition_texts()
+        return [
+            replace(file, partitions=dict(zip(snapshot.partition_by, texts(file))))
+            for file in files
+        ]
 
     def scan(
         self,
@@ -296,6 +310,96 @@ class Dataset:
             result = restore(catalog, self._address, version)
         self.refresh()
         return result
+
+    def update_schema(self) -> SchemaUpdate:
+        """Several schema changes as one commit; moves to the new version.
+
+            with dataset.update_schema() as schema:
+                schema.add_column("note", pa.string())
+                schema.rename_column("tip", "gratuity")
+
+        No data file is read or written. Older versions are read with their own schema.
+        `schema` has the methods of this class that change the schema. Columns are matched
+        without regard to case. A nested field is named by a path: `"address.street"`,
+        `"tags.element"`, `"m.key"`, `"m.value"`, or a tuple of names.
+
+        Raises (each method, or the end of the block; nothing is committed then):
+            SchemaMismatchError: a change cannot be made.
+            InvalidOptionError: an argument is wrong.
+            CommitConflictError: the schema was changed since this version; see `refresh()`.
+            CommitUnknownError: the catalog was lost during the commit.
+        """
+        return SchemaUpdate(self._address, self._snapshot, self.refresh)
+
+    def add_column(
+        self,
+        name: str | Sequence[str],
+        type: pa.DataType,
+        *,
+        default: None = None,
+        comment: str | None = None,
+    ) -> WriteResult:
+        """Add a nullable column, or a field of a struct, as the last one.
+
+        Rows that were written before have NULL in it. Other defaults are not supported yet.
+        Raises as `update_schema` does, and so do the methods below.
+        """
+        with self.update_schema() as schema:
+            schema.add_column(name, type, default=default, comment=comment)
+        return schema.committed
+
+    def rename_column(self, name: str | Sequence[str], new_name: str) -> WriteResult:
+        """Rename a column or a field of a struct. Partitioning and the search index stay."""
+        with self.update_schema() as schema:
+            schema.rename_column(name, new_name)
+        return schema.committed
+
+    def drop_column(self, name: str | Sequence[str]) -> WriteResult:
+        """Drop a column or a field of a struct; partition columns cannot be dropped.
+
+        Its data stays in the files for older versions. A later column of the same name
+        starts empty.
+        """
+        with self.update_schema() as schema:
+            schema.drop_column(name)
+        return schema.committed
+
+    def promote_column(self, name: str | Sequence[str], type: pa.DataType) -> WriteResult:
+        """Change a column's type to one that holds every stored value exactly.
+
+        These are wider integers, floats and decimals, finer units of time where the
+        statistics show that the stored values fit, and text for a top-level column.
+        """
+        with self.update_schema() as schema:
+            schema.promote_column(name, type)
+        return schema.committed
+
+    def reorder_columns(
+        self,
+        names: Sequence[str | Sequence[str]],
+        *,
+        after: str | Sequence[str] | None = None,
+    ) -> WriteResult:
+        """Move columns to the front, in the order given, or behind the column `after`."""
+        with self.update_schema() as schema:
+            schema.reorder_columns(names, after=after)
+        return schema.committed
+
+    def set_nullable(self, name: str | Sequence[str], nullable: bool) -> WriteResult:
+        """Allow NULL in a column, or refuse it from now on.
+
+        A column becomes NOT NULL only where the catalog's null counts show that no live
+        file has a NULL in it.
+        """
+        with self.update_schema() as schema:
+            schema.set_nullable(name, nullable)
+        return schema.committed
+
+    def set_comment(self, name: str | Sequence[str], text: str | None) -> WriteResult:
+        """Set the comment of a column, or remove it with None; see `comments`."""
+        with self.update_schema() as schema:
+            schema.set_comment(name, text)
+        return schema.committed
 
     def expire_versions(
         self, keep_seconds: float | None = None, keep_last: int | None = None

@@ -29,6 +29,7 @@ from lakehouse_source.maintenance.reports import CatalogVacuumReport, Tallies, V
 from lakehouse_source.maintenance.vacuum_plan import (
     RETENTION_SECONDS,
     FileToDelete,
+    FolderPrefixes,
     VacuumOptions,
     VacuumPlan,
     VacuumPlanner,
@@ -222,7 +223,7 @@ def _forget_rows(
     return len(ids)
 
 
-def _remove_empty_folders(storage: Storage, prefixes: Sequence[str]) -> int:
+def _remove_empty_folders(storage: Storage, prefixes: FolderPrefixes) -> int:
     """Remove the empty partition folders of a dataset on a local disk; answers how many."""
     root = local_path(storage.uri)
     if root is None or not prefixes:
@@ -231,7 +232,7 @@ def _remove_empty_folders(storage: Storage, prefixes: Sequence[str]) -> int:
     for folder, _folders, _files in os.walk(root, topdown=False):
         parts = os.path.relpath(folder, root).split(os.sep)
         ours = len(parts) <= len(prefixes) and all(
-            part.startswith(prefix) for part, prefix in zip(parts, prefixes)
+            part.startswith(possible) for part, possible in zip(parts, prefixes)
         )
         if ours and folder != root:
             # `rmdir` fails where the folder is not empty, also when a writer has just

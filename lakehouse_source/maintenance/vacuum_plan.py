@@ -18,19 +18,26 @@ names.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from typing import TypeAlias
 from uuid import UUID
+
+import pyarrow as pa
 
 from lakehouse_source.catalog import Catalog, CatalogTransaction
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.catalog.write_states import WriteState
 from lakehouse_source.errors import CorruptDatasetError, DatasetNotFoundError, InvalidOptionError
 from lakehouse_source.maintenance.reports import Tallies
+from lakehouse_source.model import DatasetRecord
 from lakehouse_source.read.address import Address
-from lakehouse_source.schema.partitions import partition_folder
+from lakehouse_source.schema.partitions import partition_folder, same_columns
 from lakehouse_source.storage import FoundFile
+
+# For each level of partition folders, the possible beginnings of a folder's name.
+FolderPrefixes: TypeAlias = tuple[tuple[str, ...], ...]
 
 RETENTION_SECONDS = 7 * 24 * 3600.0
 # With a shorter one, queries that run may lose their files: it needs a flag.
@@ -98,13 +105,14 @@ class VacuumPlan:
     """What a vacuum deletes, and what it keeps and why.
 
     `rows_to_forget` are ids of rows of `files` to delete whose files stay.
-    `folder_prefixes` has the beginning of a folder's name for each level of partitions.
+    `folder_prefixes` has, for each level of partitions, the possible beginnings of a folder's
+    name: one for each name that the partition column ever had.
     """
 
     to_delete: list[FileToDelete]
     kept: Tallies
     rows_to_forget: tuple[int, ...]
-    folder_prefixes: tuple[str, ...]
+    folder_prefixes: FolderPrefixes
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +152,7 @@ class VacuumPlanner:
         self.options = options
         self.now = tx.now()
         self.retention = timedelta(seconds=options.retention_seconds)
-        self.folder_prefixes = tuple(
-            partition_folder({name: None}).partition("=")[0] + "="
-            for name in record.properties.partition_by
-        )
+        self.folder_prefixes = _folder_prefixes(record, tx.schemas(record.id))
         self.kept = Tallies()
         self.to_delete: list[FileToDelete] = []
 
@@ -227,7 +232,7 @@ class VacuumPlanner:
             return []
         folders = file.path.split("/")[:-1]
         ours = len(folders) == len(self.folder_prefixes) and all(
-            folder.startswith(prefix) for folder, prefix in zip(folders, self.folder_prefixes)
+            folder.startswith(prefixes) for folder, prefixes in zip(folders, self.folder_prefixes)
         )
         if not ours:
             self.kept.add(ELSEWHERE, file.path, file.size_bytes)
@@ -263,6 +268,18 @@ class VacuumPlanner:
                     continue
                 fenced.add(orphan.write_id)
             self.to_delete.append(FileToDelete(orphan.file.path, orphan.file.size_bytes, ORPHAN))
+
+
+def _folder_prefixes(record: DatasetRecord, schemas: Mapping[int, pa.Schema]) -> FolderPrefixes:
+    if not schemas:
+        return ()
+    names = record.properties.partition_by
+    newest = schemas[max(schemas)]
+    then = [same_columns(names, newest, schema) for schema in schemas.values()]
+    return tuple(
+        tuple({partition_folder({name: None}).partition("=")[0] + "=" for name in level})
+        for level in zip(*then)
+    )
 
 
 def _name(path: str) -> str:

@@ -9,11 +9,10 @@ row matches. Where few rows match, decoding stops after the last of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -285,8 +284,3 @@ def _paths(field: pa.Field) -> list[str]:
 def _bare(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The same columns without field ids."""
     return pa.Table.from_arrays(table.columns, schema=schema)
-
-
-def constant_partitions(names: tuple[str, ...], values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Partition values of a file in the order of the dataset's partition columns."""
-    return tuple(values.get(name) for name in names)

@@ -90,5 +90,6 @@ def same_index_columns(
     first = properties.index_columns
     if first is not None and {n.lower() for n in first} == {n.lower() for n in names}:
         return True
-    wanted = {leaf.id for leaf in leaves(schema) if is_wanted(leaf, names, 0, partition_by)}
-    return wanted == set(properties.indexed_columns)
+    every = list(leaves(schema))
+    wanted = {leaf.id for leaf in every if is_wanted(leaf, names, 0, partition_by)}
+    return wanted == {leaf.id for leaf in every}.intersection(properties.indexed_columns)

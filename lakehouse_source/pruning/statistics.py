@@ -38,10 +38,12 @@ class Statistics:
             leaf = self.now.get(column_id)
             if leaf is None or leaf.in_list:
                 return ColumnBounds(None, None, None, group.row_count, True)
-            if leaf.path[0] in self.partition_by:
-                value = partition_ordinal(file.partitions.get(leaf.path[0]), leaf.type)
-                return bounds.constant_bounds(leaf, value, group.row_count)[0]
             written = columns.get(column_id)
+            if leaf.path[0] in self.partition_by:
+                # The catalog has the value under the name that the column had in the file.
+                key = leaf.path[0] if written is None else written.path[0]
+                value = partition_ordinal(file.partitions.get(key), leaf.type)
+                return bounds.constant_bounds(leaf, value, group.row_count)[0]
             if written is None:
                 # The file was written before the column was added: all NULL.
                 return ColumnBounds(None, None, group.row_count, group.row_count, False)

@@ -61,9 +61,10 @@ def aggregate(
     found: dict[Row, list[_Tally]] = {}
     if not groups:
         found[()] = [_Tally(one) for one in aggregates]
+    values = _Values(snapshot, groups)
     if bound.always_true and rows_only:
         for file in reader.files(snapshot.dataset.id, snapshot.version):
-            tallies = found.setdefault(_values(file, groups), [_Tally(one) for one in aggregates])
+            tallies = found.setdefault(values(file), [_Tally(one) for one in aggregates])
             for tally in tallies:
                 tally.count += file.row_count
         return _rows(found)
@@ -71,7 +72,7 @@ def aggregate(
     for candidate in candidates(reader, snapshot, bound):
         if not candidate.always:
             return None
-        group = _values(candidate.file, groups)
+        group = values(candidate.file)
         tallies = found.setdefault(group, [_Tally(one) for one in aggregates])
         for tally in tallies:
             name = tally.asked.column
@@ -90,9 +91,16 @@ def _rows(found: dict[Row, list[_Tally]]) -> list[Row]:
     return [group + tuple(tally.result for tally in tallies) for group, tallies in found.items()]
 
 
-def _values(file: FileRecord, groups: Sequence[Leaf]) -> Row:
-    """The partition values of a file, as ordinals."""
-    return tuple(partition_ordinal(file.partitions.get(leaf.path[0]), leaf.type) for leaf in groups)
+class _Values:
+    """The values of a file in some of the partition columns, as ordinals."""
+
+    def __init__(self, snapshot: Snapshot, columns: Sequence[Leaf]) -> None:
+        self._texts = snapshot.partition_texts()
+        self._wanted = [(snapshot.partition_by.index(leaf.path[0]), leaf) for leaf in columns]
+
+    def __call__(self, file: FileRecord) -> Row:
+        texts = self._texts(file)
+        return tuple(partition_ordinal(texts[place], leaf.type) for place, leaf in self._wanted)
 
 
 def _bounds(candidate: Candidate, leaf: Leaf | None, statistics: Statistics) -> list[ColumnBounds]:

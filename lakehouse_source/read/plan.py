@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.model import ColumnBounds, FileRecord, RowGroupMetadata, ScanTask
-from lakehouse_source.parquet.reader import constant_partitions
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.predicate import BoundPredicate, PredicateSet
 from lakehouse_source.pruning import bounds
@@ -22,6 +21,7 @@ from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.pruning.search import search
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.schema.fields import leaves
+from lakehouse_source.schema.partitions import PartitionTexts
 
 # How many files' row groups are read in one query: for a whole scan, and for one with a limit.
 _RECORDS_OF_FILES = 1000
@@ -122,7 +122,7 @@ def plan(
     if statistics:
         found = list(found)
         known = _known(snapshot, found)
-    task_of = _Tasks(snapshot.partition_by)
+    task_of = _Tasks(snapshot.partition_texts())
     tasks = tuple(task_of(one) for one in found)
     spec = ReadSpec(
         uri=read_uri or snapshot.uri,
@@ -212,15 +212,15 @@ def _enough(found: Iterable[Candidate], limit: int) -> Iterator[Candidate]:
 class _Tasks:
     """Makes tasks. Equal parts of tasks are shared objects, so that a million of them fit."""
 
-    def __init__(self, partition_by: tuple[str, ...]) -> None:
-        self._partition_by = partition_by
+    def __init__(self, partition_texts: PartitionTexts) -> None:
+        self._partition_texts = partition_texts
         self._row_groups: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._partitions: dict[tuple[str | None, ...], tuple[str | None, ...]] = {}
 
     def __call__(self, found: Candidate) -> ScanTask:
         file, kept = found.file, found.row_groups
         row_groups = tuple(group.index for group in kept)
-        partitions = constant_partitions(self._partition_by, file.partitions)
+        partitions = self._partition_texts(file)
         return ScanTask(
             path=file.path,
             size_bytes=file.size_bytes,
@@ -263,7 +263,7 @@ def keep_others(
     """
     bound = condition.bind(snapshot.schema)
     found = list(candidates(reader, snapshot, bound))
-    task_of = _Tasks(snapshot.partition_by)
+    task_of = _Tasks(snapshot.partition_texts())
     tasks = tuple(
         replace(task_of(one), row_groups=None, filtered=True)
         for one in found

@@ -23,6 +23,7 @@ from lakehouse_source.errors import (
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.pruning.statistics import Statistics
 from lakehouse_source.schema.fields import find_field
+from lakehouse_source.schema.partitions import PartitionTexts, same_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,12 @@ class Snapshot:
     schema: pa.Schema
     file_schemas: Mapping[int, pa.Schema]
     summary: Mapping[str, int]
+    # Names in `schema`. The properties of the dataset hold those of the newest version.
+    partition_by: tuple[str, ...]
 
-    @property
-    def partition_by(self) -> tuple[str, ...]:
-        return self.dataset.properties.partition_by
+    def partition_texts(self) -> PartitionTexts:
+        """Finds the partition values of files, in the order of `partition_by`."""
+        return PartitionTexts(self.partition_by, self.schema, self.file_schemas)
 
     def statistics(self) -> Statistics:
         """Looks up bounds of columns in the catalog's records."""
@@ -102,14 +105,17 @@ def open_snapshot(
     schema_version = max((number for number in found.schemas if number <= version), default=0)
     if schema_version == 0:
         raise CorruptDatasetError(path=catalog, reason=f"{uri} has no schema for version {version}")
+    schema = found.schemas[schema_version]
+    newest_schema = found.schemas[max(found.schemas)]
     return Snapshot(
         dataset=record,
         uri=uri,
         version=version,
         schema_version=schema_version,
-        schema=found.schemas[schema_version],
+        schema=schema,
         file_schemas=found.schemas,
         summary=summary,
+        partition_by=same_columns(record.properties.partition_by, newest_schema, schema),
     )
 
 

@@ -10,7 +10,7 @@ import datetime
 import decimal
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
@@ -18,9 +18,9 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
-from lakehouse_source.model import Ordinal
+from lakehouse_source.model import FileRecord, Ordinal
 from lakehouse_source.schema import json_values
-from lakehouse_source.schema.fields import find_field
+from lakehouse_source.schema.fields import field_id, find_field
 from lakehouse_source.schema.ordinal import to_ordinal, to_scalar
 
 # Hive writes this for NULL, and every reader of Hive-style folders understands it.
@@ -71,6 +71,51 @@ def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar | None:
     """
     ordinal = partition_ordinal(text, type_)
     return None if ordinal is None else to_scalar(ordinal, type_)
+
+
+class PartitionTexts:
+    """Finds the partition values of files, also of files older than the name of a column.
+
+    The catalog records the values of a file under the names that the columns had in the
+    schema that the file was written with. Field ids tell which names these are.
+
+    Args:
+        partition_by: names of the partition columns in `schema`.
+        file_schemas: the schemas that files were written with, by schema version.
+    """
+
+    def __init__(
+        self,
+        partition_by: Sequence[str],
+        schema: pa.Schema,
+        file_schemas: Mapping[int, pa.Schema],
+    ) -> None:
+        self._partition_by = tuple(partition_by)
+        self._schema = schema
+        self._file_schemas = file_schemas
+        self._keys: dict[int, tuple[str, ...]] = {}
+
+    def __call__(self, file: FileRecord) -> tuple[str | None, ...]:
+        """The values as JSON texts, None for NULL, in the order of the partition columns."""
+        return tuple(file.partitions.get(key) for key in self.keys(file.schema_version))
+
+    def keys(self, schema_version: int) -> tuple[str, ...]:
+        """The names of the partition columns in files of a schema version."""
+        found = self._keys.get(schema_version)
+        if found is None:
+            then = self._file_schemas[schema_version]
+            found = same_columns(self._partition_by, self._schema, then)
+            self._keys[schema_version] = found
+        return found
+
+
+def same_columns(names: Sequence[str], schema: pa.Schema, other: pa.Schema) -> tuple[str, ...]:
+    """The names in `other` of the top-level columns that have `names` in `schema`.
+
+    A column that `other` lacks keeps its name.
+    """
+    by_id = {field_id(field): field.name for field in other}
+    return tuple(by_id.get(field_id(schema.field(name)), name) for name in names)
 
 
 def _folder_value(value: Any) -> str:

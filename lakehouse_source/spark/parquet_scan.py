@@ -221,6 +221,7 @@ class _GroupReader:
     ) -> None:
         self.ambiguous_paths = ambiguous_paths
         self.partition_by = snapshot.partition_by
+        self.partition_texts = snapshot.partition_texts()
         self.target = target
         self.group = group
         self.wanted = spark_schema(target)
@@ -263,7 +264,8 @@ class _GroupReader:
         self, file: FileRecord, sql_values: dict[tuple[str | None, ...], tuple[str, ...]]
     ) -> DataFile:
         parts = [field for step, field in zip(self.steps, self.target) if step == "partition"]
-        texts = tuple(file.partitions.get(field.name) for field in parts)
+        known = dict(zip(self.partition_by, self.partition_texts(file)))
+        texts = tuple(known[field.name] for field in parts)
         if texts not in sql_values:
             sql_values[texts] = tuple(
                 literal_sql(partition_ordinal(text, field.type), field.type)

@@ -22,6 +22,7 @@ from lakehouse_source.model import (
 from lakehouse_source.pruning.indexed import same_index_columns
 from lakehouse_source.read.plan import candidates
 from lakehouse_source.read.snapshot import open_snapshot
+from lakehouse_source.schema.partitions import PartitionTexts
 from lakehouse_source.write import conflicts
 from lakehouse_source.write.conflicts import Change, Verdict
 from lakehouse_source.write.evolution import record_schema, schema_to_commit
@@ -172,8 +173,9 @@ def _check_conflicts(
 
     partition_by = record.properties.partition_by
     if partition_by != staged.spec.partition_by:
-        # Another writer created the dataset after this write began, with other columns.
-        raise conflict(f"the dataset was made with partition columns ({', '.join(partition_by)})")
+        # After this write began, another writer created the dataset with other columns, or
+        # renamed one.
+        raise conflict(f"its partition columns are ({', '.join(partition_by)}) now")
     names = staged.options.index_columns
     if staged.base_version == 0 and names is not None:
         schema = tx.schema_at(record.id, record.current_version)[1]
@@ -195,19 +197,23 @@ def _check_conflicts(
         own = set(prerecorded.file_ids)
         newer_files = tx.files_added_since(record.id, staged.base_version)
         added = [file for file in newer_files if file.id not in own]
-        touched = _first_replaced(tx, commit, added)
+        touched = _first_replaced(tx, record, commit, added)
         if touched is not None:
             raise conflict(f"{touched.path}, added by version {touched.version}, may be replaced")
 
 
 def _first_replaced(
-    tx: CatalogTransaction, commit: PreparedCommit, added: Sequence[FileRecord]
+    tx: CatalogTransaction,
+    record: DatasetRecord,
+    commit: PreparedCommit,
+    added: Sequence[FileRecord],
 ) -> FileRecord | None:
     """The first of the files that others added that may hold a row that this write replaces."""
     staged = commit.staged
     if staged.options.dynamic_partitions:
         mine = _partitions_of(commit)
-        return next((file for file in added if _key(file.partitions, staged) in mine), None)
+        texts = _partition_texts(tx, record, staged)
+        return next((file for file in added if texts(file) in mine), None)
     assert staged.options.overwrite_where is not None
     snapshot = open_snapshot(tx, staged.key, staged.uri, "")
     bound = staged.options.overwrite_where.bind(snapshot.schema)
@@ -228,17 +234,22 @@ def _files_to_remove(
     live = tx.files(record.id, record.current_version)
     if staged.options.dynamic_partitions:
         mine = _partitions_of(commit)
-        return [file for file in live if _key(file.partitions, staged) in mine]
+        texts = _partition_texts(tx, record, staged)
+        return [file for file in live if texts(file) in mine]
     return live
 
 
 def _partitions_of(commit: PreparedCommit) -> set[tuple[str | None, ...]]:
     """The partitions that a commit adds files to, as tuples of JSON texts."""
-    return {_key(file.partitions, commit.staged) for file in commit.encoded}
+    names = commit.staged.spec.partition_by
+    return {tuple(file.partitions[name] for name in names) for file in commit.encoded}
 
 
-def _key(partitions: Mapping[str, str | None], staged: StagedWrite) -> tuple[str | None, ...]:
-    return tuple(partitions[name] for name in staged.spec.partition_by)
+def _partition_texts(
+    tx: CatalogTransaction, record: DatasetRecord, staged: StagedWrite
+) -> PartitionTexts:
+    """Finds the partition values of files that are recorded already."""
+    return PartitionTexts(staged.spec.partition_by, staged.spec.schema, tx.schemas(record.id))
 
 
 def summary(

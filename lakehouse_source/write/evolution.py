@@ -12,8 +12,10 @@ from lakehouse_source.errors import CommitConflictError, SchemaMismatchError
 from lakehouse_source.model import DatasetProperties, DatasetRecord
 from lakehouse_source.pruning import keys
 from lakehouse_source.pruning.indexed import is_wanted
-from lakehouse_source.schema.fields import leaves, max_id
+from lakehouse_source.schema.changes import renamed
+from lakehouse_source.schema.fields import children, field_id, is_nested, leaves, max_id
 from lakehouse_source.schema.merge import merge
+from lakehouse_source.schema.partitions import same_columns
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 from lakehouse_source.write.stored_values import stored_values_fit
 
@@ -89,13 +91,41 @@ def schema_to_commit(
     except SchemaMismatchError as error:
         # The data fitted the schema that was in force when the write began.
         raise conflict(str(error)) from error
-    merged = {leaf.id: leaf for leaf in leaves(schema)}
-    for leaf in leaves(staged.spec.schema):
-        now = merged.get(leaf.id)
-        if now is None or now.type != leaf.type or now.path != leaf.path:
-            name = ".".join(leaf.path)
-            raise conflict(f"column {name!r} is not what it was when this write began")
+    merged = {field_id(field): field for field in schema}
+    for field in staged.spec.schema:
+        now = merged.get(field_id(field))
+        if now is None or not _holds(now, field):
+            raise conflict(f"column {field.name!r} is not what it was when this write began")
     return schema
+
+
+def _holds(now: pa.Field, written: pa.Field) -> bool:
+    """Tell whether a file that was written with one field can be read as if with another.
+
+    Readers match nested fields by their ids in the schema that the file is recorded with,
+    and by their places in the file. So both must be the same in the two schemas.
+    """
+    if field_id(now) != field_id(written) or now.name != written.name:
+        return False
+    if written.nullable and not now.nullable:
+        return False
+    if not is_nested(written.type):
+        return bool(now.type.equals(written.type))
+    mine, theirs = children(now.type), children(written.type)
+    same = len(mine) == len(theirs) and now.type.id == written.type.id
+    return same and all(_holds(a, b) for a, b in zip(mine, theirs))
+
+
+def with_names_of(
+    properties: DatasetProperties, before: pa.Schema, after: pa.Schema
+) -> DatasetProperties:
+    """The properties with the names that their columns have in another schema."""
+    names = properties.index_columns
+    return replace(
+        properties,
+        partition_by=same_columns(properties.partition_by, before, after),
+        index_columns=None if names is None else renamed(names, before, after),
+    )
 
 
 def record_schema(
@@ -138,6 +168,8 @@ def evolve_properties(
     old = {} if before is None else {leaf.id: leaf for leaf in leaves(before)}
     indexed = list(properties.indexed_columns)
     unsearchable: list[int] = []
+    # Ids of dropped columns stay in the index: older versions are searched by them.
+    present = {leaf.id for leaf in leaves(schema)}
     for leaf in leaves(schema):
         was = old.get(leaf.id)
         changed = was is not None and keys.encoding(was.type) != keys.encoding(leaf.type)
@@ -145,7 +177,9 @@ def evolve_properties(
             unsearchable.append(leaf.id)
             if keys.encoding(leaf.type) is None:
                 indexed.remove(leaf.id)
-        elif was is None and is_wanted(leaf, names, len(indexed), partition_by):
+        elif was is None and is_wanted(
+            leaf, names, len(present.intersection(indexed)), partition_by
+        ):
             indexed.append(leaf.id)
     evolved = replace(
         properties,

@@ -14,7 +14,7 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.write.apply import summary, write_result
-from lakehouse_source.write.evolution import evolve_properties
+from lakehouse_source.write.evolution import evolve_properties, with_names_of
 from lakehouse_source.write.prerecord import compute_index_rows
 
 
@@ -73,6 +73,7 @@ def _metadata_by_schema(
 ) -> dict[int, list[FileMetadata]]:
     """Files as their writers described them, by the version of the schema they have."""
     groups = tx.row_groups([file.id for file in files])
+    keys = target.partition_texts().keys
     found: dict[int, list[FileMetadata]] = {}
     for file in files:
         schema = target.file_schemas[file.schema_version]
@@ -81,7 +82,7 @@ def _metadata_by_schema(
                 path=file.path,
                 row_count=file.row_count,
                 file_size_bytes=file.size_bytes,
-                schema=pa.schema([f for f in schema if f.name not in target.partition_by]),
+                schema=pa.schema([f for f in schema if f.name not in keys(file.schema_version)]),
                 row_groups=tuple(groups.get(file.id, ())),
                 partitions=file.partitions,
                 stats_complete=file.stats_complete,
@@ -103,6 +104,9 @@ def _record_schema(
         record.properties, target.schema, schema_now, target.partition_by
     )[1]:
         tx.invalidate_bounds(record.id, column_id)
+    properties = with_names_of(record.properties, schema_now, target.schema)
+    if properties != record.properties:
+        tx.set_properties(record.id, properties)
     return new_version
 
 
@@ -116,9 +120,10 @@ def _record_files(
     # A column may have been promoted after the file was written, up to the old version.
     types = {leaf.id: leaf.type for leaf in leaves(target.schema)}
     indexed = frozenset(record.properties.indexed_columns)
+    keys = target.partition_texts().keys
     for schema_version, some in files.items():
         schema = target.file_schemas[schema_version]
-        rows = compute_index_rows(some, schema, indexed, record.properties.partition_by, types)
+        rows = compute_index_rows(some, schema, indexed, keys(schema_version), types)
         tx.record_file_metadata(
             record,
             new_version,

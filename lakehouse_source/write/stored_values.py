@@ -17,7 +17,7 @@ from lakehouse_source.pruning.bounds import decode_row_group
 from lakehouse_source.schema.fields import field_id, leaves
 from lakehouse_source.schema.merge import StoredValuesFit
 from lakehouse_source.schema.ordinal import domain
-from lakehouse_source.schema.partitions import partition_ordinal
+from lakehouse_source.schema.partitions import PartitionTexts, partition_ordinal
 
 
 def stored_values_fit(reader: CatalogReader, record: DatasetRecord) -> StoredValuesFit:
@@ -38,8 +38,9 @@ def _partition_fits(
     reader: CatalogReader, record: DatasetRecord, field: pa.Field, type_: pa.DataType
 ) -> Iterator[bool]:
     old, new = domain(field.type), domain(type_)
+    texts = PartitionTexts((field.name,), pa.schema([field]), reader.schemas(record.id))
     for file in reader.files(record.id, record.current_version):
-        count = partition_ordinal(file.partitions[field.name], field.type)
+        count = partition_ordinal(texts(file)[0], field.type)
         if isinstance(count, int):
             yield new.low <= count * old.unit_ns // new.unit_ns <= new.high
 

@@ -1,0 +1,508 @@
+"""Pure. Changes of a dataset's schema: columns added, renamed, dropped, promoted, moved.
+
+A change is a value that is applied to an Arrow schema whose fields have ids. No file is
+rewritten: readers find the columns of a file by their ids, so a renamed column keeps its
+id, and a new column gets an id that no column had before.
+
+Nested fields are named by a path: `"address.street"`, `"tags.element"` for the elements of
+a list, `"m.key"` and `"m.value"` for those of a map, or a tuple of names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+
+from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
+from lakehouse_source.schema.fields import (
+    SPARK_METADATA,
+    assign_ids,
+    children,
+    field_id,
+    find_field,
+    is_list_like,
+    is_nested,
+    rebuild,
+    storage_schema,
+    with_metadata,
+)
+from lakehouse_source.schema.promotion import Fit, fit, is_provable, prints_as_string
+
+Path: TypeAlias = "str | tuple[str, ...]"
+# Positions of fields, from the top-level field down.
+Place: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a change has to know of the dataset, beside its schema.
+
+    Attributes:
+        next_id: gives ids that no column of the dataset ever had.
+        partition_ids: ids of the partition columns.
+        keeps_partitions: tells whether the recorded values of a partition column can be read
+            in another type.
+        stored_values_fit: tells whether all stored values of a field fit a type.
+        holds_no_null: tells whether no stored row has a NULL in a field.
+    """
+
+    next_id: Iterator[int]
+    partition_ids: frozenset[int | None] = frozenset()
+    keeps_partitions: Callable[[pa.DataType, pa.DataType], bool] = lambda _old, _new: False
+    stored_values_fit: Callable[[pa.Field, pa.DataType], bool] = lambda _field, _type: False
+    holds_no_null: Callable[[pa.Field], bool] = lambda _field: False
+
+
+class SchemaChange(Protocol):
+    """One change. Its text is what the history shows."""
+
+    def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
+        """The changed schema, and the ids of the fields that the change named.
+
+        Raises:
+            SchemaMismatchError: the schema has no such field, or cannot be changed so.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """A new nullable column, the last one of its schema or struct. Rows so far have NULL."""
+
+    path: Path
+    type: pa.DataType
+    comment: str | None = None
+
+    def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
+        parent, name = _parent(schema, self.path)
+        field = storage_schema(pa.schema([pa.field(name, self.type)])).field(0)
+        if self.comment is not None:
+            field = _commented(field, self.comment)
+        added = assign_ids(field, facts.next_id)
+
+        def add(fields: list[pa.Field]) -> list[pa.Field]:
+            _check_name(name, fields, self.path)
+            return [*fields, added]
+
+        above = (field_id(_field(schema, parent)),) if parent else ()
+        return _with_children(schema, parent, add), above
+
+    def __str__(self) -> str:
+        return f"add {shown(self.path)} {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """Another name for a column. The id stays, so data, statistics and partitions do."""
+
+    path: Path
+    name: str
+
+    def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
+        place = find(schema, self.path)
+        _check_in_struct(schema, place, self.path, "renamed")
+        renamed = _field(schema, place)
+
+        def rename(fields: list[pa.Field]) -> list[pa.Field]:
+            others = [field for i, field in enumerate(fields) if i != place[-1]]
+            _check_name(self.name, others, self.name)
+            fields[place[-1]] = renamed.with_name(self.name)
+            return fields
+
+        return _with_children(schema, place[:-1], rename), (field_id(renamed),)
+
+    def __str__(self) -> str:
+        return f"rename {shown(self.path)} to {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    """A column less. Older versions still have it. Its id is not used again."""
+
+    path: Path
+
+    def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
+        place = find(schema, self.path)
+        _check_in_struct(schema, place, self.path, "dropped")
+        dropped = _field(schema, place)
+        if len(place) == 1 and field_id(dropped) in facts.partition_ids:
+            raise SchemaMismatchError(
+                column=shown(self.path),
+                reason="is a partition column and cannot be dropped",
+                hint="Write the rows to a new dataset that is not partitioned by it.",
+            )
+
+        def drop(fields: list[pa.Field]) -> list[pa.Field]:
+            del fields[place[-1]]
+            if all(field_id(field) in facts.partition_ids for field in fields):
+                raise SchemaMismatchError(
+                    column=shown(self.path),
+                    reason="is the only field of its struct, or the only column that files store",
+                    hint="Add another one first, or drop the struct.",
+                )
+            return fields
+
+        return _with_children(schema, place[:-1], drop), (field_id(dropped),)
+
+    def __str__(self) -> str:
+        return f"drop {shown(self.path)}"
+
+
+@dataclass(frozen=True, slots=True)
+class PromoteColumn:
+    """A type for a column that holds every stored value exactly."""
+
+    path: Path
+    type: pa.DataType
+
+    def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
+        place = find(schema, self.path)
+        field = _field(schema, place)
+        wanted = storage_schema(pa.schema([pa.field("c", self.type)])).field(0).type
+        ids = (field_id(field),)
+        if wanted.equals(field.type):
+            return schema, ids
+        self._check(field, wanted, place, facts)
+        return _with_field(schema, place, field.with_type(wanted)), ids
+
+    def _check(self, field: pa.Field, wanted: pa.DataType, place: Place, facts: Facts) -> None:
+        def refused(reason: str, hint: str) -> SchemaMismatchError:
+            return SchemaMismatchError(
+                column=shown(self.path),
+                expected=field.type,
+                got=wanted,
+                reason=f"is {field.type} and cannot become {wanted}: {reason}",
+                hint=hint,
+            )
+
+        if is_nested(field.type) or is_nested(wanted):
+            raise refused("one of them is nested", "Add, promote or drop single fields instead.")
+        is_partition = len(place) == 1 and field_id(field) in facts.partition_ids
+        if is_partition and not facts.keeps_partitions(field.type, wanted):
+            raise refused(
+                "it is a partition column, and the catalog could not compare its recorded values",
+                "Write the rows to a new dataset.",
+            )
+        if fit(field.type, wanted) is Fit.EVERY:
+            return
+        text = pa.types.is_string(wanted) and prints_as_string(field.type)
+        if text and len(place) == 1:
+            return
+        if not is_provable(field.type, wanted):
+            hint = "Add a new column of that type."
+            raise refused("not every value survives that exactly", hint)
+        if not facts.stored_values_fit(field, wanted):
+            raise refused(
+                "the statistics of its files do not show that every value fits",
+                "Choose a coarser unit.",
+            )
+
+    def __str__(self) -> str:
+        return f"promote {shown(self.path)} to {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReorderColumns:
+    """Columns of one schema or struct in another order.
+
+    The named columns come first, or after the column `after`. The others follow in the
+    order that they have.
+    """
+
+    paths: tuple[Path, ...]
+    after: Path | None = None
+
+    def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
+        named = [*self.paths, *(() if self.after is None else (self.after,))]
+        places = [find(schema, path) for path in named]
+        for path, place in zip(named, places):
+            _check_in_struct(schema, place, path, "moved")
+            if place[:-1] != places[0][:-1]:
+                raise SchemaMismatchError(
+                    column=shown(path),
+                    reason=f"is not in the struct of {shown(named[0])}",
+                    hint="Name fields of one struct, or top-level columns.",
+                )
+            if places.count(place) > 1:
+                raise SchemaMismatchError(
+                    column=shown(path), reason="is named twice", hint="Name it once."
+                )
+        moved = [place[-1] for place in places[: len(self.paths)]]
+
+        def reorder(fields: list[pa.Field]) -> list[pa.Field]:
+            rest = [i for i in range(len(fields)) if i not in moved]
+            at = 0 if self.after is None else rest.index(places[-1][-1]) + 1
+            return [fields[i] for i in [*rest[:at], *moved, *rest[at:]]]
+
+        ids = tuple(field_id(_field(schema, place)) for place in places)
+        return _with_children(schema, places[0][:-1], reorder), ids
+
+    def __str__(self) -> str:
+        names = ", ".join(map(shown, self.paths))
+        return f"move {names} " + ("first" if self.after is None else f"after {shown(self.after)}")
+
+
+@dataclass(frozen=True, slots=True)
+class SetNullable:
+    """NULL allowed in a column, or refused from now on."""
+
+    path: Path
+    nullable: bool
+
+    def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
+        place = find(schema, self.path)
+        field = _field(schema, place)
+        ids = (field_id(field),)
+        if field.nullable == self.nullable:
+            return schema, ids
+        above = [_field(schema, place[: i + 1]) for i in range(len(place) - 1)]
+        if above and pa.types.is_map(above[-1].type) and place[-1] == 0:
+            raise SchemaMismatchError(
+                column=shown(self.path),
+                reason="is the key of a map, which is never NULL",
+                hint="Leave it as it is.",
+            )
+        if not self.nullable:
+            in_struct = all(pa.types.is_struct(one.type) for one in above)
+            counted = not is_nested(field.type) or pa.types.is_struct(field.type)
+            if not (in_struct and counted and facts.holds_no_null(field)):
+                raise SchemaMismatchError(
+                    column=shown(self.path),
+                    reason="cannot become NOT NULL: the statistics of the files do not show that "
+                    "no row has a NULL in it",
+                    hint="Overwrite the rows with NULL first. Lists, maps and what is in them "
+                    "stay nullable.",
+                )
+        return _with_field(schema, place, field.with_nullable(self.nullable)), ids
+
+    def __str__(self) -> str:
+        return f"set {shown(self.path)} {'nullable' if self.nullable else 'NOT NULL'}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetComment:
+    """A text about a column, for people. Spark shows it too. None removes it."""
+
+    path: Path
+    text: str | None
+
+    def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
+        place = find(schema, self.path)
+        field = _field(schema, place)
+        return _with_field(schema, place, _commented(field, self.text)), (field_id(field),)
+
+    def __str__(self) -> str:
+        return f"comment on {shown(self.path)}"
+
+
+def apply_all(
+    schema: pa.Schema, changes: Sequence[SchemaChange], facts: Facts
+) -> tuple[pa.Schema, tuple[tuple[int | None, ...], ...]]:
+    """The schema after all changes, and for each change the ids of the fields that it named.
+
+    Raises:
+        SchemaMismatchError: a change cannot be made.
+    """
+    named = []
+    for change in changes:
+        schema, ids = change.apply(schema, facts)
+        named.append(ids)
+    return schema, tuple(named)
+
+
+def comments(schema: pa.Schema) -> dict[str, str]:
+    """The comments of columns and nested fields, by dotted path."""
+    found = {}
+    for path, field in _walk(schema):
+        document = json.loads((field.metadata or {}).get(SPARK_METADATA, b"{}"))
+        if "comment" in document:
+            found[".".join(path)] = str(document["comment"])
+    return found
+
+
+def renamed(names: Sequence[str], before: pa.Schema, after: pa.Schema) -> tuple[str, ...]:
+    """Dotted names of fields of `before`, as `after` names the fields with the same ids.
+
+    A name that is in one of the schemas only stays as it is.
+    """
+    ids = {".".join(path).lower(): field_id(field) for path, field in _walk(before)}
+    paths = {field_id(field): ".".join(path) for path, field in _walk(after)}
+    return tuple(paths.get(ids.get(name.lower()), name) for name in names)
+
+
+# --- paths ------------------------------------------------------------------
+
+
+def shown(path: Path) -> str:
+    """A path as texts show it."""
+    return path if isinstance(path, str) else ".".join(path)
+
+
+def checked_path(path: object, option: str) -> Path:
+    """A path as a user gave it.
+
+    Raises:
+        InvalidOptionError: it is not a text, nor a sequence of texts.
+    """
+    if isinstance(path, str) and path:
+        return path
+    if isinstance(path, (list, tuple)) and path and all(isinstance(part, str) for part in path):
+        return tuple(path)
+    raise InvalidOptionError(
+        option=option, value=path, reason="is not a column name, nor a tuple of names."
+    )
+
+
+def find(schema: pa.Schema, path: Path) -> Place:
+    """Where a field is.
+
+    Raises:
+        SchemaMismatchError: there is no such field, or a dotted text means two of them.
+    """
+    lowered = path.lower() if isinstance(path, str) else tuple(name.lower() for name in path)
+    found = list(_places(list(schema), lowered, None))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise SchemaMismatchError(
+            column=shown(path),
+            reason="means several fields, because a name contains a dot",
+            hint="Give the path as a tuple of names.",
+        )
+    known = ", ".join(".".join(one) for one, _field in _walk(schema))
+    raise SchemaMismatchError(
+        column=shown(path), reason="is not in the dataset", hint=f"It has: {known}."
+    )
+
+
+def _places(fields: Sequence[pa.Field], path: Path, parent: pa.DataType | None) -> Iterator[Place]:
+    """Every place that a path, in lower case, can mean."""
+    for position, field in enumerate(fields):
+        for name in {field.name.lower(), _standard_name(parent, position, field.name).lower()}:
+            if isinstance(path, str):
+                matches, below = path == name, path.startswith(name + ".")
+                rest: Path = path[len(name) + 1 :]
+            else:
+                matches, below = path == (name,), path[0] == name
+                rest = path[1:]
+            if matches:
+                yield (position,)
+            elif below and rest:
+                for place in _places(children(field.type), rest, field.type):
+                    yield (position, *place)
+
+
+def _standard_name(parent: pa.DataType | None, position: int, name: str) -> str:
+    """The name that paths use for elements of lists, and for keys and values of maps."""
+    if parent is not None and pa.types.is_map(parent):
+        return ("key", "value")[position]
+    return "element" if parent is not None and is_list_like(parent) else name
+
+
+def _walk(schema: pa.Schema) -> Iterator[tuple[tuple[str, ...], pa.Field]]:
+    """Every field with its path, nested ones after the field that they are in."""
+
+    def walk(
+        fields: Sequence[pa.Field], above: tuple[str, ...], parent: pa.DataType | None
+    ) -> Iterator[tuple[tuple[str, ...], pa.Field]]:
+        for position, field in enumerate(fields):
+            path = (*above, _standard_name(parent, position, field.name))
+            yield path, field
+            yield from walk(children(field.type), path, field.type)
+
+    yield from walk(list(schema), (), None)
+
+
+def _parent(schema: pa.Schema, path: Path) -> tuple[Place, str]:
+    """Where a new field is added (empty: at the top), and its name."""
+    above: Path
+    if isinstance(path, str):
+        above, _, name = path.rpartition(".")
+    else:
+        above, name = path[:-1], path[-1]
+    if not above:
+        return (), name
+    place = find(schema, above)
+    type_ = _field(schema, place).type
+    if not pa.types.is_struct(type_):
+        raise SchemaMismatchError(
+            column=shown(path),
+            reason=f"cannot be added: {shown(above)} is {type_} and not a struct",
+            hint="Fields of structs in lists and maps are named like 'tags.element.name'. "
+            "Give a name that contains a dot as a tuple.",
+        )
+    return place, name
+
+
+# --- fields -----------------------------------------------------------------
+
+
+def _field(schema: pa.Schema, place: Place) -> pa.Field:
+    field = schema.field(place[0])
+    for position in place[1:]:
+        field = children(field.type)[position]
+    return field
+
+
+def _with_field(schema: pa.Schema, place: Place, field: pa.Field) -> pa.Schema:
+    """The schema with another field at a place."""
+
+    def put(fields: list[pa.Field]) -> list[pa.Field]:
+        fields[place[-1]] = field
+        return fields
+
+    return _with_children(schema, place[:-1], put)
+
+
+def _with_children(
+    schema: pa.Schema, place: Place, change: Callable[[list[pa.Field]], list[pa.Field]]
+) -> pa.Schema:
+    """The schema with other fields inside the field at a place, or at the top (empty place)."""
+
+    def inside(fields: list[pa.Field], place: Place) -> list[pa.Field]:
+        if not place:
+            return change(fields)
+        field = fields[place[0]]
+        below = inside(children(field.type), place[1:])
+        fields[place[0]] = field.with_type(rebuild(field.type, below))
+        return fields
+
+    return pa.schema(inside(list(schema), place), metadata=schema.metadata)
+
+
+def _commented(field: pa.Field, text: str | None) -> pa.Field:
+    document = json.loads((field.metadata or {}).get(SPARK_METADATA, b"{}"))
+    document.pop("comment", None)
+    if text is not None:
+        document["comment"] = text
+    if document:
+        return with_metadata(field, {SPARK_METADATA: json.dumps(document).encode()})
+    kept = {k: v for k, v in (field.metadata or {}).items() if k != SPARK_METADATA}
+    return field.with_metadata(kept)
+
+
+def _check_in_struct(schema: pa.Schema, place: Place, path: Path, what: str) -> None:
+    if len(place) > 1 and not pa.types.is_struct(_field(schema, place[:-1]).type):
+        raise SchemaMismatchError(
+            column=shown(path),
+            reason=f"is a part of a list or map and cannot be {what}",
+            hint="Change the list or map itself, or a field of a struct in it.",
+        )
+
+
+def _check_name(name: str, others: Sequence[pa.Field], path: Path) -> None:
+    """Check that a field may get a name beside others."""
+    if not name:
+        raise SchemaMismatchError(
+            column=shown(path), reason="has an empty name", hint="Name every column."
+        )
+    taken = find_field(name, others)
+    if taken is not None:
+        raise SchemaMismatchError(
+            column=shown(path),
+            reason=f"collides with {taken.name!r}: two names must differ by more than case",
+            hint="Choose another name.",
+        )

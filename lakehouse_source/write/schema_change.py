@@ -1,0 +1,344 @@
+"""Verb. Changes of a dataset's schema alone: one commit, no file is written or rewritten."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import uuid6
+
+from lakehouse_source.catalog.base import Catalog, CatalogTransaction
+from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.catalog.retry import in_transaction
+from lakehouse_source.errors import (
+    CommitConflictError,
+    DatasetNotFoundError,
+    InvalidOptionError,
+    SchemaMismatchError,
+)
+from lakehouse_source.model import DatasetRecord, FileRecord, RowGroupMetadata, WriteResult
+from lakehouse_source.pruning import keys
+from lakehouse_source.pruning.bounds import decode_row_group
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.changes import (
+    AddColumn,
+    DropColumn,
+    Facts,
+    PromoteColumn,
+    RenameColumn,
+    ReorderColumns,
+    SchemaChange,
+    SetComment,
+    SetNullable,
+    apply_all,
+    checked_path,
+)
+from lakehouse_source.schema.fields import Leaf, field_id, leaves, max_id
+from lakehouse_source.schema.partitions import PartitionTexts
+from lakehouse_source.write import conflicts
+from lakehouse_source.write.apply import summary
+from lakehouse_source.write.conflicts import Change, Verdict
+from lakehouse_source.write.evolution import evolve_properties, with_names_of
+from lakehouse_source.write.stored_values import stored_values_fit
+
+OPERATION = "schema change"
+
+
+class SchemaUpdate:
+    """Several changes of a schema, committed as one version when the `with` block ends.
+
+    Each change sees the ones before it. A change that cannot be made raises at once, or at
+    the end of the block where it depends on stored values. When an error is raised, nothing
+    is committed. `moved` is called after the commit.
+    """
+
+    def __init__(self, address: Address, base: Snapshot, moved: Callable[[], object]) -> None:
+        self._result: WriteResult | None = None
+        self._moved = moved
+        self._address = address
+        self._base = base
+        self._changes: list[SchemaChange] = []
+        self._schema = base.schema
+        self._ids = _new_ids(base.dataset, base.schema)
+
+    def add_column(
+        self, name: Any, type: pa.DataType, *, default: Any = None, comment: str | None = None
+    ) -> None:
+        """Add a nullable column; rows written before have NULL in it.
+
+        Raises:
+            InvalidOptionError: a default is given, which is not supported.
+            SchemaMismatchError: the name is taken, or the type cannot be stored.
+        """
+        if default is not None:
+            raise InvalidOptionError(
+                option="default",
+                value=default,
+                reason="is not supported yet: rows that were written before get NULL.",
+            )
+        self._add(AddColumn(checked_path(name, "name"), _checked_type(type), comment))
+
+    def rename_column(self, name: Any, new_name: str) -> None:
+        """Rename a column or a field of a struct; `new_name` is its own name, not a path."""
+        if not isinstance(new_name, str):
+            raise InvalidOptionError(option="new_name", value=new_name, reason="is not a text.")
+        self._add(RenameColumn(checked_path(name, "name"), new_name))
+
+    def drop_column(self, name: Any) -> None:
+        """Drop a column. Older versions keep it, and a later column of its name starts empty."""
+        self._add(DropColumn(checked_path(name, "name")))
+
+    def promote_column(self, name: Any, type: pa.DataType) -> None:
+        """Change a column's type to one that holds every stored value exactly, or to text."""
+        self._add(PromoteColumn(checked_path(name, "name"), _checked_type(type)))
+
+    def reorder_columns(self, names: Sequence[Any], *, after: Any = None) -> None:
+        """Move columns to the front in this order, or behind the column `after`."""
+        if isinstance(names, str) or not names:
+            raise InvalidOptionError(option="names", value=names, reason="is not a list of names.")
+        paths = tuple(checked_path(name, "names") for name in names)
+        behind = None if after is None else checked_path(after, "after")
+        self._add(ReorderColumns(paths, behind))
+
+    def set_nullable(self, name: Any, nullable: bool) -> None:
+        """Allow NULL in a column, or refuse it where the statistics show that there is none."""
+        self._add(SetNullable(checked_path(name, "name"), bool(nullable)))
+
+    def set_comment(self, name: Any, text: str | None) -> None:
+        """Set the comment of a column, which Spark shows too; None removes it."""
+        if text is not None and not isinstance(text, str):
+            raise InvalidOptionError(option="text", value=text, reason="is not a text.")
+        self._add(SetComment(checked_path(name, "name"), text))
+
+    def _add(self, change: SchemaChange) -> None:
+        if self._result is not None:
+            raise InvalidOptionError(
+                option="update_schema", reason="has ended: begin another with block."
+            )
+        # What depends on stored values is checked at the commit.
+        facts = Facts(
+            self._ids,
+            _partition_ids(self._base.partition_by, self._base.schema),
+            _same_keys,
+            lambda _field, _type: True,
+            lambda _field: True,
+        )
+        self._schema, _ids = change.apply(self._schema, facts)
+        self._changes.append(change)
+
+    def __enter__(self) -> SchemaUpdate:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            with self._address.open() as catalog:
+                self._result = change_schema(catalog, self._address, self._base, self._changes)
+            self._moved()
+
+    @property
+    def committed(self) -> WriteResult:
+        """What the block committed: the version, and the one whose schema is in force.
+
+        Raises:
+            InvalidOptionError: the block has not ended yet, or it raised.
+        """
+        if self._result is None:
+            raise InvalidOptionError(
+                option="update_schema", reason="has committed nothing: use it in a with block."
+            )
+        return self._result
+
+
+def change_schema(
+    catalog: Catalog, address: Address, base: Snapshot, changes: Sequence[SchemaChange]
+) -> WriteResult:
+    """Commit changes that were made for the schema of `base`.
+
+    Where they change nothing, no version is committed. Appends and overwrites that were
+    committed since then do not matter, unless a name means another column by now.
+
+    Raises:
+        DatasetNotFoundError
+        SchemaMismatchError: a change cannot be made.
+        CommitConflictError: the schema was changed since then.
+        CommitUnknownError: the catalog was lost during the commit.
+    """
+    write_id = str(uuid6.uuid7())
+
+    def apply_changes(tx: CatalogTransaction) -> WriteResult:
+        record = tx.lock_dataset(address.key)
+        if record is None or record.current_version == 0:
+            raise DatasetNotFoundError(dataset=address.uri, catalog=catalog.redacted_url)
+        done = tx.transaction_by_write_id(write_id)
+        if done is not None:
+            return WriteResult(done.version, 0, 0, tx.schema_at(record.id, done.version)[0])
+        _check_conflicts(tx, record, base, address.uri)
+        schema_version, before = tx.schema_at(record.id, record.current_version)
+        after = _changed(tx, record, before, base, changes, address.uri)
+        if after.equals(before, check_metadata=True):
+            return WriteResult(record.current_version, 0, 0, schema_version)
+        version = record.current_version + 1
+        tx.insert_schema(record.id, version, after)
+        properties = with_names_of(record.properties, before, after)
+        properties, unsearchable = evolve_properties(
+            properties, after, before, properties.partition_by
+        )
+        for column_id in unsearchable:
+            tx.invalidate_bounds(record.id, column_id)
+        tx.set_properties(record.id, properties)
+        tx.insert_transaction(
+            record.id,
+            version,
+            OPERATION,
+            {"changes": [str(change) for change in changes]},
+            summary(tx, record, (), ()),
+            write_id,
+        )
+        return WriteResult(version, 0, 0, version)
+
+    return in_transaction(catalog, address.uri, write_id, apply_changes)
+
+
+def _check_conflicts(
+    tx: CatalogTransaction, record: DatasetRecord, base: Snapshot, uri: str
+) -> None:
+    """Check that no commit since `base` conflicts with a change of the schema."""
+    if record.id != base.dataset.id:
+        raise _conflict(uri, record, base, "the dataset was removed and made again")
+    if record.current_version == base.version:
+        return
+    for newer in tx.transactions_since(record.id, base.version):
+        theirs = conflicts.change_of(newer.operation)
+        if theirs is None or conflicts.verdict(Change.SCHEMA, theirs) is Verdict.CONFLICT:
+            raise _conflict(uri, record, base, f"version {newer.version} did {newer.operation!r}")
+
+
+def _changed(
+    tx: CatalogTransaction,
+    record: DatasetRecord,
+    before: pa.Schema,
+    base: Snapshot,
+    changes: Sequence[SchemaChange],
+    uri: str,
+) -> pa.Schema:
+    """The schema in force after the changes, whose names must mean what they mean in `base`."""
+    first = next(_new_ids(record, before))
+    facts = Facts(
+        itertools.count(first),
+        _partition_ids(record.properties.partition_by, before),
+        _same_keys,
+        stored_values_fit(tx, record),
+        _NullCounts(tx, record),
+    )
+    if before.equals(base.schema, check_metadata=True):
+        return apply_all(before, changes, facts)[0]
+    first_then = next(_new_ids(base.dataset, base.schema))
+    trusting = Facts(
+        itertools.count(first_then),
+        facts.partition_ids,
+        _same_keys,
+        lambda _field, _type: True,
+        lambda _field: True,
+    )
+    _schema, meant = apply_all(base.schema, changes, trusting)
+    try:
+        after, named = apply_all(before, changes, facts)
+    except SchemaMismatchError as error:
+        raise _conflict(uri, record, base, f"the schema changed: {error}") from error
+    if _without_new(named, first) != _without_new(meant, first_then):
+        raise _conflict(uri, record, base, "a name means another column by now")
+    return after
+
+
+def _without_new(
+    named: Sequence[Sequence[int | None]], first: int
+) -> list[list[tuple[bool, int | None]]]:
+    """Ids of fields; those that the changes themselves gave are counted from the first one."""
+    return [
+        [(True, one - first) if one is not None and one >= first else (False, one) for one in ids]
+        for ids in named
+    ]
+
+
+def _new_ids(record: DatasetRecord, schema: pa.Schema) -> Iterator[int]:
+    return itertools.count(max(record.properties.last_field_id, max_id(schema)) + 1)
+
+
+def _partition_ids(names: Sequence[str], schema: pa.Schema) -> frozenset[int | None]:
+    return frozenset(field_id(schema.field(name)) for name in names)
+
+
+def _same_keys(old: pa.DataType, new: pa.DataType) -> bool:
+    """Tell whether the index compares values of the two types by the same keys."""
+    return keys.encoding(old) is not None and keys.encoding(old) == keys.encoding(new)
+
+
+def _conflict(uri: str, record: DatasetRecord, base: Snapshot, reason: str) -> CommitConflictError:
+    return CommitConflictError(
+        dataset=uri,
+        base_version=base.version,
+        current_version=record.current_version,
+        reason=reason,
+    )
+
+
+def _checked_type(type_: Any) -> pa.DataType:
+    if not isinstance(type_, pa.DataType):
+        raise InvalidOptionError(
+            option="type", value=type_, reason="is not an Arrow type such as pa.int64()."
+        )
+    return type_
+
+
+class _NullCounts:
+    """Shows by the catalog's statistics that no live file has a NULL in a field."""
+
+    def __init__(self, reader: CatalogReader, record: DatasetRecord) -> None:
+        self._reader = reader
+        self._record = record
+
+    def __call__(self, field: pa.Field) -> bool:
+        """True where it is sure. A file without a null count may have a NULL."""
+        reader, record = self._reader, self._record
+        schemas = reader.schemas(record.id)
+        newest = schemas[max(schemas)]
+        files = [f for f in reader.files(record.id, record.current_version) if f.row_count]
+        partition_by = record.properties.partition_by
+        for name in partition_by:
+            if field_id(newest.field(name)) == field_id(field):
+                texts = PartitionTexts((name,), newest, schemas)
+                return all(texts(file)[0] is not None for file in files)
+        groups = reader.row_groups([file.id for file in files])
+        # A struct is not NULL where a field of it is not.
+        below = [leaf for leaf in leaves(pa.schema([field])) if not leaf.in_list]
+        then = {n: {leaf.id: leaf for leaf in leaves(one)} for n, one in schemas.items()}
+        return all(
+            any(_counts_none(group, leaf, then[file.schema_version]) for leaf in below)
+            for file in files
+            for group in _complete(file, groups[file.id])
+        )
+
+
+def _complete(
+    file: FileRecord, groups: Sequence[RowGroupMetadata]
+) -> Sequence[RowGroupMetadata | None]:
+    """The row groups of a file, and None where some of its rows are in no recorded one."""
+    counted = sum(group.row_count for group in groups) == file.row_count
+    return groups if counted else [None]
+
+
+def _counts_none(group: RowGroupMetadata | None, leaf: Leaf, then: dict[int, Leaf]) -> bool:
+    """Tell whether a row group surely has no NULL in a leaf."""
+    written = then.get(leaf.id)
+    if group is None or written is None:
+        return False
+    return decode_row_group(group, leaf.id, written.type, leaf.type).null_count == 0
