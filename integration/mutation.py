@@ -28,6 +28,7 @@ VERBS = ("verbs/test_dataset.py",)
 ARROW = ("pure/test_predicate_arrow.py",)
 PROMOTION = ("pure/test_promotion.py", "pure/test_schema.py")
 CATALOG = ("edges/test_catalog_sqlite.py",)
+CHANGES = ("verbs/test_schema_changes.py",)
 ENGINES = ("pure/test_arrow_filter.py", "verbs/test_engines.py")
 
 
@@ -403,6 +404,67 @@ MUTANTS = [
             "a dropped column's field id is given again",
             "next_id=max(properties.last_field_id, max_id(current)) + 1,",
             "next_id=max_id(current) + 1,",
+        ),
+    ),
+    *_in(
+        "write/evolution.py",
+        CHANGES,
+        (
+            "schema change: a file stands under a name that its column no longer has",
+            "if field_id(now) != field_id(written) or now.name != written.name:",
+            "if field_id(now) != field_id(written):",
+        ),
+        (
+            "schema change: an append may bring NULLs into a column that became NOT NULL",
+            "if written.nullable and not now.nullable:",
+            "if False:",
+        ),
+        (
+            "schema change: a restored version has the newest names of partition columns",
+            "partition_by=same_columns(properties.partition_by, before, after),",
+            "partition_by=properties.partition_by,",
+        ),
+    ),
+    *_in(
+        "write/schema_change.py",
+        CHANGES,
+        (
+            "schema change: a dropped column's field id is given again",
+            "itertools.count(max(record.properties.last_field_id, max_id(schema)) + 1)",
+            "itertools.count(max_id(schema) + 1)",
+        ),
+        (
+            "schema change: a name may mean another column by now",
+            "if _without_new(named, first) != _without_new(meant, first_then):",
+            "if False:",
+        ),
+        (
+            "schema change: two changes of the schema at once",
+            "verdict(Change.SCHEMA, theirs) is Verdict.CONFLICT",
+            "verdict(Change.SCHEMA, theirs) is None",
+        ),
+        (
+            "schema change: a file that lacks a column holds no NULL in it",
+            "    if group is None or written is None:\n        return False\n",
+            "    if group is None or written is None:\n        return True\n",
+        ),
+    ),
+    *_in(
+        "schema/partitions.py",
+        CHANGES,
+        (
+            "schema change: old files have partition values under the new name",
+            "found = same_columns(self._partition_by, self._schema, then)",
+            "found = self._partition_by",
+        ),
+    ),
+    *_in(
+        "pruning/statistics.py",
+        CHANGES,
+        (
+            "schema change: old files are pruned by the new name of a partition column",
+            "key = leaf.path[0] if written is None else written.path[0]",
+            "key = leaf.path[0]",
         ),
     ),
     *_in(

@@ -118,8 +118,9 @@ class WriteResult:
 class DatasetProperties:
     """What the writes of a dataset decided for all later ones, as the catalog stores it.
 
-    `partition_by` are names of columns, in the order of the folders. `index_columns` are
-    the names that the first write gave for the search index (None: it gave none);
+    `partition_by` are names of columns in the newest schema, in the order of the folders.
+    `index_columns` are the names that the first write gave for the search index, as the
+    columns are named now (None: it gave none);
     `indexed_columns` are the field ids of the columns that the index covers.
     `last_field_id` is the highest field id ever given to a column. `unknown` holds the
     keys that this release does not know; they are written back unchanged.
@@ -209,7 +210,8 @@ class TransactionRecord:
 class FileRecord:
     """A row of `files`. `version` is the version that added the file.
 
-    `partitions` maps partition column names to values as JSON texts, None for NULL.
+    `partitions` maps partition columns to values as JSON texts, None for NULL. The catalog
+    has them under the names that the columns had in the schema of `schema_version`.
     """
 
     id: int
