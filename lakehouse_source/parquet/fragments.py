@@ -230,8 +230,12 @@ def _bounded(leaf: Leaf, known: ColumnBounds) -> pc.Expression | None:
 
 def _as_today(spec: ReadSpec, task: ScanTask) -> bool:
     """Tell whether Arrow, which goes by names, finds the right columns in a file."""
-    stored = list(spec.file_schemas[task.schema_version])
+    partition_ids = {field_id(spec.schema.field(name)) for name in spec.partition_by}
+    recorded = spec.file_schemas[task.schema_version]
+    stored = [field for field in recorded if field_id(field) not in partition_ids]
     names = {field.name for field in stored}
+    if names.intersection(spec.partition_by):
+        return False  # the file uses the name of a partition column for another column
     for field in spec.schema:
         if field.name in spec.partition_by:
             continue

@@ -183,7 +183,7 @@ class PromoteColumn:
         is_partition = len(place) == 1 and field_id(field) in facts.partition_ids
         if is_partition and not facts.keeps_partitions(field.type, wanted):
             raise refused(
-                "it is a partition column, and the catalog could not compare its recorded values",
+                "it is a partition column, and its recorded values have another form in that type",
                 "Write the rows to a new dataset.",
             )
         if fit(field.type, wanted) is Fit.EVERY:
@@ -273,7 +273,7 @@ class SetNullable:
                     column=shown(self.path),
                     reason="cannot become NOT NULL: the statistics of the files do not show that "
                     "no row has a NULL in it",
-                    hint="Overwrite the rows with NULL first. Lists, maps and what is in them "
+                    hint="Overwrite the rows that have a NULL. Lists, maps and what is in them "
                     "stay nullable.",
                 )
         return _with_field(schema, place, field.with_nullable(self.nullable)), ids

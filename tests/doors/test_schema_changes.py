@@ -97,6 +97,13 @@ def test_spark_reads_old_files_under_the_new_schema_and_old_versions_under_their
     assert collected(frame.where("gone = 'a'")) == []
     assert collected(frame.where("gone IS NULL AND id2 > 100")) == shown([expected[1]])
     assert collected(frame.where("s.c = 3")) == shown([expected[2]])
+    for name, values in {
+        "s.a": [None] * 4,
+        "s.b": ["u", None, None, None],
+        "s.c": [1, None, 3, None],
+    }.items():
+        found = [row[0] for row in frame.select(name).collect()]
+        assert sorted(map(repr, found)) == sorted(map(repr, values))
     assert frame.count() == 4
     found = frame.groupBy("q").agg(F.count("*"), F.max("id"), F.count("gone")).collect()
     assert sorted(map(repr, map(tuple, found))) == ["(1, 3, 9, 1)", "(None, 1, 3, 0)"]

@@ -427,6 +427,33 @@ def test_two_columns_change_their_names_with_each_other(uri: str) -> None:
     assert rows(uri, predicates="p = 1 AND q = 5") == [{"a": 1, "b": 2, "p": 1, "q": 5}]
 
 
+def test_a_partition_column_takes_the_name_of_a_column_that_old_files_store(uri: str) -> None:
+    lake.write_dataset(numbers(a=[1, 2], b=[2, 1], p=[1, 2]), uri, partition_by="p")
+    dataset = lake.open_dataset(uri)
+    with dataset.update_schema() as schema:
+        schema.drop_column("b")
+        schema.rename_column("p", "b")
+        schema.add_column("p", pa.int64())
+    expected = [{"a": 1, "b": 1, "p": None}, {"a": 2, "b": 2, "p": None}]
+    assert rows(uri) == expected
+    arrow = dataset.scan().to_dataset()
+    assert arrow.to_table().sort_by("a").to_pylist() == expected
+    for value in (1, 2):
+        found = arrow.to_table(filter=pc.field("b") == value).to_pylist()
+        assert found == rows(uri, predicates=f"b = {value}") == [expected[value - 1]]
+    assert rows(uri, predicates="p = 1") == []
+
+
+def test_a_column_of_nulls_becomes_numbers(uri: str) -> None:
+    lake.write_dataset(pa.table({"a": [1], "n": pa.nulls(1)}), uri)
+    dataset = lake.open_dataset(uri)
+    dataset.promote_column("n", pa.int64())
+    lake.write_dataset(numbers(a=[2], n=[5]), uri)
+    assert rows(uri) == [{"a": 1, "n": None}, {"a": 2, "n": 5}]
+    assert rows(uri, predicates="n = 5") == [{"a": 2, "n": 5}]
+    assert rows(uri, predicates="n IS NULL") == [{"a": 1, "n": None}]
+
+
 def test_dynamic_overwrite_replaces_files_from_before_a_rename(uri: str) -> None:
     lake.write_dataset(numbers(a=[1, 2], p=["x", "y"]), uri, partition_by="p")
     lake.open_dataset(uri).rename_column("p", "q")
