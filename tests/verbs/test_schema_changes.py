@@ -25,6 +25,8 @@ from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.aggregates import Aggregate, aggregate
 from lakehouse_source.write.commit import commit
+from tests.postgres_server import PostgresServer
+from tests.verbs.cutting_proxy import AFTER, ANSWERED, BEFORE, Cut, CuttingProxy
 from tests.verbs.test_commit_protocol import stage
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "property"
@@ -827,3 +829,26 @@ def test_the_files_are_still_plain_parquet_with_field_ids(uri: str) -> None:
         for one in pq.read_schema(path)
     )
     assert set(names) == {("a", b"1"), ("b", b"2"), ("c", b"1")}
+
+
+def test_a_change_whose_acknowledgement_was_lost_is_made_once(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    url = postgres_server.fresh_database()
+    uri = str(tmp_path / "data")
+    chance = random.Random(11)
+    lake.write_dataset(numbers(a=[1]), uri, catalog=url)
+
+    def decide(_: int) -> Cut:
+        return chance.choice([None, BEFORE, AFTER, ANSWERED])
+
+    with CuttingProxy(postgres_server.socket_folder, decide) as proxy:
+        through = url.partition("?")[0] + f"?host={proxy.folder}"
+        dataset = lake.open_dataset(uri, catalog=through)
+        results = [dataset.add_column(f"c{n}", pa.int64()) for n in range(12)]
+        assert proxy.cuts > 5
+    newest = lake.open_dataset(uri, catalog=url)
+    assert [one.version for one in results] == list(range(2, 14))
+    assert newest.version == 13
+    assert newest.schema.names == ["a", *(f"c{n}" for n in range(12))]
+    assert newest.properties["last_field_id"] == 13
