@@ -28,6 +28,7 @@ from lakehouse_source.write.commit import commit
 from tests.postgres_server import PostgresServer
 from tests.verbs.cutting_proxy import AFTER, ANSWERED, BEFORE, Cut, CuttingProxy
 from tests.verbs.test_commit_protocol import stage
+from tests.verbs.test_overtaken import commit_overtaken
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "property"
 
@@ -852,3 +853,32 @@ def test_a_change_whose_acknowledgement_was_lost_is_made_once(
     assert newest.version == 13
     assert newest.schema.names == ["a", *(f"c{n}" for n in range(12))]
     assert newest.properties["last_field_id"] == 13
+
+
+@pytest.mark.parametrize("partition_by", [None, "a"])
+def test_a_change_made_while_an_append_records_its_files_is_seen(
+    postgres_server: PostgresServer, tmp_path: Path, partition_by: str | None
+) -> None:
+    uri = str(tmp_path / "data")
+    with lake.open_catalog(postgres_server.fresh_database()) as catalog:
+        lake.write_dataset(numbers(a=[1], b=[2]), uri, catalog=catalog, partition_by=partition_by)
+        mine = stage(catalog, uri, numbers(a=[3], b=[4]))
+        commit_overtaken(
+            catalog,
+            mine,
+            lambda: lake.open_dataset(uri, catalog=catalog).add_column("c", pa.int64()),
+        )
+        assert rows(uri, catalog=catalog) == [
+            {"a": 1, "b": 2, "c": None},
+            {"a": 3, "b": 4, "c": None},
+        ]
+        assert rows(uri, catalog=catalog, predicates="a = 3") == [{"a": 3, "b": 4, "c": None}]
+        mine = stage(catalog, uri, numbers(a=[5], b=[6]))
+        with pytest.raises(lake.CommitConflictError):
+            commit_overtaken(
+                catalog,
+                mine,
+                lambda: lake.open_dataset(uri, catalog=catalog).rename_column("a", "d"),
+            )
+        assert rows(uri, catalog=catalog, predicates="d > 2") == [{"d": 3, "b": 4, "c": None}]
+        assert lake.open_dataset(uri, catalog=catalog).verify().ok
