@@ -3,9 +3,6 @@
 A change is a value that is applied to an Arrow schema whose fields have ids. No file is
 rewritten: readers find the columns of a file by their ids, so a renamed column keeps its
 id, and a new column gets an id that no column had before.
-
-Nested fields are named by a path: `"address.street"`, `"tags.element"` for the elements of
-a list, `"m.key"` and `"m.value"` for those of a map, or a tuple of names.
 """
 
 from __future__ import annotations
@@ -13,28 +10,32 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import pyarrow as pa
 
-from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
+from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.schema.fields import (
     SPARK_METADATA,
     assign_ids,
-    children,
     field_id,
     find_field,
-    is_list_like,
     is_nested,
-    rebuild,
     storage_schema,
     with_metadata,
 )
+from lakehouse_source.schema.paths import (
+    Path,
+    Place,
+    field_at,
+    find,
+    parent_of,
+    shown,
+    walk,
+    with_children,
+    with_field,
+)
 from lakehouse_source.schema.promotion import Fit, fit, is_provable, prints_as_string
-
-Path: TypeAlias = "str | tuple[str, ...]"
-# Positions of fields, from the top-level field down.
-Place: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class AddColumn:
     comment: str | None = None
 
     def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
-        parent, name = _parent(schema, self.path)
+        parent, name = parent_of(schema, self.path)
         field = storage_schema(pa.schema([pa.field(name, self.type)])).field(0)
         if self.comment is not None:
             field = _commented(field, self.comment)
@@ -87,8 +88,8 @@ class AddColumn:
             _check_name(name, fields, self.path)
             return [*fields, added]
 
-        above = (field_id(_field(schema, parent)),) if parent else ()
-        return _with_children(schema, parent, add), above
+        above = (field_id(field_at(schema, parent)),) if parent else ()
+        return with_children(schema, parent, add), above
 
     def __str__(self) -> str:
         return f"add {shown(self.path)} {self.type}"
@@ -104,7 +105,7 @@ class RenameColumn:
     def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
         place = find(schema, self.path)
         _check_in_struct(schema, place, self.path, "renamed")
-        renamed = _field(schema, place)
+        renamed = field_at(schema, place)
 
         def rename(fields: list[pa.Field]) -> list[pa.Field]:
             others = [field for i, field in enumerate(fields) if i != place[-1]]
@@ -112,7 +113,7 @@ class RenameColumn:
             fields[place[-1]] = renamed.with_name(self.name)
             return fields
 
-        return _with_children(schema, place[:-1], rename), (field_id(renamed),)
+        return with_children(schema, place[:-1], rename), (field_id(renamed),)
 
     def __str__(self) -> str:
         return f"rename {shown(self.path)} to {self.name}"
@@ -127,7 +128,7 @@ class DropColumn:
     def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
         place = find(schema, self.path)
         _check_in_struct(schema, place, self.path, "dropped")
-        dropped = _field(schema, place)
+        dropped = field_at(schema, place)
         if len(place) == 1 and field_id(dropped) in facts.partition_ids:
             raise SchemaMismatchError(
                 column=shown(self.path),
@@ -145,7 +146,7 @@ class DropColumn:
                 )
             return fields
 
-        return _with_children(schema, place[:-1], drop), (field_id(dropped),)
+        return with_children(schema, place[:-1], drop), (field_id(dropped),)
 
     def __str__(self) -> str:
         return f"drop {shown(self.path)}"
@@ -160,13 +161,13 @@ class PromoteColumn:
 
     def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
         place = find(schema, self.path)
-        field = _field(schema, place)
+        field = field_at(schema, place)
         wanted = storage_schema(pa.schema([pa.field("c", self.type)])).field(0).type
         ids = (field_id(field),)
         if wanted.equals(field.type):
             return schema, ids
         self._check(field, wanted, place, facts)
-        return _with_field(schema, place, field.with_type(wanted)), ids
+        return with_field(schema, place, field.with_type(wanted)), ids
 
     def _check(self, field: pa.Field, wanted: pa.DataType, place: Place, facts: Facts) -> None:
         def refused(reason: str, hint: str) -> SchemaMismatchError:
@@ -237,8 +238,8 @@ class ReorderColumns:
             at = 0 if self.after is None else rest.index(places[-1][-1]) + 1
             return [fields[i] for i in [*rest[:at], *moved, *rest[at:]]]
 
-        ids = tuple(field_id(_field(schema, place)) for place in places)
-        return _with_children(schema, places[0][:-1], reorder), ids
+        ids = tuple(field_id(field_at(schema, place)) for place in places)
+        return with_children(schema, places[0][:-1], reorder), ids
 
     def __str__(self) -> str:
         names = ", ".join(map(shown, self.paths))
@@ -254,11 +255,11 @@ class SetNullable:
 
     def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
         place = find(schema, self.path)
-        field = _field(schema, place)
+        field = field_at(schema, place)
         ids = (field_id(field),)
         if field.nullable == self.nullable:
             return schema, ids
-        above = [_field(schema, place[: i + 1]) for i in range(len(place) - 1)]
+        above = [field_at(schema, place[: i + 1]) for i in range(len(place) - 1)]
         if above and pa.types.is_map(above[-1].type) and place[-1] == 0:
             raise SchemaMismatchError(
                 column=shown(self.path),
@@ -276,7 +277,7 @@ class SetNullable:
                     hint="Overwrite the rows that have a NULL. Lists, maps and what is in them "
                     "stay nullable.",
                 )
-        return _with_field(schema, place, field.with_nullable(self.nullable)), ids
+        return with_field(schema, place, field.with_nullable(self.nullable)), ids
 
     def __str__(self) -> str:
         return f"set {shown(self.path)} {'nullable' if self.nullable else 'NOT NULL'}"
@@ -291,8 +292,8 @@ class SetComment:
 
     def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
         place = find(schema, self.path)
-        field = _field(schema, place)
-        return _with_field(schema, place, _commented(field, self.text)), (field_id(field),)
+        field = field_at(schema, place)
+        return with_field(schema, place, _commented(field, self.text)), (field_id(field),)
 
     def __str__(self) -> str:
         return f"comment on {shown(self.path)}"
@@ -316,7 +317,7 @@ def apply_all(
 def comments(schema: pa.Schema) -> dict[str, str]:
     """The comments of columns and nested fields, by dotted path."""
     found = {}
-    for path, field in _walk(schema):
+    for path, field in walk(schema):
         document = json.loads((field.metadata or {}).get(SPARK_METADATA, b"{}"))
         if "comment" in document:
             found[".".join(path)] = str(document["comment"])
@@ -328,149 +329,9 @@ def renamed(names: Sequence[str], before: pa.Schema, after: pa.Schema) -> tuple[
 
     A name that is in one of the schemas only stays as it is.
     """
-    ids = {".".join(path).lower(): field_id(field) for path, field in _walk(before)}
-    paths = {field_id(field): ".".join(path) for path, field in _walk(after)}
+    ids = {".".join(path).lower(): field_id(field) for path, field in walk(before)}
+    paths = {field_id(field): ".".join(path) for path, field in walk(after)}
     return tuple(paths.get(ids.get(name.lower()), name) for name in names)
-
-
-# --- paths ------------------------------------------------------------------
-
-
-def shown(path: Path) -> str:
-    """A path as texts show it."""
-    return path if isinstance(path, str) else ".".join(path)
-
-
-def checked_path(path: object, option: str) -> Path:
-    """A path as a user gave it.
-
-    Raises:
-        InvalidOptionError: it is not a text, nor a sequence of texts.
-    """
-    if isinstance(path, str) and path:
-        return path
-    if isinstance(path, (list, tuple)) and path and all(isinstance(part, str) for part in path):
-        return tuple(path)
-    raise InvalidOptionError(
-        option=option, value=path, reason="is not a column name, nor a tuple of names."
-    )
-
-
-def find(schema: pa.Schema, path: Path) -> Place:
-    """Where a field is.
-
-    Raises:
-        SchemaMismatchError: there is no such field, or a dotted text means two of them.
-    """
-    lowered = path.lower() if isinstance(path, str) else tuple(name.lower() for name in path)
-    found = list(_places(list(schema), lowered, None))
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise SchemaMismatchError(
-            column=shown(path),
-            reason="means several fields, because a name contains a dot",
-            hint="Give the path as a tuple of names.",
-        )
-    known = ", ".join(".".join(one) for one, _field in _walk(schema))
-    raise SchemaMismatchError(
-        column=shown(path), reason="is not in the dataset", hint=f"It has: {known}."
-    )
-
-
-def _places(fields: Sequence[pa.Field], path: Path, parent: pa.DataType | None) -> Iterator[Place]:
-    """Every place that a path, in lower case, can mean."""
-    for position, field in enumerate(fields):
-        for name in {field.name.lower(), _standard_name(parent, position, field.name).lower()}:
-            if isinstance(path, str):
-                matches, below = path == name, path.startswith(name + ".")
-                rest: Path = path[len(name) + 1 :]
-            else:
-                matches, below = path == (name,), path[0] == name
-                rest = path[1:]
-            if matches:
-                yield (position,)
-            elif below and rest:
-                for place in _places(children(field.type), rest, field.type):
-                    yield (position, *place)
-
-
-def _standard_name(parent: pa.DataType | None, position: int, name: str) -> str:
-    """The name that paths use for elements of lists, and for keys and values of maps."""
-    if parent is not None and pa.types.is_map(parent):
-        return ("key", "value")[position]
-    return "element" if parent is not None and is_list_like(parent) else name
-
-
-def _walk(schema: pa.Schema) -> Iterator[tuple[tuple[str, ...], pa.Field]]:
-    """Every field with its path, nested ones after the field that they are in."""
-
-    def walk(
-        fields: Sequence[pa.Field], above: tuple[str, ...], parent: pa.DataType | None
-    ) -> Iterator[tuple[tuple[str, ...], pa.Field]]:
-        for position, field in enumerate(fields):
-            path = (*above, _standard_name(parent, position, field.name))
-            yield path, field
-            yield from walk(children(field.type), path, field.type)
-
-    yield from walk(list(schema), (), None)
-
-
-def _parent(schema: pa.Schema, path: Path) -> tuple[Place, str]:
-    """Where a new field is added (empty: at the top), and its name."""
-    above: Path
-    if isinstance(path, str):
-        above, _, name = path.rpartition(".")
-    else:
-        above, name = path[:-1], path[-1]
-    if not above:
-        return (), name
-    place = find(schema, above)
-    type_ = _field(schema, place).type
-    if not pa.types.is_struct(type_):
-        raise SchemaMismatchError(
-            column=shown(path),
-            reason=f"cannot be added: {shown(above)} is {type_} and not a struct",
-            hint="Fields of structs in lists and maps are named like 'tags.element.name'. "
-            "Give a name that contains a dot as a tuple.",
-        )
-    return place, name
-
-
-# --- fields -----------------------------------------------------------------
-
-
-def _field(schema: pa.Schema, place: Place) -> pa.Field:
-    field = schema.field(place[0])
-    for position in place[1:]:
-        field = children(field.type)[position]
-    return field
-
-
-def _with_field(schema: pa.Schema, place: Place, field: pa.Field) -> pa.Schema:
-    """The schema with another field at a place."""
-
-    def put(fields: list[pa.Field]) -> list[pa.Field]:
-        fields[place[-1]] = field
-        return fields
-
-    return _with_children(schema, place[:-1], put)
-
-
-def _with_children(
-    schema: pa.Schema, place: Place, change: Callable[[list[pa.Field]], list[pa.Field]]
-) -> pa.Schema:
-    """The schema with other fields inside the field at a place, or at the top (empty place)."""
-
-    def inside(fields: list[pa.Field], place: Place) -> list[pa.Field]:
-        if not place:
-            return change(fields)
-        field = fields[place[0]]
-        below = inside(children(field.type), place[1:])
-        fields[place[0]] = field.with_type(rebuild(field.type, below))
-        return fields
-
-    return pa.schema(inside(list(schema), place), metadata=schema.metadata)
 
 
 def _commented(field: pa.Field, text: str | None) -> pa.Field:
@@ -485,7 +346,7 @@ def _commented(field: pa.Field, text: str | None) -> pa.Field:
 
 
 def _check_in_struct(schema: pa.Schema, place: Place, path: Path, what: str) -> None:
-    if len(place) > 1 and not pa.types.is_struct(_field(schema, place[:-1]).type):
+    if len(place) > 1 and not pa.types.is_struct(field_at(schema, place[:-1]).type):
         raise SchemaMismatchError(
             column=shown(path),
             reason=f"is a part of a list or map and cannot be {what}",

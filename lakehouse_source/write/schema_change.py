@@ -35,10 +35,10 @@ from lakehouse_source.schema.changes import (
     SetComment,
     SetNullable,
     apply_all,
-    checked_path,
 )
 from lakehouse_source.schema.fields import Leaf, field_id, leaves, max_id
 from lakehouse_source.schema.partitions import PartitionTexts
+from lakehouse_source.schema.paths import checked_path
 from lakehouse_source.write import conflicts
 from lakehouse_source.write.apply import summary
 from lakehouse_source.write.conflicts import Change, Verdict

@@ -23,10 +23,10 @@ from lakehouse_source.schema.changes import (
     SetNullable,
     apply_all,
     comments,
-    find,
     renamed,
 )
 from lakehouse_source.schema.fields import children, field_id, initial, leaves, max_id
+from lakehouse_source.schema.paths import find
 
 START = initial(
     pa.schema(
