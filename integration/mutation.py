@@ -445,8 +445,8 @@ MUTANTS = [
         ),
         (
             "schema change: a file that lacks a column holds no NULL in it",
-            "    if group is None or written is None:\n        return False\n",
-            "    if group is None or written is None:\n        return True\n",
+            "    if group is None or leaf.id not in written:\n        return False\n",
+            "    if group is None or leaf.id not in written:\n        return True\n",
         ),
     ),
     *_in(

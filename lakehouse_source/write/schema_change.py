@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from types import TracebackType
 from typing import Any
 
@@ -21,7 +23,6 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.model import DatasetRecord, FileRecord, RowGroupMetadata, WriteResult
 from lakehouse_source.pruning import keys
-from lakehouse_source.pruning.bounds import decode_row_group
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.changes import (
@@ -320,7 +321,7 @@ class _NullCounts:
         groups = reader.row_groups([file.id for file in files])
         # A struct is not NULL where a field of it is not.
         below = [leaf for leaf in leaves(pa.schema([field])) if not leaf.in_list]
-        then = {n: {leaf.id: leaf for leaf in leaves(one)} for n, one in schemas.items()}
+        then = {n: {leaf.id for leaf in leaves(one)} for n, one in schemas.items()}
         return all(
             any(_counts_none(group, leaf, then[file.schema_version]) for leaf in below)
             for file in files
@@ -336,9 +337,9 @@ def _complete(
     return groups if counted else [None]
 
 
-def _counts_none(group: RowGroupMetadata | None, leaf: Leaf, then: dict[int, Leaf]) -> bool:
-    """Tell whether a row group surely has no NULL in a leaf."""
-    written = then.get(leaf.id)
-    if group is None or written is None:
+def _counts_none(group: RowGroupMetadata | None, leaf: Leaf, written: AbstractSet[int]) -> bool:
+    """Tell whether a row group of a file with the leaves `written` surely has no NULL in one."""
+    if group is None or leaf.id not in written:
         return False
-    return decode_row_group(group, leaf.id, written.type, leaf.type).null_count == 0
+    count = json.loads(group.null_counts_json).get(str(leaf.id))
+    return type(count) is int and count == 0
