@@ -1098,6 +1098,22 @@ class CatalogContract:
         with open_catalog(url) as catalog, catalog.read() as reader:
             assert len(reader.transactions(1000)) == 1
 
+    def test_a_catalog_of_the_third_format_stays_readable_and_its_readers_are_refused(
+        self, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """They would take the values of a renamed partition column for NULL."""
+        with monkeypatch.context() as patched:
+            patched.setattr(migrations, "LATEST", 3)
+            with open_catalog(url) as old:
+                dataset = commit(old, [(file_of("a"), [])])
+        with open_catalog(url) as catalog, catalog.read() as reader:
+            assert paths(reader.files(dataset.id, 1)) == ["a"]
+        with monkeypatch.context() as patched:
+            patched.setattr(migrations, "LATEST", 3)
+            refused = pytest.raises(CatalogUnavailableError, match="it has format 4")
+            with refused, open_catalog(url) as old, old.read():
+                pass
+
     def test_the_search_index_of_the_second_format_is_carried_over(
         self, url: str, plant: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -165,8 +165,13 @@ _THIRD: Sequence[str] = (
     "CREATE INDEX column_bounds_by_file ON column_bounds (file_id, column_id)",
 )
 
+# No table changes. From this format on, a file's rows in `partitions` carry the names that the
+# partition columns had in the file's own schema. A reader of an older format looks values up by
+# the present names, and would take those of a renamed column for NULL: it has to be refused.
+_FOURTH: Sequence[str] = ()
+
 # MIGRATIONS[n] leads from format n to format n + 1.
-MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND, _THIRD)
+MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND, _THIRD, _FOURTH)
 LATEST = len(MIGRATIONS)
 
 
