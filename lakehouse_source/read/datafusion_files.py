@@ -24,7 +24,7 @@ from lakehouse_source.predicate import (
     BoundText,
     IfPresent,
 )
-from lakehouse_source.read.engine_files import FileGroup, HandOver, missing_engine
+from lakehouse_source.read.engine_files import Engine, FileGroup, HandOver, missing_engine
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.ordinal import PythonValue, from_ordinal
 
@@ -34,16 +34,17 @@ except ImportError as error:
     raise missing_engine("datafusion") from error
 
 
-def is_path(path: str) -> bool:
+def _is_path(path: str) -> bool:
     """Tell whether DataFusion reads a text as the path of one file, not as a pattern or URL."""
     return not any(char in path for char in "*?[]{}%#\\\0")
 
 
+ENGINE = Engine(_is_path, one_file_each=True)
+
+
 def to_datafusion(handed: HandOver, context: Any, name: str) -> Any:
     """Register a view in a session; returns it as a data frame."""
-    frames = [
-        _frame(group, path, handed, context) for group in handed.groups for path in group.paths
-    ]
+    frames = [_frame(group, handed, context) for group in handed.groups]
     if handed.rows.num_rows or not frames:
         batches = handed.rows.to_batches() or [pa.RecordBatch.from_pylist([], handed.schema)]
         frames.append(context.create_dataframe([batches]))
@@ -51,7 +52,8 @@ def to_datafusion(handed: HandOver, context: Any, name: str) -> Any:
     return context.table(name)
 
 
-def _frame(group: FileGroup, path: str, handed: HandOver, context: Any) -> Any:
+def _frame(group: FileGroup, handed: HandOver, context: Any) -> Any:
+    (path,) = group.paths
     # With a schema DataFusion does not read text as views, and opens no file here.
     stored = pa.schema([source.stored for source in group.sources if source.stored is not None])
     frame = context.read_parquet(path, schema=without_metadata(stored))

@@ -24,7 +24,7 @@ from lakehouse_source.predicate import (
     BoundText,
     IfPresent,
 )
-from lakehouse_source.read.engine_files import FileGroup, HandOver, Source
+from lakehouse_source.read.engine_files import Engine, FileGroup, HandOver, Source
 from lakehouse_source.schema.fields import children
 from lakehouse_source.schema.ordinal import PythonValue, from_ordinal
 
@@ -32,9 +32,12 @@ from lakehouse_source.schema.ordinal import PythonValue, from_ordinal
 _OPTIONS = "hive_partitioning = false, union_by_name = false, filename = false"
 
 
-def is_path(path: str) -> bool:
+def _is_path(path: str) -> bool:
     """Tell whether DuckDB reads a text as the path of one file, not as a pattern."""
     return not any(char in path for char in "*?[]{}\0")
+
+
+ENGINE = Engine(_is_path)
 
 
 def to_duckdb(handed: HandOver, connection: Any, name: str) -> Any:

@@ -24,7 +24,7 @@ from lakehouse_source.predicate import (
     BoundText,
     IfPresent,
 )
-from lakehouse_source.read.engine_files import FileGroup, HandOver, missing_engine
+from lakehouse_source.read.engine_files import Engine, FileGroup, HandOver, missing_engine
 from lakehouse_source.schema.ordinal import PythonValue, from_ordinal
 
 try:
@@ -33,9 +33,12 @@ except ImportError as error:
     raise missing_engine("polars") from error
 
 
-def is_path(path: str) -> bool:
+def _is_path(path: str) -> bool:
     """Tell whether Polars reads a text as the path of one file; patterns are switched off."""
     return "\0" not in path
+
+
+ENGINE = Engine(_is_path)
 
 
 def to_polars(handed: HandOver) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -143,7 +143,7 @@ class Scan:
         """The matching rows as a Polars LazyFrame, whose files Polars reads (see `to_duckdb`)."""
         from lakehouse_source.read import polars_files
 
-        return polars_files.to_polars(self._hand_over(polars_files.is_path))
+        return polars_files.to_polars(self._hand_over(polars_files.ENGINE))
 
     def to_duckdb(self, connection: Any, name: str = "plake") -> Any:
         """The matching rows as a temporary view of a DuckDB connection; returns the relation.
@@ -159,7 +159,7 @@ class Scan:
         """
         from lakehouse_source.read import duckdb_files
 
-        handed = self._hand_over(duckdb_files.is_path)
+        handed = self._hand_over(duckdb_files.ENGINE)
         return duckdb_files.to_duckdb(handed, connection, name)
 
     def to_datafusion(self, context: Any, name: str = "plake") -> Any:
@@ -169,10 +169,10 @@ class Scan:
         """
         from lakehouse_source.read import datafusion_files
 
-        handed = self._hand_over(datafusion_files.is_path)
+        handed = self._hand_over(datafusion_files.ENGINE)
         return datafusion_files.to_datafusion(handed, context, name)
 
-    def _hand_over(self, is_path: Callable[[str], bool]) -> engine_files.HandOver:
+    def _hand_over(self, engine: engine_files.Engine) -> engine_files.HandOver:
         with self._snapshot() as (reader, snapshot):
             schema = snapshot.schema
             named = resolve_columns(schema, self._columns)
@@ -191,5 +191,5 @@ class Scan:
             found.known,
             Storage(found.spec.uri),
             oldest_schema=min(snapshot.file_schemas),
-            is_path=is_path,
+            engine=engine,
         )

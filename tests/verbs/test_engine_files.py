@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source.read import engine_files
 from lakehouse_source.storage import Storage
 
 NAN = float("nan")
@@ -269,6 +270,21 @@ def test_partition_values(tmp_path: Path, read_in: Any) -> None:
         check(read_in, dataset.scan("k = 'é' AND n > 5", columns))
         check(read_in, dataset.scan("k <> '' OR n = 0", columns))
     check(read_in, dataset.scan(None, ["k"]))
+
+
+def test_more_partitions_than_an_engine_plans_well(
+    tmp_path: Path, read_in: Any, monkeypatch: pytest.MonkeyPatch, by_plake: list[str]
+) -> None:
+    monkeypatch.setattr(engine_files, "_MOST_GROUPS", 3)
+    table = pa.table({"k": [1, 2, 3, 4, 5, 5, 5], "s": ["x"] * 6 + [str(3**9000)]})
+    lake.write_dataset(table, tmp_path, partition_by="k")
+    dataset = lake.open_dataset(tmp_path)
+    by_plake.clear()
+    read_in(dataset.scan())
+    assert len(by_plake) == 2
+    assert not any("k=5" in path for path in by_plake)  # the largest is left to the engine
+    check(read_in, dataset.scan())
+    check(read_in, dataset.scan("k > 1 AND s = 'x'"))
 
 
 def test_partition_values_of_other_types(tmp_path: Path, read_in: Any) -> None:
