@@ -29,6 +29,7 @@ ARROW = ("pure/test_predicate_arrow.py",)
 PROMOTION = ("pure/test_promotion.py", "pure/test_schema.py")
 CATALOG = ("edges/test_catalog_sqlite.py",)
 CHANGES = ("verbs/test_schema_changes.py",)
+ENGINE_FILES = ("verbs/test_engine_files.py",)
 ENGINES = ("pure/test_arrow_filter.py", "verbs/test_engines.py")
 
 
@@ -820,6 +821,53 @@ MUTANTS = [
             "engines: an expression need not be understood",
             "if not again.equals(expression) and str(again) != str(expression):",
             "if False:",
+        ),
+    ),
+    *_in(
+        "read/engine_files.py",
+        ENGINE_FILES,
+        (
+            "engines read files with NaN",
+            "if stored is None or any(bounds[id].may_contain_nan for id in self._floats):",
+            "if stored is None:",
+        ),
+        (
+            "engines get all rows of a file of which some row groups match",
+            "return task.filtered or task.row_count != task.file_row_count",
+            "return task.filtered",
+        ),
+        (
+            "engines compare floats of a condition",
+            '_PORTABLE = ("bool", "int", "string", "date", "timestamp", "decimal")',
+            '_PORTABLE = ("bool", "int", "string", "date", "timestamp", "decimal", "float")',
+        ),
+        (
+            "engines read a file without a column of its schema",
+            "return {field.name for field in stored.values() if field is not None} <= there",
+            "return True",
+        ),
+        (
+            "engines cast dates and whole numbers to anything",
+            "or (t.is_integer(old) and t.is_integer(new) and old.bit_width < new.bit_width)",
+            "or True",
+        ),
+    ),
+    *_in(
+        "read/duckdb_files.py",
+        ENGINE_FILES,
+        (
+            "text compares by the default collation of DuckDB",
+            """return f'{name} COLLATE "binary"' if column.kind == "string" else name""",
+            "return name",
+        ),
+    ),
+    *_in(
+        "read/scan.py",
+        ("verbs/test_planning_cost.py",),
+        (
+            "every summary has the number of live rows",
+            'if bound.always_true and "live_rows" in snapshot.summary:',
+            "if bound.always_true:",
         ),
     ),
     *_in(

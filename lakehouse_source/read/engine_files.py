@@ -22,10 +22,10 @@ from datetime import date
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, StorageError
 from lakehouse_source.model import ColumnBounds, ScanTask
+from lakehouse_source.parquet.checked_footer import open_footer
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.predicate import (
@@ -210,9 +210,9 @@ class _Division:
         stored = self._columns(task.schema_version)
         if stored is None or any(bounds[id].may_contain_nan for id in self._floats):
             return False
-        if not self._engine.is_path(storage.path(task.path)) or not self._has_literals(
-            task.partitions
-        ):
+        if not self._engine.is_path(storage.path(task.path)):
+            return False
+        if not self._has_literals(task.partitions):
             return False
         if not any(stored[field.name] for field in self._read(filtered)):
             return False  # without a column of a file, an engine cannot count its rows
@@ -220,7 +220,9 @@ class _Division:
         if task.schema_version == self._oldest:
             return True
         # A column that another commit added while this file was written is not in it.
-        there = set(pq.read_schema(storage.path(task.path)).names)
+        with storage.open_input(task.path) as file:
+            footer = open_footer(file, storage.display(task.path))
+        there = set(footer.metadata.schema.to_arrow_schema().names)
         return {field.name for field in stored.values() if field is not None} <= there
 
     def group_of(self, task: ScanTask) -> tuple[Any, ...]:

@@ -330,6 +330,15 @@ def test_promotions_that_engines_cast_differently(tmp_path: Path, read_in: Any) 
     check(read_in, dataset.scan("n = '7' OR k = 4"))
 
 
+def test_remote_stores_are_read_by_plake(tmp_path: Path, read_in: Any) -> None:
+    uri = f"memory://engines/{tmp_path.name}"
+    catalog = f"sqlite:///{tmp_path}/catalog.db"
+    lake.write_dataset(every_type(), uri, catalog=catalog, row_group_rows=4)
+    dataset = lake.open_dataset(uri, catalog=catalog)
+    check(read_in, dataset.scan())
+    check(read_in, dataset.scan("i = 7", ["s", "id"]))
+
+
 def test_empty_datasets_and_scans_without_matches(tmp_path: Path, read_in: Any) -> None:
     lake.write_dataset(every_type().slice(0, 0), tmp_path)
     check(read_in, lake.open_dataset(tmp_path).scan())
