@@ -837,11 +837,6 @@ MUTANTS = [
             "return task.filtered",
         ),
         (
-            "engines compare floats of a condition",
-            '_PORTABLE = ("bool", "int", "string", "date", "timestamp", "decimal")',
-            '_PORTABLE = ("bool", "int", "string", "date", "timestamp", "decimal", "float")',
-        ),
-        (
             "engines read a file without a column of its schema",
             "return {field.name for field in stored.values() if field is not None} <= there",
             "return True",

@@ -321,8 +321,20 @@ def test_files_of_another_time(tmp_path: Path, read_in: Any) -> None:
 
 
 def test_promotions_that_engines_cast_differently(tmp_path: Path, read_in: Any) -> None:
-    old = {"n": pa.array([7, None]), "d": pa.array([0, 1], pa.date32()), "k": [1, 2]}
-    new = {"n": ["x", "8"], "d": pa.array([5, 86_400_000_000], pa.timestamp("us")), "k": [3, 4]}
+    old = {
+        "n": pa.array([7, None]),
+        "d": pa.array([0, 1], pa.date32()),
+        "t": [NOON, None],
+        "f": [1e20, 0.1],
+        "k": [1, 2],
+    }
+    new = {
+        "n": ["x", "8"],
+        "d": pa.array([5, 86_400_000_000], pa.timestamp("us")),
+        "t": ["y", None],
+        "f": ["z", None],
+        "k": [3, 4],
+    }
     lake.write_dataset(pa.table(old), tmp_path)
     lake.write_dataset(pa.table(new), tmp_path, schema_merge=True, promote_to_string=True)
     dataset = lake.open_dataset(tmp_path)
