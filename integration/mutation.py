@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -938,6 +939,8 @@ def run_tests(root: Path, tests: tuple[str, ...]) -> tuple[bool, str]:
     if done.returncode == 0:
         return True, ""
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if done.returncode < 0:
+        return False, f"the process ends with {signal.Signals(-done.returncode).name}"
     if done.returncode != 1 or not failed:
         raise SystemExit(f"the tests did not run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return False, failed[0].split(" - ")[0].split("::", 1)[-1]
