@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakehouse_source.catalog import Catalog, open_catalog
-    from lakehouse_source.dataset import Dataset, open_dataset, read_dataset, write_dataset
+    from lakehouse_source.dataset import Dataset, convert, open_dataset, read_dataset, write_dataset
     from lakehouse_source.errors import (
         CatalogUnavailableError,
         CommitConflictError,
@@ -61,6 +61,7 @@ __all__ = [
     "Transaction",
     "VersionNotFoundError",
     "WriteResult",
+    "convert",
     "open_catalog",
     "open_dataset",
     "prune_file",
@@ -82,6 +83,7 @@ _HOME = {
         ),
         "dataset": (
             "Dataset",
+            "convert",
             "open_dataset",
             "read_dataset",
             "write_dataset",

@@ -19,7 +19,9 @@ from lakehouse_source.read.scan import Predicates, Scan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.changes import comments
 from lakehouse_source.schema.fields import without_metadata
+from lakehouse_source.write.add_files import add_files
 from lakehouse_source.write.commit import commit
+from lakehouse_source.write.find_files import Paths
 from lakehouse_source.write.inputs import to_reader
 from lakehouse_source.write.restore import restore
 from lakehouse_source.write.schema_change import SchemaUpdate
@@ -177,6 +179,61 @@ def open_dataset(dataset_uri: PathLike, *, catalog: CatalogLike = None) -> Datas
     return Dataset(Address(dataset_uri, catalog).kept_open())
 
 
+def convert(
+    folder: PathLike,
+    *,
+    catalog: CatalogLike = None,
+    partitioning: str | None = "hive",
+    partition_types: Mapping[str, pa.DataType] | None = None,
+    index_columns: str | Sequence[str] | None = None,
+    commit_metadata: Mapping[str, Any] | None = None,
+    progress: bool | None = None,
+) -> Dataset:
+    """Make a dataset of a folder of Parquet files, where it stands.
+
+    The files are added as by `Dataset.add_files`: not rewritten, and never deleted. Their
+    schemas are merged by column name: a column that a file lacks is NULL there, and types
+    are promoted where each value stays exact. Columns become nullable.
+
+    Args:
+        folder: the folder, which becomes the dataset's.
+        catalog: as in `write_dataset`.
+        partitioning: `"hive"` makes partition columns of folders named `key=value`; None
+            gives folders no meaning.
+        partition_types: types of partition columns by name. Others have the type of the
+            files' column of that name; else they are int32, int64, date32 or string,
+            whichever is the first that fits each value (`01` is the integer 1).
+        index_columns: as in `write_dataset`.
+        commit_metadata: a mapping that JSON can hold, stored in the history.
+        progress: show progress. By default only where standard error is a terminal.
+
+    Returns:
+        The dataset, at version 1.
+
+    Raises:
+        DatasetExistsError: there is a dataset already.
+        InvalidOptionError, CorruptDatasetError, StorageError, SchemaMismatchError,
+        CommitUnknownError: as `Dataset.add_files` raises them.
+    """
+    options = write_options(
+        mode="error", commit_metadata=commit_metadata, index_columns=index_columns
+    )
+    address = Address(folder, catalog)
+    with address.open(create=True) as opened:
+        add_files(
+            opened,
+            address,
+            folder,
+            options,
+            partitioning=partitioning,
+            partition_types=partition_types,
+            copy=False,
+            progress=progress,
+            is_new=True,
+        )
+    return open_dataset(folder, catalog=catalog)
+
+
 class Dataset:
     """A dataset at the version that was the newest when it was opened; see `refresh()`.
 
@@ -298,6 +355,78 @@ class Dataset:
         if version is None and timestamp is None:
             version = self.version
         return Scan(self._address, predicates, columns, version, timestamp)
+
+    def add_files(
+        self,
+        paths_or_folder: Paths,
+        *,
+        partitioning: str | None = "hive",
+        schema_merge: bool = False,
+        copy: bool = False,
+        progress: bool | None = None,
+        commit_metadata: Mapping[str, Any] | None = None,
+        expected_version: int | None = None,
+        txn_app_id: str | None = None,
+        txn_version: int | None = None,
+    ) -> WriteResult:
+        """Add Parquet files, whoever wrote them, as one new version; moves to it.
+
+        The files are not rewritten. They stay where they are and must not be changed or
+        deleted afterwards. plake never deletes them: not when the commit fails, and not in
+        `vacuum()` when only expired versions have them. Only their footers are read here.
+
+        Args:
+            paths_or_folder: a file, a folder, or a list of them. They must be below the
+                dataset's own folder, and are recorded relative to it. Of a folder, all files
+                below it are added but hidden ones (`_` or `.` first, as `_SUCCESS` and what is
+                in `_delta_log/`) and those that plake wrote. What a Delta or Iceberg table
+                removed is in its folder still: give the files of such a table as a list.
+            partitioning: `"hive"` reads the dataset's partition columns from the names of
+                folders, `key=value`. None: folders have no meaning, which a partitioned
+                dataset refuses.
+            schema_merge: add new columns, and promote types.
+            copy: copy files that are elsewhere into the dataset, instead of refusing them.
+                The copies are plake's, and vacuum deletes them.
+            progress: show progress. By default only where standard error is a terminal.
+            commit_metadata, expected_version, txn_app_id, txn_version: as in `write_dataset`.
+
+        Columns are found by name, without regard to case, and not by field id. A column that a
+        file lacks is NULL. A type is accepted where each of its values fits the dataset's
+        type. INT96 timestamps are instants in UTC with microseconds. A column that is a
+        partition column too must have, by the file's statistics, the folder's value in each
+        row.
+
+        Raises:
+            InvalidOptionError: a path is wrong, or a file is given twice or is in the dataset
+                already.
+            CorruptDatasetError, StorageError: a file is no Parquet file, is damaged or cannot
+                be read. The error names it.
+            SchemaMismatchError: a file does not fit the dataset's schema.
+            CommitConflictError: another commit conflicts, or added one of the files.
+            CommitUnknownError: the catalog was lost during the commit. After every other
+                error nothing was committed.
+        """
+        options = write_options(
+            schema_merge=schema_merge,
+            commit_metadata=commit_metadata,
+            expected_version=expected_version,
+            txn_app_id=txn_app_id,
+            txn_version=txn_version,
+        )
+        with self._address.open() as catalog:
+            result = add_files(
+                catalog,
+                self._address,
+                paths_or_folder,
+                options,
+                partitioning=partitioning,
+                partition_types=None,
+                copy=copy,
+                progress=progress,
+                is_new=False,
+            )
+        self.refresh()
+        return result
 
     def restore(self, version: int) -> WriteResult:
         """Commit a new version with the content and schema of an old one; moves to it.

@@ -17,7 +17,6 @@ names.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -32,6 +31,7 @@ from lakehouse_source.catalog.write_states import WriteState
 from lakehouse_source.errors import CorruptDatasetError, DatasetNotFoundError, InvalidOptionError
 from lakehouse_source.maintenance.reports import Tallies
 from lakehouse_source.model import DatasetRecord
+from lakehouse_source.parquet.names import own_name
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.partitions import partition_folder, same_columns
 from lakehouse_source.storage import FoundFile
@@ -42,9 +42,6 @@ FolderPrefixes: TypeAlias = tuple[tuple[str, ...], ...]
 RETENTION_SECONDS = 7 * 24 * 3600.0
 # With a shorter one, queries that run may lose their files: it needs a flag.
 SHORTEST_RETENTION_SECONDS = 3600.0
-
-_UUID7 = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
-_OWN_NAME = re.compile(rf"({_UUID7})-({_UUID7})\.parquet")
 
 READABLE = "a version that can be read has it"
 YOUNG = "younger than the retention"
@@ -209,7 +206,7 @@ class VacuumPlanner:
                     self.kept.add(YOUNG, path, size)
             elif _name(path) in readable_names:
                 rows_to_forget += ids
-            elif not _OWN_NAME.fullmatch(_name(path)):
+            elif own_name(path) is None:
                 # A file that plake did not write: its row is deleted, the file never.
                 self.kept.add(NOT_OURS, path, size)
                 rows_to_forget += ids
@@ -226,8 +223,8 @@ class VacuumPlanner:
         ]
 
     def _possible_orphan(self, file: FoundFile, name: str) -> list[_Orphan]:
-        match = _OWN_NAME.fullmatch(name)
-        if match is None:
+        ids = own_name(name)
+        if ids is None:
             self.kept.add(NOT_OURS, file.path, file.size_bytes)
             return []
         folders = file.path.split("/")[:-1]
@@ -237,7 +234,7 @@ class VacuumPlanner:
         if not ours:
             self.kept.add(ELSEWHERE, file.path, file.size_bytes)
             return []
-        return [_Orphan(file, match.group(1), max(_time_in(part) for part in match.groups()))]
+        return [_Orphan(file, str(ids[0]), max(map(_time_in, ids)))]
 
     def _plan_orphans(self, orphans: Sequence[_Orphan]) -> None:
         states = self.tx.write_states({orphan.write_id for orphan in orphans})
@@ -286,10 +283,10 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _time_in(uuid7: str) -> datetime:
+def _time_in(uuid7: UUID) -> datetime:
     """The time (UTC) in a UUIDv7: its first 48 bits are milliseconds since 1970.
 
     Source: RFC 9562, section 5.7.
     """
-    milliseconds = min(UUID(uuid7).int >> 80, 253_402_300_799_000)
+    milliseconds = min(uuid7.int >> 80, 253_402_300_799_000)
     return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=milliseconds)

@@ -27,6 +27,8 @@ import pyarrow.parquet as pq
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.model import ColumnBounds, ScanTask
 from lakehouse_source.parquet.arrow_filter import as_engines_mean, names_any
+from lakehouse_source.parquet.foreign import schema_for_engines
+from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.schema.align import by_id
@@ -51,7 +53,7 @@ def fragment(
 ) -> ds.ParquetFileFragment:
     """The row groups of a task as a fragment, with an expression that holds on all rows."""
     promise = _promise(spec, task, known)
-    if not _as_today(spec, task):
+    if not _as_today(spec, task, storage):
         return _from_memory(spec, task, promise, storage)
     return ds.ParquetFileFormat().make_fragment(
         storage.path(task.path),
@@ -228,14 +230,23 @@ def _bounded(leaf: Leaf, known: ColumnBounds) -> pc.Expression | None:
 # --- files whose schema is not that of the version ----------------------------------
 
 
-def _as_today(spec: ReadSpec, task: ScanTask) -> bool:
-    """Tell whether Arrow, which goes by names, finds the right columns in a file."""
+def _as_today(spec: ReadSpec, task: ScanTask, storage: Storage) -> bool:
+    """Tell whether Arrow, which goes by names, finds the right columns in a file.
+
+    The footer of a file that plake did not write is read for this.
+    """
+    logical = spec.file_schemas[task.schema_version]
     partition_ids = {field_id(spec.schema.field(name)) for name in spec.partition_by}
-    recorded = spec.file_schemas[task.schema_version]
-    stored = [field for field in recorded if field_id(field) not in partition_ids]
+    if is_foreign(task.path):
+        physical = schema_for_engines(storage, task.path, logical)
+        if physical is None:
+            return False
+        stored = list(physical)
+    else:
+        stored = [field for field in logical if field_id(field) not in partition_ids]
     names = {field.name for field in stored}
     if names.intersection(spec.partition_by):
-        return False  # the file uses the name of a partition column for another column
+        return False  # the file uses the name of a partition column; the catalog's value counts
     for field in spec.schema:
         if field.name in spec.partition_by:
             continue

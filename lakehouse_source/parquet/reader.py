@@ -27,6 +27,8 @@ from lakehouse_source.errors import (
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.bloom import FileFilters
 from lakehouse_source.parquet.checked_footer import CheckedFooter, open_footer
+from lakehouse_source.parquet.foreign import INT96_UNIT, read_schema
+from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.predicate.row_filter import matching_mask
 from lakehouse_source.pruning.absent import asks_for_values
@@ -91,12 +93,18 @@ class _FileReader:
         self.spec = spec
         self.task = task
         self.storage = storage
+        # Of a file that plake did not write, the columns are known when it is open.
+        self.foreign = is_foreign(task.path)
         self.file_schema = spec.file_schemas[task.schema_version]
         self.target = spec.target
         needed = spec.predicate.columns if spec.predicate is not None else ()
         self.predicate_schema = pa.schema([spec.schema.field(name) for name in needed])
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The structs that are read in part."""
         # Parquet spells a column `a.b` like field `b` of a struct `a`: then structs stay whole.
-        self.parts = () if _has_dots(self.file_schema) else tuple(spec.narrowed)
+        return () if _has_dots(self.file_schema) else tuple(self.spec.narrowed)
 
     def tables(self) -> Iterator[pa.Table]:
         with ExitStack() as opened:
@@ -105,8 +113,13 @@ class _FileReader:
                 footer = self._footer(file)
                 # From afar, requests for neighbouring column chunks are made one.
                 parquet = pq.ParquetFile(
-                    file, metadata=footer.metadata, pre_buffer=not self.storage.is_local
+                    file,
+                    metadata=footer.metadata,
+                    pre_buffer=not self.storage.is_local,
+                    coerce_int96_timestamp_unit=INT96_UNIT,
                 )
+                if self.foreign:
+                    self.file_schema = read_schema(parquet, self.file_schema)
                 groups = self.task.row_groups
                 if groups is None:
                     groups = tuple(range(len(footer.row_counts)))
@@ -122,7 +135,8 @@ class _FileReader:
     def _filters(self, footer: CheckedFooter, file: pa.NativeFile) -> FileFilters | None:
         """The file's bloom filters, None where they could not rule out a row group."""
         spec, task = self.spec, self.task
-        if spec.predicate is None or spec.unmatched or not task.filtered:
+        # Filters are looked up by the columns' positions and types in files of plake.
+        if self.foreign or spec.predicate is None or spec.unmatched or not task.filtered:
             return None
         if not asks_for_values(spec.predicate.root):
             return None

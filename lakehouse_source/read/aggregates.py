@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.model import ColumnBounds, FileRecord, Ordinal
+from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.pruning.bounds import is_a_value
 from lakehouse_source.pruning.statistics import Statistics
@@ -77,9 +78,12 @@ def aggregate(
         for tally in tallies:
             name = tally.asked.column
             leaf = None if name is None else by_name[name]
-            if leaf is not None and tally.asked.function != "count":
-                partition = leaf.path[0] in snapshot.partition_by
-                if not partition and statistics.is_promoted(candidate.file, leaf.id):
+            partition = leaf is not None and leaf.path[0] in snapshot.partition_by
+            if leaf is not None and not partition:
+                if is_foreign(candidate.file.path):
+                    return None  # other writers may cut a bound or widen it
+                promoted = statistics.is_promoted(candidate.file, leaf.id)
+                if promoted and tally.asked.function != "count":
                     return None
             for bounds in _bounds(candidate, leaf, statistics):
                 if not tally.add(bounds, leaf):

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
-from lakehouse_source.errors import SchemaMismatchError
+from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
 from lakehouse_source.model import FileRecord, RowGroupMetadata
+from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.predicate import BoundPredicate, PredicateSet
 from lakehouse_source.read.address import Address, CatalogLike, PathLike
 from lakehouse_source.read.plan import candidates
@@ -75,7 +76,8 @@ def scan(
         CatalogUnavailableError, CorruptDatasetError, StorageError.
         SchemaMismatchError: a column does not exist, or Spark's Parquet reader cannot
             read its type (half floats, nanoseconds): use format `plake`.
-        InvalidOptionError: a Spark Connect session: use format `plake`.
+        InvalidOptionError: a Spark Connect session, or files that plake did not write: use
+            format `plake`.
     """
     require_classic(spark)
     address = Address(uri, catalog)
@@ -142,6 +144,14 @@ class _FileGroups:
         self._ambiguous_paths = any(map(_has_ambiguous_paths, snapshot.file_schemas.values()))
 
     def add(self, file: FileRecord, row_groups: Sequence[RowGroupMetadata]) -> None:
+        if is_foreign(file.path):
+            # Their types and names are known only from their footers.
+            raise InvalidOptionError(
+                option="path",
+                value=file.path,
+                reason="is a file that plake did not write, which lake.spark.scan does not read. "
+                "Read the dataset with spark.read.format('plake').",
+            )
         number = file.schema_version
         if number not in self._by_version:
             stored = self._stored(self.snapshot.file_schemas[number])

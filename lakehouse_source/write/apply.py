@@ -19,6 +19,7 @@ from lakehouse_source.model import (
     TransactionRecord,
     WriteResult,
 )
+from lakehouse_source.parquet.names import own_name
 from lakehouse_source.pruning.indexed import same_index_columns
 from lakehouse_source.read.plan import candidates
 from lakehouse_source.read.snapshot import open_snapshot
@@ -72,6 +73,7 @@ def apply_commit(
     # prerecorded for, they would be listed as live.
     same = locked.schema is None and schema is before
     recorded = rebase_prerecorded(tx, record, version, schema, commit, prerecorded, same)
+    _check_not_live(tx, record, commit)
     removed = _files_to_remove(tx, record, commit)
     counts = summary(
         tx, record, commit.files, removed, commit.rewritten_row_groups, last=locked.last
@@ -200,6 +202,27 @@ def _check_conflicts(
         touched = _first_replaced(tx, record, commit, added)
         if touched is not None:
             raise conflict(f"{touched.path}, added by version {touched.version}, may be replaced")
+
+
+def _check_not_live(tx: CatalogTransaction, record: DatasetRecord, commit: PreparedCommit) -> None:
+    """Check that no file that is added where it stands is in the dataset already.
+
+    A name that plake gave is new. Any other file another commit may have added before.
+
+    Raises:
+        CommitConflictError
+    """
+    mine = {file.path for file in commit.files if own_name(file.path) is None}
+    if not mine or record.current_version == 0:
+        return
+    for file in tx.files(record.id, record.current_version):
+        if file.path in mine:
+            raise CommitConflictError(
+                dataset=commit.staged.uri,
+                base_version=commit.staged.base_version,
+                current_version=record.current_version,
+                reason=f"{file.path} is in the dataset since version {file.version}",
+            )
 
 
 def _first_replaced(

@@ -18,6 +18,7 @@ from lakehouse_source.catalog.retry import PATIENCE_SECONDS, in_transaction
 from lakehouse_source.errors import CatalogUnavailableError, PlakeError, StorageError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import FileMetadata, WriteResult
+from lakehouse_source.parquet.names import is_of_write
 from lakehouse_source.storage import Storage
 from lakehouse_source.write import reservations
 from lakehouse_source.write.apply import apply_commit
@@ -130,6 +131,8 @@ def abort(
 ) -> bool:
     """Give a write up: fence it, so that it can never commit, and then delete its files.
 
+    Files that were added where they stand are never deleted.
+
     This is the only place that decides whether files are deleted after a failure. They
     are deleted only when the catalog has fenced the write. They stay, and the answer is
     False, where the write was committed, where the catalog cannot be asked, and where
@@ -159,6 +162,8 @@ def abort(
 def _delete(staged: StagedWrite, files: Iterable[FileMetadata]) -> None:
     storage = Storage(staged.spec.uri)
     for file in files:
+        if not is_of_write(file.path, staged.write_id):
+            continue  # added where it stands: it belongs to somebody else
         try:
             storage.delete(file.path)
             reach("file deleted")

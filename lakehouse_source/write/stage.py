@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -22,6 +22,8 @@ from lakehouse_source.write.commit import abort
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 
 HEARTBEAT_SECONDS = 600.0
+
+T = TypeVar("T")
 
 _LAYOUT = (
     "target_file_size_bytes",
@@ -101,22 +103,20 @@ def stage(
         raise
 
 
-def with_heartbeat(
-    batches: Iterable[pa.RecordBatch], beat: Callable[[], None]
-) -> Iterator[pa.RecordBatch]:
-    """The same batches; calls `beat` between two of them every `HEARTBEAT_SECONDS`.
+def with_heartbeat(items: Iterable[T], beat: Callable[[], None]) -> Iterator[T]:
+    """The same items; calls `beat` between two of them every `HEARTBEAT_SECONDS`.
 
     No thread calls it: a write whose rows stop coming for a day shall count as abandoned.
     """
     last = time.monotonic()
-    for batch in batches:
+    for item in items:
         if time.monotonic() - last >= HEARTBEAT_SECONDS:
             # A heartbeat that fails is no reason to stop: the next one may succeed, and
             # the commit reports a catalog that stays away.
             with suppress(PlakeError):
                 beat()
             last = time.monotonic()
-        yield batch
+        yield item
 
 
 def _options(layout: dict[str, Any], **known: Any) -> WriteOptions:

@@ -1,0 +1,42 @@
+"""Edge. The names that plake gives to data files, and what a name says of its file.
+
+    <write id>-<UUIDv7>.parquet         plake wrote the file: its columns have plake's field ids
+    <write id>-<UUIDv7>.copy.parquet    plake copied the file: somebody else wrote it
+    any other name                      a file that was added where it stands
+
+Nothing else records who wrote a file. A file that plake did not write is read by the
+names of its columns, and a file with a name that plake did not give is never deleted.
+"""
+
+from __future__ import annotations
+
+import re
+from uuid import UUID
+
+import uuid6
+
+_UUID7 = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+_OWN_NAME = re.compile(rf"({_UUID7})-({_UUID7})(\.copy)?\.parquet")
+
+
+def own_name(path: str) -> tuple[UUID, UUID] | None:
+    """The write id and the second id in a name that plake gave; None for any other name."""
+    match = _OWN_NAME.fullmatch(path.rpartition("/")[2])
+    return None if match is None else (UUID(match[1]), UUID(match[2]))
+
+
+def is_foreign(path: str) -> bool:
+    """Tell whether somebody else wrote the data file at a path."""
+    match = _OWN_NAME.fullmatch(path.rpartition("/")[2])
+    return match is None or match[3] is not None
+
+
+def is_of_write(path: str, write_id: str) -> bool:
+    """Tell whether a write gave a file its name, so that the write may delete it."""
+    found = own_name(path)
+    return found is not None and str(found[0]) == write_id
+
+
+def copy_name(write_id: str) -> str:
+    """A new name for the copy of a file that somebody else wrote."""
+    return f"{write_id}-{uuid6.uuid7()}.copy.parquet"
