@@ -19,6 +19,8 @@ from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.schema.ordinal import domain, to_ordinal
 from lakehouse_source.schema.partitions import HIVE_NULL
 
+# The end of a long value's name as `partition_folder` cuts it.
+_CUT = re.compile(r".{150}~[0-9a-f]{16}$")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,38}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
@@ -29,7 +31,8 @@ def folder_values(folders: Sequence[str], path: str) -> dict[str, str | None]:
     Folders without `=` are passed over. `path` names the file in errors.
 
     Raises:
-        InvalidOptionError: a key is empty or occurs twice, or a name is not UTF-8.
+        InvalidOptionError: a key is empty or occurs twice, a name is not UTF-8, or a long
+            value was cut.
     """
     values: dict[str, str | None] = {}
     for folder in folders:
@@ -41,6 +44,8 @@ def folder_values(folders: Sequence[str], path: str) -> dict[str, str | None]:
             value = None if text == HIVE_NULL else unquote(text, errors="strict")
         except UnicodeDecodeError as error:
             raise _refused(path, f"is in folder {folder!r}, whose name is not UTF-8.") from error
+        if _CUT.search(text):
+            raise _refused(path, f"is in folder {folder!r}, whose value is cut.")
         if not name:
             raise _refused(path, f"is in folder {folder!r}, which has no key.")
         if any(name.lower() == other.lower() for other in values):
@@ -90,7 +95,10 @@ def _parsed(text: str, type_: pa.DataType) -> Any:
             raise ValueError("no date")
         return date.fromisoformat(text)
     if t.is_timestamp(type_):
-        return datetime.fromisoformat(text.replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        if moment.tzinfo is not None and type_.tz is None:
+            raise ValueError("a zone in a column without one")
+        return moment
     if t.is_decimal(type_):
         return Decimal(text)
     raise ValueError("no type of a partition column")
