@@ -31,6 +31,7 @@ PROMOTION = ("pure/test_promotion.py", "pure/test_schema.py")
 CATALOG = ("edges/test_catalog_sqlite.py",)
 CHANGES = ("verbs/test_schema_changes.py",)
 ENGINE_FILES = ("verbs/test_engine_files.py",)
+ADDED = ("verbs/test_add_files.py", "pure/test_name_mapping.py")
 ENGINES = ("pure/test_arrow_filter.py", "verbs/test_engines.py")
 
 
@@ -50,6 +51,61 @@ def _in(file: str, tests: tuple[str, ...], *rules: tuple[str, str, str]) -> list
 
 
 MUTANTS = [
+    *_in(
+        "parquet/names.py",
+        ADDED,
+        (
+            "a copy of a file of others counts as written by plake",
+            "return match is None or match[3] is not None",
+            "return match is None",
+        ),
+    ),
+    *_in(
+        "parquet/foreign.py",
+        ADDED,
+        (
+            "a float column of others has no NaN",
+            "may_have_nan = bool(pa.types.is_floating(leaf.type))",
+            "may_have_nan = False",
+        ),
+        (
+            "a column that a file of others lacks has no NULL",
+            "ColumnBounds(None, None, group.row_count, group.row_count, False)",
+            "ColumnBounds(None, None, 0, group.row_count, False)",
+        ),
+        (
+            "a partition column in the file may have any value",
+            "elif (known.null_count, known.lower, known.upper) != (0, ordinal, ordinal):",
+            "elif known.null_count != 0:",
+        ),
+    ),
+    *_in(
+        "schema/name_mapping.py",
+        ADDED,
+        (
+            "types that only some values fit are taken",
+            "is not Fit.EVERY:",
+            "is Fit.NONE:",
+        ),
+    ),
+    *_in(
+        "write/commit.py",
+        ADDED,
+        (
+            "an aborted commit deletes files of others",
+            "if not is_of_write(file.path, staged.write_id):",
+            "if False:",
+        ),
+    ),
+    *_in(
+        "write/apply.py",
+        ADDED,
+        (
+            "a file that another commit added is added again",
+            "if not mine or record.current_version == 0:",
+            "if True:",
+        ),
+    ),
     *_in(
         "pruning/evaluate.py",
         PURE,

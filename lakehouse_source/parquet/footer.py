@@ -101,7 +101,7 @@ def chunk_bounds(
         if statistics.has_null_count and 0 <= statistics.null_count <= row_count:
             null_count = statistics.null_count
         in_bytes = statistics.physical_type in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
-        if statistics.has_min_max and not (in_bytes and _wrong_bytes(created_by)):
+        if statistics.has_min_max and not (in_bytes and has_wrong_bytes(created_by)):
             lower = ordinal(statistics.min_raw, statistics.physical_type, leaf.type)
             upper = ordinal(statistics.max_raw, statistics.physical_type, leaf.type)
             if lower is not None and upper is not None and lower > upper:  # type: ignore[operator]
@@ -109,7 +109,7 @@ def chunk_bounds(
     return ColumnBounds(lower, upper, null_count, row_count, may_have_nan)
 
 
-def _wrong_bytes(created_by: str | None) -> bool:
+def has_wrong_bytes(created_by: str | None) -> bool:
     """Tell whether a writer is known for wrong bounds of bytes (PARQUET-251, PARQUET-686).
 
     Arrow reports such bounds for decimals: fixed_length_decimal.parquet of the public test

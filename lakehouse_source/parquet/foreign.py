@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from lakehouse_source.errors import CorruptDatasetError, PlakeError
 from lakehouse_source.model import ColumnBounds, FileMetadata, Ordinal, RowGroupMetadata
 from lakehouse_source.parquet.checked_footer import CheckedFooter, Chunk, open_footer
-from lakehouse_source.parquet.footer import chunk_bounds
+from lakehouse_source.parquet.footer import chunk_bounds, has_wrong_bytes
 from lakehouse_source.pruning import bounds
 from lakehouse_source.schema.fields import (
     Leaf,
@@ -214,10 +214,13 @@ def read_schema(parquet: pq.ParquetFile, logical: pa.Schema) -> pa.Schema:
 
 
 def schema_for_engines(storage: Storage, path: str, logical: pa.Schema) -> pa.Schema | None:
-    """As `read_schema`; None if engines must not read the file, because they read INT96."""
+    """As `read_schema`; None if Arrow must not scan the file on its own.
+
+    It reads INT96 in nanoseconds, and prunes decimals by bounds that are known to be wrong.
+    """
     with storage.open_input(path) as file, storage.errors(path):
         footer = open_footer(file, storage.display(path))
-        if _int96_positions(footer):
+        if _int96_positions(footer) or has_wrong_bytes(footer.created_by):
             return None
         return with_ids_by_name(footer.arrow_schema.remove_metadata(), logical)
 
