@@ -6,13 +6,19 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
-from urllib.parse import unquote
+from urllib.parse import urlsplit, urlunsplit
 
 import pyarrow.fs as pafs
 
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
 from lakehouse_source.parquet.names import own_name
-from lakehouse_source.storage import Storage, canonical_uri, check_relative, local_path
+from lakehouse_source.storage import (
+    Storage,
+    canonical_uri,
+    check_relative,
+    local_path,
+    redact_uri,
+)
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
@@ -57,7 +63,8 @@ def find_files(root: Storage, paths: Paths, *, copy: bool) -> list[GivenFile]:
             seen[key] = file.shown
             found.append(file)
     if not found:
-        raise _refused(", ".join(os.fspath(path) for path in given), "has no data file.")
+        shown = ", ".join(redact_uri(os.fspath(path)) for path in given)
+        raise InvalidOptionError(option="paths", value=shown, reason="has no data file.")
     return found
 
 
@@ -101,13 +108,20 @@ def _files_at(root: Storage, given: str, copy: bool) -> Iterator[GivenFile]:
 
 def _outside(uri: str, given: str) -> Iterator[GivenFile]:
     parent, _, name = uri.rpartition("/")
-    storage = Storage(parent)
-    name = unquote(name) if storage.is_local else name
+    if local_path(uri) is None:
+        # As given, with the credentials that it takes to get there.
+        parts = urlsplit(given)
+        above = parts.path.rstrip("/").rpartition("/")[0]
+        storage = Storage(urlunsplit(parts._replace(path=above)))
+    else:
+        given = local_path(uri) or given
+        storage = Storage(os.path.dirname(given))
+        name = os.path.basename(given)
     if _kind(storage, name, given) is pafs.FileType.File:
-        around = (local_path(parent) or parent).split("/")
+        around = (os.path.dirname(given) if storage.is_local else parent).split("/")
         yield GivenFile(storage, name, tuple(around), True)
         return
-    folder = Storage(uri)
+    folder = Storage(given)
     for path in _listed(folder, ""):
         yield GivenFile(folder, path, tuple(path.split("/")[:-1]), True)
 
@@ -150,4 +164,4 @@ def _is_hidden(name: str) -> bool:
 
 
 def _refused(path: str, reason: str) -> InvalidOptionError:
-    return InvalidOptionError(option="paths", value=path, reason=reason)
+    return InvalidOptionError(option="paths", value=redact_uri(path), reason=reason)

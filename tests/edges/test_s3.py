@@ -282,3 +282,28 @@ def check_objects(uri: str, catalog: lake.Catalog) -> None:
             assert stored[file.path] == file.size_bytes
             footer = pq.read_metadata(f"{root}/{file.path}", filesystem=filesystem)
             assert footer.num_rows == file.row_count
+
+
+def test_objects_that_others_wrote_are_added_where_they_stand(
+    uri: str, catalog: lake.Catalog
+) -> None:
+    filesystem, root = pafs.FileSystem.from_uri(uri)
+    for key, number in (("a b", 1), ("c", 2)):
+        pq.write_table(
+            pa.table({"id": [number]}), f"{root}/k={key}/part 0.parquet", filesystem=filesystem
+        )
+    before = objects(uri)
+    dataset = lake.convert(uri, catalog=catalog)
+    assert dataset.scan().to_table().sort_by("id").to_pydict() == {"id": [1, 2], "k": ["a b", "c"]}
+    pq.write_table(pa.table({"id": [3]}), f"{root}/k=c/more.parquet", filesystem=filesystem)
+    dataset.add_files(uri.replace("?", "/k=c/more.parquet?"))
+    assert ids(uri, catalog, predicates="k = 'c'") == [2, 3]
+    with pytest.raises(lake.InvalidOptionError, match="copy=True") as refused:
+        dataset.add_files(uri.replace("data/things", "data/elsewhere/x.parquet"))
+    assert SECRET not in str(refused.value)
+    elsewhere = f"{root.removesuffix('things')}elsewhere/k=d"
+    pq.write_table(pa.table({"id": [4]}), f"{elsewhere}/x.parquet", filesystem=filesystem)
+    for path in ("data/elsewhere", "data/elsewhere/k=d/x.parquet"):
+        dataset.add_files(uri.replace("data/things", path), copy=True)
+    assert ids(uri, catalog, predicates="k = 'd'") == [4, 4]
+    assert before.items() <= objects(uri).items()
