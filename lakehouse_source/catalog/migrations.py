@@ -167,7 +167,8 @@ _THIRD: Sequence[str] = (
 
 # No table changes. From this format on, a file's rows in `partitions` carry the names that the
 # partition columns had in the file's own schema. A reader of an older format looks values up by
-# the present names, and would take those of a renamed column for NULL: it has to be refused.
+# the present names, and would take those of a renamed column for NULL. Nor does it find the
+# columns of files that others wrote by their names. It has to be refused.
 _FOURTH: Sequence[str] = ()
 
 # MIGRATIONS[n] leads from format n to format n + 1.

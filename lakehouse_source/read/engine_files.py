@@ -26,6 +26,7 @@ import pyarrow as pa
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, StorageError
 from lakehouse_source.model import ColumnBounds, ScanTask
 from lakehouse_source.parquet.checked_footer import open_footer
+from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.predicate import (
@@ -207,6 +208,8 @@ class _Division:
         storage = self._storage
         if not storage.is_local or (filtered and not self._portable):
             return False
+        if is_foreign(task.path):
+            return False  # its columns are found by name, in whatever types it has
         stored = self._columns(task.schema_version)
         if stored is None or any(bounds[id].may_contain_nan for id in self._floats):
             return False

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import datafusion
+import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -628,3 +630,53 @@ def test_vacuum_never_deletes_a_file_of_others(folder: Path, tmp_path: Path) -> 
     assert lake.read_dataset(folder)["v"].to_pylist() == [3]
     dataset.refresh().add_files(path, partitioning=None)
     assert sorted(dataset.scan().to_table()["v"].to_pylist()) == [1, 3]
+
+
+# --- what else reads and changes a dataset with such files -----------------------------
+
+
+def three_layouts(folder: Path) -> lake.Dataset:
+    """A dataset of its own files and of two that others wrote, each laid out otherwise."""
+    own = pa.table({"id": pa.array([1, 2], pa.int64()), "s": ["a", None], "x": [0.5, math.nan]})
+    lake.write_dataset(own, folder)
+    write(folder / "more" / "b.parquet", S=["c"], ID=pa.array([3], pa.int32()))
+    write(folder / "c.parquet", x=[-0.0], id=pa.array([4], pa.int64()), s=pa.array(["d"]))
+    dataset = lake.open_dataset(folder)
+    dataset.add_files(folder / "more")
+    dataset.add_files([folder / "c.parquet"])
+    return dataset.refresh()
+
+
+MIXED = [
+    {"id": 1, "s": "a", "x": 0.5},
+    {"id": 2, "s": None, "x": math.nan},
+    {"id": 3, "s": "c", "x": None},
+    {"id": 4, "s": "d", "x": -0.0},
+]
+
+
+def test_engines_read_files_of_others_as_plake_does(folder: Path) -> None:
+    scan = three_layouts(folder).scan()
+    assert rows(scan.to_table()) == rows(MIXED)
+    with duckdb.connect() as connection:
+        assert rows(scan.to_duckdb(connection).to_arrow_table()) == rows(MIXED)
+    assert rows(scan.to_polars().collect().to_arrow()) == rows(MIXED)
+    context = datafusion.SessionContext()
+    assert rows(scan.to_datafusion(context).to_arrow_table()) == rows(MIXED)
+
+
+def test_a_change_of_the_schema_holds_for_files_of_others(folder: Path) -> None:
+    dataset = three_layouts(folder)
+    with dataset.update_schema() as schema:
+        schema.rename_column("s", "text")
+        schema.drop_column("x")
+        schema.reorder_columns(["text", "id"])
+    dataset.refresh()
+    dataset.add_column("s", pa.string())  # a name that the files still have
+    renamed = [{"text": row["s"], "id": row["id"], "s": None} for row in MIXED]
+    assert rows(dataset.refresh().scan().to_table()) == rows(renamed)
+    assert rows(dataset.scan("text = 'c'").to_table()) == rows([renamed[2]])
+    assert dataset.scan("s IS NOT NULL").count_rows() == 0
+    assert rows(dataset.scan(version=3).to_table()) == rows(MIXED)
+    dataset.restore(3)
+    assert rows(dataset.scan().to_table()) == rows(MIXED)
