@@ -152,14 +152,14 @@ class Scan:
         adds. plake reads, when this method is called, the files that DuckDB would read
         differently: those of a remote store; with a float column that may hold NaN, a
         timestamp in nanoseconds or another special type; or of which a condition on
-        floats, or with LIKE, selects a part.
+        floats, or with LIKE, selects a part; and all files if the connection may not open any.
 
         Raises:
             StorageError: a file is missing.
         """
         from lakehouse_source.read import duckdb_files
 
-        handed = self._hand_over(duckdb_files.ENGINE)
+        handed = self._hand_over(duckdb_files.engine(connection))
         return duckdb_files.to_duckdb(handed, connection, name)
 
     def to_datafusion(self, context: Any, name: str = "plake") -> Any:

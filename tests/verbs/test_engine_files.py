@@ -415,6 +415,11 @@ class TestViewsOfDuckDB:
                 scan.to_duckdb(connection)
                 assert len(connection.table("plake")) == scan.count_rows()
 
+    def test_a_connection_that_may_not_open_files(self, uri: str) -> None:
+        scan = lake.open_dataset(uri).scan("i = 7", ["id"])
+        with duckdb.connect(config={"enable_external_access": False}) as connection:
+            assert rows(scan.to_duckdb(connection).to_arrow_table()) == rows(scan.to_table())
+
     def test_filters_reach_the_reader_of_files(self, uri: str) -> None:
         with duckdb.connect() as connection:
             lake.open_dataset(uri).scan("s > 'a'", PLAIN).to_duckdb(connection, "things")
