@@ -52,8 +52,11 @@ from lakehouse_source.write.find_files import GivenFile, Paths, find_files
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 from lakehouse_source.write.stage import with_heartbeat
 
-# Footers that are read at the same time. Parsing holds Python's lock, waiting does not.
-_AT_ONCE = 8
+# Footers that are read at the same time. From a local disk there is nothing to wait for, and
+# threads only compete for Python's lock: 10,000 files of 9 columns took 16 s with one thread
+# and 19 to 25 s with eight. Requests to an object store are waited for.
+_AT_ONCE_LOCAL = 1
+_AT_ONCE_REMOTE = 16
 _COPIED_BYTES = 8 << 20
 
 
@@ -155,7 +158,9 @@ def _inspect(
         texts = folder_values(one.folders, one.shown) if partitioning else {}
         return _Found(one, file, texts)
 
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="plake-footers") as pool:
+    local = all(one.storage.is_local for one in given)
+    width = _AT_ONCE_LOCAL if local else _AT_ONCE_REMOTE
+    with ThreadPoolExecutor(width, thread_name_prefix="plake-footers") as pool:
         looked = pool.map(look, given)
         found = list(
             counted(looked, progress, label="reading footers", unit="files", total=len(given))
