@@ -379,8 +379,8 @@ class Dataset:
             paths_or_folder: a file, a folder, or a list of them. They must be below the
                 dataset's own folder, and are recorded relative to it. Of a folder, all files
                 below it are added but hidden ones (`_` or `.` first, as `_SUCCESS` and what is
-                in `_delta_log/`) and those that plake wrote. What a Delta or Iceberg table
-                removed is in its folder still: give the files of such a table as a list.
+                in `_temporary/`) and those that plake wrote. The folder of a Delta or Iceberg
+                table is refused, because it holds removed files too: give a list of files.
             partitioning: `"hive"` reads the dataset's partition columns from the names of
                 folders, `key=value`. None: folders have no meaning, which a partitioned
                 dataset refuses.

@@ -151,11 +151,32 @@ def _listed(storage: Storage, folder: str) -> Iterator[str]:
     base = f"{storage.root}/{folder}" if folder else storage.root
     with storage.errors(folder):
         infos = storage.filesystem.get_file_info(pafs.FileSelector(base, recursive=True))
-    paths = [info.path for info in infos if info.type == pafs.FileType.File]
-    for path in sorted(paths):
+    paths = sorted(info.path for info in infos if info.type == pafs.FileType.File)
+    for path in paths:
+        _check_no_table(path, storage)
+    for path in paths:
         below = path[len(base) :].lstrip("/")
         if not any(_is_hidden(part) for part in below.split("/")):
             yield path[len(storage.root) :].lstrip("/")
+
+
+def _check_no_table(path: str, storage: Storage) -> None:
+    """Refuse the folder of a Delta or Iceberg table: it holds removed files too.
+
+    Sources: Delta protocol, "Delta Log Entries"; Iceberg specification, "File System Tables".
+    """
+    parts = path.split("/")
+    kind = ""
+    if "_delta_log" in parts[:-1]:
+        kind = "Delta"
+    elif parts[-2:-1] == ["metadata"] and path.endswith(".metadata.json"):
+        kind = "Iceberg"
+    if kind:
+        raise _refused(
+            storage.display(path[len(storage.root) :].lstrip("/")),
+            f"is part of a {kind} table, whose folder also holds files that the table has "
+            "removed. Give the list of the table's present files instead of the folder.",
+        )
 
 
 def _is_hidden(name: str) -> bool:

@@ -131,7 +131,7 @@ def test_types_of_partition_columns_can_be_given(folder: Path) -> None:
 
 def test_hidden_files_of_a_folder_are_passed_over(folder: Path) -> None:
     write(folder / "a.parquet", v=[1])
-    for hidden in ("_SUCCESS", ".a.parquet.crc", "_delta_log/0.json", "_temporary/0/b.parquet"):
+    for hidden in ("_SUCCESS", ".a.parquet.crc", "_temporary/0/b.parquet"):
         (folder / hidden).parent.mkdir(parents=True, exist_ok=True)
         (folder / hidden).write_bytes(b"no parquet")
     write(folder / "_k=1" / "c.parquet", v=[2])
@@ -680,3 +680,21 @@ def test_a_change_of_the_schema_holds_for_files_of_others(folder: Path) -> None:
     assert rows(dataset.scan(version=3).to_table()) == rows(MIXED)
     dataset.restore(3)
     assert rows(dataset.scan().to_table()) == rows(MIXED)
+
+
+@pytest.mark.parametrize(
+    ("log", "kind"),
+    [("_delta_log/00000000000000000000.json", "Delta"), ("metadata/v1.metadata.json", "Iceberg")],
+)
+def test_the_folder_of_another_table_format_is_refused(folder: Path, log: str, kind: str) -> None:
+    """Its removed files would come back as rows."""
+    there = write(folder / "part-0.parquet", id=[1])
+    write(folder / "removed.parquet", id=[1])
+    (folder / log).parent.mkdir()
+    (folder / log).write_text("{}")
+    with pytest.raises(lake.InvalidOptionError, match=f"part of a {kind} table"):
+        lake.convert(folder)
+    lake.write_dataset(pa.table({"id": [2]}), folder)
+    dataset = lake.open_dataset(folder)
+    dataset.add_files([there])
+    assert rows(dataset.refresh().scan().to_table()) == rows([{"id": 1}, {"id": 2}])
