@@ -247,14 +247,20 @@ class _FileReader:
             committed = by_id(wanted.field(0), list(source))
             assert committed is not None
             found = stored.schema.field(committed.name).type
-            if (
-                without_metadata(pa.schema([committed]))
-                .field(0)
-                .type.equals(storage_type(found, ""))
-            ):
-                raise  # an old value that a promotion has no room for
+            shown = self.storage.display(self.task.path)
+            stored_type = without_metadata(pa.schema([committed])).field(0).type
+            if stored_type.equals(storage_type(found, "")):
+                # A value that the column's present type has no room for.
+                raise SchemaMismatchError(
+                    column=error.column,
+                    expected=error.expected,
+                    got=error.got,
+                    dataset=shown,
+                    reason=error.reason,
+                    hint=error.hint,
+                ) from error
             raise CorruptDatasetError(
-                path=self.storage.display(self.task.path),
+                path=shown,
                 reason=f"its column {committed.name!r} has type {found}, not {committed.type}",
             ) from error
 
