@@ -25,7 +25,7 @@ java:
 demo: setup ## Run the main job on 336,776 real flights
 	@. integration/java_home.sh && $(BIN)/python integration/demo.py
 
-test: setup lint ## Style, types and all tests: those with Spark beside the others
+test: setup lint ## Style, types and all tests, in two lanes side by side
 	@. integration/java_home.sh && $(BIN)/python integration/run_tests.py
 
 test-quick: $(STAMP) ## The tests that take seconds; no Spark, no Java

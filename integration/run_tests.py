@@ -1,10 +1,12 @@
-"""Runs all tests in two processes side by side: those that need Spark, and the others.
+"""Runs all tests in two lanes side by side, for two cores.
 
     python integration/run_tests.py [PYTEST ARGUMENTS]
 
-The output of the tests with Spark is shown as it comes; type checks and the tests
-without Spark write to a file, which is shown when both are done. The last line counts
-the tests of both, and the exit code is the worse one. Ctrl-C stops both: each pytest
+One lane has the tests that need Spark. The other has the type checks, the tests without
+Spark and, because these take half as long, the tests of the planner extension. The
+output of the first lane is shown as it comes; the second writes to a file, which is
+shown when both are done. The last line counts the tests of both, and the exit code is
+the worse one. Ctrl-C stops both: each pytest
 gets time to stop its Spark, its PostgreSQL and its processes.
 """
 
@@ -31,31 +33,43 @@ NO_TESTS = 5  # pytest's exit code where its arguments select none
 
 
 @dataclass(frozen=True, slots=True)
-class Half:
-    """Some of the tests, and checks that run before them in the same process slot."""
+class Lane:
+    """Runs of pytest, one after the other, each of the tests with some markers.
+
+    `checks` are other commands, which come first.
+    """
 
     name: str
-    markers: str
+    markers: tuple[str, ...]
     checks: tuple[tuple[str, ...], ...] = ()
 
 
-WITH_SPARK = Half("with Spark", "spark")
-WITHOUT_SPARK = Half("without Spark", "not spark", checks=((sys.executable, "-m", "mypy"),))
+FIRST = Lane("with Spark", ("spark and not planner",))
+SECOND = Lane(
+    "without Spark, then the planner",
+    ("not spark", "spark and planner"),
+    checks=((sys.executable, "-m", "mypy"),),
+)
 
 
 class Runner:
-    """Runs the commands of one half, one after the other."""
+    """Runs the commands of one lane, one after the other."""
 
-    def __init__(self, half: Half, arguments: list[str], folder: Path, out: IO[str] | None) -> None:
-        self.half = half
+    def __init__(self, lane: Lane, arguments: list[str], folder: Path, out: IO[str] | None) -> None:
+        self.lane = lane
         self.exit_code = 0
         self.seconds = 0.0
         self._begin = time.monotonic()
-        self._counts = folder / f"{half.markers}.xml"
-        # Arguments may name tests of one half only.
+        self._counts = [folder / f"{markers}.xml" for markers in lane.markers]
+        # Arguments may name tests of one run only.
         self._harmless = {0, NO_TESTS} if arguments else {0}
-        tests = (*PYTEST, "-m", half.markers, f"--junit-xml={self._counts}", *arguments)
-        self._commands = [*half.checks, tests]
+        self._commands = [
+            *lane.checks,
+            *(
+                (*PYTEST, "-m", markers, f"--junit-xml={counts}", *arguments)
+                for markers, counts in zip(lane.markers, self._counts)
+            ),
+        ]
         self._out = out
         self._running: subprocess.Popen[bytes] | None = None
 
@@ -84,7 +98,7 @@ class Runner:
         self.seconds = time.monotonic() - self._begin
         if code not in self._harmless:
             code = code if code > 0 else 128 - code  # killed by a signal: as shells say it
-            print(f"\n=== {self.half.name}: a command ended with {code}", flush=True)
+            print(f"\n=== {self.lane.name}: a command ended with {code}", flush=True)
             self.exit_code = max(self.exit_code, code)
 
     def interrupt(self) -> None:
@@ -107,7 +121,7 @@ class Runner:
     def counts(self) -> Counter[str]:
         """How many tests passed, failed and so on; a pytest that crashed is an error."""
         try:
-            suites = list(ElementTree.parse(self._counts).getroot())
+            suites = [one for file in self._counts for one in ElementTree.parse(file).getroot()]
         except (OSError, ElementTree.ParseError):
             return Counter(errors=1)
         found: Counter[str] = Counter()
@@ -121,13 +135,13 @@ class Runner:
 
 
 def closing_line(runners: list[Runner], seconds: float) -> str:
-    """The counts of all halves in pytest's words, such as `5 passed, 0 failed, 1 skipped`."""
+    """The counts of all lanes in pytest's words, such as `5 passed, 0 failed, 1 skipped`."""
     total = sum((runner.counts() for runner in runners), Counter[str]())
     parts = [f"{total[word]} {word}" for word in ("passed", "failed", "skipped")]
     if total["errors"]:
         parts.append(f"{total['errors']} errors")
-    halves = ", ".join(f"{one.half.name} {one.seconds:.0f} s" for one in runners)
-    return f"{', '.join(parts)} in {seconds:.0f} s ({halves})"
+    lanes = ", ".join(f"{one.lane.name} {one.seconds:.0f} s" for one in runners)
+    return f"{', '.join(parts)} in {seconds:.0f} s ({lanes})"
 
 
 def terminated(_signal: int, _frame: FrameType | None) -> None:
@@ -142,8 +156,8 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="plake-tests-") as folder:
         with Path(folder, "log").open("w+") as log:
             runners = [
-                Runner(WITH_SPARK, arguments, Path(folder), None),
-                Runner(WITHOUT_SPARK, arguments, Path(folder), log),
+                Runner(FIRST, arguments, Path(folder), None),
+                Runner(SECOND, arguments, Path(folder), log),
             ]
             interrupted = False
             try:
@@ -157,7 +171,7 @@ def main(arguments: list[str]) -> int:
                 for runner in runners:
                     runner.finish()
             log.seek(0)
-            print("=== types, and tests without Spark", flush=True)
+            print("=== types, tests without Spark, tests of the planner", flush=True)
             print(log.read(), flush=True)
         print(closing_line(runners, time.monotonic() - begin), flush=True)
     if interrupted:

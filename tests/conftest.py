@@ -24,10 +24,12 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give every test that uses the Spark session the marker `spark`."""
+    """Mark the tests that use the Spark session, and those of the planner extension."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+        if item.path.name.startswith("test_planner_"):
+            item.add_marker(pytest.mark.planner)
 
 
 @pytest.fixture(autouse=True)
