@@ -2,8 +2,8 @@
 
     python integration/run_tests.py [PYTEST ARGUMENTS]
 
-One lane has the tests that need Spark. The other has the type checks, the tests without
-Spark and, because these take half as long, the tests of the planner extension. The
+One lane has tests that need Spark. The other has the type checks, the tests without
+Spark and then, because these take less time, the other tests with it. The
 output of the first lane is shown as it comes; the second writes to a file, which is
 shown when both are done. The last line counts the tests of both, and the exit code is
 the worse one. Ctrl-C stops both: each pytest
@@ -44,10 +44,10 @@ class Lane:
     checks: tuple[tuple[str, ...], ...] = ()
 
 
-FIRST = Lane("with Spark", ("spark and not planner",))
+FIRST = Lane("with Spark", ("spark and not second_lane",))
 SECOND = Lane(
-    "without Spark, then the planner",
-    ("not spark", "spark and planner"),
+    "without Spark, then more with it",
+    ("not spark", "spark and second_lane"),
     checks=((sys.executable, "-m", "mypy"),),
 )
 
@@ -171,7 +171,7 @@ def main(arguments: list[str]) -> int:
                 for runner in runners:
                     runner.finish()
             log.seek(0)
-            print("=== types, tests without Spark, tests of the planner", flush=True)
+            print("=== types, tests without Spark, more tests with it", flush=True)
             print(log.read(), flush=True)
         print(closing_line(runners, time.monotonic() - begin), flush=True)
     if interrupted:

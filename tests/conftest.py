@@ -22,14 +22,19 @@ register_profiles()
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+# Tests with Spark that `make test` runs after those without it, so that its two lanes take
+# about the same time.
+SECOND_LANE = {f"test_planner_{name}.py" for name in ("join_keys", "nested", "ranges", "views")}
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use the Spark session, and those of the planner extension."""
+    """Mark the tests that use the Spark session, and those of the second lane."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        if item.path.name.startswith("test_planner_"):
-            item.add_marker(pytest.mark.planner)
+        if item.path.name in SECOND_LANE:
+            item.add_marker(pytest.mark.second_lane)
 
 
 @pytest.fixture(autouse=True)

@@ -30,6 +30,7 @@ from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.spark.relation import DataFile, Location, relations, require_classic
 from lakehouse_source.spark.to_spark_sql import condition_sql, literal_sql, quoted
 from lakehouse_source.spark.types import CHAR_VARCHAR, batch_schema, spark_schema
+from lakehouse_source.storage import check_relative
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -144,7 +145,7 @@ class _FileGroups:
         self._ambiguous_paths = any(map(_has_ambiguous_paths, snapshot.file_schemas.values()))
 
     def add(self, file: FileRecord, row_groups: Sequence[RowGroupMetadata]) -> None:
-        if is_foreign(file.path):
+        if is_foreign(check_relative(file.path)):
             # Their types and names are known only from their footers.
             raise InvalidOptionError(
                 option="path",
