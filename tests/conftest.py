@@ -26,15 +26,29 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 # about the same time.
 SECOND_LANE = {f"test_planner_{name}.py" for name in ("join_keys", "nested", "ranges", "views")}
 
+# Left out by `make test-quick`: other processes, servers and disks, or many cases.
+SLOW = {
+    f"test_{name}.py"
+    for name in (
+        *("add_public_files", "bad_files", "bloom_read", "catalog_duckdb", "catalog_postgres"),
+        *("commit_protocol", "concurrency", "conditions", "crash_points", "disk_trouble"),
+        *("engine_files", "engines", "index_columns", "lost_acknowledgement", "maintenance"),
+        *("model", "multi_dataset", "overtaken", "planner_build", "planning_cost", "promotion"),
+        *("s3", "schema_changes", "spellings", "vacuum_races"),
+    )
+}
+
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use the Spark session, and those of the second lane."""
+    """Mark the tests that use the Spark session, and those of the second lane, and slow ones."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
         if item.path.name in SECOND_LANE:
             item.add_marker(pytest.mark.second_lane)
+        if item.path.name in SLOW:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)
