@@ -164,7 +164,7 @@ class _FileReader:
         if spec.predicate is None or not self.task.filtered:
             return _bare(self._read(group, self.target), spec.output_schema)
         condition = self._read(group, self.predicate_schema)
-        mask = pc.fill_null(matching_mask(condition, spec.predicate), False)
+        mask = matching_mask(condition, spec.predicate)
         if spec.unmatched:
             mask = pc.invert(mask)
         matching = pc.sum(mask).as_py() or 0

@@ -317,7 +317,7 @@ def has_nan(rows: pa.Table, leaf: Leaf) -> bool:
 
 
 def _check_rows(table: pa.Table, must_match: BoundPredicate) -> None:
-    matching = pc.sum(pc.fill_null(matching_mask(table, must_match), False)).as_py() or 0
+    matching = pc.sum(matching_mask(table, must_match)).as_py() or 0
     if matching != table.num_rows:
         raise InvalidPredicateError(
             reason=f"{table.num_rows - matching} incoming rows do not satisfy the condition of "
