@@ -43,6 +43,7 @@ from lakehouse_source.predicate.bound import (
     negation,
 )
 from lakehouse_source.predicate.casts import can_be_dropped, literal_for_cast, spark_type
+from lakehouse_source.predicate.find_path import find_path
 from lakehouse_source.predicate.literals import Place, place, text_bytes
 from lakehouse_source.predicate.nodes import (
     And,
@@ -101,7 +102,7 @@ def missing_columns(node: Node, schema: pa.Schema) -> set[str]:
             return set()
     if isinstance(node, Constant):
         return set()
-    found = _walk(list(schema), node.column.path, node.column.dotted)
+    found = find_path(list(schema), node.column.path, node.column.dotted)
     return set() if found else {node.column.path[0]}
 
 
@@ -190,7 +191,7 @@ class _Binder:
         return found
 
     def _resolve(self, name: Column) -> BoundColumn:
-        fields = _walk(list(self._schema), name.path, name.dotted)
+        fields = find_path(list(self._schema), name.path, name.dotted)
         if fields is None:
             raise InvalidPredicateError(
                 reason=f"there is no column {name}; the columns are "
@@ -366,34 +367,6 @@ class _Binder:
         raise InvalidPredicateError(
             reason=f"column {'.'.join(column.path)} is {column.type}: only text can be searched in"
         )
-
-
-def _walk(fields: list[pa.Field], path: tuple[str, ...], dotted: bool) -> list[pa.Field] | None:
-    """The fields from the top level down to the column, or None."""
-    parts = path[0].split(".") if dotted else list(path)
-    for taken in range(len(parts) if dotted else 1, 0, -1):
-        match = _named(fields, ".".join(parts[:taken]) if dotted else parts[0])
-        if match is None:
-            continue
-        if taken == len(parts):
-            return [match]
-        rest = (".".join(parts[taken:]),) if dotted else tuple(parts[1:])
-        below = _walk(schemas.children(match.type), rest, dotted)
-        if below is not None:
-            return [match, *below]
-    return None
-
-
-def _named(fields: list[pa.Field], name: str) -> pa.Field | None:
-    found = schemas.find_field(name, fields)
-    if found is None or found.name == name:
-        return found
-    other = schemas.find_field(name, [field for field in fields if field is not found])
-    if other is not None:
-        raise InvalidPredicateError(
-            reason=f"{name} may mean {found.name} or {other.name}: write it as one of them"
-        )
-    return found
 
 
 def _bounded(column: BoundColumn, op: str, ordinal: Ordinal | None) -> BoundNode:

@@ -11,12 +11,9 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
-from itertools import pairwise
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
-import sqlglot
 from sqlglot import expressions as sql
-from sqlglot.errors import ParseError, SqlglotError
 
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.predicate.casts import cast_literal
@@ -37,8 +34,7 @@ from lakehouse_source.predicate.nodes import (
     Or,
     StartsWith,
 )
-
-Tree: TypeAlias = Any  # sqlglot's expressions; its typing differs between versions
+from lakehouse_source.predicate.sql_text import Tree, tree_of
 
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
 _COMPARISONS: dict[type, str] = {
@@ -87,7 +83,7 @@ def parse(text: str) -> Node:
         InvalidPredicateError: it is not a condition, or not a supported one.
     """
     try:
-        return _Reader(text).condition(_tree(text))
+        return _Reader(text).condition(tree_of(text))
     except RecursionError:
         raise InvalidPredicateError(reason="it is nested too deeply", text=text) from None
 
@@ -101,7 +97,7 @@ def parse_conjuncts(text: str) -> tuple[list[Node], list[tuple[str, str]]]:
         InvalidPredicateError: the text as a whole is not SQL.
     """
     reader, known, unknown = _Reader(text), list[Node](), list[tuple[str, str]]()
-    tree = _tree(text)
+    tree = tree_of(text)
     while isinstance(tree, sql.Paren):
         tree = tree.this
     for term in _chain(tree) if isinstance(tree, sql.And) else [tree]:
@@ -112,44 +108,6 @@ def parse_conjuncts(text: str) -> tuple[list[Node], list[tuple[str, str]]]:
         except RecursionError:
             unknown.append((text, "it is nested too deeply"))
     return known, unknown
-
-
-def _tree(text: str) -> Tree:
-    if not text.strip():
-        raise InvalidPredicateError(reason="it is empty", text=text)
-    try:
-        return sqlglot.parse_one(_single_quoted(text), read="spark", into=sql.Condition)
-    except ParseError as exc:
-        error = exc.errors[0] if exc.errors else {}
-        before = error.get("start_context") or ""
-        around = before + (error.get("highlight") or "")
-        start = text.find(around) if around else -1
-        raise InvalidPredicateError(
-            reason=(error.get("description") or "it is not a condition").split(" for <class")[0],
-            text=text,
-            position=None if start < 0 else start + len(before),
-        ) from exc
-    except SqlglotError as exc:
-        raise InvalidPredicateError(
-            reason=str(exc).splitlines()[0] if str(exc) else "it is not a condition", text=text
-        ) from exc
-
-
-def _single_quoted(text: str) -> str:
-    """The text with each doubled quote inside a string (`'it''s'`) escaped by a backslash.
-
-    Spark 4 reads a doubled quote as one quote, sqlglot as the end of one string and the
-    start of another. The length and all positions stay the same.
-    """
-    if "''" not in text and '""' not in text:
-        return text
-    characters = list(text)
-    tokens = sqlglot.tokenize(text, read="spark")
-    for left, right in pairwise(tokens):
-        strings = left.token_type.name == right.token_type.name == "STRING"
-        if strings and right.start == left.end + 1 and text[left.end] == text[right.start]:
-            characters[left.end] = "\\"
-    return "".join(characters)
 
 
 class _Reader:
