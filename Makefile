@@ -29,7 +29,7 @@ test: setup lint ## Style, types and all tests, in two lanes side by side
 	@. integration/java_home.sh && $(BIN)/python integration/run_tests.py
 
 test-quick: $(STAMP) ## The tests that take seconds; no Spark, no Java
-	@$(BIN)/python -m pytest -q -m 'not spark and not slow'
+	@$(BIN)/python -m pytest -q -m 'not spark and not slow and not long'
 
 lint: $(STAMP) ## Style, by ruff
 	@$(BIN)/ruff check .
@@ -52,6 +52,7 @@ integration: setup ## The long forms: other Spark versions, Connect, the oldest 
 	@. integration/java_home.sh && $(BIN)/python integration/spark_connect.py
 	@. integration/java_home.sh && $(BIN)/python integration/oldest_versions.py
 	@. integration/java_home.sh && PLAKE_ALL_CONDITIONS=1 $(BIN)/python -m pytest -q tests/doors/test_conditions.py
+	@. integration/java_home.sh && $(BIN)/python -m pytest -q -m long
 	@. integration/java_home.sh && HYPOTHESIS_PROFILE=property $(BIN)/python -m pytest -q -m 'hypothesis and spark'
 	@$(BIN)/python integration/fuzz_parquet.py --mutants 10000
 	@PLAKE_WRITERS=8 PLAKE_COMMITS=200 $(BIN)/python -m pytest -q tests/verbs/test_concurrency.py

@@ -44,10 +44,10 @@ class Lane:
     checks: tuple[tuple[str, ...], ...] = ()
 
 
-FIRST = Lane("with Spark", ("spark and not second_lane",))
+FIRST = Lane("with Spark", ("spark and not second_lane and not long",))
 SECOND = Lane(
     "without Spark, then more with it",
-    ("not spark", "spark and second_lane"),
+    ("not spark and not long", "spark and second_lane and not long"),
     checks=((sys.executable, "-m", "mypy"),),
 )
 

@@ -29,9 +29,12 @@ def source(flights: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def catalog_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
+CATALOGS = ("sqlite", "postgres")
+
+
+@pytest.fixture
+def catalog_url(request: pytest.FixtureRequest, catalog: str, tmp_path: Path) -> str:
+    if catalog == "sqlite":
         return f"sqlite:///{tmp_path}/catalog.db"
     server: PostgresServer = request.getfixturevalue("postgres_server")
     return server.fresh_database()
@@ -65,7 +68,15 @@ def by_spark(frame: Any) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, tuple) else value for key, value in row.items()}
 
 
-@pytest.mark.parametrize("reader", ["spark", "spark_planner"])
+@pytest.mark.parametrize(
+    ("reader", "catalog"),
+    [
+        ("spark", "sqlite"),
+        ("spark_planner", "postgres"),
+        pytest.param("spark", "postgres", marks=pytest.mark.long),
+        pytest.param("spark_planner", "sqlite", marks=pytest.mark.long),
+    ],
+)
 def test_spark_to_spark_and_to_python(
     request: pytest.FixtureRequest,
     spark: Any,
@@ -87,6 +98,7 @@ def test_spark_to_spark_and_to_python(
     assert truth(lake.read_dataset(uri, catalog=catalog_url)) == expected
 
 
+@pytest.mark.parametrize("catalog", CATALOGS)
 def test_python_to_spark(
     spark_planner: Any, flights: pa.Table, catalog_url: str, tmp_path: Path
 ) -> None:

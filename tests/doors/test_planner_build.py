@@ -273,40 +273,6 @@ def test_importing_the_package_does_not_import_pyspark() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-_PROBE = """
-import sys
-from pyspark.sql import SparkSession
-import lakehouse_source.spark as plake
-builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-if sys.argv[1] == "configure":
-    builder = plake.configure(builder)
-spark = builder.getOrCreate()
-enabled = plake.is_enabled(spark)
-spark.range(3).write.format("plake").mode("append").save(sys.argv[2])
-frame = spark.read.format("plake").load(sys.argv[2])
-counts = frame.where("id = 1").count(), frame.count()
-shown = frame.where("id = 1")._jdf.queryExecution().executedPlan().toString()
-spark.sql(f"CREATE TEMPORARY VIEW v USING plake OPTIONS (path '{sys.argv[2]}')")
-print("RESULT", enabled, *counts, "PushedFilters" in shown)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.parametrize("way", ["configure", "spark.jars"])
-def test_spark_jars_alone_loads_the_extension(way: str, tmp_path: Path) -> None:
-    arguments = f"--conf spark.jars={planner_jar()} pyspark-shell" if way == "spark.jars" else ""
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    environment.pop("PYSPARK_SUBMIT_ARGS", None)
-    if arguments:
-        environment["PYSPARK_SUBMIT_ARGS"] = arguments
-    done = subprocess.run(
-        [sys.executable, "-c", _PROBE, way, str(tmp_path / "data")],
-        capture_output=True, text=True, env=environment, check=False,
-    )  # fmt: skip
-    assert "RESULT True 1 3 True" in done.stdout, done.stderr
-
-
 # --- loading: running sessions --------------------------------------------------------
 
 
