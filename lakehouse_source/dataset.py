@@ -465,16 +465,32 @@ class Dataset:
         name: str | Sequence[str],
         type: pa.DataType,
         *,
-        default: None = None,
+        default: Any = None,
+        nullable: bool = True,
         comment: str | None = None,
     ) -> WriteResult:
-        """Add a nullable column, or a field of a struct, as the last one.
+        """Add a column, or a field of a struct, as the last one.
 
-        Rows that were written before have NULL in it. Other defaults are not supported yet.
+        Rows that were written before have `default` in it (NULL without one), and so have
+        rows that are written later from data that lacks the column. No file is changed: a
+        file without the column is read with the default, also one that `add_files` adds
+        later. `default` is a Python value or Arrow scalar that the type holds exactly. A
+        column that is not nullable needs one. Nested columns have none.
+
         Raises as `update_schema` does, and so do the methods below.
         """
         with self.update_schema() as schema:
-            schema.add_column(name, type, default=default, comment=comment)
+            schema.add_column(name, type, default=default, nullable=nullable, comment=comment)
+        return schema.committed
+
+    def set_default(self, name: str | Sequence[str], value: Any) -> WriteResult:
+        """Set the value of a column in rows that are written later from data that lacks it.
+
+        None: such rows have NULL. Rows that were written before do not change. Any column has
+        a default but nested ones and partition columns.
+        """
+        with self.update_schema() as schema:
+            schema.set_default(name, value)
         return schema.committed
 
     def rename_column(self, name: str | Sequence[str], new_name: str) -> WriteResult:

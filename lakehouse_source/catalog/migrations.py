@@ -171,8 +171,13 @@ _THIRD: Sequence[str] = (
 # columns of files that others wrote by their names. It has to be refused.
 _FOURTH: Sequence[str] = ()
 
+# No table changes. From this format on, a field of a schema may have a default value in its
+# metadata (`schema/defaults`), which rows in files without the field have. A reader of an older
+# format would show NULL in these rows. It has to be refused.
+_FIFTH: Sequence[str] = ()
+
 # MIGRATIONS[n] leads from format n to format n + 1.
-MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND, _THIRD, _FOURTH)
+MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 LATEST = len(MIGRATIONS)
 
 

@@ -21,6 +21,7 @@ from lakehouse_source.model import ColumnBounds, FileMetadata, Ordinal, RowGroup
 from lakehouse_source.parquet.checked_footer import CheckedFooter, Chunk, open_footer
 from lakehouse_source.parquet.footer import chunk_bounds, has_wrong_bytes
 from lakehouse_source.pruning import bounds
+from lakehouse_source.schema.defaults import initial_ordinals
 from lakehouse_source.schema.fields import (
     Leaf,
     children,
@@ -297,7 +298,7 @@ class Recorder:
     """Describes files of one schema as the catalog records them, under the dataset's schema.
 
     Statistics are recorded in the dataset's types. A column that the files lack is recorded
-    as all NULL. `logical` is the dataset's schema, with ids.
+    with its initial default, or as all NULL. `logical` is the dataset's schema, with ids.
     """
 
     def __init__(
@@ -310,6 +311,7 @@ class Recorder:
             (leaf, positions.get(leaf.id)) for leaf in leaves(data) if not leaf.in_list
         ]
         self._described = described
+        self._defaults = initial_ordinals(data)
         present = {leaf.id for leaf in leaves(matched)}
         self._schema = pa.schema([field for field in data if _has_any(field, present)])
 
@@ -328,8 +330,7 @@ class Recorder:
         known: list[tuple[Leaf, ColumnBounds]] = []
         for leaf, at in self._columns:
             if at is None:
-                nothing = ColumnBounds(None, None, group.row_count, group.row_count, False)
-                known.append((leaf, nothing))
+                known += self._without_data(leaf, group.row_count)
                 continue
             found = _in_type(group.columns[at], self._described.leaf_types[at], leaf.type)
             if found is not None:
@@ -341,6 +342,13 @@ class Recorder:
             group.total_byte_size,
             group.compressed_byte_size,
         )
+
+    def _without_data(self, leaf: Leaf, row_count: int) -> list[tuple[Leaf, ColumnBounds]]:
+        """What is known of a column that the files lack: it has its initial default or NULL."""
+        default = self._defaults.get(leaf.id)
+        if default is not None and len(leaf.path) > 1:
+            return []  # NULL where the struct is NULL
+        return [(leaf, bounds.constant_bounds(leaf, default, row_count)[0])]
 
 
 def _has_any(field: pa.Field, present: set[int]) -> bool:

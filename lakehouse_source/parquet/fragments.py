@@ -32,6 +32,7 @@ from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.schema.align import by_id
+from lakehouse_source.schema.defaults import initial_default
 from lakehouse_source.schema.fields import (
     Leaf,
     children,
@@ -53,8 +54,14 @@ def fragment(
 ) -> ds.ParquetFileFragment:
     """The row groups of a task as a fragment, with an expression that holds on all rows."""
     promise = _promise(spec, task, known)
-    if not _as_today(spec, task, storage):
+    lacking = _lacking_as_today(spec, task, storage)
+    if lacking is None:
         return _from_memory(spec, task, promise, storage)
+    for field in lacking:
+        default = initial_default(field)
+        if default is not None:
+            # Arrow gives a column that the file lacks the value that an equality tells.
+            promise = _both(promise, pc.field((field.name,)) == default)
     return ds.ParquetFileFormat().make_fragment(
         storage.path(task.path),
         filesystem=storage.filesystem,
@@ -202,13 +209,17 @@ def _promise(spec: ReadSpec, task: ScanTask, known: Known) -> pc.Expression | No
         type_ = spec.schema.field(name).type
         column = pc.field((name,))
         term = column.is_null() if text is None else column == partition_value(text, type_)
-        promise = term if promise is None else promise & term
+        promise = _both(promise, term)
     for leaf in leaves(spec.schema):
         if len(leaf.path) == 1 and leaf.path[0] not in spec.partition_by and leaf.id in known:
             term = _bounded(leaf, known[leaf.id])
             if term is not None:
-                promise = term if promise is None else promise & term
+                promise = _both(promise, term)
     return promise
+
+
+def _both(promise: pc.Expression | None, term: pc.Expression) -> pc.Expression:
+    return term if promise is None else promise & term
 
 
 def _bounded(leaf: Leaf, known: ColumnBounds) -> pc.Expression | None:
@@ -230,33 +241,35 @@ def _bounded(leaf: Leaf, known: ColumnBounds) -> pc.Expression | None:
 # --- files whose schema is not that of the version ----------------------------------
 
 
-def _as_today(spec: ReadSpec, task: ScanTask, storage: Storage) -> bool:
-    """Tell whether Arrow, which goes by names, finds the right columns in a file.
+def _lacking_as_today(spec: ReadSpec, task: ScanTask, storage: Storage) -> list[pa.Field] | None:
+    """The columns that a file lacks, if Arrow, which goes by names, finds all others in it.
 
-    The footer of a file that plake did not write is read for this.
+    None: it would not. The footer of a file that plake did not write is read for this.
     """
     logical = spec.file_schemas[task.schema_version]
     partition_ids = {field_id(spec.schema.field(name)) for name in spec.partition_by}
     if is_foreign(task.path):
         physical = schema_for_engines(storage, task.path, logical)
         if physical is None:
-            return False
+            return None
         stored = list(physical)
     else:
         stored = [field for field in logical if field_id(field) not in partition_ids]
     names = {field.name for field in stored}
     if names.intersection(spec.partition_by):
-        return False  # the file uses the name of a partition column; the catalog's value counts
+        return None  # the file uses the name of a partition column; the catalog's value counts
+    lacking = []
     for field in spec.schema:
         if field.name in spec.partition_by:
             continue
         found = by_id(field, stored)
         if found is None:
             if field.name in names:
-                return False
+                return None
+            lacking.append(field)
         elif found.name != field.name or not _reads_as(found.type, field.type):
-            return False
-    return True
+            return None
+    return lacking
 
 
 def _reads_as(stored: pa.DataType, now: pa.DataType) -> bool:

@@ -33,6 +33,7 @@ from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.predicate.row_filter import matching_mask
 from lakehouse_source.pruning.absent import asks_for_values
 from lakehouse_source.schema.align import align, by_id, narrowed
+from lakehouse_source.schema.defaults import column_without_data, initial_default
 from lakehouse_source.schema.fields import children, storage_type, without_metadata
 from lakehouse_source.schema.partitions import partition_value
 from lakehouse_source.storage import Storage
@@ -228,7 +229,7 @@ class _FileReader:
     def _assembled(
         self, stored: pa.Table, physical: list[pa.Field], wanted: pa.Schema, rows: int
     ) -> pa.Table:
-        """`stored` in the dataset's types, with partition values, and NULL for missing columns."""
+        """`stored` in the dataset's types, with partition values and defaults."""
         source = pa.schema(physical)
         columns = []
         for field in wanted:
@@ -237,12 +238,12 @@ class _FileReader:
             elif by_id(field, physical) is not None:
                 columns.append(self._align(stored, pa.schema([field]), source))
             else:
-                columns.append(pa.chunked_array([pa.nulls(rows, field.type)]))
+                columns.append(column_without_data(field, rows))
         return pa.Table.from_arrays(columns, schema=wanted)
 
     def _align(self, stored: pa.Table, wanted: pa.Schema, source: pa.Schema) -> pa.ChunkedArray:
         try:
-            return align(stored, wanted, source, by_id).column(0)
+            return align(stored, wanted, source, by_id, initial_default).column(0)
         except SchemaMismatchError as error:
             committed = by_id(wanted.field(0), list(source))
             assert committed is not None

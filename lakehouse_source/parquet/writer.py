@@ -26,6 +26,7 @@ from lakehouse_source.parquet.spec import WriteSpec
 from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.predicate.row_filter import matching_mask
 from lakehouse_source.schema.align import align, by_name
+from lakehouse_source.schema.defaults import write_default
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.partitions import partition_folder
 from lakehouse_source.storage import Storage
@@ -97,7 +98,7 @@ class _PartitionedWriter:
         if batch.num_rows == 0:
             return
         table = pa.Table.from_batches([batch])
-        table = align(table, self.spec.schema, table.schema, by_name)
+        table = align(table, self.spec.schema, table.schema, by_name, write_default)
         if self.spec.must_match is not None:
             _check_rows(table, self.spec.must_match)
         if not self.spec.partition_by:

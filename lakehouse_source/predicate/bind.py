@@ -207,7 +207,7 @@ class _Binder:
         identity = schemas.field_id(last)
         if identity is None:
             raise InvalidPredicateError(reason=f"column {name} has no field id")
-        column = BoundColumn.of(identity, tuple(field.name for field in fields), last.type)
+        column = BoundColumn.of(identity, tuple(field.name for field in fields), last)
         if name.cast is not None:
             to = spark_type(name.cast.kind, name.cast.parameters)
             if to is None or not can_be_dropped(last.type, to):

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.model import Ordinal
+from lakehouse_source.schema.defaults import initial_ordinal
 from lakehouse_source.schema.ordinal import domain
 
 
@@ -25,13 +26,15 @@ class BoundColumn:
     """A column of a schema, names as the schema spells them.
 
     `kind` is the kind of its `ordinal.Domain`, or "nested" for a struct, list or map.
-    A nested column has no statistics, and only IS NULL applies to it.
+    A nested column has no statistics, and only IS NULL applies to it. `default` is the
+    value of rows in files that lack the column, None: NULL (`schema/defaults`).
     """
 
     id: int
     path: tuple[str, ...]
     type: pa.DataType
     kind: str
+    default: Ordinal | None = None
 
     @property
     def is_float(self) -> bool:
@@ -39,10 +42,11 @@ class BoundColumn:
         return self.kind == "float"
 
     @classmethod
-    def of(cls, id: int, path: tuple[str, ...], type: pa.DataType) -> BoundColumn:
-        """A column with the kind of its type."""
-        kind = "nested" if pa.types.is_nested(type) else domain(type).kind
-        return cls(id, path, type, kind)
+    def of(cls, id: int, path: tuple[str, ...], field: pa.Field) -> BoundColumn:
+        """The column that a field with an id is."""
+        type_ = field.type
+        kind = "nested" if pa.types.is_nested(type_) else domain(type_).kind
+        return cls(id, path, type_, kind, initial_ordinal(field))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +180,12 @@ class BoundPredicate:
     @property
     def column_ids(self) -> tuple[int, ...]:
         """The ids of the fields that the condition names, in order of appearance."""
-        return tuple(dict.fromkeys(column.id for column in _columns(self.root)))
+        return tuple(dict.fromkeys(column.id for column in self.leaves))
+
+    @property
+    def leaves(self) -> Iterator[BoundColumn]:
+        """The fields that the condition names, in order of appearance and with repetitions."""
+        return _columns(self.root)
 
     @property
     def unused(self) -> tuple[str, ...]:

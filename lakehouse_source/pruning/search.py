@@ -64,7 +64,34 @@ def search(
     match (`predicate.never_true`): callers skip the search then.
     """
     found = _search(predicate.root, indexed)
-    return None if isinstance(found, _Never) else found
+    if found is None or isinstance(found, _Never):
+        return None
+    defaults = {column.id: column for column in predicate.leaves if column.default is not None}
+    return _without_defaults(found, defaults) if defaults else found
+
+
+def _without_defaults(found: Search, defaults: Mapping[int, BoundColumn]) -> Search | None:
+    """The search without terms that files without the column satisfy by its default.
+
+    Such files have no row in the index of the column.
+    """
+    if isinstance(found, SearchRanges):
+        column = defaults.get(found.column_id)
+        if column is None or column.default is None:
+            return found
+        lower, upper = key(column.default, column.type), upper_key(column.default, column.type)
+        satisfied = any(
+            (one.upper is None or lower <= one.upper) and (one.lower is None or one.lower <= upper)
+            for one in found.ranges
+        )
+        return None if satisfied else found
+    terms = [_without_defaults(term, defaults) for term in found.terms]
+    left = tuple(term for term in terms if term is not None)
+    if isinstance(found, SearchAny):
+        return SearchAny(left) if len(left) == len(terms) else None
+    if len(left) <= 1:
+        return left[0] if left else None
+    return SearchAll(left)
 
 
 def _search(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
 from lakehouse_source.model import ColumnBounds, FileRecord, RowGroupMetadata
 from lakehouse_source.pruning import bounds
+from lakehouse_source.schema.defaults import initial_ordinals
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.partitions import partition_ordinal
 
@@ -26,6 +28,7 @@ class Statistics:
     ) -> None:
         self.partition_by = frozenset(partition_by)
         self.now = {leaf.id: leaf for leaf in leaves(schema)}
+        self._defaults = initial_ordinals(schema)
         self.then: dict[int, dict[int, Leaf]] = {
             number: {leaf.id: leaf for leaf in leaves(one)} for number, one in file_schemas.items()
         }
@@ -45,11 +48,18 @@ class Statistics:
                 value = partition_ordinal(file.partitions.get(key), leaf.type)
                 return bounds.constant_bounds(leaf, value, group.row_count)[0]
             if written is None:
-                # The file was written before the column was added: all NULL.
-                return ColumnBounds(None, None, group.row_count, group.row_count, False)
+                # The file was written before the column was added.
+                return self._without_data(leaf, group.row_count)
             return bounds.decode_row_group(group, column_id, written.type, leaf.type)
 
         return look_up
+
+    def _without_data(self, leaf: Leaf, row_count: int) -> ColumnBounds:
+        """The bounds of a column over rows that lack it: they have its initial default or NULL."""
+        known = bounds.constant_bounds(leaf, self._defaults.get(leaf.id), row_count)[0]
+        if leaf.id in self._defaults and len(leaf.path) > 1:
+            return replace(known, null_count=None)  # NULL where the struct is NULL
+        return known
 
     def is_promoted(self, file: FileRecord, column_id: int) -> bool:
         """Tell whether a file holds a column in a type that is not its current one."""

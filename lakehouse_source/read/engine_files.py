@@ -44,6 +44,7 @@ from lakehouse_source.predicate import (
     IfPresent,
 )
 from lakehouse_source.schema.align import by_id
+from lakehouse_source.schema.defaults import initial_ordinal
 from lakehouse_source.schema.fields import children, field_id, is_nested, leaves
 from lakehouse_source.schema.ordinal import PythonValue, domain, from_ordinal
 from lakehouse_source.schema.partitions import partition_ordinal
@@ -59,7 +60,7 @@ class Source:
     """Where a column of the version comes from in some files.
 
     `stored` is the field of the files that holds it. Without one, each row has `constant`:
-    a partition value, or None for NULL.
+    a partition value, the default of a column that the files lack, or None for NULL.
     """
 
     field: pa.Field
@@ -201,6 +202,11 @@ class _Division:
             _size(condition) <= _LARGEST_CONDITION and is_portable(condition)
         )
         self._stored: dict[int, dict[str, pa.Field | None] | None] = {}
+        self._defaults = {
+            field.name: from_ordinal(ordinal, field.type)
+            for field in self._fields
+            if (ordinal := initial_ordinal(field)) is not None
+        }
 
     def is_for_engine(self, task: ScanTask, bounds: Known) -> bool:
         """Tell whether the engine reads a file by itself; a file that it reads is checked."""
@@ -243,9 +249,9 @@ class _Division:
         filtered = _is_filtered(first)
         stored = self._columns(first.schema_version)
         assert stored is not None
-        values = self._values(first.partitions)
+        values, defaults = self._values(first.partitions), self._defaults
         sources = [
-            Source(field, stored[field.name], values.get(field.name))
+            Source(field, stored[field.name], values.get(field.name, defaults.get(field.name)))
             for field in self._read(filtered)
         ]
         paths = [self._storage.path(task.path) for task in tasks]
@@ -281,6 +287,9 @@ class _Division:
         for field in self._fields:
             source = None if field.name in self._spec.partition_by else by_id(field, stored)
             if not _is_plain(field.type) or (source and not _is_exact(source, field)):
+                return None
+            default = self._defaults.get(field.name)
+            if source is None and default is not None and not _is_literal(default, field.type):
                 return None
             found[field.name] = source
         return found
@@ -399,4 +408,4 @@ def _is_literal(value: PythonValue, type_: pa.DataType) -> bool:
     """Tell whether every engine can be given a value: `from_ordinal` leaves far years as int."""
     if domain(type_).kind in ("date", "timestamp"):
         return isinstance(value, date)  # a datetime is one
-    return not isinstance(value, str) or "\0" not in value
+    return not isinstance(value, bytes) and not (isinstance(value, str) and "\0" in value)

@@ -30,6 +30,13 @@ NULL_HINT = (
 
 # Finds the field among the sources that a target field is read from.
 Match = Callable[[pa.Field, Sequence[pa.Field]], pa.Field | None]
+# The value of a target field that matches no source field, None for NULL (`schema/defaults`).
+Default = Callable[[pa.Field], pa.Scalar | None]
+
+
+def no_default(_field: pa.Field) -> pa.Scalar | None:
+    """NULL for every field."""
+    return None
 
 
 def by_name(target: pa.Field, sources: Sequence[pa.Field]) -> pa.Field | None:
@@ -60,11 +67,17 @@ def narrowed(stored: pa.Field, wanted: pa.Field, match: Match) -> pa.Field:
     return stored.with_type(pa.struct(kept)) if kept else stored
 
 
-def align(table: pa.Table, target: pa.Schema, source: pa.Schema, match: Match) -> pa.Table:
+def align(
+    table: pa.Table,
+    target: pa.Schema,
+    source: pa.Schema,
+    match: Match,
+    default: Default = no_default,
+) -> pa.Table:
     """The table with exactly the columns of `target`.
 
     `source` describes the table's columns: its own schema, or the same with ids.
-    A target column that matches no source field is all NULL.
+    A target field that matches no source field has its `default` on every row.
 
     Raises:
         SchemaMismatchError: a value does not fit its target type, or a NULL is
@@ -75,9 +88,9 @@ def align(table: pa.Table, target: pa.Schema, source: pa.Schema, match: Match) -
     for field in target:
         found = match(field, fields)
         if found is None:
-            column = pa.chunked_array([pa.nulls(table.num_rows, field.type)])
+            column = pa.chunked_array([_repeated(field, table.num_rows, default)])
         else:
-            column = convert(table.column(fields.index(found)), found, field, match)
+            column = convert(table.column(fields.index(found)), found, field, match, default)
         if not field.nullable and column.null_count:
             raise SchemaMismatchError(
                 column=field.name,
@@ -89,20 +102,30 @@ def align(table: pa.Table, target: pa.Schema, source: pa.Schema, match: Match) -
     return pa.Table.from_arrays(columns, schema=target)
 
 
+def _repeated(field: pa.Field, row_count: int, default: Default) -> pa.Array:
+    value = default(field)
+    return pa.nulls(row_count, field.type) if value is None else pa.repeat(value, row_count)
+
+
 def convert(
-    column: pa.ChunkedArray, source: pa.Field, target: pa.Field, match: Match
+    column: pa.ChunkedArray,
+    source: pa.Field,
+    target: pa.Field,
+    match: Match,
+    default: Default = no_default,
 ) -> pa.ChunkedArray:
-    """One column in the type of `target`.
+    """One column in the type of `target`; nested fields that it lacks have their `default`.
 
     Raises:
         SchemaMismatchError: a value does not fit, or a nested field that is not
             nullable has a NULL.
     """
-    return _without_hidden_nulls(_converted(column, source, target, match), source, target)
+    converted = _converted(column, source, target, match, default)
+    return _without_hidden_nulls(converted, source, target)
 
 
 def _converted(
-    column: pa.ChunkedArray, source: pa.Field, target: pa.Field, match: Match
+    column: pa.ChunkedArray, source: pa.Field, target: pa.Field, match: Match, default: Default
 ) -> pa.ChunkedArray:
     if column.type.equals(target.type) and _pairs_up(source.type, target.type, match):
         return column
@@ -113,6 +136,7 @@ def _converted(
         decoded = [pc.run_end_decode(chunk) for chunk in column.chunks]
         column = pa.chunked_array(decoded, type=column.type.value_type)
     if is_nested(column.type):
+        column, source = _completed(column, source, target, match, default)
         named = _named_like(column.type, target.type, match, source.type)
         if named != column.type:
             column = pa.chunked_array(
@@ -133,6 +157,68 @@ def _converted(
             reason=f"is {target.type} and the {source.type} value {value} does not fit ({error})",
             hint="Cast the column to the dataset's type first.",
         ) from error
+
+
+def _completed(
+    column: pa.ChunkedArray, source: pa.Field, target: pa.Field, match: Match, default: Default
+) -> tuple[pa.ChunkedArray, pa.Field]:
+    """The column, and its field, with the nested fields that lack in it and have a default."""
+    if default is no_default:
+        return column, source
+    chunks = column.chunks or [pa.array([], column.type)]
+    done = [_with_lacking(chunk, source.type, target.type, match, default) for chunk in chunks]
+    if done[0][1] is source.type:
+        return column, source
+    return pa.chunked_array([array for array, _ in done]), source.with_type(done[0][1])
+
+
+def _with_lacking(
+    array: pa.Array, source: pa.DataType, target: pa.DataType, match: Match, default: Default
+) -> tuple[pa.Array, pa.DataType]:
+    """An array of type `source`, and that type, with fields of structs that only `target` has."""
+    own, known, theirs = children(array.type), children(source), children(target)
+    is_struct = bool(pa.types.is_struct(array.type))
+    if len(own) != len(known) or not theirs or is_struct != pa.types.is_struct(target):
+        return array, source
+    if not is_struct and len(known) != len(theirs):
+        return array, source
+    if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
+        array = relabel(array, rebuild(array.type, own))
+    if array.offset != 0:
+        array = pa.concat_arrays([array, array.slice(0, 0)])
+    pairs: list[tuple[pa.Field, pa.Field | None]] = list(zip(theirs, known))
+    if is_struct:
+        arrays = [array.field(i) for i in range(len(own))]
+        pairs = [(wanted, match(wanted, known)) for wanted in theirs]
+    elif pa.types.is_map(array.type):
+        arrays = [array.keys, array.items]
+    else:
+        arrays = [array.values]
+    fields = list(known)
+    changed = False
+    for wanted, field in pairs:
+        if field is None:
+            if default(wanted) is not None:
+                arrays.append(_repeated(wanted, len(array), default))
+                fields.append(wanted)
+                own.append(wanted)
+                changed = True
+            continue
+        at = _position(field, known)
+        arrays[at], inner = _with_lacking(arrays[at], field.type, wanted.type, match, default)
+        if inner is not field.type:
+            fields[at], own[at] = field.with_type(inner), own[at].with_type(arrays[at].type)
+            changed = True
+    if not changed:
+        return array, source
+    type_, validity = rebuild(array.type, own), array.buffers()[:1]
+    if pa.types.is_map(type_):
+        entries = [type_.key_field, type_.item_field]
+        arrays = [pa.StructArray.from_arrays(arrays, fields=entries)]
+    if not is_struct and not pa.types.is_fixed_size_list(type_):
+        validity = array.buffers()[:2]
+    done = pa.Array.from_buffers(type_, len(array), validity, array.null_count, 0, arrays)
+    return done, rebuild(source, fields)
 
 
 def _first_that_does_not_fit(column: pa.ChunkedArray, type_: pa.DataType) -> str:
@@ -169,6 +255,11 @@ def _pairs_up(source: pa.DataType, target: pa.DataType, match: Match) -> bool:
     return all(_pairs_up(a.type, b.type, match) for a, b in zip(mine, theirs))
 
 
+def _position(field: pa.Field, fields: Sequence[pa.Field]) -> int:
+    """The place of a field object; fields that differ in their ids only are equal."""
+    return next(at for at, one in enumerate(fields) if one is field)
+
+
 def _named_like(
     own: pa.DataType, target: pa.DataType, match: Match, source: pa.DataType
 ) -> pa.DataType:
@@ -186,7 +277,7 @@ def _named_like(
         for wanted in theirs:
             field = match(wanted, known)
             if field is not None:
-                found[known.index(field)] = wanted
+                found[_position(field, known)] = wanted
         named = []
         for position, field in enumerate(mine):
             wanted = found.get(position)

@@ -10,11 +10,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from lakehouse_source.errors import SchemaMismatchError
+from lakehouse_source.schema.defaults import (
+    checked_default,
+    cut_repr,
+    promoted,
+    with_defaults,
+    with_write_default,
+)
 from lakehouse_source.schema.fields import (
     SPARK_METADATA,
     assign_ids,
@@ -71,18 +78,33 @@ class SchemaChange(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """A new nullable column, the last one of its schema or struct. Rows so far have NULL."""
+    """A new column, the last one of its schema or struct.
+
+    Rows so far have the default, an exact value of the storage type, or NULL without one.
+    A column that is not nullable needs a default.
+    """
 
     path: Path
     type: pa.DataType
     comment: str | None = None
+    default: pa.Scalar | None = None
+    nullable: bool = True
 
     def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
         parent, name = parent_of(schema, self.path)
         field = storage_schema(pa.schema([pa.field(name, self.type)])).field(0)
         if self.comment is not None:
             field = _commented(field, self.comment)
-        added = assign_ids(field, facts.next_id)
+        if self.default is not None:
+            field = with_defaults(field, self.default)
+        elif not self.nullable:
+            raise SchemaMismatchError(
+                column=shown(self.path),
+                reason="cannot be added as NOT NULL without a default: rows that were written "
+                "before would have NULL in it",
+                hint="Give default=.",
+            )
+        added = assign_ids(field.with_nullable(self.nullable), facts.next_id)
 
         def add(fields: list[pa.Field]) -> list[pa.Field]:
             _check_name(name, fields, self.path)
@@ -92,7 +114,9 @@ class AddColumn:
         return with_children(schema, parent, add), above
 
     def __str__(self) -> str:
-        return f"add {shown(self.path)} {self.type}"
+        text = f"add {shown(self.path)} {self.type}"
+        text += "" if self.nullable else " NOT NULL"
+        return text if self.default is None else f"{text} default {cut_repr(self.default)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +191,7 @@ class PromoteColumn:
         if wanted.equals(field.type):
             return schema, ids
         self._check(field, wanted, place, facts)
-        return with_field(schema, place, field.with_type(wanted)), ids
+        return with_field(schema, place, promoted(field, wanted)), ids
 
     def _check(self, field: pa.Field, wanted: pa.DataType, place: Place, facts: Facts) -> None:
         def refused(reason: str, hint: str) -> SchemaMismatchError:
@@ -281,6 +305,35 @@ class SetNullable:
 
     def __str__(self) -> str:
         return f"set {shown(self.path)} {'nullable' if self.nullable else 'NOT NULL'}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetDefault:
+    """The value of a column in rows that are written from now on from data that lacks it.
+
+    None: such rows have NULL. Rows that were written before stay as they are.
+    """
+
+    path: Path
+    value: Any
+
+    def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
+        place = find(schema, self.path)
+        _check_in_struct(schema, place, self.path, "given a default")
+        field = field_at(schema, place)
+        if len(place) == 1 and field_id(field) in facts.partition_ids:
+            raise SchemaMismatchError(
+                column=shown(self.path),
+                reason="is a partition column and cannot have a default",
+                hint="Give the column in the data.",
+            )
+        value = self.value
+        if value is not None:
+            value = checked_default(value, field.type, shown(self.path))
+        return with_field(schema, place, with_write_default(field, value)), (field_id(field),)
+
+    def __str__(self) -> str:
+        return f"set default of {shown(self.path)} to {cut_repr(self.value)}"
 
 
 @dataclass(frozen=True, slots=True)

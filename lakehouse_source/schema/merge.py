@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakehouse_source.errors import SchemaMismatchError
+from lakehouse_source.schema.defaults import promoted, write_default
 from lakehouse_source.schema.fields import (
     assign_ids,
     children,
@@ -90,7 +91,7 @@ class _Merger:
             if theirs is not None:
                 added.remove(theirs)
                 result.append(self.field(mine, theirs, above + mine.name))
-            elif mine.nullable:
+            elif mine.nullable or write_default(mine) is not None:
                 result.append(mine)
             else:
                 raise SchemaMismatchError(
@@ -129,7 +130,7 @@ class _Merger:
         nullable = mine.nullable or (self.add_columns and theirs.nullable)
         if type_ is mine.type and nullable == mine.nullable:
             return mine
-        return mine.with_type(type_).with_nullable(nullable)
+        return promoted(mine, type_).with_nullable(nullable)
 
     def _type(self, mine: pa.Field, theirs: pa.Field, path: str) -> pa.DataType:
         if is_nested(mine.type) and is_nested(theirs.type):

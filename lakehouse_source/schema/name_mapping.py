@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakehouse_source.errors import SchemaMismatchError
+from lakehouse_source.schema.defaults import initial_default
 from lakehouse_source.schema.fields import (
     FIELD_ID,
     children,
@@ -146,7 +147,7 @@ def check_reads_exactly(
         field = find_field(target.name, stored)
         name = above + target.name
         if field is None:
-            if not target.nullable:
+            if not target.nullable and initial_default(target) is None:
                 raise _has_nulls(name, target, "the file does not have it")
             continue
         if field.nullable and not target.nullable:

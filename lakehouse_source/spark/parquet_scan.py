@@ -25,6 +25,7 @@ from lakehouse_source.read.address import Address, CatalogLike, PathLike
 from lakehouse_source.read.plan import candidates
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.schema.align import align, by_id, by_name
+from lakehouse_source.schema.defaults import initial_default, initial_ordinal
 from lakehouse_source.schema.fields import children, field_id, is_nested, leaves
 from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.spark.relation import DataFile, Location, relations, require_classic
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 # How a stored column becomes a current one. `partition`: from the catalog, no file stores it.
-# `null`: the files lack it. `same`: no conversion. `cast`: Spark's CAST, where its result is
-# known to equal plake's. `arrow`: only plake can convert it.
-Step: TypeAlias = Literal["partition", "null", "same", "cast", "arrow"]
+# `lacking`: the files lack it, so that it is its initial default or NULL. `same`: no
+# conversion. `cast`: Spark's CAST, where its result is known to equal plake's. `arrow`: only
+# plake can convert it.
+Step: TypeAlias = Literal["partition", "lacking", "same", "cast", "arrow"]
 
 
 def scan(
@@ -178,6 +180,8 @@ class _FileGroups:
                 found = None
             if found is not None:
                 _check_readable(found.type, wanted.name)
+            elif initial_default(wanted) is not None:
+                _check_readable(wanted.type, wanted.name)
             stored.append(found)
         return tuple(stored)
 
@@ -285,14 +289,12 @@ class _GroupReader:
         return DataFile(file.path, file.size_bytes, sql_values[texts])
 
     def _convert_in_spark(self, raw: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as F
-
         columns = []
         for name, stored, step, wanted in zip(
             self.names, self.group.stored, self.steps, self.wanted
         ):
-            if step == "null":
-                column = F.lit(None).cast(wanted.dataType)
+            if step == "lacking":
+                column = self._constant(wanted)
             else:
                 column = _named(name)
                 if stored is not None:
@@ -302,9 +304,18 @@ class _GroupReader:
             columns.append(column.alias(wanted.name, metadata=wanted.metadata or {}))
         return raw.select(*columns)
 
+    def _constant(self, wanted: Any) -> Column:
+        from pyspark.sql import functions as F
+
+        field = self.target.field(wanted.name)
+        ordinal = initial_ordinal(field)
+        if ordinal is None:
+            return F.lit(None).cast(wanted.dataType)
+        return F.expr(literal_sql(ordinal, field.type)).cast(wanted.dataType)
+
     def _convert_in_python(self, raw: DataFrame) -> DataFrame:
         """Rows with a column that only plake can convert. Partition values need no conversion."""
-        present = [i for i, step in enumerate(self.steps) if step != "null"]
+        present = [i for i, step in enumerate(self.steps) if step != "lacking"]
         stored = [self.group.stored[i] or self.target.field(i) for i in present]
         stored = [one.with_name(self.names[i]) for i, one in zip(present, stored)]
         convert = _Conversion(pa.schema(stored), self.target, self.wanted)
@@ -315,7 +326,7 @@ class _GroupReader:
 def _step(stored: pa.Field | None, wanted: pa.Field) -> Step:
     """How a stored column becomes a current one that is no partition column."""
     if stored is None:
-        return "null"
+        return "lacking"
     if _same_for_spark(stored.type, wanted.type):
         return "same"
     t = pa.types
@@ -395,5 +406,5 @@ class _Conversion:
         for batch in batches:
             table = pa.Table.from_batches([batch])
             table = align(table, self.stored, table.schema, by_name)
-            table = align(table, self.target, self.stored, by_id)
+            table = align(table, self.target, self.stored, by_id, initial_default)
             yield from align(table, output, table.schema, by_name).to_batches()

@@ -26,7 +26,11 @@ from lakehouse_source.read.snapshot import open_snapshot
 from lakehouse_source.schema.partitions import PartitionTexts
 from lakehouse_source.write import conflicts
 from lakehouse_source.write.conflicts import Change, Verdict
-from lakehouse_source.write.evolution import record_schema, schema_to_commit
+from lakehouse_source.write.evolution import (
+    record_schema,
+    schema_to_commit,
+    schema_version_of,
+)
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 from lakehouse_source.write.prerecord import (
     PreparedCommit,
@@ -91,7 +95,10 @@ def apply_commit(
     )
     reach("transaction written")
     if not recorded:
-        record_files(tx, record, version, schema_version, schema, commit)
+        written_under = schema_version
+        if schema is not staged.spec.schema:  # others may have changed it since the write began
+            written_under = schema_version_of(tx, record, staged) or schema_version
+        record_files(tx, record, version, written_under, schema, commit)
     reach("files written")
     tx.remove_files(record.id, version, [file.id for file in removed])
     reach("files removed")

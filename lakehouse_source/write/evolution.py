@@ -13,9 +13,11 @@ from lakehouse_source.model import DatasetProperties, DatasetRecord
 from lakehouse_source.pruning import keys
 from lakehouse_source.pruning.indexed import is_wanted
 from lakehouse_source.schema.changes import renamed
+from lakehouse_source.schema.defaults import initial_default
 from lakehouse_source.schema.fields import children, field_id, is_nested, leaves, max_id
 from lakehouse_source.schema.merge import merge
 from lakehouse_source.schema.partitions import same_columns
+from lakehouse_source.schema.paths import walk
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 from lakehouse_source.write.stored_values import stored_values_fit
 
@@ -91,12 +93,39 @@ def schema_to_commit(
     except SchemaMismatchError as error:
         # The data fitted the schema that was in force when the write began.
         raise conflict(str(error)) from error
+    for field in _lacking(schema, staged.spec.schema):
+        # Files give a default only where they are recorded with a schema that lacks the field.
+        if initial_default(field) is not None:
+            fits = schema_version_of(reader, record, staged) is not None
+        else:
+            fits = field.nullable
+        if not fits:
+            raise conflict(f"the files of this write lack column {field.name!r}")
     merged = {field_id(field): field for field in schema}
     for field in staged.spec.schema:
         now = merged.get(field_id(field))
         if now is None or not _holds(now, field):
             raise conflict(f"column {field.name!r} is not what it was when this write began")
     return schema
+
+
+def schema_version_of(
+    reader: CatalogReader, record: DatasetRecord, staged: StagedWrite
+) -> int | None:
+    """The version whose schema is the one that the files of a write were written under.
+
+    It is that of the version that the write is based on, or None where the write changes it.
+    """
+    if staged.base_version == 0:
+        return None
+    number, schema = reader.schema_at(record.id, staged.base_version)
+    return number if schema.equals(staged.spec.schema, check_metadata=True) else None
+
+
+def _lacking(schema: pa.Schema, written: pa.Schema) -> list[pa.Field]:
+    """The fields of a schema, nested ones included, that files with another schema lack."""
+    ids = {field_id(field) for _path, field in walk(written)}
+    return [field for _path, field in walk(schema) if field_id(field) not in ids]
 
 
 def _holds(now: pa.Field, written: pa.Field) -> bool:

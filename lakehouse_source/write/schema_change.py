@@ -34,12 +34,14 @@ from lakehouse_source.schema.changes import (
     ReorderColumns,
     SchemaChange,
     SetComment,
+    SetDefault,
     SetNullable,
     apply_all,
 )
-from lakehouse_source.schema.fields import Leaf, field_id, leaves, max_id
+from lakehouse_source.schema.defaults import checked_default, initial_default
+from lakehouse_source.schema.fields import Leaf, field_id, leaves, max_id, storage_type
 from lakehouse_source.schema.partitions import PartitionTexts
-from lakehouse_source.schema.paths import checked_path
+from lakehouse_source.schema.paths import checked_path, shown
 from lakehouse_source.write import conflicts
 from lakehouse_source.write.apply import summary
 from lakehouse_source.write.conflicts import Change, Verdict
@@ -67,21 +69,32 @@ class SchemaUpdate:
         self._ids = _new_ids(base.dataset, base.schema)
 
     def add_column(
-        self, name: Any, type: pa.DataType, *, default: Any = None, comment: str | None = None
+        self,
+        name: Any,
+        type: pa.DataType,
+        *,
+        default: Any = None,
+        nullable: bool = True,
+        comment: str | None = None,
     ) -> None:
-        """Add a nullable column; rows written before have NULL in it.
+        """Add a column. Rows written before have the default in it, or NULL without one.
 
         Raises:
-            InvalidOptionError: a default is given, which is not supported.
-            SchemaMismatchError: the name is taken, or the type cannot be stored.
+            SchemaMismatchError: the name is taken, the type cannot be stored, the default is no
+                exact value of the type, or a column that is not nullable has no default.
         """
+        path, type = checked_path(name, "name"), _checked_type(type)
+        value = None
         if default is not None:
-            raise InvalidOptionError(
-                option="default",
-                value=default,
-                reason="is not supported yet: rows that were written before get NULL.",
-            )
-        self._add(AddColumn(checked_path(name, "name"), _checked_type(type), comment))
+            value = checked_default(default, storage_type(type, shown(path)), shown(path))
+        self._add(AddColumn(path, type, comment, value, bool(nullable)))
+
+    def set_default(self, name: Any, value: Any) -> None:
+        """Set the value of a column in rows written later from data that lacks the column.
+
+        None: such rows have NULL. Rows that were written before do not change.
+        """
+        self._add(SetDefault(checked_path(name, "name"), value))
 
     def rename_column(self, name: Any, new_name: str) -> None:
         """Rename a column or a field of a struct; `new_name` is its own name, not a path."""
@@ -322,9 +335,12 @@ class _NullCounts:
         # A struct is not NULL where a field of it is not.
         below = [leaf for leaf in leaves(pa.schema([field])) if not leaf.in_list]
         then = {n: {leaf.id for leaf in leaves(one)} for n, one in schemas.items()}
+        has_default = initial_default(field) is not None
         return all(
             any(_counts_none(group, leaf, then[file.schema_version]) for leaf in below)
             for file in files
+            # A file without the field has its default in each row.
+            if not (has_default and field_id(field) not in then[file.schema_version])
             for group in _complete(file, groups[file.id])
         )
 

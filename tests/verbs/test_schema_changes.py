@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import datafusion
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -65,12 +66,18 @@ KEYS = count()
 
 @dataclass
 class Column:
-    """A column of the model: `key` never changes. A struct has fields, another column none."""
+    """A column of the model: `key` never changes. A struct has fields, another column none.
+
+    `initial` is the value of rows that were written before it, `write` that of new rows whose
+    data lacks it.
+    """
 
     name: str
     kind: str
     key: int = field(default_factory=lambda: next(KEYS))
     fields: list[Column] = field(default_factory=list)
+    initial: Any = None
+    write: Any = None
 
     @property
     def type(self) -> pa.DataType:
@@ -92,10 +99,10 @@ class Version:
 
 
 def _shown(columns: list[Column], row: dict[int, Any]) -> dict[str, Any]:
-    """A row as a reader should give it: values that a column never had are NULL."""
+    """A row as a reader should give it: values that a column never had are its default."""
     found: dict[str, Any] = {}
     for column in columns:
-        value = row.get(column.key)
+        value = row.get(column.key, column.initial)
         if value is not None and column.kind == "struct":
             value = _shown(column.fields, value)
         elif value is not None and column.kind == "string":
@@ -124,7 +131,7 @@ class Program:
     def step(self) -> None:
         steps: list[Callable[[], bool | None]] = [
             self.append, self.append, self.rename, self.rename, self.drop, self.add, self.add,
-            self.promote, self.reorder, self.restore, self.overwrite_where,
+            self.promote, self.reorder, self.restore, self.overwrite_where, self.set_default,
         ]  # fmt: skip
         if self.chance.choice(steps)() is not False:
             self.check_newest()
@@ -150,12 +157,28 @@ class Program:
             {column.key: self.value(column) for column in self.now.columns}
             for _ in range(self.chance.choice((1, 2, 5)))
         ]
-        schema = pa.schema([(column.name, column.type) for column in self.now.columns])
-        table = pa.Table.from_pylist([_shown(self.now.columns, row) for row in new], schema)
+        given = self.without_some(self.now.columns, new) if self.versions else self.now.columns
+        schema = pa.schema([(column.name, column.type) for column in given])
+        table = pa.Table.from_pylist([_shown(given, row) for row in new], schema)
         order = list(table.column_names)
         if self.versions:
             self.chance.shuffle(order)
         return new, table.select(order)
+
+    def without_some(self, columns: list[Column], rows: list[dict[int, Any]]) -> list[Column]:
+        """The columns but some that the data lacks: in these the rows get the write default."""
+        given = []
+        for column in columns:
+            if column is not self.partition and self.chance.random() < 0.2:
+                for row in rows:
+                    row[column.key] = column.write
+                continue
+            if column.kind == "struct":
+                below = [row[column.key] for row in rows if row[column.key] is not None]
+                column = copy.copy(column)
+                column.fields = self.without_some(column.fields, below) or column.fields
+            given.append(column)
+        return given
 
     def append(self, **options: Any) -> None:
         new, table = self.new_rows()
@@ -216,8 +239,24 @@ class Program:
         if name is None:
             return False
         column = Column(name, self.chance.choice(list(TYPES)))
-        self.dataset().add_column(above + name, column.type)
+        if self.chance.random() < 0.7:
+            column.initial = column.write = self.chance.choice(VALUES[column.kind])
+        self.dataset().add_column(above + name, column.type, default=column.initial)
         columns.append(column)
+        self.done()
+        return True
+
+    def set_default(self) -> bool:
+        columns, above = self.somewhere()
+        column = self.chance.choice(columns)
+        if column is self.partition or column.kind == "struct":
+            return False
+        value = self.chance.choice([None, *VALUES[column.kind]])
+        before = self.dataset().version
+        self.dataset().set_default(above + column.name, value)
+        column.write = value
+        if self.dataset().version == before:
+            return False  # it was the default already
         self.done()
         return True
 
@@ -269,6 +308,7 @@ class Program:
             elif column.kind == "struct":
                 self.check_nested_condition(column)
         self.check_aggregates()
+        self.check_engines()
 
     def check(self, version: int) -> None:
         expected = self.versions[version - 1]
@@ -300,6 +340,23 @@ class Program:
                     if row[name] is not None and row[name][leaf] == 1
                 ]  # fmt: skip
                 assert same(rows(self.uri, predicates=f"`{name}`.`{leaf}` = 1"), expected)
+
+    def check_engines(self) -> None:
+        """The rows, also those of a condition on one column, through each engine."""
+        shown = self.versions[-1].shown()
+        numbers = [c.name for c in self.versions[-1].columns if c.kind in ("int32", "int64")]
+        conditions: list[str | None] = [None, *(f"`{name}` >= 1" for name in numbers[:1])]
+        for where in conditions:
+            expected = shown
+            if where is not None:
+                expected = [row for row in shown if row[numbers[0]] and row[numbers[0]] >= 1]
+            scan = self.dataset().scan(where)
+            with duckdb.connect() as connection:
+                found = scan.to_duckdb(connection).to_arrow_table().to_pylist()
+            assert same(found, expected), ("duckdb", where)
+            assert same(scan.to_polars().collect().to_arrow().to_pylist(), expected), "polars"
+            frame = scan.to_datafusion(datafusion.SessionContext())
+            assert same(frame.to_arrow_table().to_pylist(), expected), "datafusion"
 
     def check_aggregates(self) -> None:
         """Counts, minima and maxima from the catalog, in groups of the partition column."""

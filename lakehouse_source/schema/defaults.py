@@ -1,0 +1,292 @@
+"""Pure. Default values of columns, in the metadata of a schema's fields.
+
+A field has up to two defaults, as in Iceberg (table specification, "Default values"):
+
+    initial   the value of rows in files that lack the field. It is given when the field is
+              added and never changes, because no file is rewritten.
+    write     the value of rows that are written later from data that lacks the field.
+
+A file lacks a field if no column of it has the field's id. When the file was added does not
+matter: a file that another system wrote and that was added after the field gives the initial
+default too. Without an initial default such rows have NULL.
+
+Only leaf fields have defaults. They are stored as the JSON of `json_values`, in the type that
+the field has in the same schema; a promotion converts them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.errors import SchemaMismatchError
+from lakehouse_source.model import Ordinal
+from lakehouse_source.schema.align import by_name, convert
+from lakehouse_source.schema.fields import children, field_id, is_nested, with_metadata
+from lakehouse_source.schema.json_values import json_of, ordinal_of
+from lakehouse_source.schema.ordinal import domain, to_ordinal, to_scalar
+from lakehouse_source.schema.promotion import Fit, fit
+
+_INITIAL = b"plake:initial_default"
+_WRITE = b"plake:write_default"
+_KEYS = (_INITIAL, _WRITE)
+
+
+def initial_default(field: pa.Field) -> pa.Scalar | None:
+    """The value of rows in files that lack the field; None: they have NULL."""
+    return _read(field, _INITIAL)
+
+
+def write_default(field: pa.Field) -> pa.Scalar | None:
+    """The value of rows that are written from data that lacks the field; None: NULL."""
+    return _read(field, _WRITE)
+
+
+def with_defaults(field: pa.Field, value: pa.Scalar) -> pa.Field:
+    """A new field with a value as its initial and its write default."""
+    text = _encoded(value)
+    return with_metadata(field, {_INITIAL: text, _WRITE: text})
+
+
+def with_write_default(field: pa.Field, value: pa.Scalar | None) -> pa.Field:
+    """The field with another write default, None: without one."""
+    if value is not None:
+        return with_metadata(field, {_WRITE: _encoded(value)})
+    kept = {key: text for key, text in (field.metadata or {}).items() if key != _WRITE}
+    return field.with_metadata(kept)
+
+
+def promoted(field: pa.Field, type_: pa.DataType) -> pa.Field:
+    """The field with another type, its defaults converted as its stored values are.
+
+    Raises:
+        SchemaMismatchError: a default does not fit the type.
+    """
+    result = field.with_type(type_)
+    for key in _KEYS:
+        value = _read(field, key)
+        if value is not None:
+            column = pa.chunked_array([pa.array([value], field.type)])
+            result = with_metadata(
+                result, {key: _encoded(convert(column, field, result, by_name)[0])}
+            )
+    return result
+
+
+def column_without_data(field: pa.Field, row_count: int) -> pa.ChunkedArray:
+    """A column for the rows of files that lack it: its initial default, or NULL."""
+    value = initial_default(field)
+    if value is None:
+        return pa.chunked_array([pa.nulls(row_count, field.type)])
+    return pa.chunked_array([pa.repeat(value, row_count)])
+
+
+# --- values as ordinals -------------------------------------------------------------
+
+
+def initial_ordinal(field: pa.Field) -> Ordinal | None:
+    """The initial default of a field as an ordinal; -0.0 keeps its sign."""
+    value = initial_default(field)
+    return None if value is None else _ordinal(value)
+
+
+def initial_ordinals(schema: pa.Schema) -> dict[int, Ordinal]:
+    """The initial defaults of all leaves that have one, by field id."""
+    return {id: _ordinal(value) for id, value, _above in _initial(schema)}
+
+
+def nested_defaults(schema: pa.Schema) -> frozenset[int]:
+    """The ids of the fields inside of structs, lists and maps that have an initial default.
+
+    Their value in a file that lacks them is not known: NULL where what they are in is NULL.
+    """
+    return frozenset(id for id, _value, is_top in _initial(schema) if not is_top)
+
+
+def fields_with_initial_default(schema: pa.Schema) -> frozenset[int]:
+    """The ids of all fields with an initial default."""
+    return frozenset(id for id, _value, _is_top in _initial(schema))
+
+
+def _initial(schema: pa.Schema) -> Iterator[tuple[int, pa.Scalar, bool]]:
+    def walk(field: pa.Field, is_top: bool) -> Iterator[tuple[int, pa.Scalar, bool]]:
+        value = initial_default(field)
+        identity = field_id(field)
+        if value is not None and identity is not None:
+            yield identity, value, is_top
+        for child in children(field.type):
+            yield from walk(child, False)
+
+    for field in schema:
+        yield from walk(field, True)
+
+
+def _ordinal(value: pa.Scalar) -> Ordinal:
+    if not pa.types.is_floating(value.type):
+        return to_ordinal(value, value.type)
+    found = float(value.as_py())
+    return math.nan if math.isnan(found) else found  # one object, which is equal to itself
+
+
+# --- as JSON ------------------------------------------------------------------------
+
+
+def _encoded(value: pa.Scalar) -> bytes:
+    kind, ordinal = domain(value.type), _ordinal(value)
+    document = json_of(ordinal, kind, False, None)
+    if kind.kind == "float" and ordinal == 0:
+        document = float(ordinal)  # statistics have no -0.0, defaults have
+    return json.dumps(document).encode()
+
+
+def _read(field: pa.Field, key: bytes) -> pa.Scalar | None:
+    raw = (field.metadata or {}).get(key)
+    if raw is None:
+        return None
+    value = _decoded(raw, field.type)
+    if value is None:
+        raise SchemaMismatchError(
+            column=field.name,
+            expected=field.type,
+            reason=f"is {field.type} and its recorded default {raw!r} is no such value",
+            hint="The catalog was damaged, or written by something else than plake.",
+        )
+    return value
+
+
+@lru_cache(maxsize=1024)
+def _decoded(raw: bytes, type_: pa.DataType) -> pa.Scalar | None:
+    kind = domain(type_)
+    try:
+        document = json.loads(raw)
+        if kind.kind == "float":
+            return pa.scalar(float(document), type_)
+        ordinal = ordinal_of(document, kind)
+        return None if ordinal is None else to_scalar(ordinal, type_)
+    except (ValueError, TypeError, pa.ArrowException):
+        return None
+
+
+def cut_repr(value: Any) -> str:
+    """A value as Python shows it, for messages: at most 80 characters."""
+    if isinstance(value, pa.Scalar):
+        try:
+            value = value.as_py()
+        except (OverflowError, ValueError):  # Python has no name for the year
+            value = value.value
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+# --- from what the caller gives -----------------------------------------------------
+
+# Python's types for the values of each kind of `ordinal.Domain`.
+_PYTHON: dict[str, tuple[type, ...]] = {
+    "bool": (bool,),
+    "int": (int,),
+    "float": (float, int),
+    "decimal": (Decimal, int),
+    "date": (date,),
+    "timestamp": (datetime,),
+    "time": (time,),
+    "duration": (timedelta,),
+    "string": (str,),
+    "binary": (bytes, bytearray, memoryview),
+}
+_FLOAT_FORMATS = {16: "<e", 32: "<f", 64: "<d"}
+
+
+def checked_default(value: Any, type_: pa.DataType, column: str) -> pa.Scalar:
+    """A default as a scalar of the column's storage type, exactly the value that was given.
+
+    `value` is a Python value of the type, or an Arrow scalar.
+
+    Raises:
+        SchemaMismatchError: the value is of another type or does not fit, or the column is
+            nested.
+    """
+
+    def refused(reason: str) -> SchemaMismatchError:
+        return SchemaMismatchError(
+            column=column,
+            expected=type_,
+            reason=f"is {type_} and cannot have the default {cut_repr(value)}: {reason}",
+            hint="Give a value of the column's type, or an Arrow scalar (pa.scalar).",
+        )
+
+    if is_nested(type_):
+        raise refused("only columns that are not nested have defaults")
+    if not domain(type_).ordered:
+        raise refused("the type has no values")
+    try:
+        if isinstance(value, pa.Scalar):
+            return _from_scalar(value, type_)
+        return _from_python(value, type_)
+    except (ValueError, OverflowError, ArithmeticError, pa.ArrowException, struct.error) as error:
+        raise refused(str(error)) from error
+
+
+def _from_scalar(value: pa.Scalar, type_: pa.DataType) -> pa.Scalar:
+    if not value.is_valid:
+        raise ValueError("NULL is no default")
+    if isinstance(value, pa.DictionaryScalar):
+        value = value.value
+    if isinstance(value, pa.ExtensionScalar):
+        value = value.value
+    if value.type.equals(type_):
+        return value
+    # Arrow's cast of a value is exact or fails, where not every value is (`Fit.CHECKED`).
+    same_kind = domain(value.type).kind == domain(type_).kind
+    if fit(value.type, type_) is Fit.NONE and not same_kind:
+        raise ValueError(f"it is {value.type}")
+    result = value.cast(type_)
+    if not _is_same(value, result.cast(value.type)):
+        raise ValueError("it would be rounded")
+    return result
+
+
+def _is_same(one: pa.Scalar, other: pa.Scalar) -> bool:
+    if pa.types.is_floating(one.type):
+        return repr(float(one.as_py())) == repr(float(other.as_py()))
+    return bool(one.equals(other))
+
+
+def _from_python(value: Any, type_: pa.DataType) -> pa.Scalar:
+    if type(value).__module__ == "numpy":
+        value = value.item()
+    kind = domain(type_)
+    is_bool = type(value) is bool and kind.kind != "bool"
+    is_datetime = issubclass(type(value), datetime) and kind.kind == "date"
+    if is_bool or is_datetime or not issubclass(type(value), _PYTHON[kind.kind]):
+        raise ValueError(f"it is of Python's type {type(value).__name__}")
+    if kind.kind == "float":
+        return pa.scalar(_as_float(value, type_), type_)
+    if kind.kind in ("timestamp", "time"):
+        zoned = value.tzinfo is not None
+        if zoned != kind.zoned:
+            raise ValueError("it has a time zone" if zoned else "it has no time zone")
+    if kind.kind == "decimal":
+        value = Decimal(value)
+    ordinal = to_ordinal(value, type_)
+    if isinstance(ordinal, int) and not kind.low <= ordinal <= kind.high:
+        raise ValueError("it is out of range")
+    return to_scalar(ordinal, type_)
+
+
+def _as_float(value: float | int, type_: pa.DataType) -> float:
+    found = float(value)
+    if not math.isfinite(found):
+        return found
+    code = _FLOAT_FORMATS[type_.bit_width]
+    (stored,) = struct.unpack(code, struct.pack(code, found))
+    if stored != value:
+        raise ValueError(f"it would be rounded to {stored}")
+    return found
