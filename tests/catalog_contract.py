@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
@@ -20,6 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import lakehouse_source as lake
 from lakehouse_source.catalog import (
     Catalog,
     migrations,
@@ -1110,9 +1112,31 @@ class CatalogContract:
             assert paths(reader.files(dataset.id, 1)) == ["a"]
         with monkeypatch.context() as patched:
             patched.setattr(migrations, "LATEST", 3)
-            refused = pytest.raises(CatalogUnavailableError, match=f"it has format {migrations.LATEST}")
+            refused = pytest.raises(CatalogUnavailableError, match="it has format 5")
             with refused, open_catalog(url) as old, old.read():
                 pass
+
+    def test_a_catalog_of_the_fourth_format_stays_readable_and_its_readers_are_refused(
+        self, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """They would show NULL where a column that a file lacks has a default."""
+        uri = str(tmp_path / "data")
+        with monkeypatch.context() as patched:
+            patched.setattr(migrations, "LATEST", 4)
+            lake.write_dataset(pa.table({"a": [1]}), uri, catalog=url)
+            before = lake.open_dataset(uri, catalog=url)
+            before.add_column("b", pa.int64())
+            schema = before.schema
+        dataset = lake.open_dataset(uri, catalog=url)
+        assert dataset.schema == schema
+        assert dataset.version == 2
+        assert dataset.scan().to_table().to_pylist() == [{"a": 1, "b": None}]
+        dataset.add_column("c", pa.int64(), default=5)
+        assert dataset.scan().to_table().to_pylist() == [{"a": 1, "b": None, "c": 5}]
+        with monkeypatch.context() as patched:
+            patched.setattr(migrations, "LATEST", 4)
+            with pytest.raises(CatalogUnavailableError, match="it has format 5"):
+                lake.read_dataset(uri, catalog=url)
 
     def test_the_search_index_of_the_second_format_is_carried_over(
         self, url: str, plant: Callable[[str], None], monkeypatch: pytest.MonkeyPatch

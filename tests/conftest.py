@@ -35,7 +35,7 @@ SLOW = {
         *("commit_protocol", "concurrency", "conditions", "crash_points", "disk_trouble"),
         *("engine_files", "engines", "index_columns", "lost_acknowledgement", "maintenance"),
         *("model", "multi_dataset", "overtaken", "planner_build", "planning_cost", "promotion"),
-        *("s3", "schema_changes", "spellings", "vacuum_races"),
+        *("s3", "schema_changes", "spellings", "vacuum_races", "column_defaults"),
     )
 }
 

@@ -683,7 +683,6 @@ REFUSED: list[tuple[Callable[[lake.Dataset], object], str]] = [
     (lambda d: d.add_column("a.x", pa.int64()), "not a struct"),
     (lambda d: d.add_column("l.x", pa.int64()), "not a struct"),
     (lambda d: d.add_column("n", pa.month_day_nano_interval()), "Parquet cannot hold"),
-    (lambda d: d.add_column("n", pa.int64(), default=0), "not supported yet"),  # type: ignore[arg-type]
     (lambda d: d.add_column("n", "int64"), "is not an Arrow type"),  # type: ignore[arg-type]
     (lambda d: d.rename_column("a", "P"), "collides with 'p'"),
     (lambda d: d.rename_column("a", ""), "empty name"),
