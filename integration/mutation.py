@@ -32,6 +32,7 @@ CATALOG = ("edges/test_catalog_sqlite.py",)
 CHANGES = ("verbs/test_schema_changes.py",)
 ENGINE_FILES = ("verbs/test_engine_files.py",)
 ADDED = ("verbs/test_add_files.py", "pure/test_name_mapping.py")
+DEFAULTS = ("verbs/test_column_defaults.py",)
 ENGINES = ("pure/test_arrow_filter.py", "verbs/test_engines.py")
 
 
@@ -70,8 +71,8 @@ MUTANTS = [
         ),
         (
             "a column that a file of others lacks has no NULL",
-            "ColumnBounds(None, None, group.row_count, group.row_count, False)",
-            "ColumnBounds(None, None, 0, group.row_count, False)",
+            "known += self._without_data(leaf, group.row_count)",
+            "known.append((leaf, ColumnBounds(None, None, 0, group.row_count, False)))",
         ),
         (
             "a partition column in the file may have any value",
@@ -540,8 +541,86 @@ MUTANTS = [
         VERBS,
         (
             "a column that the file lacks has no nulls",
-            "return ColumnBounds(None, None, group.row_count, group.row_count, False)",
-            "return ColumnBounds(None, None, 0, group.row_count, False)",
+            "return self._without_data(leaf, group.row_count)",
+            "return replace(self._without_data(leaf, group.row_count), null_count=0)",
+        ),
+    ),
+    *_in(
+        "pruning/statistics.py",
+        DEFAULTS,
+        (
+            "a column that the file lacks is NULL whatever its default is",
+            "bounds.constant_bounds(leaf, self._defaults.get(leaf.id), row_count)[0]",
+            "bounds.constant_bounds(leaf, None, row_count)[0]",
+        ),
+        (
+            "a field with a default is never NULL although its struct is",
+            "return replace(known, null_count=None)  # NULL where the struct is NULL",
+            "return known",
+        ),
+    ),
+    *_in(
+        "pruning/search.py",
+        DEFAULTS,
+        (
+            "the index is searched for files that have no row in it",
+            "return _without_defaults(found, defaults) if defaults else found",
+            "return found",
+        ),
+        (
+            "an OR is searched by the terms that are left of it",
+            "return SearchAny(left) if len(left) == len(terms) else None",
+            "return SearchAny(left) if left else None",
+        ),
+    ),
+    *_in(
+        "parquet/fragments.py",
+        DEFAULTS,
+        (
+            "Arrow fills in NULL for a column with a default",
+            "promise = _both(promise, pc.field((field.name,)) == default)",
+            "pass",
+        ),
+    ),
+    *_in(
+        "read/engine_files.py",
+        DEFAULTS,
+        (
+            "engines fill in NULL for a column with a default",
+            "values.get(field.name, defaults.get(field.name))",
+            "values.get(field.name)",
+        ),
+        (
+            "engines are given any default as a literal",
+            "default is not None and not _is_literal(default, field.type)",
+            "False",
+        ),
+    ),
+    *_in(
+        "write/apply.py",
+        DEFAULTS,
+        (
+            "a file that lacks a newer column is recorded as if it had it",
+            "if schema is not staged.spec.schema:",
+            "if False:",
+        ),
+    ),
+    *_in(
+        "schema/align.py",
+        ("pure/test_defaults.py",),
+        (
+            "fields that differ in their ids only are taken for one",
+            "next(at for at, one in enumerate(fields) if one is field)",
+            "list(fields).index(field)",
+        ),
+    ),
+    *_in(
+        "schema/changes.py",
+        ("pure/test_defaults.py",),
+        (
+            "a promotion leaves the default in the old type",
+            "return with_field(schema, place, promoted(field, wanted)), ids",
+            "return with_field(schema, place, field.with_type(wanted)), ids",
         ),
     ),
     *_in(
