@@ -8,28 +8,27 @@ prevented here:
             compares NaN by IEEE. Filters on columns that may hold NaN are rewritten
             and applied to rows that were read without a filter.
     ids     It finds columns by name. A file in which a name means another column than
-            in this version is read by plake and passed on from memory.
+            in this version is converted by plake when a scan opens it.
     types   Its casts differ from plake's promotions, but for wider integers. Files with
-            other promotions are passed on from memory too.
+            other promotions are converted too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
+import pyarrow.fs as fs
 
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.model import ColumnBounds, ScanTask
 from lakehouse_source.parquet.arrow_filter import as_engines_mean, names_any
+from lakehouse_source.parquet.converted_files import ConvertedFiles
 from lakehouse_source.parquet.foreign import schema_for_engines
 from lakehouse_source.parquet.names import is_foreign
-from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.schema.align import by_id
 from lakehouse_source.schema.defaults import initial_default
@@ -49,33 +48,43 @@ from lakehouse_source.storage import Storage
 Known = Mapping[int, ColumnBounds]
 
 
-def fragment(
-    spec: ReadSpec, task: ScanTask, known: Known, storage: Storage
-) -> ds.ParquetFileFragment:
-    """The row groups of a task as a fragment, with an expression that holds on all rows."""
-    promise = _promise(spec, task, known)
-    lacking = _lacking_as_today(spec, task, storage)
-    if lacking is None:
-        return _from_memory(spec, task, promise, storage)
-    for field in lacking:
-        default = initial_default(field)
-        if default is not None:
-            # Arrow gives a column that the file lacks the value that an equality tells.
-            promise = _both(promise, pc.field((field.name,)) == default)
-    return ds.ParquetFileFormat().make_fragment(
-        storage.path(task.path),
-        filesystem=storage.filesystem,
-        partition_expression=promise,
-        row_groups=task.row_groups,
-        file_size=task.size_bytes,
-    )
+def fragments(
+    spec: ReadSpec, tasks: Sequence[ScanTask], known: Sequence[Known], storage: Storage
+) -> list[ds.ParquetFileFragment]:
+    """The row groups of tasks, with expressions that hold on all rows of a fragment.
+
+    A task is one fragment, or one for each row group where Arrow cannot scan its file.
+    """
+    found: list[ds.ParquetFileFragment] = []
+    converted = ConvertedFiles(spec, storage)
+    for task, bounds in zip(tasks, known):
+        promise = _promise(spec, task, bounds)
+        lacking = _lacking_as_today(spec, task, storage)
+        if lacking is None:
+            found += _converted(converted, task, promise)
+            continue
+        for field in lacking:
+            default = initial_default(field)
+            if default is not None:
+                # Arrow gives a column that the file lacks the value that an equality tells.
+                promise = _both(promise, pc.field((field.name,)) == default)
+        found.append(
+            ds.ParquetFileFormat().make_fragment(
+                storage.path(task.path),
+                filesystem=storage.filesystem,
+                partition_expression=promise,
+                row_groups=task.row_groups,
+                file_size=task.size_bytes,
+            )
+        )
+    return found
 
 
 def dataset(
     spec: ReadSpec, tasks: Sequence[ScanTask], known: Sequence[Known], storage: Storage
 ) -> ds.FileSystemDataset:
     """The tasks as a dataset that any engine can filter without losing rows."""
-    fragments = [fragment(spec, task, one, storage) for task, one in zip(tasks, known)]
+    found = fragments(spec, tasks, known, storage)
     unsafe = {
         leaf.path[0]
         for leaf in leaves(spec.schema)
@@ -83,9 +92,7 @@ def dataset(
         and not leaf.in_list
         and any(one[leaf.id].may_contain_nan for one in known)
     }
-    return PlakeDataset(
-        fragments, without_metadata(spec.schema), storage.filesystem, frozenset(unsafe)
-    )
+    return PlakeDataset(found, without_metadata(spec.schema), storage.filesystem, frozenset(unsafe))
 
 
 class PlakeDataset(ds.FileSystemDataset):  # type: ignore[misc]
@@ -283,15 +290,11 @@ def _reads_as(stored: pa.DataType, now: pa.DataType) -> bool:
     return bool(stored.equals(now) or (pa.types.is_integer(stored) and pa.types.is_integer(now)))
 
 
-def _from_memory(
-    spec: ReadSpec, task: ScanTask, promise: pc.Expression | None, storage: Storage
-) -> ds.ParquetFileFragment:
-    """The rows of a task with the version's names and types, as a Parquet file in memory."""
-    names = tuple(name for name in spec.schema.names if name not in spec.partition_by)
-    whole = replace(spec, columns=names, predicate=None)
-    tables = list(read_task(whole, replace(task, filtered=False), storage))
-    sink = pa.BufferOutputStream()
-    table = pa.concat_tables(tables) if tables else whole.output_schema.empty_table()
-    # Without statistics: nothing is pruned by them.
-    pq.write_table(table, sink, write_statistics=False)
-    return ds.ParquetFileFormat().make_fragment(sink.getvalue(), partition_expression=promise)
+def _converted(
+    converted: ConvertedFiles, task: ScanTask, promise: pc.Expression | None
+) -> Iterator[ds.ParquetFileFragment]:
+    filesystem = fs.PyFileSystem(converted)
+    for path in converted.add(task):
+        yield ds.ParquetFileFormat().make_fragment(
+            path, filesystem=filesystem, partition_expression=promise
+        )

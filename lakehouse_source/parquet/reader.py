@@ -43,14 +43,19 @@ _FEW = 1000
 _PORTION_ROWS = 16_384
 
 
-def read_task(spec: ReadSpec, task: ScanTask, storage: Storage) -> Iterator[pa.Table]:
+def read_task(
+    spec: ReadSpec, task: ScanTask, storage: Storage, *, alone: bool = False
+) -> Iterator[pa.Table]:
     """The matching rows of one task, a table per row group, in file order.
+
+    `alone`: on the calling thread only. Needed on threads of Arrow's pools, which would wait
+    for each other.
 
     Raises:
         StorageError: the file is missing or cannot be read.
         CorruptDatasetError: the file is not the one that was committed.
     """
-    return _FileReader(spec, task, storage).tables()
+    return _FileReader(spec, task, storage, alone).tables()
 
 
 def read_all(spec: ReadSpec, tasks: tuple[ScanTask, ...], storage: Storage) -> Iterator[pa.Table]:
@@ -90,8 +95,11 @@ class _RowGroup:
 
 
 class _FileReader:
-    def __init__(self, spec: ReadSpec, task: ScanTask, storage: Storage) -> None:
+    def __init__(
+        self, spec: ReadSpec, task: ScanTask, storage: Storage, alone: bool = False
+    ) -> None:
         self.spec = spec
+        self.alone = alone
         self.task = task
         self.storage = storage
         # Of a file that plake did not write, the columns are known when it is open.
@@ -116,7 +124,7 @@ class _FileReader:
                 parquet = pq.ParquetFile(
                     file,
                     metadata=footer.metadata,
-                    pre_buffer=not self.storage.is_local,
+                    pre_buffer=not (self.storage.is_local or self.alone),
                     coerce_int96_timestamp_unit=INT96_UNIT,
                 )
                 if self.foreign:
@@ -187,7 +195,9 @@ class _FileReader:
         physical = self._physical(group.file, wanted)
         stored = pa.table({})
         if physical:
-            stored = group.file.read_row_group(group.index, columns=_all_paths(physical))
+            stored = group.file.read_row_group(
+                group.index, columns=_all_paths(physical), use_threads=not self.alone
+            )
             stored = stored.select([field.name for field in physical])
         return self._assembled(stored, physical, wanted, group.row_count)
 

@@ -120,10 +120,7 @@ class Scan:
 
         found = self.plan(statistics=True)
         storage = Storage(found.spec.uri)
-        return [
-            fragments.fragment(found.spec, task, known, storage)
-            for task, known in zip(found.tasks, found.known)
-        ]
+        return fragments.fragments(found.spec, found.tasks, found.known, storage)
 
     def to_dataset(self) -> ds.FileSystemDataset:
         """The fragments that can hold matches, as an Arrow dataset of the version's schema.
@@ -131,8 +128,8 @@ class Scan:
         DuckDB, Polars, DataFusion and Arrow may filter it further: filters mean what SQL
         means by them (NaN is equal to itself and greater than every number, NULL is not
         in a list). A filter on a column that may hold NaN is refused if plake cannot read
-        it. Files in which a column has another name or type than in this version are
-        read into memory here.
+        it. No data is read here. Files in which a column has another name or type than in
+        this version are converted, a row group at a time, when a scan comes to them.
         """
         from lakehouse_source.parquet import fragments
 

@@ -17,8 +17,40 @@ import pyarrow.dataset as ds
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source.parquet.arrow_filter import as_engines_mean
+from tests.strategies import pool
 
 NAN = float("nan")
+
+PROMOTIONS = [
+    (pa.int8(), pa.int64()),
+    (pa.uint32(), pa.int64()),
+    (pa.uint32(), pa.uint64()),
+    (pa.int32(), pa.float64()),
+    (pa.int16(), pa.float32()),
+    (pa.int64(), pa.decimal128(22, 2)),
+    (pa.float16(), pa.float64()),
+    (pa.float32(), pa.float64()),
+    (pa.decimal128(5, 2), pa.decimal128(9, 4)),
+    (pa.decimal128(5, 2), pa.decimal256(50, 3)),
+    (pa.date32(), pa.timestamp("us")),
+    (pa.timestamp("ms"), pa.timestamp("us")),
+    (pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC")),
+    (pa.time32("ms"), pa.time64("us")),
+    (pa.duration("ms"), pa.duration("us")),
+    (pa.binary(3), pa.binary()),
+    (pa.int64(), pa.string()),
+]
+
+
+def fits(value: Any, old: pa.DataType, new: pa.DataType) -> bool:
+    if pa.types.is_string(new):
+        return True
+    try:
+        pa.array([value], old).cast(new)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def sample() -> pa.Table:
@@ -259,6 +291,80 @@ class TestFilesOfAnotherTime:
         self.check(uri, ["i = 1", "i < 0", "i > 2147483647", "i IN (1, 1099511627776)"])
         dataset = lake.read_dataset(uri, as_dataset=True)
         assert all(path.endswith(".parquet") for path in dataset.files)
+
+    @pytest.mark.parametrize(("old", "new"), PROMOTIONS, ids=str)
+    def test_filters_on_a_promoted_column(
+        self, tmp_path: Path, old: pa.DataType, new: pa.DataType
+    ) -> None:
+        uri = str(tmp_path / "promoted")
+        values = [value for value in pool(old) if fits(value, old, new)]
+        column = pa.array([*values, None], old)
+        lake.write_dataset(pa.table({"c": column}), uri, row_group_rows=2)
+        dataset = lake.open_dataset(uri)
+        dataset.promote_column("c", new)
+        expected = column if pa.types.is_string(new) else column.cast(new)
+        if pa.types.is_string(new):
+            expected = pa.array([None if v is None else str(v) for v in column.to_pylist()])
+        arrow = dataset.scan().to_dataset()
+        assert str(arrow.to_table()["c"].combine_chunks()) == str(expected)
+        whole = pa.table({"c": expected})
+        for value in expected:
+            conditions = [pc.field("c") == value, pc.field("c") > value, pc.field("c").is_null()]
+            for condition in conditions:
+                if pa.types.is_floating(new):
+                    condition = as_engines_mean(condition, whole.schema)[0]
+                found = arrow.to_table(filter=condition)
+                assert str(found["c"].combine_chunks()) == str(
+                    whole.filter(condition)["c"].combine_chunks()
+                ), condition
+
+    def test_no_file_is_read_before_a_scan(self, tmp_path: Path) -> None:
+        """One promoted column loaded every older file into memory."""
+        uri = str(tmp_path / "large")
+        rows_in_all = 1_500_000
+        numbers = pa.table({"n": pa.array(range(rows_in_all), pa.int64())})
+        lake.write_dataset(numbers, uri, row_group_rows=50_000)
+        lake.open_dataset(uri).promote_column("n", pa.decimal128(38, 0))
+        expected = pa.array(range(10), pa.int64()).cast(pa.decimal128(38, 0))
+        (file,) = Path(uri).glob("*.parquet")
+        file.rename(tmp_path / "elsewhere")
+        before = pa.total_allocated_bytes()
+        dataset = lake.read_dataset(uri, as_dataset=True)
+        assert pa.total_allocated_bytes() - before < 1 << 16
+        with pytest.raises(lake.StorageError, match="the file is missing"):
+            dataset.to_table()
+        (tmp_path / "elsewhere").rename(file)
+        seen, most = 0, 0
+        for batch in dataset.to_batches(batch_size=10_000, batch_readahead=1, fragment_readahead=1):
+            seen += batch.num_rows
+            most = max(most, pa.total_allocated_bytes() - before)
+        assert seen == rows_in_all
+        assert most < 16 * rows_in_all / 3
+        again = pickle.loads(pickle.dumps(dataset))
+        assert again.to_table(filter=pc.field("n") == expected[7])["n"].to_pylist() == [7]
+        assert again.count_rows() == rows_in_all
+
+    def test_files_are_converted_on_the_only_thread_that_arrow_has(self, tmp_path: Path) -> None:
+        """Threads of a pool that wait for others of the same pool would wait for ever."""
+        uri = str(tmp_path / "many")
+        for i in range(12):
+            lake.write_dataset(pa.table({"n": [i], "m": [float(i)]}), uri)
+        dataset = lake.open_dataset(uri)
+        dataset.promote_column("n", pa.string())
+        dataset.rename_column("m", "o")
+        threads = pa.cpu_count(), pa.io_thread_count()
+        pa.set_cpu_count(1)
+        pa.set_io_thread_count(1)
+        try:
+            found = dataset.scan().to_dataset().to_table(filter=pc.field("o") > 2)
+            with duckdb.connect() as connection:
+                connection.register("d", dataset.scan().to_dataset())
+                counted = connection.execute("SELECT count(*) FROM d WHERE n > '2'").fetchall()
+        finally:
+            pa.set_cpu_count(threads[0])
+            pa.set_io_thread_count(threads[1])
+        assert found.num_rows == 9
+        assert counted == [(7,)]
 
 
 @pytest.mark.parametrize(
