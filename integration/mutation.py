@@ -25,6 +25,7 @@ PURE = ("pure/test_pruning.py", "pure/test_bounds.py", "pure/test_pruning_proper
 FILTER = ("pure/test_row_filter.py", "pure/test_row_filter_properties.py")
 LANGUAGE = ("pure/test_predicate.py", *FILTER)
 FILES = ("edges/test_prune_file.py", "edges/test_bloom_read.py", "edges/test_statistics.py")
+PAGES = ("edges/test_page_reads.py",)
 VERBS = ("verbs/test_dataset.py",)
 ARROW = ("pure/test_predicate_arrow.py",)
 PROMOTION = ("pure/test_promotion.py", "pure/test_schema.py")
@@ -746,15 +747,6 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "parquet/prune.py",
-        FILES,
-        (
-            "bounds of the first page for all pages",
-            "return found[places[column_id]].bounds",
-            "return found[0].bounds",
-        ),
-    ),
-    *_in(
         "parquet/checked_footer.py",
         ("edges/test_bad_files.py",),
         (
@@ -784,8 +776,70 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "parquet/page_reader.py",
+        PAGES,
+        (
+            "rows are cut one row late",
+            "places.append((before + first - runs[at][0], end - first))",
+            "places.append((before + first - runs[at][0] + 1, end - first))",
+        ),
+        (
+            "the page with the last row is left out",
+            "stop = ends[bisect_left(ends, end)]",
+            "stop = ends[bisect_left(ends, end - 1)]",
+        ),
+        (
+            "pages of a struct's fields begin at the same rows",
+            "        common &= {page.first_row for page in chunk.pages}",
+            "        common |= {page.first_row for page in chunk.pages}",
+        ),
+        (
+            "a page has as many rows as the index says",
+            "if not leaf.has_lists and values != rows:",
+            "if False:",
+        ),
+        (
+            "the rows of lists are as many as the index says",
+            "if table.num_rows != group.row_count:",
+            "if False:",
+        ),
+        (
+            "checksums of pages are not looked at",
+            "page_checksum_verification=True",
+            "page_checksum_verification=False",
+        ),
+    ),
+    *_in(
+        "parquet/page_pruning.py",
+        PAGES,
+        (
+            "bounds of a promoted column are taken as they are",
+            "promoted(page.bounds, leaf.type, now)",
+            "page.bounds",
+        ),
+        (
+            "a column without an index has no values",
+            "unknown = ColumnBounds(None, None, None, rows, True)",
+            "unknown = ColumnBounds(None, None, rows, rows, False)",
+        ),
+    ),
+    *_in(
+        "parquet/byte_ranges.py",
+        PAGES,
+        (
+            "a range outside of the file is read as far as it goes",
+            "if offset < 0 or length < 0 or offset + length > self._size:",
+            "if False:",
+        ),
+    ),
+    *_in(
         "parquet/page_index.py",
-        FILES,
+        (*FILES, *PAGES),
+        (
+            "bounds of the first page for all pages",
+            "return found[places[column_id]].bounds",
+            "return found[0].bounds",
+        ),
         (
             "the last page ends a row early",
             "ends = [*starts[1:], rows]",
@@ -795,6 +849,31 @@ MUTANTS = [
             "integers of pages have no sign",
             'int.from_bytes(raw, "little", signed=True)',
             'int.from_bytes(raw, "little")',
+        ),
+        (
+            "pages have no nulls",
+            "bounds = ColumnBounds(lower, upper, nulls, count, floats)",
+            "bounds = ColumnBounds(lower, upper, 0, count, floats)",
+        ),
+        (
+            "pages have no NaN",
+            "bounds = ColumnBounds(lower, upper, nulls, count, floats)",
+            "bounds = ColumnBounds(lower, upper, nulls, count, False)",
+        ),
+        (
+            "only the last of neighbouring pages may match",
+            "ranges[-1] = (ranges[-1][0], end)",
+            "ranges[-1] = (first, end)",
+        ),
+        (
+            "an index that contradicts the statistics is believed",
+            "return None if contradicts else pages",
+            "return pages",
+        ),
+        (
+            "pages need not follow each other",
+            "if size <= 0 or offset + size != next_offset or first > next_first:",
+            "if size <= 0 or first > next_first:",
         ),
     ),
     *_in(

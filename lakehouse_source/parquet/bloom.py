@@ -23,7 +23,7 @@ from lakehouse_source.parquet.thrift import ThriftError, read_struct
 from lakehouse_source.predicate import BoundColumn, BoundPredicate
 from lakehouse_source.pruning.absent import without_absent
 from lakehouse_source.pruning.evaluate import evaluate
-from lakehouse_source.schema.fields import children, is_nested, leaves
+from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.ordinal import domain
 
 _BLOCK_BYTES = 32
@@ -205,7 +205,7 @@ class FileFilters:
         self._predicate = predicate
         self._footer = footer
         self._file = file
-        places = _places(footer)
+        places = footer.places
         self._columns: Mapping[int, tuple[int, pa.DataType]] = {
             leaf.id: places[leaf.path]
             for leaf in leaves(file_schema)
@@ -227,21 +227,3 @@ class FileFilters:
             return ColumnBounds(None, None, None, rows, True)
 
         return not evaluate(left, unknown).may_match
-
-
-def _places(footer: CheckedFooter) -> dict[tuple[str, ...], tuple[int, pa.DataType]]:
-    """The place and type of each leaf of a file, by path. Empty where paths are ambiguous."""
-    found: list[tuple[tuple[str, ...], pa.DataType]] = []
-
-    def walk(field: pa.Field, above: tuple[str, ...]) -> None:
-        path = (*above, field.name)
-        if is_nested(field.type):
-            for child in children(field.type):
-                walk(child, path)
-        else:
-            found.append((path, field.type))
-
-    for field in footer.arrow_schema:
-        walk(field, ())
-    places = {path: (place, type_) for place, (path, type_) in enumerate(found)}
-    return places if len(places) == len(found) == footer.leaf_count else {}

@@ -20,7 +20,9 @@ plake 140 ms to find the column chunks in, once, and 0.05 ms for each that is as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +32,7 @@ import pyarrow.parquet as pq
 
 from lakehouse_source.errors import CorruptDatasetError, StorageError
 from lakehouse_source.parquet.thrift import (
+    I64,
     LIST,
     STOP,
     STRUCT,
@@ -39,8 +42,10 @@ from lakehouse_source.parquet.thrift import (
     read_list_head,
     read_struct,
     skip_value,
+    write_list,
+    write_struct,
 )
-from lakehouse_source.schema.fields import children
+from lakehouse_source.schema.fields import children, is_nested
 
 _MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"
@@ -65,15 +70,12 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBL
 class Chunk:
     """What a footer says of one column chunk.
 
-    `statistics` is None where there are none that can be used. The offset and column
-    indexes are given as (offset, length in bytes).
+    `statistics` is None where there are none that can be used.
     """
 
     physical_type: str
     statistics: pq.Statistics | None
     bloom_filter_offset: int | None
-    offset_index: tuple[int, int] | None
-    column_index: tuple[int, int] | None
 
 
 class CheckedFooter:
@@ -99,6 +101,7 @@ class CheckedFooter:
         if self.row_count < 0 or min(self.row_counts, default=0) < 0:
             raise CorruptDatasetError(path=path, reason="its footer says a negative row count")
         self._chunks: dict[tuple[int, int], Chunk] = {}
+        self._checked_structures: dict[tuple[int, int], Struct] = {}
 
     def chunk(self, row_group: int, position: int) -> Chunk:
         """The column chunk of the leaf column at `position`.
@@ -111,32 +114,85 @@ class CheckedFooter:
             self._chunks[key] = self._checked(row_group, position)
         return self._chunks[key]
 
+    def structure(self, row_group: int, position: int) -> Struct:
+        """The Thrift structure `ColumnChunk` of the leaf column at `position`.
+
+        Raises:
+            CorruptDatasetError: the column chunk contradicts the schema, or is encrypted.
+        """
+        key = (row_group, position)
+        if key not in self._checked_structures:
+            layout = self._layout
+            starts = layout.row_groups[row_group]
+            if len(starts) != self.leaf_count:
+                raise self._corrupt(
+                    f"row group {row_group} has {len(starts)} column chunks, not {self.leaf_count}"
+                )
+            try:
+                raw, _ = read_struct(layout.data, starts[position])
+                problem = _problem(raw, self.metadata.schema.column(position))
+            except ThriftError as error:
+                raise self._corrupt(str(error)) from error
+            if problem is not None:
+                raise self._corrupt(f"column {position} of row group {row_group} {problem}")
+            self._checked_structures[key] = raw
+        return self._checked_structures[key]
+
+    def with_row_groups(self, row_groups: Sequence[bytes], row_count: int) -> bytes:
+        """This footer with other row groups: each one the bytes of a `RowGroup` structure.
+
+        The schema, the key-value metadata and the name of the writer are copied byte for byte.
+        """
+        layout = self._layout
+        fields: list[tuple[int, int, int | bytes]] = [
+            (field, kind, layout.data[start:end])
+            for field, (kind, start, end) in layout.fields.items()
+        ]
+        fields.append((_NUM_ROWS, I64, row_count))
+        fields.append((_ROW_GROUPS, LIST, write_list(STRUCT, row_groups)))
+        return write_struct(sorted(fields))
+
     @cached_property
-    def _structures(self) -> tuple[bytes, list[list[int]]]:
-        """The footer as PyArrow understood it, and where each column chunk in it starts."""
+    def leaf_paths(self) -> tuple[str, ...]:
+        """The path of each leaf column, as Parquet spells it: names with dots between them."""
+        schema = self.metadata.schema
+        return tuple(schema.column(at).path for at in range(self.leaf_count))
+
+    @cached_property
+    def places(self) -> Mapping[tuple[str, ...], tuple[int, pa.DataType]]:
+        """The place and type of each leaf column by its path. Empty where paths are ambiguous."""
+        found: list[tuple[tuple[str, ...], pa.DataType]] = []
+
+        def walk(field: pa.Field, above: tuple[str, ...]) -> None:
+            path = (*above, field.name)
+            if is_nested(field.type):
+                for child in children(field.type):
+                    walk(child, path)
+            else:
+                found.append((path, field.type))
+
+        for field in self.arrow_schema:
+            walk(field, ())
+        places = {path: (place, type_) for place, (path, type_) in enumerate(found)}
+        return places if len(places) == len(found) == self.leaf_count else {}
+
+    @cached_property
+    def _layout(self) -> _Layout:
+        """Where things are in the footer as PyArrow understood it."""
         try:
-            given, starts = self._raw, _chunk_starts(self._raw)
+            given = _layout_of(self._raw)
             sink = pa.BufferOutputStream()
             with _arrow_errors(self.path):
                 self.metadata.write_metadata_file(sink)
             written: bytes = _between_frames(sink.getvalue().to_pybytes())
             # Most writers lay a footer out as PyArrow does.
-            return (given, starts) if given == written else (written, _chunk_starts(written))
+            return given if given.data == written else _layout_of(written)
         except ThriftError as error:
             raise self._corrupt(str(error)) from error
 
     def _checked(self, row_group: int, position: int) -> Chunk:
-        structures, groups = self._structures
-        starts = groups[row_group]
-        if len(starts) != self.leaf_count:
-            raise self._corrupt(
-                f"row group {row_group} has {len(starts)} column chunks, not {self.leaf_count}"
-            )
-        raw, _ = read_struct(structures, starts[position])
+        raw = self.structure(row_group, position)
         column = self.metadata.schema.column(position)
-        problem = _problem(raw, column)
-        if problem is not None:
-            raise self._corrupt(f"column {position} of row group {row_group} {problem}")
         statistics = None
         if _usable(raw[_META_DATA].get(_STATISTICS), column):
             statistics = self.metadata.row_group(row_group).column(position).statistics
@@ -144,16 +200,16 @@ class CheckedFooter:
             physical_type=column.physical_type,
             statistics=statistics,
             bloom_filter_offset=raw[_META_DATA].get(_BLOOM_FILTER_OFFSET),
-            offset_index=_place(raw, _OFFSET_INDEX),
-            column_index=_place(raw, _COLUMN_INDEX),
         )
 
     def _corrupt(self, reason: str) -> CorruptDatasetError:
         return CorruptDatasetError(path=self.path, reason=reason)
 
 
-def open_footer(file: pa.NativeFile, path: str) -> CheckedFooter:
+def open_footer(file: pa.NativeFile, path: str, *, remembered: bool = False) -> CheckedFooter:
     """Read the footer of a Parquet file. `path` names the file in errors.
+
+    With `remembered`, a footer with the same bytes that was parsed lately is not parsed again.
 
     Raises:
         CorruptDatasetError: the file is not a Parquet file, or its footer is damaged or
@@ -164,6 +220,9 @@ def open_footer(file: pa.NativeFile, path: str) -> CheckedFooter:
         footer = _footer_bytes(file, path)
     except (OSError, pa.ArrowException) as error:
         raise StorageError(path=path, reason=str(error)) from error
+    known = _REMEMBERED.get(path, footer) if remembered else None
+    if known is not None:
+        return known
     limit = min(max(len(footer) // _ITEM_BYTES, _SHORTEST_LIMIT), _LONGEST_LIMIT)
     framed = b"".join((_MAGIC, footer, len(footer).to_bytes(4, "little"), _MAGIC))
     with _arrow_errors(path):
@@ -172,7 +231,45 @@ def open_footer(file: pa.NativeFile, path: str) -> CheckedFooter:
             thrift_string_size_limit=len(framed),
             thrift_container_size_limit=limit,
         ).metadata
-    return CheckedFooter(metadata, path, footer)
+    checked = CheckedFooter(metadata, path, footer)
+    if remembered:
+        _REMEMBERED.put(path, footer, checked)
+    return checked
+
+
+class _Remembered:
+    """The footers that were used last, by path and by all of their bytes.
+
+    The bytes are read from the file each time, so that an old footer never stands in for a
+    file that was replaced. PyArrow needs about ten times the bytes for what it parsed.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._size_bytes = 0
+        self._footers: OrderedDict[tuple[str, bytes], CheckedFooter] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, path: str, footer: bytes) -> CheckedFooter | None:
+        with self._lock:
+            found = self._footers.get((path, footer))
+            if found is not None:
+                self._footers.move_to_end((path, footer))
+            return found
+
+    def put(self, path: str, footer: bytes, checked: CheckedFooter) -> None:
+        if len(footer) > self._limit_bytes:
+            return
+        with self._lock:
+            if (path, footer) not in self._footers:
+                self._footers[path, footer] = checked
+                self._size_bytes += len(footer)
+            while self._size_bytes > self._limit_bytes:
+                (_, oldest), _ = self._footers.popitem(last=False)
+                self._size_bytes -= len(oldest)
+
+
+_REMEMBERED = _Remembered(4 * 1024 * 1024)
 
 
 def _footer_bytes(file: pa.NativeFile, path: str) -> bytes:
@@ -227,36 +324,51 @@ def _read_names(fields: Iterable[pa.Field]) -> None:
 # Source: parquet.thrift, `FileMetaData`, `RowGroup`, `ColumnChunk`, `ColumnMetaData`,
 # `Statistics`, `SizeStatistics`: field ids.
 
-_ROW_GROUPS, _ENCRYPTION_ALGORITHM = 4, 8
+_NUM_ROWS, _ROW_GROUPS, _ENCRYPTION_ALGORITHM = 3, 4, 8
+# The version, the schema, the key-value metadata, the writer's name and the order of values.
+_COPIED = frozenset((1, 2, 5, 6, 7))
 _COLUMNS_HEAD = bytes([1 << 4 | LIST])
 _META_DATA = 3
-_OFFSET_INDEX, _COLUMN_INDEX = 4, 6
 _CRYPTO_METADATA, _ENCRYPTED_METADATA = 8, 9
 _TYPE, _STATISTICS, _BLOOM_FILTER_OFFSET, _SIZE_STATISTICS = 1, 12, 14, 16
 _BOUNDS = (1, 2, 5, 6)
 _BYTE_ARRAY_BYTES, _REPETITION_HISTOGRAM, _DEFINITION_HISTOGRAM = 1, 2, 3
 
 
-def _chunk_starts(data: bytes) -> list[list[int]]:
-    """Where each `ColumnChunk` starts in a `FileMetaData`, by row group.
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where things are in the bytes of a `FileMetaData`.
 
-    A row group that does not start with its column chunks, as no known writer leaves it,
-    counts as one without any.
+    `row_groups` has the position of each `ColumnChunk`, by row group. A row group that
+    does not start with its column chunks, as no known writer leaves it, counts as one
+    without any. `fields` has the kind, start and end of each field in `_COPIED`.
+    """
+
+    data: bytes
+    row_groups: list[list[int]]
+    fields: dict[int, tuple[int, int, int]]
+
+
+def _layout_of(data: bytes) -> _Layout:
+    """Find the column chunks in a `FileMetaData`.
 
     Raises:
         ThriftError: the bytes are not a structure, or say that the file is encrypted.
     """
     groups: list[list[int]] = []
+    fields: dict[int, tuple[int, int, int]] = {}
     at = field = 0
     while True:
         field, kind, at = read_field_head(data, at, field)
         if kind == STOP:
-            return groups
+            return _Layout(data, groups, fields)
         if field == _ENCRYPTION_ALGORITHM:
             # PyArrow would write the footer encrypted, without a key: it reads address 0.
             raise ThriftError("the file is encrypted")
         if (field, kind) != (_ROW_GROUPS, LIST):
-            at = skip_value(data, kind, at)
+            start, at = at, skip_value(data, kind, at)
+            if field in _COPIED:
+                fields[field] = (kind, start, at)
             continue
         size, _, at = read_list_head(data, at)
         groups = []
@@ -309,10 +421,3 @@ def _usable(statistics: Struct | None, column: pq.ColumnSchema) -> bool:
         return True
     width = column.length if physical == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS[physical]
     return all(len(statistics[bound]) == width for bound in _BOUNDS if bound in statistics)
-
-
-def _place(chunk: Struct, offset: int) -> tuple[int, int] | None:
-    """The offset and length of an index; the length is the field after the offset."""
-    if offset not in chunk or offset + 1 not in chunk:
-        return None
-    return chunk[offset], chunk[offset + 1]

@@ -203,7 +203,7 @@ def _schema_of(
         int96=frozenset(found[at][0] for at in int96),
         columns=tuple(name for name, _ in found),
         leaf_types=tuple(
-            storage_type(type_, name) if _has_certain_order(column, type_) else None
+            storage_type(type_, name) if has_certain_order(column, type_) else None
             for column, (name, type_) in zip(columns, found)
         ),
     )
@@ -268,7 +268,7 @@ def _bounds(
     return known
 
 
-def _has_certain_order(column: pq.ColumnSchema, type_: pa.DataType) -> bool:
+def has_certain_order(column: pq.ColumnSchema, type_: pa.DataType) -> bool:
     """Tell whether bounds mean what the Arrow type says.
 
     Arrow takes some types from a copy of the Arrow schema in the footer; whether the

@@ -1,36 +1,68 @@
-"""Edge. Parquet page indexes: bounds of each page of a column chunk.
+"""Edge. Parquet page indexes: where the pages of a column chunk are, and their bounds.
 
-PyArrow 26 writes page indexes and skips no page by them when it reads, so plake
-uses them for `prune_file` only: its own reader decodes whole row groups, which
-are small (131,072 rows), and the condition's columns first. DataFusion does skip
-pages: one point among 5M rows x 8 columns in one file took it 10 ms where plake,
-catalog included, took 20 (medians of 25, on two busy cores). Ten milliseconds of a
-lookup are not worth a second engine on every executor.
+An index is believed as footer statistics are: an index that contradicts itself, its column
+chunk or the footer's statistics is not used, and nobody can detect one that lies
+consistently. Where each page starts is checked again by `page_reader` in the headers of the
+pages that it reads.
 
-Source: Parquet format, PageIndex.md.
+Source: Parquet format, PageIndex.md; parquet.thrift, `OffsetIndex`, `ColumnIndex`.
 """
 
 from __future__ import annotations
 
+import itertools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from lakehouse_source.model import ColumnBounds
+from lakehouse_source.parquet.byte_ranges import ByteRange, ByteRanges, OutsideFile
 from lakehouse_source.parquet.checked_footer import CheckedFooter
-from lakehouse_source.parquet.footer import ordinal
-from lakehouse_source.parquet.thrift import ThriftError, read_struct
+from lakehouse_source.parquet.footer import has_wrong_bytes, ordinal
+from lakehouse_source.parquet.thrift import Struct, ThriftError, read_struct
+from lakehouse_source.predicate import BoundPredicate
+from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.schema.fields import Leaf
 
-ReadAt = Callable[[int, int], bytes]
-_LARGEST_BYTES = 256 * 1024 * 1024
+# The first row, and the one after the last.
+RowRange: TypeAlias = tuple[int, int]
+
+# Parsing takes about a second for this many bytes.
+_LARGEST_BYTES = 4 * 1024 * 1024
+# Source: parquet.thrift, `ColumnChunk`, `ColumnMetaData`, `Statistics`: field ids.
+_META_DATA, _OFFSET_INDEX, _COLUMN_INDEX = 3, 4, 6
+_STATISTICS, _MAX_VALUE, _MIN_VALUE = 12, 5, 6
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}
+# What a damaged index may raise while it is parsed.
+_DAMAGE = (LookupError, TypeError, ValueError, OverflowError, struct.error)
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageLocation:
+    """A data page with rows `first_row` to `end_row` (exclusive) of its row group.
+
+    `size_bytes` includes the page's header.
+    """
+
+    offset: int
+    size_bytes: int
+    first_row: int
+    end_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPages:
+    """All pages of a column chunk. `dictionary` are the bytes before the first data page."""
+
+    dictionary: ByteRange | None
+    pages: tuple[PageLocation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PageBounds:
     """Rows `first_row` to `end_row` (exclusive) of a row group, and one column's bounds there."""
 
     first_row: int
@@ -41,38 +73,162 @@ class Page:
 class PageIndex:
     """The page indexes of one file, read as they are asked for."""
 
-    def __init__(self, read_at: ReadAt, file_size: int, footer: CheckedFooter) -> None:
-        self._read_at = read_at
-        self._file_size = file_size
+    def __init__(self, source: ByteRanges, footer: CheckedFooter) -> None:
+        self._source = source
         self._footer = footer
+        self._loaded: dict[ByteRange, bytes] = {}
 
-    def pages(self, row_group: int, position: int, leaf: Leaf) -> list[Page] | None:
-        """The pages of a column chunk in row order, None where nothing is known of them.
+    def load(self, row_group: int, located: Iterable[int], bounded: Iterable[int] = ()) -> None:
+        """Read indexes of one row group together: of the leaf columns at these positions.
 
-        `position` is the column's place among the file's leaf columns.
+        `located` need the places of their pages, `bounded` the bounds too. Forgets the
+        indexes that were read before.
         """
-        chunk = self._footer.chunk(row_group, position)
-        if chunk.offset_index is None or chunk.column_index is None:
-            return None
+        bounded = set(bounded)
+        wanted = [(position, _OFFSET_INDEX) for position in {*located, *bounded}]
+        wanted += [(position, _COLUMN_INDEX) for position in bounded]
+        places = (self._place(row_group, position, field) for position, field in wanted)
         try:
-            offsets, _ = read_struct(self._bytes(*chunk.offset_index))
-            columns, _ = read_struct(self._bytes(*chunk.column_index))
+            self._loaded = self._source.read(place for place in places if place is not None)
+        except OutsideFile:
+            self._loaded = {}
+
+    def locations(self, row_group: int, position: int) -> ChunkPages | None:
+        """The pages of a column chunk, None where their places are not known for certain.
+
+        They are certain if the pages follow each other without a gap from the first data
+        page to the chunk's end, and their rows from the first row to the last.
+        """
+        try:
+            index = self._index(row_group, position, _OFFSET_INDEX)
+            if index is None:
+                return None
+            meta = self._footer.structure(row_group, position)[_META_DATA]
+            return _located(index, meta, self._footer.row_counts[row_group])
+        except _DAMAGE:
+            return None
+
+    def bounds(self, row_group: int, position: int, leaf: Leaf) -> list[PageBounds] | None:
+        """The bounds of each page in row order, None where nothing is known of them.
+
+        `position` is the column's place among the file's leaf columns, `leaf.type` the type
+        that the file was written with.
+        """
+        try:
+            offsets = self._index(row_group, position, _OFFSET_INDEX)
+            columns = self._index(row_group, position, _COLUMN_INDEX)
+            if offsets is None or columns is None:
+                return None
             starts = [location[3] for location in offsets[1]]
-            rows = self._footer.row_counts[row_group]
-            return _pages(starts, rows, columns, leaf, chunk.physical_type)
-        except (LookupError, TypeError, ValueError, OSError, struct.error):
+            column = self._footer.metadata.schema.column(position)
+            physical: str = column.physical_type
+            if "BYTE_ARRAY" in physical and has_wrong_bytes(self._footer.created_by):
+                return None
+            width = column.length if physical == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(physical)
+            values = _Values(physical, width, leaf.type)
+            pages = _bounded(starts, self._footer.row_counts[row_group], columns, values)
+            if pages is None:
+                return None
+            statistics = self._footer.structure(row_group, position)[_META_DATA].get(_STATISTICS)
+            contradicts = statistics is not None and _contradicts(pages, statistics, values)
+            return None if contradicts else pages
+        except _DAMAGE:
             # A damaged index: the row group's statistics stand.
             return None
 
-    def _bytes(self, offset: int, length: int) -> bytes:
-        if offset < 0 or not 0 <= length <= _LARGEST_BYTES or offset + length > self._file_size:
-            raise ThriftError("a place outside the file")
-        return self._read_at(length, offset)
+    def _index(self, row_group: int, position: int, field: int) -> Struct | None:
+        place = self._place(row_group, position, field)
+        if place is None:
+            return None
+        if place not in self._loaded:
+            self._loaded |= self._source.read([place])
+        return read_struct(self._loaded[place])[0]
+
+    def _place(self, row_group: int, position: int, field: int) -> ByteRange | None:
+        """Where an index is. The length is the field after the offset."""
+        chunk = self._footer.structure(row_group, position)
+        offset, length = chunk.get(field), chunk.get(field + 1)
+        if not isinstance(offset, int) or not isinstance(length, int) or length > _LARGEST_BYTES:
+            return None
+        return offset, length
 
 
-def _pages(
-    starts: list[int], rows: int, columns: dict[int, Any], leaf: Leaf, physical: str
-) -> list[Page] | None:
+def matching_rows(
+    predicate: BoundPredicate,
+    row_count: int,
+    pages: Mapping[int, Sequence[PageBounds]],
+    otherwise: Callable[[int], ColumnBounds],
+) -> tuple[RowRange, ...]:
+    """The rows of a row group on which `predicate` may be TRUE, in order.
+
+    `pages` has the bounds of columns by id; of other columns `otherwise` tells what is
+    known over the row group.
+    """
+    # Pages of different columns end at different rows: look at the pieces between all ends.
+    cuts = sorted({0, row_count, *(page.end_row for found in pages.values() for page in found)})
+    places = dict.fromkeys(pages, 0)
+    ranges: list[RowRange] = []
+    for first, end in itertools.pairwise(cuts):
+        for column_id, found in pages.items():
+            while found[places[column_id]].end_row <= first:
+                places[column_id] += 1
+
+        def on_pages(column_id: int) -> ColumnBounds:
+            found = pages.get(column_id)
+            if found is None:
+                return otherwise(column_id)
+            return found[places[column_id]].bounds
+
+        if evaluate(predicate, on_pages).may_match:
+            if ranges and ranges[-1][1] == first:
+                ranges[-1] = (ranges[-1][0], end)
+            else:
+                ranges.append((first, end))
+    return tuple(ranges)
+
+
+def _located(index: Struct, meta: Struct, row_count: int) -> ChunkPages | None:
+    # Source: parquet.thrift, `ColumnMetaData`: data_page_offset, dictionary_page_offset.
+    first_offset, dictionary = meta[9], meta.get(11)
+    start = dictionary if dictionary and dictionary < first_offset else first_offset
+    end = start + meta[7]  # total_compressed_size
+    places = [(place[1], place[2], place[3]) for place in index[1]]
+    if not places or places[0][2] != 0 or places[0][0] < start:
+        return None
+    pages = []
+    for (offset, size, first), (next_offset, _, next_first) in zip(
+        places, [*places[1:], (end, 0, row_count)]
+    ):
+        # A page may be empty: PyArrow ends some column chunks with lists that way.
+        if size <= 0 or offset + size != next_offset or first > next_first:
+            return None
+        pages.append(PageLocation(offset, size, first, next_first))
+    head = places[0][0] - start
+    return ChunkPages((start, head) if head else None, tuple(pages))
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """How bounds of a column are encoded. `width` in bytes, None where values have any."""
+
+    physical: str
+    width: int | None
+    type: pa.DataType
+
+    def ordinal(self, raw: bytes) -> Any:
+        """A bound in plain encoding as an ordinal.
+
+        Raises:
+            ThriftError: the bound has not the width of its type.
+        """
+        if self.width is not None and len(raw) != self.width:
+            raise ThriftError("a bound of another width than the column's type has")
+        return ordinal(_plain(raw, self.physical), self.physical, self.type)
+
+
+def _bounded(
+    starts: list[int], rows: int, columns: dict[int, Any], values: _Values
+) -> list[PageBounds] | None:
     empty, lowers, uppers = columns[1], columns[2], columns[3]
     null_counts = columns.get(5) or [None] * len(starts)
     lengths = {len(starts), len(empty), len(lowers), len(uppers), len(null_counts)}
@@ -80,7 +236,7 @@ def _pages(
     in_order = starts[:1] == [0] and all(a < b for a, b in zip(starts, ends))
     if len(lengths) != 1 or not in_order:
         return None
-    floats = pa.types.is_floating(leaf.type)
+    floats = pa.types.is_floating(values.type)
     pages = []
     for i, (first, end) in enumerate(zip(starts, ends)):
         count = end - first
@@ -93,11 +249,40 @@ def _pages(
             known = nulls == count
             bounds = ColumnBounds(None, None, nulls, count, floats and not known)
         else:
-            lower = ordinal(_plain(lowers[i], physical), physical, leaf.type)
-            upper = ordinal(_plain(uppers[i], physical), physical, leaf.type)
+            lower, upper = values.ordinal(lowers[i]), values.ordinal(uppers[i])
             bounds = ColumnBounds(lower, upper, nulls, count, floats)
-        pages.append(Page(first, end, bounds))
-    return pages
+        pages.append(PageBounds(first, end, bounds))
+    return pages if _as_declared(pages, columns[4]) else None
+
+
+def _as_declared(pages: Sequence[PageBounds], boundary_order: int) -> bool:
+    """Tell whether bounds ascend (1) or descend (2) from page to page where the index says so."""
+    if boundary_order not in (1, 2):
+        return True
+    step = 1 if boundary_order == 1 else -1
+    for name in ("lower", "upper"):
+        known = [value for page in pages if (value := getattr(page.bounds, name)) is not None]
+        if any(a > b for a, b in itertools.pairwise(known[::step])):
+            return False
+    return True
+
+
+def _contradicts(pages: Sequence[PageBounds], statistics: Struct, values: _Values) -> bool:
+    """Tell whether pages have other extremes than the column chunk's statistics.
+
+    Bounds of bytes may be cut at different lengths, and are not compared.
+    """
+    if values.width is None or values.physical == "FIXED_LEN_BYTE_ARRAY":
+        return False
+    known = [page.bounds for page in pages if page.bounds.null_count != page.bounds.row_count]
+    lowers: list[Any] = [one.lower for one in known]
+    uppers: list[Any] = [one.upper for one in known]
+    if not known or None in lowers or None in uppers:
+        return False
+    if _MIN_VALUE not in statistics or _MAX_VALUE not in statistics:
+        return False
+    lowest, highest = values.ordinal(statistics[_MIN_VALUE]), values.ordinal(statistics[_MAX_VALUE])
+    return bool(min(lowers) != lowest or max(uppers) != highest)
 
 
 def _plain(raw: bytes, physical: str) -> Any:

@@ -6,7 +6,6 @@ row group statistics, then bloom filters, then page indexes; decodes no data.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,9 +17,15 @@ import pyarrow.parquet as pq
 from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.model import ColumnBounds
 from lakehouse_source.parquet.bloom import ChunkFilters
+from lakehouse_source.parquet.byte_ranges import ByteRanges
 from lakehouse_source.parquet.checked_footer import CheckedFooter, open_footer
 from lakehouse_source.parquet.footer import chunk_bounds
-from lakehouse_source.parquet.page_index import Page, PageIndex
+from lakehouse_source.parquet.page_index import (
+    PageBounds,
+    PageIndex,
+    RowRange,
+    matching_rows,
+)
 from lakehouse_source.predicate import BoundPredicate, NotUsed, for_pruning
 from lakehouse_source.pruning.absent import asks_for_values, without_absent
 from lakehouse_source.pruning.evaluate import evaluate
@@ -33,8 +38,6 @@ from lakehouse_source.schema.fields import (
     storage_field,
 )
 from lakehouse_source.storage import Storage
-
-RowRange = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,9 @@ def prune_file(
     storage = Storage(folder or ".")
     with storage.open_input(name) as file:
         footer = open_footer(file, storage.display(name))
-        pages = PageIndex(file.read_at, file.size(), footer) if page_index else None
+        pages = None
+        if page_index:
+            pages = PageIndex(ByteRanges(file, is_local=storage.is_local), footer)
         source = _Source(file.read_at, file.size(), pages, bloom_filters)
         return _Pruner(footer, source, predicate).prune()
 
@@ -206,38 +211,22 @@ class _Pruner:
         statistics: Callable[[int], ColumnBounds],
     ) -> tuple[RowRange, ...] | None:
         """The rows that may match by the page indexes; None where they narrow nothing."""
-        pages: dict[int, list[Page]] = {}
+        columns: dict[int, tuple[int, Leaf]] = {}
         for column_id in bound.column_ids:
             position = self.positions.get(column_id)
             leaf = None if position is None else self.leaves[position]
-            if position is None or leaf is None or leaf.in_list:
-                continue
-            found = page_index.pages(index, position, leaf)
+            if position is not None and leaf is not None and not leaf.in_list:
+                columns[column_id] = position, leaf
+        page_index.load(index, (), (position for position, _ in columns.values()))
+        pages: dict[int, list[PageBounds]] = {}
+        for column_id, (position, leaf) in columns.items():
+            found = page_index.bounds(index, position, leaf)
             if found is not None:
                 pages[column_id] = found
         if not pages:
             return None
-        # Pages of different columns end at different rows: look at the pieces between all ends.
-        cuts = sorted({0, *(page.end_row for found in pages.values() for page in found)})
-        places = dict.fromkeys(pages, 0)
-        ranges: list[RowRange] = []
-        for first, end in itertools.pairwise(cuts):
-            for column_id, found in pages.items():
-                while found[places[column_id]].end_row <= first:
-                    places[column_id] += 1
-
-            def on_pages(column_id: int) -> ColumnBounds:
-                found = pages.get(column_id)
-                if found is None:
-                    return statistics(column_id)
-                return found[places[column_id]].bounds
-
-            if evaluate(bound, on_pages).may_match:
-                if ranges and ranges[-1][1] == first:
-                    ranges[-1] = (ranges[-1][0], end)
-                else:
-                    ranges.append((first, end))
-        return None if ranges == [(0, rows)] else tuple(ranges)
+        ranges = matching_rows(bound, rows, pages, statistics)
+        return None if ranges == ((0, rows),) else ranges
 
 
 def _file_leaves(footer: CheckedFooter) -> tuple[pa.Schema, list[Leaf | None]]:

@@ -4,15 +4,17 @@ Knows files and nothing else: no catalog, no planning. Row groups are read one b
 one, never with a filter: Arrow would prune by footer statistics on its own and lose
 rows with NaN. A row group whose bloom filters rule out a match is not decoded. Of
 other row groups the condition's columns are decoded first, and the rest only where a
-row matches. Where few rows match, decoding stops after the last of them.
+row matches. Where the page indexes rule out most rows, only the pages with the others are
+fetched and decoded. Where few rows match, decoding stops after the last of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,9 +28,13 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.bloom import FileFilters
+from lakehouse_source.parquet.byte_ranges import ByteRanges
 from lakehouse_source.parquet.checked_footer import CheckedFooter, open_footer
 from lakehouse_source.parquet.foreign import INT96_UNIT, read_schema
 from lakehouse_source.parquet.names import is_foreign
+from lakehouse_source.parquet.page_index import PageIndex, RowRange
+from lakehouse_source.parquet.page_pruning import PagePruning
+from lakehouse_source.parquet.page_reader import FileColumn, PageReader, UnusablePages, cut
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.predicate.row_filter import matching_mask
 from lakehouse_source.pruning.absent import asks_for_values
@@ -41,6 +47,12 @@ from lakehouse_source.storage import Storage
 # A row group is decoded in portions when at most one row in `_FEW` matches.
 _FEW = 1000
 _PORTION_ROWS = 16_384
+# A smaller row group is read whole: its page indexes would take as long.
+_FEWEST_ROWS_FOR_PAGES = 16_384
+# By pages, up to this many matching rows are picked one by one from the other columns.
+_PICKED_ROWS = 1000
+# Page indexes are not looked at any more after so many row groups in which they saved nothing.
+_FRUITLESS_ROW_GROUPS = 2
 
 
 def read_task(
@@ -89,9 +101,89 @@ def _whole(spec: ReadSpec, task: ScanTask, storage: Storage) -> list[pa.Table]:
 class _RowGroup:
     """One row group of an open file."""
 
-    file: pq.ParquetFile
+    file: _OpenFile
     index: int
     row_count: int
+
+
+class _OpenFile:
+    """A file whose footer was read. PyArrow opens it only if whole row groups are read."""
+
+    def __init__(self, file: pa.NativeFile, footer: CheckedFooter, *, pre_buffer: bool) -> None:
+        self.file = file
+        self.footer = footer
+        self._pre_buffer = pre_buffer
+
+    @cached_property
+    def parquet(self) -> pq.ParquetFile:
+        # From afar, requests for neighbouring column chunks are made one.
+        return pq.ParquetFile(
+            self.file,
+            metadata=self.footer.metadata,
+            pre_buffer=self._pre_buffer,
+            coerce_int96_timestamp_unit=INT96_UNIT,
+        )
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of the top-level columns."""
+        return frozenset(self.footer.arrow_schema.names)
+
+    def column(self, field: pa.Field) -> FileColumn:
+        """A field of the file's schema as leaf columns."""
+        paths = tuple(_paths(field))
+        found = [
+            (at, path)
+            for at, path in enumerate(self.footer.leaf_paths)
+            if any(path == wanted or path.startswith(wanted + ".") for wanted in paths)
+        ]
+        schema = self.footer.metadata.schema
+        has_lists = any(schema.column(at).max_repetition_level for at, _ in found)
+        return FileColumn(
+            field.name, tuple(path for _, path in found), tuple(at for at, _ in found), has_lists
+        )
+
+
+class _ByPages:
+    """The page indexes of a file that is read for a condition, while they save something."""
+
+    def __init__(self, opened: _OpenFile, pruning: PagePruning, reader: PageReader) -> None:
+        self._opened = opened
+        self._pruning = pruning
+        self._reader = reader
+        self._fruitless = 0
+
+    @property
+    def are_worth_a_look(self) -> bool:
+        return self._fruitless < _FRUITLESS_ROW_GROUPS
+
+    def rows(
+        self, row_group: int, condition: list[pa.Field], others: list[pa.Field]
+    ) -> tuple[RowRange, ...] | None:
+        """The rows that may match; None if the row group should be read whole."""
+        columns = [self._opened.column(field) for field in condition]
+        located = [at for field in others for at in self._opened.column(field).positions]
+        rows = self._pruning.rows(row_group, located)
+        try:
+            if rows is not None and (not rows or self._reader.pays(row_group, columns, rows)):
+                self._fruitless = 0
+                return rows
+        except UnusablePages:
+            pass
+        self._fruitless += 1
+        return None
+
+    def read(
+        self, row_group: int, fields: list[pa.Field], rows: tuple[RowRange, ...]
+    ) -> pa.Table | None:
+        """The rows of columns; None if the row group should be read whole."""
+        columns = [self._opened.column(field) for field in fields]
+        try:
+            if self._reader.pays(row_group, columns, rows):
+                return self._reader.read(row_group, columns, rows)
+        except UnusablePages:
+            self._fruitless = _FRUITLESS_ROW_GROUPS
+        return None
 
 
 class _FileReader:
@@ -116,28 +208,29 @@ class _FileReader:
         return () if _has_dots(self.file_schema) else tuple(self.spec.narrowed)
 
     def tables(self) -> Iterator[pa.Table]:
-        with ExitStack() as opened:
+        with self._errors():
+            file = self.storage.open_input(self.task.path)
+        with file:
             with self._errors():
-                file = opened.enter_context(self.storage.open_input(self.task.path))
                 footer = self._footer(file)
-                # From afar, requests for neighbouring column chunks are made one.
-                parquet = pq.ParquetFile(
-                    file,
-                    metadata=footer.metadata,
-                    pre_buffer=not (self.storage.is_local or self.alone),
-                    coerce_int96_timestamp_unit=INT96_UNIT,
+                opened = _OpenFile(
+                    file, footer, pre_buffer=not (self.storage.is_local or self.alone)
                 )
                 if self.foreign:
-                    self.file_schema = read_schema(parquet, self.file_schema)
+                    self.file_schema = read_schema(opened.parquet, self.file_schema)
                 groups = self.task.row_groups
                 if groups is None:
                     groups = tuple(range(len(footer.row_counts)))
                 filters = self._filters(footer, file)
-            for group in groups:
+                pages = self._pages(opened)
+            for index in groups:
                 with self._errors():
-                    if filters is not None and filters.rule_out(group):
+                    if filters is not None and filters.rule_out(index):
                         continue
-                    table = self._row_group(_RowGroup(parquet, group, footer.row_counts[group]))
+                    group = _RowGroup(opened, index, footer.row_counts[index])
+                    table = None if pages is None else self._by_pages(group, pages)
+                    if table is None:
+                        table = self._row_group(group)
                 if table.num_rows:
                     yield table
 
@@ -151,6 +244,26 @@ class _FileReader:
             return None
         return FileFilters(spec.predicate, footer, self.file_schema, file)
 
+    def _pages(self, opened: _OpenFile) -> _ByPages | None:
+        """The file's page indexes, None where they could not rule out rows."""
+        spec = self.spec
+        # Leaf columns are found by their paths, which names with dots make ambiguous.
+        if spec.predicate is None or spec.unmatched or not self.task.filtered:
+            return None
+        if _has_dots(opened.footer.arrow_schema):
+            return None
+        source = ByteRanges(opened.file, is_local=self.storage.is_local)
+        index = PageIndex(source, opened.footer)
+        pruning = PagePruning(
+            spec.predicate,
+            spec.schema,
+            self.file_schema,
+            opened.footer,
+            index,
+            is_foreign=self.foreign,
+        )
+        return _ByPages(opened, pruning, PageReader(source, opened.footer, index))
+
     def _footer(self, file: pa.NativeFile) -> CheckedFooter:
         task = self.task
         shown = self.storage.display(task.path)
@@ -159,13 +272,52 @@ class _FileReader:
             raise CorruptDatasetError(
                 path=shown, reason=f"it has {size} bytes, not {task.size_bytes}"
             )
-        footer = open_footer(file, shown)
+        footer = open_footer(file, shown, remembered=True)
         if footer.row_count != task.file_row_count:
             raise CorruptDatasetError(
                 path=shown,
                 reason=f"its footer says {footer.row_count} rows, not {task.file_row_count}",
             )
         return footer
+
+    def _by_pages(self, group: _RowGroup, pages: _ByPages) -> pa.Table | None:
+        """The matching rows, read by pages; None if the row group should be read whole."""
+        spec = self.spec
+        assert spec.predicate is not None
+        if group.row_count < _FEWEST_ROWS_FOR_PAGES or not pages.are_worth_a_look:
+            return None
+        asked = self._physical(group.file, self.predicate_schema)
+        others = self._physical(group.file, self._rest(self.predicate_schema.names))
+        rows = pages.rows(group.index, asked, others)
+        if rows is None:
+            return None
+        if not rows:
+            return spec.output_schema.empty_table()
+        condition = self._read_rows(group, self.predicate_schema, rows, pages)
+        mask = matching_mask(condition, spec.predicate)
+        matching = pc.sum(mask).as_py() or 0
+        if matching == 0:
+            return spec.output_schema.empty_table()
+        rest = self._rest(condition.column_names)
+        if matching <= _PICKED_ROWS:
+            condition, rows = condition.filter(mask), _marked(rows, mask)
+        table = self._read_rows(group, rest, rows, pages) if len(rest) else condition
+        return self._result(condition, table, mask, matching)
+
+    def _read_rows(
+        self, group: _RowGroup, wanted: pa.Schema, rows: tuple[RowRange, ...], pages: _ByPages
+    ) -> pa.Table:
+        """As `_read`, but only some rows."""
+        physical = self._physical(group.file, wanted)
+        stored = pa.table({})
+        if physical:
+            found = pages.read(group.index, physical, rows)
+            if found is None:
+                found = self._whole_columns(group, physical)
+                found = cut(found, [(0, group.row_count)], rows)
+            stored = found
+        count = sum(end - first for first, end in rows)
+        return self._assembled(stored, physical, wanted, count)
 
     def _row_group(self, group: _RowGroup) -> pa.Table:
         spec = self.spec
@@ -179,14 +331,27 @@ class _FileReader:
         matching = pc.sum(mask).as_py() or 0
         if matching == 0:
             return spec.output_schema.empty_table()
-        known = set(condition.column_names) - set(spec.narrowed)
-        rest = pa.schema([field for field in self.target if field.name not in known])
+        rest = self._rest(condition.column_names)
         few = matching * _FEW <= rows and self.storage.is_local
         if few and len(rest):
             condition, table = condition.filter(mask), self._few(group, rest, mask)
         else:
             table = self._read(group, rest) if len(rest) else condition
-        columns = [(condition if name in known else table).column(name) for name in spec.columns]
+        return self._result(condition, table, mask, matching)
+
+    def _rest(self, known: Iterable[str]) -> pa.Schema:
+        """The columns to return that are not among the condition's columns in `known`."""
+        # A struct of which only a part is returned is read again.
+        done = set(known) - set(self.spec.narrowed)
+        return pa.schema([field for field in self.target if field.name not in done])
+
+    def _result(
+        self, condition: pa.Table, rest: pa.Table, mask: pa.ChunkedArray, matching: int
+    ) -> pa.Table:
+        """The columns to return, of the `matching` rows. `mask` marks them where others remain."""
+        spec = self.spec
+        known = set(condition.column_names) - set(spec.narrowed)
+        columns = [(condition if name in known else rest).column(name) for name in spec.columns]
         result = pa.Table.from_arrays(columns, schema=spec.output_schema)
         return result if result.num_rows == matching else result.filter(mask)
 
@@ -195,11 +360,20 @@ class _FileReader:
         physical = self._physical(group.file, wanted)
         stored = pa.table({})
         if physical:
+<<<<<<< HEAD
             stored = group.file.read_row_group(
                 group.index, columns=_all_paths(physical), use_threads=not self.alone
             )
             stored = stored.select([field.name for field in physical])
+=======
+            stored = self._whole_columns(group, physical)
+>>>>>>> 57c645a (reader: rows are read by pages where the page index rules out most of them)
         return self._assembled(stored, physical, wanted, group.row_count)
+
+    def _whole_columns(self, group: _RowGroup, physical: list[pa.Field]) -> pa.Table:
+        parquet = group.file.parquet
+        stored = parquet.read_row_group(group.index, columns=_all_paths(physical))
+        return stored.select([field.name for field in physical])
 
     def _few(self, group: _RowGroup, wanted: pa.Schema, mask: pa.ChunkedArray) -> pa.Table:
         """As `_read`, but only the rows that `mask` marks, where they are few.
@@ -213,7 +387,7 @@ class _FileReader:
         if not physical:
             return self._assembled(pa.table({}), physical, wanted, len(marked))
         parts, at = [], 0
-        for batch in group.file.iter_batches(
+        for batch in group.file.parquet.iter_batches(
             _PORTION_ROWS, row_groups=[group.index], columns=_all_paths(physical)
         ):
             part = mask.slice(at, batch.num_rows)
@@ -225,7 +399,7 @@ class _FileReader:
         stored = pa.concat_tables(parts).select([field.name for field in physical])
         return self._assembled(stored, physical, wanted, len(marked))
 
-    def _physical(self, file: pq.ParquetFile, wanted: pa.Schema) -> list[pa.Field]:
+    def _physical(self, file: _OpenFile, wanted: pa.Schema) -> list[pa.Field]:
         """The fields of the file from which columns are made."""
         found = []
         for field in wanted:
@@ -233,8 +407,7 @@ class _FileReader:
             if stored is not None and field.name not in self.spec.partition_by:
                 found.append(narrowed(stored, field, by_id) if field.name in self.parts else stored)
         # A column that another commit added while this file was written is not in it.
-        stored_names = set(file.schema_arrow.names)
-        return [field for field in found if field.name in stored_names]
+        return [field for field in found if field.name in file.names]
 
     def _assembled(
         self, stored: pa.Table, physical: list[pa.Field], wanted: pa.Schema, rows: int
@@ -295,6 +468,22 @@ class _FileReader:
             raise CorruptDatasetError(path=shown, reason=str(error)) from error
         except OSError as error:
             raise StorageError(path=shown, reason=str(error)) from error
+
+
+def _marked(rows: tuple[RowRange, ...], mask: pa.ChunkedArray) -> tuple[RowRange, ...]:
+    """Those of the rows that `mask` marks; it has an item for each row in `rows`."""
+    marked: list[RowRange] = []
+    before = at = 0
+    for place in pc.indices_nonzero(mask).to_pylist():
+        while place - before >= rows[at][1] - rows[at][0]:
+            before += rows[at][1] - rows[at][0]
+            at += 1
+        row = rows[at][0] + place - before
+        if marked and marked[-1][1] == row:
+            marked[-1] = (marked[-1][0], row + 1)
+        else:
+            marked.append((row, row + 1))
+    return tuple(marked)
 
 
 def _has_dots(fields: Iterable[pa.Field]) -> bool:

@@ -1,14 +1,16 @@
-"""Edge. Reads the Thrift structures of a Parquet file that PyArrow does not expose.
+"""Edge. Reads and writes the Thrift structures of a Parquet file that PyArrow does not expose.
 
-Only the compact protocol, only reading: a structure becomes a dict from field id to
-value. Every length and every depth is checked against the bytes that are there. A
-damaged file ends in a `ThriftError`, never in a large allocation or an endless loop.
+Only the compact protocol. A structure that is read becomes a dict from field id to value.
+Every length and every depth is checked against the bytes that are there: a damaged file
+ends in a `ThriftError`, never in a large allocation or an endless loop. A structure is
+written field by field; its lists and inner structures are given as bytes.
 
 Source: Apache Thrift, "Thrift Compact protocol encoding".
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 Struct: TypeAlias = "dict[int, Any]"
@@ -78,6 +80,51 @@ def read_field_head(data: bytes, at: int, last: int) -> tuple[int, int, int]:
         raise ThriftError("the data ends early") from error
     # Ids have 16 bits; other readers cut longer ones.
     return (_unzigzag(raw) + 0x8000) % 0x10000 - 0x8000, kind, at
+
+
+def write_struct(fields: Iterable[tuple[int, int, int | bytes]]) -> bytes:
+    """A structure as bytes.
+
+    `fields` are (id, kind, value) by ascending id, ids less than 16 apart. An int is a
+    value of an integer kind. Bytes are a value as the protocol writes it: a list, a
+    structure, or bytes copied from another structure.
+    """
+    parts: list[bytes] = []
+    last = 0
+    for field, kind, value in fields:
+        parts.append(bytes(((field - last) << 4 | kind,)))
+        parts.append(_zigzag_varint(value) if isinstance(value, int) else value)
+        last = field
+    parts.append(b"\x00")
+    return b"".join(parts)
+
+
+def write_list(kind: int, items: Sequence[int | bytes]) -> bytes:
+    """A list as bytes; its items are values as in `write_struct`."""
+    count = len(items)
+    head = bytes((count << 4 | kind,)) if count < 15 else bytes((0xF0 | kind,)) + _varint_of(count)
+    values = [_zigzag_varint(item) if isinstance(item, int) else item for item in items]
+    return b"".join((head, *values))
+
+
+def write_binary(value: bytes) -> bytes:
+    """A value of kind `BINARY` as bytes."""
+    return _varint_of(len(value)) + value
+
+
+def _zigzag_varint(value: int) -> bytes:
+    return _varint_of((value << 1) ^ (value >> 63))
+
+
+def _varint_of(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
 
 
 # The functions below leave the check of the end to the bytes object: reading past it is an

@@ -128,6 +128,24 @@ def decode_row_group(
     return ColumnBounds(lower, upper, null_count, group.row_count, may_be_nan)
 
 
+def promoted(known: ColumnBounds, source: pa.DataType, target: pa.DataType) -> ColumnBounds:
+    """Bounds of a column's type in its file as bounds of its current type.
+
+    They are unknown where the promotion does not keep their order.
+    """
+    if source.equals(target):
+        return known
+    return _promoted(
+        known.lower,
+        known.upper,
+        known.null_count,
+        known.row_count,
+        known.may_contain_nan,
+        domain(source),
+        domain(target),
+    )
+
+
 def _promoted(
     lower: Ordinal | None,
     upper: Ordinal | None,

@@ -1,0 +1,320 @@
+"""Edge. Reads some rows of a row group by fetching only the pages that hold them.
+
+PyArrow reads whole column chunks. The pages that are needed are therefore put together as a
+small Parquet file in memory: its schema is copied byte for byte from the real footer, and
+its column chunks are the dictionary page and the chosen data pages of the real ones.
+Columns whose chosen pages begin and end at the same rows form one row group of that file.
+PyArrow decodes it, checks the checksums that pages have, and the rows are cut out.
+
+The offset index is not believed alone. Of each page that is read, the header must be that
+of a data page of the size and, for a column without lists, of the rows that the index
+says; of a column with lists the rows are counted after decoding. Where pages of a nested
+column's leaves end at different rows, those between common ends are read together.
+Anything that does not fit is an `UnusablePages`, and the caller reads the whole row group.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakehouse_source.parquet.byte_ranges import ByteRange, ByteRanges, OutsideFile
+from lakehouse_source.parquet.checked_footer import CheckedFooter
+from lakehouse_source.parquet.foreign import INT96_UNIT
+from lakehouse_source.parquet.page_index import ChunkPages, PageIndex, RowRange
+from lakehouse_source.parquet.thrift import (
+    BINARY,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    Struct,
+    read_struct,
+    write_binary,
+    write_list,
+    write_struct,
+)
+
+# What decoding costs, in values: for a row group of the file in memory, a leaf column and a
+# page. Measured with zstd: 5 nanoseconds for a value, 40, 30 and 20 microseconds for these.
+_ROW_GROUP_VALUES, _LEAF_VALUES, _PAGE_VALUES = 8_000, 6_000, 4_000
+_MAGIC = b"PAR1"
+# Source: parquet.thrift, `PageType`.
+_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
+# A column chunk that is not in the file in memory: only `file_offset`, which is required.
+_NO_CHUNK = write_struct([(2, I64, 0)])
+# What damaged bytes may raise while they are parsed.
+_DAMAGE = (LookupError, TypeError, ValueError, OverflowError, struct.error)
+
+
+class UnusablePages(ValueError):
+    """A row group that cannot be read by pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumn:
+    """A top-level column, or the part of it that is read, as leaf columns of the file.
+
+    `paths` are the leaf columns' paths, `positions` their places. `has_lists` tells that a
+    row may have several values.
+    """
+
+    name: str
+    paths: tuple[str, ...]
+    positions: tuple[int, ...]
+    has_lists: bool
+
+
+@dataclass(slots=True)
+class _Leaf:
+    """A leaf column of the file in memory: which pages of which column chunk."""
+
+    position: int
+    has_lists: bool
+    chunk: ChunkPages
+    pages: list[int]
+    spans: list[ByteRange]
+
+
+@dataclass(slots=True)
+class _Group:
+    """Columns whose chosen pages hold the same rows, which are `runs`."""
+
+    runs: tuple[RowRange, ...]
+    columns: list[FileColumn] = field(default_factory=list)
+    leaves: list[_Leaf] = field(default_factory=list)
+
+    @property
+    def row_count(self) -> int:
+        return sum(end - first for first, end in self.runs)
+
+
+class PageReader:
+    """Reads rows of one file by pages."""
+
+    def __init__(self, source: ByteRanges, footer: CheckedFooter, index: PageIndex) -> None:
+        self._source = source
+        self._footer = footer
+        self._index = index
+
+    def pays(self, row_group: int, columns: Sequence[FileColumn], rows: Sequence[RowRange]) -> bool:
+        """Tell whether reading these rows by pages costs less than reading the row group.
+
+        Raises:
+            UnusablePages: the row group cannot be read by pages.
+        """
+        leaf_count = sum(len(column.positions) for column in columns)
+        cost = 0
+        for group in self._groups(row_group, columns, rows):
+            pages = sum(len(leaf.pages) for leaf in group.leaves)
+            cost += _ROW_GROUP_VALUES + _PAGE_VALUES * pages
+            cost += len(group.leaves) * (_LEAF_VALUES + group.row_count)
+        return bool(cost < leaf_count * self._footer.row_counts[row_group])
+
+    def read(
+        self, row_group: int, columns: Sequence[FileColumn], rows: Sequence[RowRange]
+    ) -> pa.Table:
+        """The rows of columns, one after the other. `rows` are in order and do not overlap.
+
+        Raises:
+            UnusablePages: the row group cannot be read by pages.
+            ArrowException, OSError: PyArrow cannot decode a page, its checksum is wrong, or
+                the file cannot be read.
+        """
+        groups = self._groups(row_group, columns, rows)
+        try:
+            data = self._file(row_group, groups)
+        except OutsideFile as error:
+            raise UnusablePages(str(error)) from error
+        parquet = pq.ParquetFile(
+            pa.BufferReader(data),
+            coerce_int96_timestamp_unit=INT96_UNIT,
+            page_checksum_verification=True,
+            thrift_string_size_limit=len(data),
+        )
+        read: dict[str, pa.ChunkedArray] = {}
+        for number, group in enumerate(groups):
+            paths = [path for column in group.columns for path in column.paths]
+            table = parquet.read_row_group(number, columns=paths)
+            if table.num_rows != group.row_count:
+                raise UnusablePages(f"{table.num_rows} rows in pages of {group.row_count}")
+            found = cut(table, group.runs, rows)
+            read |= dict(zip(found.column_names, found.columns))
+        return pa.table({column.name: read[column.name] for column in columns})
+
+    def _groups(
+        self, row_group: int, columns: Iterable[FileColumn], rows: Sequence[RowRange]
+    ) -> list[_Group]:
+        """The pages that hold the rows, by the rows that they hold."""
+        groups: dict[tuple[RowRange, ...], _Group] = {}
+        for column in columns:
+            chunks = [self._chunk(row_group, position) for position in column.positions]
+            starts = _common_starts(chunks)
+            runs = _runs(starts, self._footer.row_counts[row_group], rows)
+            group = groups.setdefault(runs, _Group(runs))
+            group.columns.append(column)
+            for position, chunk in zip(column.positions, chunks):
+                group.leaves.append(_leaf(position, column.has_lists, chunk, runs))
+        return list(groups.values())
+
+    def _chunk(self, row_group: int, position: int) -> ChunkPages:
+        found = self._index.locations(row_group, position)
+        if found is None:
+            raise UnusablePages(f"no offset index of column {position} can be used")
+        return found
+
+    def _file(self, row_group: int, groups: Sequence[_Group]) -> bytes:
+        """A Parquet file of the groups' pages, with a row group for each."""
+        spans = [span for group in groups for leaf in group.leaves for span in leaf.spans]
+        fetched = self._source.read(spans)
+        parts = [_MAGIC]
+        size = len(_MAGIC)
+        row_groups = []
+        for group in groups:
+            chunks = [_NO_CHUNK] * self._footer.leaf_count
+            group_size = 0
+            for leaf in group.leaves:
+                pieces = [fetched[span] for span in leaf.spans]
+                meta = self._footer.structure(row_group, leaf.position)[3]
+                try:
+                    chunk, length = _column_chunk(meta, leaf, pieces, size)
+                except _DAMAGE as error:
+                    raise UnusablePages(str(error)) from error
+                chunks[leaf.position] = chunk
+                parts += pieces
+                size += length
+                group_size += length
+            row_groups.append(
+                write_struct(
+                    [
+                        (1, LIST, write_list(STRUCT, chunks)),
+                        (2, I64, group_size),
+                        (3, I64, group.row_count),
+                    ]
+                )
+            )
+        footer = self._footer.with_row_groups(row_groups, sum(group.row_count for group in groups))
+        return b"".join((*parts, footer, len(footer).to_bytes(4, "little"), _MAGIC))
+
+
+def cut(table: pa.Table, runs: Sequence[RowRange], rows: Sequence[RowRange]) -> pa.Table:
+    """The rows that are wanted, of a table that holds the rows of `runs` one after the other.
+
+    Each range of rows lies within one run.
+    """
+    if tuple(rows) == tuple(runs):
+        return table
+    places = []
+    before, at = 0, 0
+    for first, end in rows:
+        while end > runs[at][1]:
+            before += runs[at][1] - runs[at][0]
+            at += 1
+        places.append((before + first - runs[at][0], end - first))
+    if len(places) == 1:
+        return table.slice(*places[0])
+    count = sum(length for _, length in places)
+    if count < 64 * len(places):
+        indices = [place for start, length in places for place in range(start, start + length)]
+        return table.take(pa.array(indices, pa.int64()))
+    return pa.concat_tables([table.slice(*place) for place in places])
+
+
+def _common_starts(chunks: Sequence[ChunkPages]) -> list[int]:
+    """The rows at which a page of each leaf column begins."""
+    common = {page.first_row for page in chunks[0].pages}
+    for chunk in chunks[1:]:
+        common &= {page.first_row for page in chunk.pages}
+    return sorted(common)
+
+
+def _runs(starts: Sequence[int], row_count: int, rows: Sequence[RowRange]) -> tuple[RowRange, ...]:
+    """The smallest ranges between starts that hold all rows; neighbouring ones are joined."""
+    ends = [*starts[1:], row_count]
+    runs: list[RowRange] = []
+    for first, end in rows:
+        start = starts[bisect_right(starts, first) - 1]
+        stop = ends[bisect_left(ends, end)]
+        if runs and start <= runs[-1][1]:
+            runs[-1] = (runs[-1][0], max(stop, runs[-1][1]))
+        else:
+            runs.append((start, stop))
+    return tuple(runs)
+
+
+def _leaf(position: int, has_lists: bool, chunk: ChunkPages, runs: Sequence[RowRange]) -> _Leaf:
+    """The pages that hold the rows of `runs`, each of which begins and ends with a page."""
+    pages: list[int] = []
+    spans = [] if chunk.dictionary is None else [chunk.dictionary]
+    starts = [page.first_row for page in chunk.pages]
+    for first, end in runs:
+        begin, stop = bisect_left(starts, first), bisect_left(starts, end)
+        pages += range(begin, stop)
+        offset, last = chunk.pages[begin].offset, chunk.pages[stop - 1]
+        spans.append((offset, last.offset + last.size_bytes - offset))
+    return _Leaf(position, has_lists, chunk, pages, spans)
+
+
+def _column_chunk(
+    meta: Struct, leaf: _Leaf, pieces: Sequence[bytes], start: int
+) -> tuple[bytes, int]:
+    """A `ColumnChunk` for the pages in `pieces`, which begin at `start`; and their length."""
+    length = sum(len(piece) for piece in pieces)
+    dictionary = 0
+    if leaf.chunk.dictionary is not None:
+        dictionary = len(pieces[0])
+        _page_header(pieces[0], 0, dictionary, (_DICTIONARY_PAGE,))
+        pieces = pieces[1:]
+    value_count = 0
+    piece = at = 0
+    for number in leaf.pages:
+        page = leaf.chunk.pages[number]
+        if at == len(pieces[piece]):
+            piece, at = piece + 1, 0
+        value_count += _values_in_page(pieces[piece], at, leaf, number)
+        at += page.size_bytes
+    # Source: parquet.thrift, `ColumnMetaData`: field ids.
+    fields: list[tuple[int, int, int | bytes]] = [
+        (1, I32, meta[1]),
+        (2, LIST, write_list(I32, meta[2])),
+        (3, LIST, write_list(BINARY, [write_binary(name) for name in meta[3]])),
+        (4, I32, meta[4]),
+        (5, I64, value_count),
+        (6, I64, meta[6]),
+        (7, I64, length),
+        (9, I64, start + dictionary),
+    ]
+    if dictionary:
+        fields.append((11, I64, start))
+    return write_struct([(2, I64, start), (3, STRUCT, write_struct(fields))]), length
+
+
+def _values_in_page(data: bytes, at: int, leaf: _Leaf, number: int) -> int:
+    """How many values a data page has, NULLs included, by its header."""
+    page = leaf.chunk.pages[number]
+    header = _page_header(data, at, page.size_bytes, (_DATA_PAGE, _DATA_PAGE_V2))
+    rows = page.end_row - page.first_row
+    # `DataPageHeader` and `DataPageHeaderV2`: num_values is field 1, num_rows field 3 of V2.
+    inner: dict[int, Any] = header[5] if header[1] == _DATA_PAGE else header[8]
+    values = inner[1]
+    if not isinstance(values, int) or values < 0:
+        raise UnusablePages("a page has a negative number of values")
+    if not leaf.has_lists and values != rows:
+        raise UnusablePages(f"a page has {values} rows, not {rows}")
+    if header[1] == _DATA_PAGE_V2 and inner[3] != rows:
+        raise UnusablePages(f"a page has {inner[3]} rows, not {rows}")
+    return values
+
+
+def _page_header(data: bytes, at: int, size: int, types: Sequence[int]) -> Struct:
+    """The `PageHeader` of a page of `size` bytes, of one of these types."""
+    header, end = read_struct(data, at)
+    if header[1] not in types or end + header[3] != at + size:
+        raise UnusablePages("a page is not where the index says")
+    return header
