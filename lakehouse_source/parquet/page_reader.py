@@ -24,6 +24,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakehouse_source.errors import CorruptDatasetError
 from lakehouse_source.parquet.byte_ranges import ByteRange, ByteRanges, OutsideFile
 from lakehouse_source.parquet.checked_footer import CheckedFooter
 from lakehouse_source.parquet.foreign import INT96_UNIT
@@ -94,6 +95,10 @@ class _Group:
     def row_count(self) -> int:
         return sum(end - first for first, end in self.runs)
 
+    @property
+    def has_lists(self) -> bool:
+        return any(column.has_lists for column in self.columns)
+
 
 class PageReader:
     """Reads rows of one file by pages."""
@@ -124,40 +129,54 @@ class PageReader:
 
         Raises:
             UnusablePages: the row group cannot be read by pages.
-            ArrowException, OSError: PyArrow cannot decode a page, its checksum is wrong, or
-                the file cannot be read.
+            CorruptDatasetError: PyArrow cannot decode a page, or its checksum is wrong.
+            ArrowException, OSError: the file cannot be read.
         """
         groups = self._groups(row_group, columns, rows)
         try:
             data = self._file(row_group, groups)
         except OutsideFile as error:
             raise UnusablePages(str(error)) from error
-        parquet = pq.ParquetFile(
-            pa.BufferReader(data),
-            coerce_int96_timestamp_unit=INT96_UNIT,
-            page_checksum_verification=True,
-            thrift_string_size_limit=len(data),
-        )
+        try:
+            tables = self._decoded(data, groups)
+        except (pa.ArrowException, OSError) as error:
+            if any(group.has_lists for group in groups):
+                # Perhaps a PyArrow that refuses a row group with fewer rows than it says.
+                raise UnusablePages(str(error)) from error
+            raise CorruptDatasetError(path=self._footer.path, reason=str(error)) from error
         read: dict[str, pa.ChunkedArray] = {}
-        for number, group in enumerate(groups):
-            paths = [path for column in group.columns for path in column.paths]
-            table = parquet.read_row_group(number, columns=paths)
+        for table, group in zip(tables, groups):
             if table.num_rows != group.row_count:
                 raise UnusablePages(f"{table.num_rows} rows in pages of {group.row_count}")
             found = cut(table, group.runs, rows)
             read |= dict(zip(found.column_names, found.columns))
         return pa.table({column.name: read[column.name] for column in columns})
 
+    def _decoded(self, data: bytes, groups: Sequence[_Group]) -> list[pa.Table]:
+        parquet = pq.ParquetFile(
+            pa.BufferReader(data),
+            coerce_int96_timestamp_unit=INT96_UNIT,
+            page_checksum_verification=True,
+            thrift_string_size_limit=len(data),
+        )
+        return [
+            parquet.read_row_group(
+                number, columns=[path for column in group.columns for path in column.paths]
+            )
+            for number, group in enumerate(groups)
+        ]
+
     def _groups(
         self, row_group: int, columns: Iterable[FileColumn], rows: Sequence[RowRange]
     ) -> list[_Group]:
         """The pages that hold the rows, by the rows that they hold."""
-        groups: dict[tuple[RowRange, ...], _Group] = {}
+        groups: dict[tuple[bool, tuple[RowRange, ...]], _Group] = {}
         for column in columns:
             chunks = [self._chunk(row_group, position) for position in column.positions]
             starts = _common_starts(chunks)
             runs = _runs(starts, self._footer.row_counts[row_group], rows)
-            group = groups.setdefault(runs, _Group(runs))
+            # Rows of lists are counted apart: see `_file`.
+            group = groups.setdefault((column.has_lists, runs), _Group(runs))
             group.columns.append(column)
             for position, chunk in zip(column.positions, chunks):
                 group.leaves.append(_leaf(position, column.has_lists, chunk, runs))
@@ -195,7 +214,9 @@ class PageReader:
                     [
                         (1, LIST, write_list(STRUCT, chunks)),
                         (2, I64, group_size),
-                        (3, I64, group.row_count),
+                        # PyArrow reads no more rows than a row group says. With one more it
+                        # reads all of them, and those of lists can be counted.
+                        (3, I64, group.row_count + group.has_lists),
                     ]
                 )
             )

@@ -176,14 +176,15 @@ class _ByPages:
     def read(
         self, row_group: int, fields: list[pa.Field], rows: tuple[RowRange, ...]
     ) -> pa.Table | None:
-        """The rows of columns; None if the row group should be read whole."""
+        """The rows of columns; None where reading whole columns costs less.
+
+        Raises:
+            UnusablePages: an index is wrong, and with it perhaps the choice of the rows.
+        """
         columns = [self._opened.column(field) for field in fields]
-        try:
-            if self._reader.pays(row_group, columns, rows):
-                return self._reader.read(row_group, columns, rows)
-        except UnusablePages:
-            self._fruitless = _FRUITLESS_ROW_GROUPS
-        return None
+        if not self._reader.pays(row_group, columns, rows):
+            return None
+        return self._reader.read(row_group, columns, rows)
 
 
 class _FileReader:
@@ -228,7 +229,12 @@ class _FileReader:
                     if filters is not None and filters.rule_out(index):
                         continue
                     group = _RowGroup(opened, index, footer.row_counts[index])
-                    table = None if pages is None else self._by_pages(group, pages)
+                    table = None
+                    if pages is not None:
+                        try:
+                            table = self._by_pages(group, pages)
+                        except UnusablePages:
+                            pages = None
                     if table is None:
                         table = self._row_group(group)
                 if table.num_rows:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,17 +20,16 @@ from hypothesis import strategies as st
 import lakehouse_source as lake
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet import reader
-from lakehouse_source.parquet.byte_ranges import ByteRanges
+from lakehouse_source.parquet.byte_ranges import ByteRanges, OutsideFile, merged
 from lakehouse_source.parquet.page_reader import PageReader
 from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.schema.fields import initial
 from lakehouse_source.storage import Storage
+from tests.edges.parquet_edit import Node, fuzz
 from tests.oracle import decide
 from tests.strategies import Rows, conditions, tables
-
-SUITE = Path(__file__).parents[3] / "shared" / "testdata" / "parquet-testing" / "data"
 
 
 @pytest.fixture(autouse=True)
@@ -221,3 +224,230 @@ def test_only_the_pages_that_may_match_are_fetched(
     assert page_reads["rows"] == 100 + 1
     assert page_reads["bytes"] < 100 * (8 + 204) + 2 * 200 * 20 + 200 * 24
     assert path.stat().st_size > 4_000_000
+
+
+def test_a_condition_that_rules_nothing_out_is_read_whole(
+    tmp_path: Path, page_reads: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    table = ids(100_000, other=[n % 7 for n in range(100_000)])
+    path = write(tmp_path, table, max_rows_per_page=1000, write_batch_size=1000)
+    seen = []
+    with monkeypatch.context() as patch:
+        patch.setattr(PageReader, "read", lambda *_: seen.append(1))
+        assert read(path, table.schema, "other = 3").num_rows == 14_286
+        assert read(path, table.schema, "id >= 10").num_rows == 99_990
+    assert not seen
+
+
+@pytest.mark.parametrize(
+    ("written", "now", "condition", "wanted"),
+    [
+        (pa.int32(), pa.int64(), "c = 77", [77]),
+        (pa.int32(), pa.int64(), "c > 5000000000", []),
+        (pa.int32(), pa.float64(), "c < 2.5", [0, 1, 2]),
+        (pa.int32(), pa.decimal128(20, 3), "c IN (3.000, 5.5, 198)", [3, 198]),
+        (pa.decimal128(9, 2), pa.decimal128(12, 4), "c = 44.0000", [44]),
+        (pa.float32(), pa.float64(), "c BETWEEN 3.5 AND 5", [4, 5]),
+        (pa.date32(), pa.timestamp("us"), "c >= '1970-07-17'", [197, 198, 199]),
+        (pa.timestamp("ms"), pa.timestamp("us"), "c = '1970-01-01 00:00:00.050'", [50]),
+        (pa.int32(), pa.string(), "c = '150'", [150]),
+        (pa.timestamp("us"), pa.string(), "c IS NULL", []),
+    ],
+)
+def test_bounds_of_a_promoted_column_are_converted(
+    tmp_path: Path, written: pa.DataType, now: pa.DataType, condition: str, wanted: list[int]
+) -> None:
+    numbers = pa.array(range(200), pa.int32())
+    column = numbers.cast(pa.int64()) if pa.types.is_timestamp(written) else numbers
+    column = column.cast(pa.decimal128(12, 0)) if pa.types.is_decimal(written) else column
+    table = ids(200, c=column.cast(written))
+    path = write(tmp_path, table)
+    fields = [table.schema.field(0), table.schema.field(1).with_type(now)]
+    bound = PredicateSet.of(condition).bind(pa.schema(fields))
+    found = read_under(path, pa.schema(fields), table.schema, bound)
+    assert found["id"].to_pylist() == wanted
+    assert found["c"].type == now
+
+
+def test_a_damaged_page_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    table = ids(2000, text=[f"some text {n}" for n in range(2000)])
+    path = write(tmp_path, table, compression="none", use_dictionary=False,
+                 write_page_checksum=True, max_rows_per_page=100)  # fmt: skip
+    data = bytearray(path.read_bytes())
+    at = data.index(b"some text 1234")
+    data[at + 5] ^= 1
+    path.write_bytes(data)
+    assert read(path, table.schema, "id = 555")["text"].to_pylist() == ["some text 555"]
+    with pytest.raises(lake.CorruptDatasetError, match=path.name):
+        read(path, table.schema, "id = 1222")
+
+
+# --- indexes that cannot be used ----------------------------------------------------
+
+
+def with_index(data: bytes, position: int, field: int, change: Any) -> bytes | None:
+    """The file with another index of a column: field 4 is the offset index, 6 the column index."""
+    start, footer = fuzz.footer_of(data)
+    tree = fuzz.Reader(footer).struct()
+    chunk = Node(tree)[4][0][1][position]
+    at, length = chunk[field], chunk[field + 1]
+    index = fuzz.Reader(data[at : at + length]).struct()
+    changed = change(index)
+    if changed is None:
+        return None
+    chunk[field], chunk[field + 1] = start, len(changed)
+    return bytes(fuzz.framed(data[:start] + changed, fuzz.write_struct(tree)))
+
+
+def mutated(index: list[Any], rng: random.Random) -> bytes | None:
+    """The index changed somewhere; None where only bounds changed: such lies cannot be seen."""
+    before = [field.value for field in index if field.id in (2, 3, 5)]
+    shapes = [len(value[1]) for value in before if isinstance(value, tuple)]
+    fuzz.mutate_tree(index, rng)
+    after = [field.value for field in index if field.id in (2, 3, 5)]
+    is_column_index = len(shapes) > 0
+    same = shapes == [len(value[1]) for value in after if isinstance(value, tuple)]
+    if is_column_index and same and before != after:
+        return None
+    return bytes(fuzz.write_struct(index))
+
+
+@pytest.mark.parametrize("field", [4, 6])
+def test_mutants_of_an_index_never_give_other_rows(tmp_path: Path, field: int) -> None:
+    table = everything(120).select(["id", "text", "list", "struct"])
+    data = write(tmp_path, table).read_bytes()
+    right = {n: table.slice(n, 1).to_pylist() for n in (0, 57, 119)}
+    outcomes: Counter[str] = Counter()
+    for seed in range(60):
+        rng = random.Random(seed)
+        # Bounds of `id` are used; places of pages of each column.
+        position = 0 if field == 6 else rng.randrange(5)
+        mutant = with_index(data, position, field, lambda index, rng=rng: mutated(index, rng))
+        if mutant is None:
+            continue
+        path = tmp_path / f"{uuid6.uuid7()}-{uuid6.uuid7()}.parquet"
+        path.write_bytes(mutant)
+        for n, expected in right.items():
+            # Whatever the index says, the data are there.
+            assert read(path, table.schema, f"id = {n}").to_pylist() == expected, (seed, n)
+            outcomes["rows"] += 1
+        path.unlink()
+    assert outcomes["rows"] > 50
+
+
+def places_of(change: Any) -> Any:
+    """A change of the list of page locations: each is [offset, size, first row]."""
+
+    def act(index: list[Any]) -> bytes:
+        change([Node(item.value) for item in index[0].value[1]])
+        return bytes(fuzz.write_struct(index))
+
+    return act
+
+
+def later_rows(pages: list[Any]) -> None:
+    pages[3][3] += 1
+
+
+def longer_page(pages: list[Any]) -> None:
+    pages[3][2] += 1
+
+
+def shifted(pages: list[Any]) -> None:
+    for page in pages:
+        page[1] += 3
+
+
+def outside(pages: list[Any]) -> None:
+    pages[-1][2] = 1 << 40
+
+
+@pytest.mark.parametrize("change", [later_rows, longer_page, shifted, outside])
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_wrong_places_of_pages_make_the_row_group_be_read_whole(
+    tmp_path: Path, change: Any, position: int
+) -> None:
+    table = everything(60).select(["id", "text", "list"])
+    path = write(tmp_path, table, use_dictionary=False)
+    changed = with_index(path.read_bytes(), position, 4, places_of(change))
+    assert changed is not None
+    path.write_bytes(changed)
+    for n in range(60):
+        assert read(path, table.schema, f"id = {n}").to_pylist() == table.slice(n, 1).to_pylist()
+
+
+def test_an_index_that_contradicts_the_statistics_is_not_used(tmp_path: Path) -> None:
+    table = ids(60)
+    path = write(tmp_path, table)
+
+    def lowest_raised(index: list[Any]) -> bytes:
+        Node(index)[2].fields[0].value = (2).to_bytes(8, "little")
+        return bytes(fuzz.write_struct(index))
+
+    changed = with_index(path.read_bytes(), 0, 6, lowest_raised)
+    assert changed is not None
+    path.write_bytes(changed)
+    assert read(path, table.schema, "id = 0")["id"].to_pylist() == [0]
+
+
+# --- files of others ----------------------------------------------------------------
+
+
+def test_files_of_engines_that_write_no_index_are_read_whole(
+    tmp_path: Path, page_reads: Counter[str]
+) -> None:
+    table = ids(50_000, text=[f"text {n % 500}" for n in range(50_000)])
+    frame = polars.DataFrame(table)
+    frame.write_parquet(tmp_path / "polars.parquet", data_page_size=1000)
+    with duckdb.connect() as connection:
+        connection.register("t", table)
+        connection.execute(f"COPY t TO '{tmp_path}/duckdb.parquet' (FORMAT parquet)")
+    for name in ("polars", "duckdb"):
+        found = read(tmp_path / f"{name}.parquet", table.schema, "id = 4321")
+        assert found.to_pylist() == [{"id": 4321, "text": "text 321"}]
+
+
+def test_a_file_of_others_with_an_index_is_read_by_pages(
+    tmp_path: Path, page_reads: Counter[str]
+) -> None:
+    count = 5000
+    table = ids(
+        count,
+        t=pa.array([1000 * n for n in range(count)], pa.timestamp("ns")),
+        d=pa.array([n % 10 for n in range(count)]).dictionary_encode(),
+        s=pa.array([f"{n:05d}" for n in range(count)], pa.large_string()),
+    )
+    bare = pa.table({name: table[name] for name in table.column_names})
+    (tmp_path / "d").mkdir()
+    pq.write_table(
+        bare,
+        tmp_path / "d" / "theirs.parquet",
+        write_page_index=True,
+        max_rows_per_page=100,
+        write_batch_size=100,
+    )
+    dataset = lake.convert(tmp_path / "d", partitioning=None)
+    for condition in ("id = 777", "s = '00777'", "t = '1970-01-01 00:00:00.000777'"):
+        found = dataset.scan(condition, ["id", "d", "s"]).to_table()
+        assert found.to_pylist() == [{"id": 777, "d": 7, "s": "00777"}]
+    assert page_reads["reads"] >= 6
+
+
+# --- bytes --------------------------------------------------------------------------
+
+
+def test_ranges_that_are_close_become_one_request() -> None:
+    assert merged([(0, 10), (10, 5), (30, 5), (100, 1)], 15) == [(0, 35), (100, 1)]
+    assert merged([(0, 100), (10, 5), (101, 5)], 0) == [(0, 100), (101, 5)]
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_ranges_have_the_bytes_of_the_file(is_local: bool) -> None:
+    data = random.Random(1).randbytes(500_000)
+    source = ByteRanges(pa.PythonFile(io.BytesIO(data), mode="r"), is_local=is_local)
+    wanted = [(0, 4), (4, 10), (2, 3), (200_000, 7), (499_999, 1), (499_000, 1000), (300_000, 0)]
+    assert source.read(wanted) == {(at, size): data[at : at + size] for at, size in wanted}
+    for outside in ((-1, 5), (499_999, 2), (0, -1)):
+        with pytest.raises(OutsideFile):
+            source.read([outside])
