@@ -153,10 +153,28 @@ class CheckedFooter:
         return write_struct(sorted(fields))
 
     @cached_property
-    def leaf_paths(self) -> tuple[str, ...]:
-        """The path of each leaf column, as Parquet spells it: names with dots between them."""
-        schema = self.metadata.schema
-        return tuple(schema.column(at).path for at in range(self.leaf_count))
+    def names(self) -> frozenset[str]:
+        """The names of the top-level columns."""
+        return frozenset(self.arrow_schema.names)
+
+    @cached_property
+    def leaves_by_path(self) -> Mapping[str, tuple[int, ...]]:
+        """The places of the leaf columns at and below each path.
+
+        Parquet spells a path as names with dots between them.
+        """
+        found: dict[str, tuple[int, ...]] = {}
+        for at in range(self.leaf_count):
+            names = self.metadata.schema.column(at).path.split(".")
+            for depth in range(1, len(names) + 1):
+                path = ".".join(names[:depth])
+                found[path] = (*found.get(path, ()), at)
+        return found
+
+    @cached_property
+    def has_dots(self) -> bool:
+        """Tell whether a name in the schema has a dot, so that paths are ambiguous."""
+        return _have_dots(self.arrow_schema)
 
     @cached_property
     def places(self) -> Mapping[tuple[str, ...], tuple[int, pa.DataType]]:
@@ -318,6 +336,10 @@ def _read_names(fields: Iterable[pa.Field]) -> None:
     for field in fields:
         _ = field.name
         _read_names(children(field.type))
+
+
+def _have_dots(fields: Iterable[pa.Field]) -> bool:
+    return any("." in field.name or _have_dots(children(field.type)) for field in fields)
 
 
 # --- the Thrift structure of a column chunk ----------------------------------------

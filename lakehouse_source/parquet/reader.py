@@ -124,24 +124,13 @@ class _OpenFile:
             coerce_int96_timestamp_unit=INT96_UNIT,
         )
 
-    @cached_property
-    def names(self) -> frozenset[str]:
-        """The names of the top-level columns."""
-        return frozenset(self.footer.arrow_schema.names)
-
     def column(self, field: pa.Field) -> FileColumn:
         """A field of the file's schema as leaf columns."""
         paths = tuple(_paths(field))
-        found = [
-            (at, path)
-            for at, path in enumerate(self.footer.leaf_paths)
-            if any(path == wanted or path.startswith(wanted + ".") for wanted in paths)
-        ]
         schema = self.footer.metadata.schema
-        has_lists = any(schema.column(at).max_repetition_level for at, _ in found)
-        return FileColumn(
-            field.name, tuple(path for _, path in found), tuple(at for at, _ in found), has_lists
-        )
+        positions = tuple(at for path in paths for at in self.footer.leaves_by_path.get(path, ()))
+        has_lists = any(schema.column(at).max_repetition_level for at in positions)
+        return FileColumn(field.name, paths, positions, has_lists)
 
 
 class _ByPages:
@@ -202,7 +191,7 @@ class _FileReader:
         needed = spec.predicate.columns if spec.predicate is not None else ()
         self.predicate_schema = pa.schema([spec.schema.field(name) for name in needed])
 
-    @property
+    @cached_property
     def parts(self) -> tuple[str, ...]:
         """The structs that are read in part."""
         # Parquet spells a column `a.b` like field `b` of a struct `a`: then structs stay whole.
@@ -256,7 +245,7 @@ class _FileReader:
         # Leaf columns are found by their paths, which names with dots make ambiguous.
         if spec.predicate is None or spec.unmatched or not self.task.filtered:
             return None
-        if _has_dots(opened.footer.arrow_schema):
+        if opened.footer.has_dots:
             return None
         source = ByteRanges(opened.file, is_local=self.storage.is_local)
         index = PageIndex(source, opened.footer)
@@ -413,7 +402,7 @@ class _FileReader:
             if stored is not None and field.name not in self.spec.partition_by:
                 found.append(narrowed(stored, field, by_id) if field.name in self.parts else stored)
         # A column that another commit added while this file was written is not in it.
-        return [field for field in found if field.name in file.names]
+        return [field for field in found if field.name in file.footer.names]
 
     def _assembled(
         self, stored: pa.Table, physical: list[pa.Field], wanted: pa.Schema, rows: int

@@ -132,6 +132,8 @@ def _varint_of(value: int) -> bytes:
 
 
 def _struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
+    # Every page that is read goes through this loop, as do all of an index: the commonest
+    # kinds come first, and calls are few.
     if depth > _DEEPEST:
         raise ThriftError("nested too deeply")
     result: Struct = {}
@@ -140,23 +142,33 @@ def _struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
         head = data[at]
         at += 1
         kind = head & 0x0F
-        if kind == STOP:
-            return result, at
         if head > 0x0F:
             field += head >> 4
+        elif kind == STOP:
+            return result, at
         else:
             raw, at = _varint(data, at)
             field = _unzigzag(raw)
-        result[field], at = (kind == TRUE, at) if kind <= FALSE else _value(data, kind, at, depth)
+        if I16 <= kind <= I64:
+            raw = data[at]
+            at += 1
+            if raw > 0x7F:
+                raw, at = _varint_from(data, at, raw)
+            result[field] = (raw >> 1) ^ -(raw & 1)
+        elif kind == STRUCT:
+            result[field], at = _struct(data, at, depth + 1)
+        elif kind == STOP:
+            return result, at
+        elif kind <= FALSE:
+            result[field] = kind == TRUE
+        else:
+            result[field], at = _value(data, kind, at, depth)
 
 
 def _value(data: bytes, kind: int, at: int, depth: int) -> tuple[Any, int]:
     if kind in (I32, I64, I16):
-        byte = data[at]
-        if byte < 0x80:
-            return (byte >> 1) ^ -(byte & 1), at + 1
         raw, at = _varint(data, at)
-        return _unzigzag(raw), at
+        return (raw >> 1) ^ -(raw & 1), at
     if kind == BINARY:
         size, at = _varint(data, at)
         return _take(data, at, size)
@@ -177,7 +189,12 @@ def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
     size, kind, at = read_list_head(data, at)
     if kind in (TRUE, FALSE):
         return [byte == TRUE for byte in data[at : at + size]], at + size
-    items = []
+    items: list[Any] = []
+    if kind == STRUCT:
+        for _ in range(size):
+            structure, at = _struct(data, at, depth + 2)
+            items.append(structure)
+        return items, at
     for _ in range(size):
         item, at = _value(data, kind, at, depth + 1)
         items.append(item)
@@ -242,8 +259,14 @@ def _take(data: bytes, at: int, size: int) -> tuple[bytes, int]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    result = shift = 0
-    for position in range(at, at + _LONGEST_VARINT_BYTES):
+    byte = data[at]
+    return (byte, at + 1) if byte < 0x80 else _varint_from(data, at + 1, byte)
+
+
+def _varint_from(data: bytes, at: int, first: int) -> tuple[int, int]:
+    """The number whose first byte, which says that more follow, was read already."""
+    result, shift = first & 0x7F, 7
+    for position in range(at, at + _LONGEST_VARINT_BYTES - 1):
         byte = data[position]
         result |= (byte & 0x7F) << shift
         if byte < 0x80:
