@@ -158,14 +158,17 @@ class CheckedFooter:
         return frozenset(self.arrow_schema.names)
 
     @cached_property
-    def leaves_by_path(self) -> Mapping[str, tuple[int, ...]]:
-        """The places of the leaf columns at and below each path.
+    def leaf_paths(self) -> tuple[str, ...]:
+        """The path of each leaf column, as Parquet spells it: names with dots between them."""
+        schema = self.metadata.schema
+        return tuple(schema.column(at).path for at in range(self.leaf_count))
 
-        Parquet spells a path as names with dots between them.
-        """
+    @cached_property
+    def leaves_by_path(self) -> Mapping[str, tuple[int, ...]]:
+        """The places of the leaf columns at and below each path."""
         found: dict[str, tuple[int, ...]] = {}
-        for at in range(self.leaf_count):
-            names = self.metadata.schema.column(at).path.split(".")
+        for at, leaf_path in enumerate(self.leaf_paths):
+            names = leaf_path.split(".")
             for depth in range(1, len(names) + 1):
                 path = ".".join(names[:depth])
                 found[path] = (*found.get(path, ()), at)

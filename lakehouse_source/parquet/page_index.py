@@ -14,7 +14,8 @@ import itertools
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -40,8 +41,7 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}
 _DAMAGE = (LookupError, TypeError, ValueError, OverflowError, struct.error)
 
 
-@dataclass(frozen=True, slots=True)
-class PageLocation:
+class PageLocation(NamedTuple):
     """A data page with rows `first_row` to `end_row` (exclusive) of its row group.
 
     `size_bytes` includes the page's header.
@@ -55,10 +55,14 @@ class PageLocation:
 
 @dataclass(frozen=True, slots=True)
 class ChunkPages:
-    """All pages of a column chunk. `dictionary` are the bytes before the first data page."""
+    """All pages of a column chunk. `dictionary` are the bytes before the first data page.
+
+    `starts` are the first rows of the pages.
+    """
 
     dictionary: ByteRange | None
-    pages: tuple[PageLocation, ...]
+    pages: list[PageLocation]
+    starts: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ class PageIndex:
         self._source = source
         self._footer = footer
         self._loaded: dict[ByteRange, bytes] = {}
+        self._located: dict[tuple[int, int], ChunkPages | None] = {}
 
     def load(self, row_group: int, located: Iterable[int], bounded: Iterable[int] = ()) -> None:
         """Read indexes of one row group together: of the leaf columns at these positions.
@@ -84,6 +89,7 @@ class PageIndex:
         `located` need the places of their pages, `bounded` the bounds too. Forgets the
         indexes that were read before.
         """
+        self._located = {}
         bounded = set(bounded)
         wanted = [(position, _OFFSET_INDEX) for position in {*located, *bounded}]
         wanted += [(position, _COLUMN_INDEX) for position in bounded]
@@ -99,14 +105,20 @@ class PageIndex:
         They are certain if the pages follow each other without a gap from the first data
         page to the chunk's end, and their rows from the first row to the last.
         """
-        try:
-            index = self._index(row_group, position, _OFFSET_INDEX)
-            if index is None:
-                return None
-            meta = self._footer.structure(row_group, position)[_META_DATA]
-            return _located(index, meta, self._footer.row_counts[row_group])
-        except _DAMAGE:
-            return None
+        key = (row_group, position)
+        if key not in self._located:
+            try:
+                data = self._bytes(row_group, position, _OFFSET_INDEX)
+                meta = self._footer.structure(row_group, position)[_META_DATA]
+                # Source: parquet.thrift, `ColumnMetaData`: data_page_offset,
+                # dictionary_page_offset, total_compressed_size.
+                first, dictionary = meta[9], meta.get(11)
+                start = dictionary if dictionary and dictionary < first else first
+                rows = self._footer.row_counts[row_group]
+                self._located[key] = None if data is None else _located(data, start, meta[7], rows)
+            except _DAMAGE:
+                self._located[key] = None
+        return self._located[key]
 
     def bounds(self, row_group: int, position: int, leaf: Leaf) -> list[PageBounds] | None:
         """The bounds of each page in row order, None where nothing is known of them.
@@ -137,12 +149,16 @@ class PageIndex:
             return None
 
     def _index(self, row_group: int, position: int, field: int) -> Struct | None:
+        data = self._bytes(row_group, position, field)
+        return None if data is None else read_struct(data)[0]
+
+    def _bytes(self, row_group: int, position: int, field: int) -> bytes | None:
         place = self._place(row_group, position, field)
         if place is None:
             return None
         if place not in self._loaded:
             self._loaded |= self._source.read([place])
-        return read_struct(self._loaded[place])[0]
+        return self._loaded[place]
 
     def _place(self, row_group: int, position: int, field: int) -> ByteRange | None:
         """Where an index is. The length is the field after the offset."""
@@ -187,11 +203,11 @@ def matching_rows(
     return tuple(ranges)
 
 
-def _located(index: Struct, meta: Struct, row_count: int) -> ChunkPages | None:
-    # Source: parquet.thrift, `ColumnMetaData`: data_page_offset, dictionary_page_offset.
-    first_offset, dictionary = meta[9], meta.get(11)
-    start = dictionary if dictionary and dictionary < first_offset else first_offset
-    end = start + meta[7]  # total_compressed_size
+@lru_cache(maxsize=2048)
+def _located(data: bytes, start: int, size_bytes: int, row_count: int) -> ChunkPages | None:
+    """The pages of a column chunk of `size_bytes` at `start`, by its offset index `data`."""
+    index, _ = read_struct(data)
+    end = start + size_bytes
     places = [(place[1], place[2], place[3]) for place in index[1]]
     if not places or places[0][2] != 0 or places[0][0] < start:
         return None
@@ -204,7 +220,7 @@ def _located(index: Struct, meta: Struct, row_count: int) -> ChunkPages | None:
             return None
         pages.append(PageLocation(offset, size, first, next_first))
     head = places[0][0] - start
-    return ChunkPages((start, head) if head else None, tuple(pages))
+    return ChunkPages((start, head) if head else None, pages, [page.first_row for page in pages])
 
 
 @dataclass(frozen=True, slots=True)

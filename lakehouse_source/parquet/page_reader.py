@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,7 +27,7 @@ from lakehouse_source.errors import CorruptDatasetError
 from lakehouse_source.parquet.byte_ranges import ByteRange, ByteRanges, OutsideFile
 from lakehouse_source.parquet.checked_footer import CheckedFooter
 from lakehouse_source.parquet.foreign import INT96_UNIT
-from lakehouse_source.parquet.page_index import ChunkPages, PageIndex, RowRange
+from lakehouse_source.parquet.page_index import ChunkPages, PageIndex, PageLocation, RowRange
 from lakehouse_source.parquet.thrift import (
     BINARY,
     I32,
@@ -50,6 +49,10 @@ _ROWS_FOR_THREADS = 40_000
 _MAGIC = b"PAR1"
 # Source: parquet.thrift, `PageType`.
 _DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
+# Source: parquet.thrift, `Encoding`: PLAIN_DICTIONARY, RLE_DICTIONARY.
+_IN_DICTIONARY = frozenset((2, 8))
+# Text is decoded as a dictionary where each of its entries stands for so many values.
+_VALUES_OF_ENTRY = 4
 # A column chunk that is not in the file in memory: only `file_offset`, which is required.
 _NO_CHUNK = write_struct([(2, I64, 0)])
 # What damaged bytes may raise while they are parsed.
@@ -76,13 +79,17 @@ class FileColumn:
 
 @dataclass(slots=True)
 class _Leaf:
-    """A leaf column of the file in memory: which pages of which column chunk."""
+    """A leaf column of the file in memory: the dictionary and data pages of a column chunk.
+
+    `in_dictionary` tells that the values of all pages are in a small dictionary.
+    """
 
     position: int
     has_lists: bool
-    chunk: ChunkPages
-    pages: list[int]
+    dictionary: ByteRange | None
+    pages: list[PageLocation]
     spans: list[ByteRange]
+    in_dictionary: bool = False
 
 
 @dataclass(slots=True)
@@ -90,53 +97,81 @@ class _Group:
     """Columns whose chosen pages hold the same rows, which are `runs`."""
 
     runs: tuple[RowRange, ...]
-    columns: list[FileColumn] = field(default_factory=list)
+    row_count: int
+    has_lists: bool
+    paths: list[str] = field(default_factory=list)
     leaves: list[_Leaf] = field(default_factory=list)
 
-    @property
-    def row_count(self) -> int:
-        return sum(end - first for first, end in self.runs)
+
+@dataclass(frozen=True, slots=True)
+class ChosenPages:
+    """The pages of one row group that hold some rows of some columns."""
+
+    row_group: int
+    columns: Sequence[FileColumn]
+    rows: Sequence[RowRange]
+    groups: list[_Group]
+    rows_in_row_group: int
 
     @property
-    def has_lists(self) -> bool:
-        return any(column.has_lists for column in self.columns)
+    def pays(self) -> bool:
+        """Tell whether these pages cost less than the columns' whole chunks."""
+        cost = whole = 0
+        for group in self.groups:
+            pages = sum(len(leaf.pages) for leaf in group.leaves)
+            cost += _ROW_GROUP_VALUES + _PAGE_VALUES * pages
+            cost += len(group.leaves) * (_LEAF_VALUES + group.row_count)
+            whole += len(group.leaves) * self.rows_in_row_group
+        return cost < whole
 
 
 class PageReader:
     """Reads rows of one file by pages."""
 
-    def __init__(self, source: ByteRanges, footer: CheckedFooter, index: PageIndex) -> None:
+    def __init__(
+        self, source: ByteRanges, footer: CheckedFooter, index: PageIndex, *, alone: bool
+    ) -> None:
         self._source = source
+        self._alone = alone
         self._footer = footer
         self._index = index
 
-    def pays(self, row_group: int, columns: Sequence[FileColumn], rows: Sequence[RowRange]) -> bool:
-        """Tell whether reading these rows by pages costs less than reading the row group.
+    def choose(
+        self, row_group: int, columns: Sequence[FileColumn], rows: Sequence[RowRange]
+    ) -> ChosenPages:
+        """The pages that hold `rows`, which are in order and do not overlap.
 
         Raises:
             UnusablePages: the row group cannot be read by pages.
         """
-        leaf_count = sum(len(column.positions) for column in columns)
-        cost = 0
-        for group in self._groups(row_group, columns, rows):
-            pages = sum(len(leaf.pages) for leaf in group.leaves)
-            cost += _ROW_GROUP_VALUES + _PAGE_VALUES * pages
-            cost += len(group.leaves) * (_LEAF_VALUES + group.row_count)
-        return bool(cost < leaf_count * self._footer.row_counts[row_group])
+        row_count = self._footer.row_counts[row_group]
+        groups: dict[tuple[bool, tuple[RowRange, ...]], _Group] = {}
+        for column in columns:
+            chunks = [self._chunk(row_group, position) for position in column.positions]
+            if not chunks:
+                raise UnusablePages(f"no leaf column of {column.name!r}")
+            runs = _runs(_common_starts(chunks), row_count, rows)
+            # Rows of lists are counted apart: see `_file`.
+            key = (column.has_lists, runs)
+            if key not in groups:
+                count = sum(end - first for first, end in runs)
+                groups[key] = _Group(runs, count, column.has_lists)
+            groups[key].paths += column.paths
+            for position, chunk in zip(column.positions, chunks):
+                groups[key].leaves.append(_leaf(position, column.has_lists, chunk, runs))
+        return ChosenPages(row_group, columns, rows, list(groups.values()), row_count)
 
-    def read(
-        self, row_group: int, columns: Sequence[FileColumn], rows: Sequence[RowRange]
-    ) -> pa.Table:
-        """The rows of columns, one after the other. `rows` are in order and do not overlap.
+    def read(self, chosen: ChosenPages) -> pa.Table:
+        """The rows of the columns, one after the other.
 
         Raises:
             UnusablePages: the row group cannot be read by pages.
             CorruptDatasetError: PyArrow cannot decode a page, or its checksum is wrong.
             ArrowException, OSError: the file cannot be read.
         """
-        groups = self._groups(row_group, columns, rows)
+        groups = chosen.groups
         try:
-            data = self._file(row_group, groups)
+            data = self._file(chosen.row_group, groups)
         except OutsideFile as error:
             raise UnusablePages(str(error)) from error
         try:
@@ -150,13 +185,24 @@ class PageReader:
         for table, group in zip(tables, groups):
             if table.num_rows != group.row_count:
                 raise UnusablePages(f"{table.num_rows} rows in pages of {group.row_count}")
-            found = cut(table, group.runs, rows)
+            found = cut(table, group.runs, chosen.rows)
             read |= dict(zip(found.column_names, found.columns))
-        return pa.table({column.name: read[column.name] for column in columns})
+            for name in found.column_names:
+                # Decoded as a dictionary and cut: now few values are left to be made text.
+                type_ = self._footer.arrow_schema.field(name).type
+                if pa.types.is_dictionary(read[name].type) and not pa.types.is_dictionary(type_):
+                    read[name] = read[name].cast(type_)
+        return pa.table({column.name: read[column.name] for column in chosen.columns})
 
     def _decoded(self, data: bytes, groups: Sequence[_Group]) -> list[pa.Table]:
         parquet = pq.ParquetFile(
             pa.BufferReader(data),
+            read_dictionary=[
+                self._footer.leaf_paths[leaf.position]
+                for group in groups
+                for leaf in group.leaves
+                if leaf.in_dictionary and self._is_text(leaf.position)
+            ],
             coerce_int96_timestamp_unit=INT96_UNIT,
             page_checksum_verification=True,
             thrift_string_size_limit=len(data),
@@ -164,30 +210,17 @@ class PageReader:
         return [
             parquet.read_row_group(
                 number,
-                columns=[path for column in group.columns for path in column.paths],
+                columns=group.paths,
                 # To hand a column to a thread takes as long as to decode 10,000 values.
-                use_threads=group.row_count > _ROWS_FOR_THREADS,
+                use_threads=not self._alone and group.row_count > _ROWS_FOR_THREADS,
             )
             for number, group in enumerate(groups)
         ]
 
-    def _groups(
-        self, row_group: int, columns: Iterable[FileColumn], rows: Sequence[RowRange]
-    ) -> list[_Group]:
-        """The pages that hold the rows, by the rows that they hold."""
-        groups: dict[tuple[bool, tuple[RowRange, ...]], _Group] = {}
-        for column in columns:
-            chunks = [self._chunk(row_group, position) for position in column.positions]
-            if not chunks:
-                raise UnusablePages(f"no leaf column of {column.name!r}")
-            starts = _common_starts(chunks)
-            runs = _runs(starts, self._footer.row_counts[row_group], rows)
-            # Rows of lists are counted apart: see `_file`.
-            group = groups.setdefault((column.has_lists, runs), _Group(runs))
-            group.columns.append(column)
-            for position, chunk in zip(column.positions, chunks):
-                group.leaves.append(_leaf(position, column.has_lists, chunk, runs))
-        return list(groups.values())
+    def _is_text(self, position: int) -> bool:
+        """Tell whether a leaf column is a top-level column of strings or bytes."""
+        _, type_ = self._footer.places.get((self._footer.leaf_paths[position],), (0, None))
+        return type_ is not None and (pa.types.is_string(type_) or pa.types.is_binary(type_))
 
     def _chunk(self, row_group: int, position: int) -> ChunkPages:
         found = self._index.locations(row_group, position)
@@ -256,9 +289,11 @@ def cut(table: pa.Table, runs: Sequence[RowRange], rows: Sequence[RowRange]) -> 
 
 def _common_starts(chunks: Sequence[ChunkPages]) -> list[int]:
     """The rows at which a page of each leaf column begins."""
-    common = {page.first_row for page in chunks[0].pages}
+    if len(chunks) == 1:
+        return chunks[0].starts
+    common = set(chunks[0].starts)
     for chunk in chunks[1:]:
-        common &= {page.first_row for page in chunk.pages}
+        common &= set(chunk.starts)
     return sorted(common)
 
 
@@ -278,15 +313,14 @@ def _runs(starts: Sequence[int], row_count: int, rows: Sequence[RowRange]) -> tu
 
 def _leaf(position: int, has_lists: bool, chunk: ChunkPages, runs: Sequence[RowRange]) -> _Leaf:
     """The pages that hold the rows of `runs`, each of which begins and ends with a page."""
-    pages: list[int] = []
+    pages: list[PageLocation] = []
     spans = [] if chunk.dictionary is None else [chunk.dictionary]
-    starts = [page.first_row for page in chunk.pages]
     for first, end in runs:
-        begin, stop = bisect_left(starts, first), bisect_left(starts, end)
-        pages += range(begin, stop)
-        offset, last = chunk.pages[begin].offset, chunk.pages[stop - 1]
+        within = chunk.pages[bisect_left(chunk.starts, first) : bisect_left(chunk.starts, end)]
+        offset, last = within[0].offset, within[-1]
         spans.append((offset, last.offset + last.size_bytes - offset))
-    return _Leaf(position, has_lists, chunk, pages, spans)
+        pages += within
+    return _Leaf(position, has_lists, chunk.dictionary, pages, spans)
 
 
 def _column_chunk(
@@ -295,18 +329,23 @@ def _column_chunk(
     """A `ColumnChunk` for the pages in `pieces`, which begin at `start`; and their length."""
     length = sum(len(piece) for piece in pieces)
     dictionary = 0
-    if leaf.chunk.dictionary is not None:
+    distinct = None
+    if leaf.dictionary is not None:
         dictionary = len(pieces[0])
-        _page_header(pieces[0], 0, dictionary, (_DICTIONARY_PAGE,))
+        distinct = _page_header(pieces[0], 0, dictionary, (_DICTIONARY_PAGE,))[7][1]
         pieces = pieces[1:]
     value_count = 0
+    encodings = set()
     piece = at = 0
-    for number in leaf.pages:
-        page = leaf.chunk.pages[number]
+    for page in leaf.pages:
         if at == len(pieces[piece]):
             piece, at = piece + 1, 0
-        value_count += _values_in_page(pieces[piece], at, leaf, number)
+        values, encoding = _data_page(pieces[piece], at, page, leaf.has_lists)
+        value_count += values
+        encodings.add(encoding)
         at += page.size_bytes
+    if distinct is not None and encodings <= _IN_DICTIONARY:
+        leaf.in_dictionary = distinct * _VALUES_OF_ENTRY <= value_count
     # Source: parquet.thrift, `ColumnMetaData`: field ids.
     fields: list[tuple[int, int, int | bytes]] = [
         (1, I32, meta[1]),
@@ -323,21 +362,23 @@ def _column_chunk(
     return write_struct([(2, I64, start), (3, STRUCT, write_struct(fields))]), length
 
 
-def _values_in_page(data: bytes, at: int, leaf: _Leaf, number: int) -> int:
-    """How many values a data page has, NULLs included, by its header."""
-    page = leaf.chunk.pages[number]
+def _data_page(data: bytes, at: int, page: PageLocation, has_lists: bool) -> tuple[int, int]:
+    """How many values a data page has, NULLs included, and their encoding, by its header."""
     header = _page_header(data, at, page.size_bytes, (_DATA_PAGE, _DATA_PAGE_V2))
     rows = page.end_row - page.first_row
-    # `DataPageHeader` and `DataPageHeaderV2`: num_values is field 1, num_rows field 3 of V2.
-    inner: dict[int, Any] = header[5] if header[1] == _DATA_PAGE else header[8]
-    values = inner[1]
+    # Source: parquet.thrift, `DataPageHeader`: num_values, encoding; `DataPageHeaderV2`:
+    # num_values, num_rows, encoding.
+    if header[1] == _DATA_PAGE:
+        values, encoding = header[5][1], header[5][2]
+    else:
+        values, encoding = header[8][1], header[8][4]
+        if header[8][3] != rows:
+            raise UnusablePages(f"a page has {header[8][3]} rows, not {rows}")
     if not isinstance(values, int) or values < 0:
         raise UnusablePages("a page has a negative number of values")
-    if not leaf.has_lists and values != rows:
+    if not has_lists and values != rows:
         raise UnusablePages(f"a page has {values} rows, not {rows}")
-    if header[1] == _DATA_PAGE_V2 and inner[3] != rows:
-        raise UnusablePages(f"a page has {inner[3]} rows, not {rows}")
-    return values
+    return values, encoding
 
 
 def _page_header(data: bytes, at: int, size: int, types: Sequence[int]) -> Struct:

@@ -40,7 +40,13 @@ from lakehouse_source.predicate.row_filter import matching_mask
 from lakehouse_source.pruning.absent import asks_for_values
 from lakehouse_source.schema.align import align, by_id, narrowed
 from lakehouse_source.schema.defaults import column_without_data, initial_default
-from lakehouse_source.schema.fields import children, storage_type, without_metadata
+from lakehouse_source.schema.fields import (
+    children,
+    field_id,
+    is_nested,
+    storage_type,
+    without_metadata,
+)
 from lakehouse_source.schema.partitions import partition_value
 from lakehouse_source.storage import Storage
 
@@ -133,11 +139,26 @@ class _OpenFile:
         return FileColumn(field.name, paths, positions, has_lists)
 
 
-class _ByPages:
-    """The page indexes of a file that is read for a condition, while they save something."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Columns that are read together: as wanted, as the file has them, and as leaf columns."""
 
-    def __init__(self, opened: _OpenFile, pruning: PagePruning, reader: PageReader) -> None:
-        self._opened = opened
+    wanted: pa.Schema
+    physical: list[pa.Field]
+    columns: list[FileColumn]
+
+
+class _ByPages:
+    """The page indexes of a file that is read for a condition, while they save something.
+
+    `condition` are the condition's columns and `rest` the other columns to return.
+    """
+
+    def __init__(
+        self, pruning: PagePruning, reader: PageReader, condition: _Part, rest: _Part
+    ) -> None:
+        self.condition = condition
+        self.rest = rest
         self._pruning = pruning
         self._reader = reader
         self._fruitless = 0
@@ -146,34 +167,30 @@ class _ByPages:
     def are_worth_a_look(self) -> bool:
         return self._fruitless < _FRUITLESS_ROW_GROUPS
 
-    def rows(
-        self, row_group: int, condition: list[pa.Field], others: list[pa.Field]
-    ) -> tuple[RowRange, ...] | None:
-        """The rows that may match; None if the row group should be read whole."""
-        columns = [self._opened.column(field) for field in condition]
-        located = [at for field in others for at in self._opened.column(field).positions]
+    def rows(self, row_group: int) -> tuple[RowRange, ...] | None:
+        """The rows that may match; None if the row group should be read whole.
+
+        Raises:
+            UnusablePages: an index is wrong.
+        """
+        located = [at for column in self.rest.columns for at in column.positions]
         rows = self._pruning.rows(row_group, located)
-        try:
-            if rows is not None and (not rows or self._reader.pays(row_group, columns, rows)):
-                self._fruitless = 0
-                return rows
-        except UnusablePages:
-            pass
+        if rows == () or (
+            rows is not None and self._reader.choose(row_group, self.condition.columns, rows).pays
+        ):
+            self._fruitless = 0
+            return rows
         self._fruitless += 1
         return None
 
-    def read(
-        self, row_group: int, fields: list[pa.Field], rows: tuple[RowRange, ...]
-    ) -> pa.Table | None:
+    def read(self, row_group: int, part: _Part, rows: tuple[RowRange, ...]) -> pa.Table | None:
         """The rows of columns; None where reading whole columns costs less.
 
         Raises:
             UnusablePages: an index is wrong, and with it perhaps the choice of the rows.
         """
-        columns = [self._opened.column(field) for field in fields]
-        if not self._reader.pays(row_group, columns, rows):
-            return None
-        return self._reader.read(row_group, columns, rows)
+        chosen = self._reader.choose(row_group, part.columns, rows)
+        return self._reader.read(chosen) if chosen.pays else None
 
 
 class _FileReader:
@@ -188,6 +205,7 @@ class _FileReader:
         self.foreign = is_foreign(task.path)
         self.file_schema = spec.file_schemas[task.schema_version]
         self.target = spec.target
+        self.output_schema = spec.output_schema
         needed = spec.predicate.columns if spec.predicate is not None else ()
         self.predicate_schema = pa.schema([spec.schema.field(name) for name in needed])
 
@@ -257,7 +275,16 @@ class _FileReader:
             index,
             is_foreign=self.foreign,
         )
-        return _ByPages(opened, pruning, PageReader(source, opened.footer, index))
+        return _ByPages(
+            pruning,
+            PageReader(source, opened.footer, index, alone=self.alone),
+            self._part(opened, self.predicate_schema),
+            self._part(opened, self._rest(self.predicate_schema.names)),
+        )
+
+    def _part(self, opened: _OpenFile, wanted: pa.Schema) -> _Part:
+        physical = self._physical(opened, wanted)
+        return _Part(wanted, physical, [opened.column(field) for field in physical])
 
     def _footer(self, file: pa.NativeFile) -> CheckedFooter:
         task = self.task
@@ -281,51 +308,48 @@ class _FileReader:
         assert spec.predicate is not None
         if group.row_count < _FEWEST_ROWS_FOR_PAGES or not pages.are_worth_a_look:
             return None
-        asked = self._physical(group.file, self.predicate_schema)
-        others = self._physical(group.file, self._rest(self.predicate_schema.names))
-        rows = pages.rows(group.index, asked, others)
+        rows = pages.rows(group.index)
         if rows is None:
             return None
         if not rows:
-            return spec.output_schema.empty_table()
-        condition = self._read_rows(group, self.predicate_schema, rows, pages)
+            return self.output_schema.empty_table()
+        condition = self._read_rows(group, pages.condition, rows, pages)
         mask = matching_mask(condition, spec.predicate)
         matching = pc.sum(mask).as_py() or 0
         if matching == 0:
-            return spec.output_schema.empty_table()
-        rest = self._rest(condition.column_names)
+            return self.output_schema.empty_table()
         if matching <= _PICKED_ROWS:
             condition, rows = condition.filter(mask), _marked(rows, mask)
-        table = self._read_rows(group, rest, rows, pages) if len(rest) else condition
+        needs_rest = len(pages.rest.wanted) > 0
+        table = self._read_rows(group, pages.rest, rows, pages) if needs_rest else condition
         return self._result(condition, table, mask, matching)
 
     def _read_rows(
-        self, group: _RowGroup, wanted: pa.Schema, rows: tuple[RowRange, ...], pages: _ByPages
+        self, group: _RowGroup, part: _Part, rows: tuple[RowRange, ...], pages: _ByPages
     ) -> pa.Table:
         """As `_read`, but only some rows."""
-        physical = self._physical(group.file, wanted)
         stored = pa.table({})
-        if physical:
-            found = pages.read(group.index, physical, rows)
+        if part.physical:
+            found = pages.read(group.index, part, rows)
             if found is None:
-                found = self._whole_columns(group, physical)
+                found = self._whole_columns(group, part.physical)
                 found = cut(found, [(0, group.row_count)], rows)
             stored = found
         count = sum(end - first for first, end in rows)
-        return self._assembled(stored, physical, wanted, count)
+        return self._assembled(stored, part.physical, part.wanted, count)
 
     def _row_group(self, group: _RowGroup) -> pa.Table:
         spec = self.spec
         rows = group.row_count
         if spec.predicate is None or not self.task.filtered:
-            return _bare(self._read(group, self.target), spec.output_schema)
+            return _bare(self._read(group, self.target), self.output_schema)
         condition = self._read(group, self.predicate_schema)
         mask = matching_mask(condition, spec.predicate)
         if spec.unmatched:
             mask = pc.invert(mask)
         matching = pc.sum(mask).as_py() or 0
         if matching == 0:
-            return spec.output_schema.empty_table()
+            return self.output_schema.empty_table()
         rest = self._rest(condition.column_names)
         few = matching * _FEW <= rows and self.storage.is_local
         if few and len(rest):
@@ -347,7 +371,7 @@ class _FileReader:
         spec = self.spec
         known = set(condition.column_names) - set(spec.narrowed)
         columns = [(condition if name in known else rest).column(name) for name in spec.columns]
-        result = pa.Table.from_arrays(columns, schema=spec.output_schema)
+        result = pa.Table.from_arrays(columns, schema=self.output_schema)
         return result if result.num_rows == matching else result.filter(mask)
 
     def _read(self, group: _RowGroup, wanted: pa.Schema) -> pa.Table:
@@ -355,14 +379,7 @@ class _FileReader:
         physical = self._physical(group.file, wanted)
         stored = pa.table({})
         if physical:
-<<<<<<< HEAD
-            stored = group.file.read_row_group(
-                group.index, columns=_all_paths(physical), use_threads=not self.alone
-            )
-            stored = stored.select([field.name for field in physical])
-=======
             stored = self._whole_columns(group, physical)
->>>>>>> 57c645a (reader: rows are read by pages where the page index rules out most of them)
         return self._assembled(stored, physical, wanted, group.row_count)
 
     def _whole_columns(self, group: _RowGroup, physical: list[pa.Field]) -> pa.Table:
@@ -396,9 +413,10 @@ class _FileReader:
 
     def _physical(self, file: _OpenFile, wanted: pa.Schema) -> list[pa.Field]:
         """The fields of the file from which columns are made."""
+        stored_by_id = {field_id(field): field for field in self.file_schema}
         found = []
         for field in wanted:
-            stored = by_id(field, list(self.file_schema))
+            stored = stored_by_id.get(field_id(field))
             if stored is not None and field.name not in self.spec.partition_by:
                 found.append(narrowed(stored, field, by_id) if field.name in self.parts else stored)
         # A column that another commit added while this file was written is not in it.
@@ -409,14 +427,22 @@ class _FileReader:
     ) -> pa.Table:
         """`stored` in the dataset's types, with partition values and defaults."""
         source = pa.schema(physical)
+        stored_by_id = {field_id(field): field for field in physical}
         columns = []
         for field in wanted:
             if field.name in self.spec.partition_by:
                 columns.append(pa.chunked_array([self._partition_column(field, rows)]))
-            elif by_id(field, physical) is not None:
-                columns.append(self._align(stored, pa.schema([field]), source))
-            else:
+                continue
+            found = stored_by_id.get(field_id(field))
+            if found is None:
                 columns.append(column_without_data(field, rows))
+                continue
+            column = stored.column(found.name)
+            simple = not is_nested(field.type) and column.type.equals(field.type)
+            if simple and (field.nullable or not column.null_count):
+                columns.append(column)
+            else:
+                columns.append(self._align(stored, pa.schema([field]), source))
         return pa.Table.from_arrays(columns, schema=wanted)
 
     def _align(self, stored: pa.Table, wanted: pa.Schema, source: pa.Schema) -> pa.ChunkedArray:

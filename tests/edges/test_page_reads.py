@@ -21,7 +21,7 @@ import lakehouse_source as lake
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet import reader
 from lakehouse_source.parquet.byte_ranges import ByteRanges, OutsideFile, merged
-from lakehouse_source.parquet.page_reader import PageReader
+from lakehouse_source.parquet.page_reader import ChosenPages, PageReader
 from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.predicate import PredicateSet
@@ -41,7 +41,7 @@ def always_by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 def for_any_size(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reader, "_FEWEST_ROWS_FOR_PAGES", 0)
     patch.setattr(reader, "_FRUITLESS_ROW_GROUPS", 1_000_000)
-    patch.setattr(PageReader, "pays", lambda *_: True)
+    patch.setattr(ChosenPages, "pays", True)
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def page_reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counts: Counter[str] = Counter()
     read, fetch = PageReader.read, ByteRanges.read
 
-    def counted(self: PageReader, row_group: int, columns: Any, rows: Any) -> pa.Table:
-        found = read(self, row_group, columns, rows)
+    def counted(self: PageReader, chosen: ChosenPages) -> pa.Table:
+        found = read(self, chosen)
         counts["reads"] += 1
         counts["rows"] += found.num_rows
         return found
