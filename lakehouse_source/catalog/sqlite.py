@@ -7,13 +7,15 @@ process, and a rollback journal also works on network drives and read-only media
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import sqlite3
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from lakehouse_source.catalog import migrations
@@ -22,8 +24,6 @@ from lakehouse_source.catalog.session import Row, Session, Statement
 from lakehouse_source.catalog.statements import SQLITE
 from lakehouse_source.errors import CommitAcknowledgementLostError, PlakeError
 
-_HEADER = b"SQLite format 3\0"
-
 # Primary result codes, https://www.sqlite.org/rescode.html
 _BUSY = 5
 _LOCKED = 6
@@ -31,6 +31,7 @@ _READ_ONLY = 8
 _IO_ERROR = 10
 _FULL = 13
 _CANNOT_OPEN = 14
+_NOT_A_DATABASE = 26
 _ROLLED_BACK = "the transaction had failed and was rolled back; nothing was committed"
 _REASONS = {
     _BUSY: "it is locked: another process held the lock for longer than the busy timeout",
@@ -38,13 +39,97 @@ _REASONS = {
     _READ_ONLY: "it is read-only",
     _FULL: "the disk is full",
     _CANNOT_OPEN: "the file, or the journal beside it, cannot be opened",
+    _NOT_A_DATABASE: "the file is not a SQLite database",
 }
+# Connections of closed catalogs that are kept for the next one; each may hold 64 MiB of pages.
+_MOST_IDLE = 4
 
 
 class _Connection(sqlite3.Connection):
     """A connection that knows which file it opened."""
 
     file: tuple[int, int] | None = None
+
+
+class _IdleConnections:
+    """Idle connections of catalogs that were closed, kept for the next catalog on the same file.
+
+    Opening a connection takes longer than planning a scan of one file. An idle connection
+    holds no lock. It is used again only if the file system says that the file is unchanged:
+    SQLite would not notice that somebody replaced the content of the file in place.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connections: list[tuple[_Key, _Stamp, _Connection]] = []
+
+    def keep(self, key: _Key, connection: _Connection) -> None:
+        """Keep a connection, or close it."""
+        stamp = _stamp(key[0])
+        if stamp is None or connection.file != stamp[:2]:
+            _close(connection)
+            return
+        with self._lock:
+            self._connections.append((key, stamp, connection))
+            surplus = self._connections[:-_MOST_IDLE]
+            del self._connections[:-_MOST_IDLE]
+        for _key, _stamp_then, old in surplus:
+            _close(old)
+
+    def take(self, key: _Key) -> _Connection | None:
+        """The connection that was kept last for a file, if the file is still the same."""
+        with self._lock:
+            mine = [one for one in self._connections if one[0] == key]
+            if not mine:
+                return None
+            stamp = _stamp(key[0])
+            found = mine.pop() if mine[-1][1] == stamp else None
+            # Those of another state of the file would never be taken.
+            outdated = [one for one in mine if one[1] != stamp]
+            gone = [*outdated, found]
+            self._connections = [one for one in self._connections if one not in gone]
+        for _key, _stamp_then, connection in outdated:
+            _close(connection)
+        return None if found is None else found[2]
+
+    def close_all(self) -> None:
+        with self._lock:
+            connections, self._connections = self._connections, []
+        for _key, _stamp_then, connection in connections:
+            _close(connection)
+
+    def forked(self) -> None:
+        """In a forked child: never close a connection of the parent.
+
+        That would release the file locks of the parent.
+        """
+        _of_parent.append(self._connections)
+        self._lock = threading.Lock()
+        self._connections = []
+
+
+# The path, and the seconds that a connection waits for a lock.
+_Key: TypeAlias = tuple[str, float]
+# Device, inode, time of the last change of any kind (nanoseconds), size (bytes).
+_Stamp: TypeAlias = tuple[int, int, int, int]
+_idle_connections = _IdleConnections()
+_of_parent: list[Any] = []
+atexit.register(_idle_connections.close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle_connections.forked)
+
+
+def _stamp(path: str) -> _Stamp | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
+
+
+def _close(connection: sqlite3.Connection) -> None:
+    with suppress(sqlite3.Error):
+        connection.close()
 
 
 class SqliteCatalog(FileCatalog[_Connection]):
@@ -56,7 +141,9 @@ class SqliteCatalog(FileCatalog[_Connection]):
 
     def _connect(self) -> _Connection:
         if self._check_file():
-            self._check_header()
+            kept = _idle_connections.take((self.path, self._busy_seconds))
+            if kept is not None:
+                return kept
         else:
             self._make_file()
         with self._translated():
@@ -77,15 +164,12 @@ class SqliteCatalog(FileCatalog[_Connection]):
             raise
         return connection
 
-    def _check_header(self) -> None:
-        try:
-            with open(self.path, "rb") as file:
-                header = file.read(len(_HEADER))
-        except OSError as exc:
-            raise self._unavailable(f"it cannot be read: {exc.strerror}") from exc
-        # An empty file is an empty database.
-        if header and header != _HEADER:
-            raise self._unavailable("the file is not a SQLite database")
+    def release(self) -> None:
+        with self._guard():
+            idle, self._idle[:] = list(self._idle), []
+        for connection in idle:
+            _idle_connections.keep((self.path, self._busy_seconds), connection)
+        self.close()
 
     def _make_file(self) -> None:
         # SQLite would let everybody read it; the journals that it makes later get the
@@ -132,11 +216,8 @@ class SqliteCatalog(FileCatalog[_Connection]):
         return found
 
     def _file(self) -> tuple[int, int] | None:
-        try:
-            status = os.stat(self.path)
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino
+        stamp = _stamp(self.path)
+        return None if stamp is None else stamp[:2]
 
     def _is_current(self, connection: _Connection) -> bool:
         # The file may have been deleted, or replaced by a backup. Commits to the old one
@@ -145,8 +226,7 @@ class SqliteCatalog(FileCatalog[_Connection]):
 
     @staticmethod
     def _disconnect(connection: _Connection) -> None:
-        with suppress(sqlite3.Error):
-            connection.close()
+        _close(connection)
 
     # --- transactions
 
@@ -257,5 +337,9 @@ def _code(exc: sqlite3.Error) -> int:
     if code is not None:
         return int(code) & 0xFF
     # Python 3.10 does not tell. SQLite's messages are not translated.
-    known = {"database is locked": _BUSY, "database table is locked": _LOCKED}
+    known = {
+        "database is locked": _BUSY,
+        "database table is locked": _LOCKED,
+        "file is not a database": _NOT_A_DATABASE,
+    }
     return known.get(str(exc), -1)

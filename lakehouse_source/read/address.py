@@ -49,7 +49,7 @@ class Address:
         try:
             yield opened
         finally:
-            opened.close()
+            opened.release()
 
     def kept_open(self) -> Address:
         """The same address, with its catalog kept open where that is on a server.

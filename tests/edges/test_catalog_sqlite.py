@@ -3,7 +3,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -168,6 +171,121 @@ def test_a_writer_waits_for_the_lock(path: Path) -> None:
             assert reader.datasets()[0].current_version == 2
 
 
+def test_opening_the_file_again_keeps_the_lock_of_a_writer_of_the_same_process(path: Path) -> None:
+    """POSIX: closing any descriptor of a file drops all locks that the process has on it.
+
+    Another process could then write at the same time, and the file is damaged.
+    """
+    url = f"sqlite://{path}"
+    other_process = f"""
+import sqlite3
+connection = sqlite3.connect({str(path)!r}, timeout=0.1, isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+"""
+    with open_catalog(url) as catalog:
+        commit(catalog)
+        with catalog.write() as transaction:
+            transaction.datasets()
+            with open_catalog(url) as other, other.read() as reader:
+                assert len(reader.datasets()) == 1
+            done = subprocess.run([sys.executable, "-c", other_process], capture_output=True)
+            assert b"database is locked" in done.stderr
+
+
+@pytest.fixture
+def connections_made(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    made: list[object] = []
+    connect = sqlite3.connect
+
+    def counted(*given: object, **named: object) -> object:
+        made.append(given[0])
+        return connect(*given, **named)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(sqlite3, "connect", counted)
+    return made
+
+
+class TestConnectionsKeptForTheNextCatalog:
+    def versions(self, path: Path) -> list[int]:
+        catalog = open_catalog(f"sqlite://{path}")
+        try:
+            with catalog.read() as reader:
+                return [dataset.current_version for dataset in reader.datasets()]
+        finally:
+            catalog.release()
+
+    def test_a_released_connection_is_used_again(
+        self, path: Path, connections_made: list[object]
+    ) -> None:
+        with open_catalog(f"sqlite://{path}") as catalog:
+            commit(catalog)
+        del connections_made[:]
+        assert [self.versions(path) for _ in range(5)] == [[1]] * 5
+        assert len(connections_made) == 1
+
+    def test_a_closed_connection_is_not(self, path: Path, connections_made: list[object]) -> None:
+        for _ in range(2):
+            with open_catalog(f"sqlite://{path}") as catalog:
+                commit(catalog)
+        assert len(connections_made) == 2
+
+    def test_a_file_that_was_deleted_and_made_anew_is_opened_anew(self, path: Path) -> None:
+        with open_catalog(f"sqlite://{path}") as catalog:
+            commit(catalog)
+            commit(catalog)
+        assert self.versions(path) == [2]
+        path.unlink()
+        with open_catalog(f"sqlite://{path}") as catalog:
+            commit(catalog)
+        assert self.versions(path) == [1]
+
+    def test_a_file_whose_content_was_replaced_is_opened_anew(
+        self, path: Path, tmp_path: Path
+    ) -> None:
+        """SQLite tells versions of a file by a counter, which may be equal in both."""
+        other = tmp_path / "other.db"
+        for at, uri in ((path, URI), (other, "file:///other/and/longer")):
+            with open_catalog(f"sqlite://{at}") as catalog:
+                commit(catalog, uri=uri)
+        catalog = open_catalog(f"sqlite://{path}")
+        with catalog.read() as reader:
+            assert [dataset.base_uri for dataset in reader.datasets()] == [URI]
+        catalog.release()
+        time.sleep(0.05)  # longer than a tick of the clock that stamps files
+        path.write_bytes(other.read_bytes())
+        with open_catalog(f"sqlite://{path}") as catalog, catalog.read() as reader:
+            assert [d.base_uri for d in reader.datasets()] == ["file:///other/and/longer"]
+
+    def test_a_forked_child_makes_its_own(self, path: Path) -> None:
+        with open_catalog(f"sqlite://{path}") as catalog:
+            commit(catalog)
+        assert self.versions(path) == [1]
+        code = f"""
+import os, sys
+from pathlib import Path
+from lakehouse_source.catalog import open_catalog
+from lakehouse_source.catalog import sqlite
+def look():
+    catalog = open_catalog("sqlite://{path}")
+    with catalog.read() as reader:
+        assert len(reader.datasets()) == 1
+    catalog.release()
+look()
+kept = sqlite._idle_connections._connections[0][2]
+child = os.fork()
+if child == 0:
+    assert not sqlite._idle_connections._connections
+    look()
+    assert sqlite._idle_connections._connections[0][2] is not kept
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+look()
+assert sqlite._idle_connections._connections[0][2] is kept
+"""
+        done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True)
+        assert done.returncode == 0, done.stderr.decode()
+
+
 def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     with (
         open_catalog(f"sqlite://{tmp_path}/no/such/catalog.db") as catalog,
@@ -202,7 +320,7 @@ def test_a_damaged_database_is_refused(path: Path) -> None:
 def test_a_folder_in_its_place_is_refused(tmp_path: Path) -> None:
     with (
         open_catalog(f"sqlite://{tmp_path}") as catalog,
-        pytest.raises(CatalogUnavailableError, match="cannot be read"),
+        pytest.raises(CatalogUnavailableError, match="cannot be opened"),
         catalog.read(),
     ):
         pass
