@@ -2,53 +2,33 @@
 
 from __future__ import annotations
 
-import json
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from lakehouse_source.catalog import records, write_states
 from lakehouse_source.catalog import search as searching
 from lakehouse_source.catalog import statements as sql
-from lakehouse_source.catalog import write_states
 from lakehouse_source.catalog.places import is_dataset_at
+from lakehouse_source.catalog.records import Description, to_datetime, to_microseconds
 from lakehouse_source.catalog.session import Row, Session
 from lakehouse_source.catalog.write_states import WriteState, WriteStatus
-from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
+from lakehouse_source.errors import CorruptDatasetError
 from lakehouse_source.model import (
-    DatasetProperties,
     DatasetRecord,
     ExpiredFile,
+    FileBounds,
     FileRecord,
     RowGroupMetadata,
     Search,
     TransactionRecord,
 )
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_MICROSECOND = timedelta(microseconds=1)
 _LARGEST = 2**63 - 1
-
-
-def to_datetime(microseconds: int) -> datetime:
-    """The instant (UTC) of a catalog timestamp."""
-    return _EPOCH + microseconds * _MICROSECOND
-
-
-def to_microseconds(instant: datetime) -> int:
-    """The catalog timestamp of an instant.
-
-    Raises:
-        InvalidOptionError: the datetime has no zone.
-    """
-    if instant.utcoffset() is None:
-        raise InvalidOptionError(
-            option="timestamp", value=instant, reason="has no time zone; give it one."
-        )
-    return (instant - _EPOCH) // _MICROSECOND
 
 
 def _within_int64(number: int) -> int:
@@ -57,21 +37,10 @@ def _within_int64(number: int) -> int:
     return max(-_LARGEST - 1, min(_LARGEST, number))
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
-    """A dataset, all of its schemas by their version, and the summary of one version."""
-
-    dataset: DatasetRecord
-    schemas: dict[int, pa.Schema]
-    summary: dict[str, Any]
-
-
+# Gives records of files, by id, for some of the ids that it is asked for.
+KnownRecords: TypeAlias = Callable[[Sequence[int]], Mapping[int, FileRecord]]
 # Asks for a write's id and a dataset's key.
 CURRENT = sql.current(write_states.STATE_OF)
-
-
-def _schema_version(row: Row) -> int:
-    return row[7] or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +63,7 @@ class CatalogReader:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self.redacted_url = session.redacted_url
 
     # --- datasets and their history
 
@@ -108,7 +78,8 @@ class CatalogReader:
     def description(self, base_uri: str, version: int | None = None) -> Description | None:
         """The dataset at a base URI and one version (default: the newest), in one query.
 
-        The summary is empty where there is no such version.
+        The summary is empty if there is no such version. The answer for equal rows is one
+        object.
         """
         wanted = None if version is None else _within_int64(version)
         rows = self._rows_of(
@@ -116,12 +87,7 @@ class CatalogReader:
         )
         if not rows:
             return None
-        summary = rows[0][6]
-        return Description(
-            self._dataset_record(rows[0][:6]),
-            {row[7]: self._schema(row[8]) for row in sorted(rows, key=_schema_version) if row[7]},
-            {} if summary is None else self._document(summary),
-        )
+        return records.description(tuple(rows), self.redacted_url)
 
     def current(self, base_uri: str, write_id: str = "") -> Current | None:
         """What a write needs to know of the dataset at a base URI, in one query."""
@@ -137,7 +103,7 @@ class CatalogReader:
         rows = self._session.query(sql.SCHEMA_AT, (dataset_id, _within_int64(version)))
         if not rows:
             raise CorruptDatasetError(
-                path=self._session.redacted_url,
+                path=self.redacted_url,
                 reason=f"dataset {dataset_id} has no schema for version {version}",
             )
         return rows[0][0], self._schema(rows[0][1])
@@ -163,6 +129,11 @@ class CatalogReader:
     def transaction_by_write_id(self, write_id: str) -> TransactionRecord | None:
         """The commit of a write, in any dataset; None where it is not committed."""
         return self._one_transaction(sql.TRANSACTION_BY_WRITE_ID, write_id)
+
+    def write_id_of(self, dataset_id: int, version: int) -> str | None:
+        """The id of the write that made a version; None: there is no such version."""
+        rows = self._session.query(sql.WRITE_ID_OF, (dataset_id, version))
+        return rows[0][0] if rows else None
 
     def transaction_by_txn(
         self, dataset_id: int, app_id: str, txn_version: int
@@ -201,11 +172,17 @@ class CatalogReader:
         )
 
     def iter_files(
-        self, dataset_id: int, version: int, search: Search | None, at_once: int
+        self,
+        dataset_id: int,
+        version: int,
+        search: Search | None,
+        at_once: int,
+        known: KnownRecords | None = None,
     ) -> Iterator[list[FileRecord]]:
         """The records that `files` lists, in lists of at most `at_once`.
 
-        One query gives the first list. For the others only ids are held in memory.
+        One query gives the first list. For the others only ids are held in memory. `known`
+        gives the records that the caller has already, by id: they are not made again.
         """
         values: tuple[Any, ...] = (dataset_id, *[_within_int64(version)] * 2)
         first, every = sql.FIRST_FILES, sql.FILE_IDS
@@ -214,14 +191,14 @@ class CatalogReader:
             values = (*found.values, *values)
             first = sql.first_files_found(found.statement)
             every = sql.file_ids_found(found.statement)
-        files = self._files(first, (*values, at_once))
+        files = self._files(first, (*values, at_once), known)
         yield files
         if len(files) < at_once:
             return
         ids = array("q", (row[0] for row in self._session.query(every, values)))
         for start in range(at_once, len(ids), at_once):
             some = ids[start : start + at_once]
-            yield self._files(sql.FILES_BY_ID, (self._session.id_list(some),))
+            yield self._files(sql.FILES_BY_ID, (self._session.id_list(some),), known)
 
     def count_files(self, dataset_id: int, version: int, search: Search) -> int:
         """How many files are live at a version and found by `search`."""
@@ -246,6 +223,18 @@ class CatalogReader:
         if result:
             for row in self._session.query(statement, (self._session.id_list(result),)):
                 result[row[0]].append(RowGroupMetadata(*row[1:]))
+        return result
+
+    def file_bounds(
+        self, file_ids: Sequence[int], column_ids: Sequence[int]
+    ) -> dict[int, dict[int, FileBounds]]:
+        """What the search index has of columns over whole files: by file id, by column id."""
+        result: dict[int, dict[int, FileBounds]] = {}
+        if file_ids and column_ids:
+            ids = self._session.id_list
+            values = (ids(file_ids), ids(column_ids))
+            for file_id, *bounds in self._session.query(sql.FILE_BOUNDS, values):
+                result.setdefault(file_id, {})[bounds[0]] = FileBounds(*bounds)
         return result
 
     # --- what vacuum asks
@@ -318,15 +307,7 @@ class CatalogReader:
         )
 
     def _dataset_record(self, row: Sequence[Any]) -> DatasetRecord:
-        identity, name, base_uri, current_version, properties, oldest = row
-        try:
-            parsed = DatasetProperties.from_json(self._document(properties))
-        except TypeError as exc:
-            raise CorruptDatasetError(
-                path=self._session.redacted_url,
-                reason=f"the properties of dataset {base_uri} cannot be read: {exc}",
-            ) from exc
-        return DatasetRecord(identity, name, base_uri, current_version, parsed, oldest)
+        return records.dataset_record(row, self.redacted_url)
 
     def _one_transaction(self, statement: str, *values: Any) -> TransactionRecord | None:
         records = self._transactions(statement, *values)
@@ -336,42 +317,17 @@ class CatalogReader:
         return self._transaction_records(self._session.query(statement, values))
 
     def _transaction_records(self, rows: Iterable[Row]) -> list[TransactionRecord]:
-        return [
-            TransactionRecord(
-                version,
-                to_datetime(timestamp),
-                operation,
-                self._document(metadata),
-                self._document(summary),
-                write_id,
-                txn_app_id,
-                txn_version,
-            )
-            for (
-                version, timestamp, operation, metadata, summary, write_id, txn_app_id,
-                txn_version,
-            ) in rows
-        ]  # fmt: skip
+        return records.transaction_records(rows, self.redacted_url)
 
-    def _files(self, statement: str, values: Sequence[Any]) -> list[FileRecord]:
+    def _files(
+        self, statement: str, values: Sequence[Any], known: KnownRecords | None = None
+    ) -> list[FileRecord]:
         rows = self._session.query(statement, values)
-        partitions = self._partitions(row[0] for row in rows)
-        nothing: dict[str, str | None] = {}
+        have = {} if known is None else known([row[0] for row in rows])
+        partitions = self._partitions(row[0] for row in rows if row[0] not in have)
         return [
-            FileRecord(
-                identity,
-                path,
-                size_bytes,
-                row_count,
-                schema_version,
-                version,
-                partitions.get(identity, nothing),
-                bool(stats_complete),
-            )
-            for (
-                identity, path, size_bytes, row_count, schema_version, version, stats_complete,
-            ) in rows
-        ]  # fmt: skip
+            have.get(row[0]) or records.file_record(row, partitions.get(row[0])) for row in rows
+        ]
 
     def _partitions(self, file_ids: Iterable[int]) -> dict[int, dict[str, str | None]]:
         ids = list(file_ids)
@@ -384,22 +340,4 @@ class CatalogReader:
         return result
 
     def _schema(self, raw: bytes) -> pa.Schema:
-        try:
-            return pa.ipc.read_schema(pa.py_buffer(raw))
-        except (pa.ArrowException, OSError, TypeError) as exc:
-            raise CorruptDatasetError(
-                path=self._session.redacted_url, reason=f"a schema cannot be read: {exc}"
-            ) from exc
-
-    def _document(self, text: str) -> dict[str, Any]:
-        try:
-            document = json.loads(text)
-        except ValueError as exc:
-            raise CorruptDatasetError(
-                path=self._session.redacted_url, reason=f"a JSON document cannot be read: {exc}"
-            ) from exc
-        if not isinstance(document, dict):
-            raise CorruptDatasetError(
-                path=self._session.redacted_url, reason="a JSON document is not an object"
-            )
-        return document
+        return records.schema(raw, self.redacted_url)

@@ -166,7 +166,8 @@ def current(write_state: str) -> str:
 # Everything that opening a version needs, in one round trip: one row per schema.
 DESCRIPTION = (
     "SELECT d.id, d.name, d.base_uri, d.current_version, d.properties_json, d.oldest_version, "
-    "t.summary_json, s.version, s.arrow_schema FROM datasets AS d "
+    "t.summary_json, s.version, s.arrow_schema, (SELECT n.write_id FROM transactions AS n "
+    "WHERE n.dataset_id = d.id AND n.version = d.current_version) FROM datasets AS d "
     "LEFT JOIN transactions AS t ON t.dataset_id = d.id "
     "AND t.version = coalesce(CAST(? AS BIGINT), d.current_version) "
     "LEFT JOIN schema_versions AS s ON s.dataset_id = d.id WHERE d.base_uri = ?"
@@ -189,6 +190,7 @@ _TRANSACTION = (
 TRANSACTIONS = f"{_TRANSACTION} WHERE dataset_id = ? ORDER BY version DESC LIMIT ?"
 TRANSACTIONS_SINCE = f"{_TRANSACTION} WHERE dataset_id = ? AND version > ? ORDER BY version"
 TRANSACTION = f"{_TRANSACTION} WHERE dataset_id = ? AND version = ?"
+WRITE_ID_OF = "SELECT write_id FROM transactions WHERE dataset_id = ? AND version = ?"
 TRANSACTION_BY_WRITE_ID = f"{_TRANSACTION} WHERE write_id = ?"
 TRANSACTION_BY_TXN = f"{_TRANSACTION} WHERE dataset_id = ? AND txn_app_id = ? AND txn_version = ?"
 LAST_TXN_VERSION = (
@@ -272,6 +274,10 @@ def in_spans(columns: str, spans: str) -> str:
 
 BOUNDS_OF_FILES = (
     "SELECT lower, upper, file_id FROM column_bounds WHERE file_id {among} AND column_id = ?"
+)
+FILE_BOUNDS = (
+    "SELECT file_id, column_id, lower, upper, null_count, row_count, may_contain_nan "
+    "FROM column_bounds WHERE file_id {among} AND column_id {among}"
 )
 NO_FILE = "SELECT 0 AS file_id WHERE 1 = 0"
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from lakehouse_source.catalog import statements as sql
 from lakehouse_source.catalog import write_states
-from lakehouse_source.catalog.reader import CURRENT, CatalogReader, Current, to_datetime
+from lakehouse_source.catalog.reader import CURRENT, CatalogReader, Current
+from lakehouse_source.catalog.records import to_datetime
 from lakehouse_source.catalog.session import Row, Statement
 from lakehouse_source.catalog.write_states import COMMIT, WriteState
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError

@@ -26,6 +26,7 @@ from lakehouse_source.pruning.keys import (
     UNBOUNDED_LOWER,
     UNBOUNDED_UPPER,
     key_of,
+    ordinal_of_key,
     upper_key_of,
 )
 from lakehouse_source.schema.fields import Leaf
@@ -78,7 +79,7 @@ def _dump(document: Mapping[str, Any]) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-_scan_json = json.JSONDecoder().raw_decode
+_scan_json = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 @lru_cache(maxsize=64)
@@ -86,8 +87,8 @@ def _document(text: str) -> dict[str, Any]:
     """A parsed document; several columns of one row group are read one after another."""
     try:
         # As `encode_row_group` writes it; half the time of json.loads.
-        document, end = _scan_json(text)
-    except ValueError:
+        document, end = _scan_json(text, 0)
+    except (ValueError, StopIteration):
         end = -1
     if end != len(text):
         try:
@@ -308,6 +309,22 @@ def _index_row(leaf_id: int, kind: Domain, merge: _Merge, row_count: int) -> Fil
         if lower > upper:  # a record that contradicts itself is ignored
             lower, upper = UNBOUNDED_LOWER, UNBOUNDED_UPPER
     return FileBounds(leaf_id, lower, upper, merge.null_count, row_count, merge.may_be_nan)
+
+
+def of_index_row(row: FileBounds, type_: pa.DataType, row_count: int) -> ColumnBounds:
+    """The bounds of a column over a file of `row_count` rows, from its row of the index.
+
+    `type_` is the type of the column, in the file and now.
+    """
+    kind = domain(type_)
+    lower = upper = None
+    if row.lower != EMPTY_LOWER:  # else the column is all null
+        if row.lower != UNBOUNDED_LOWER:
+            lower = ordinal_of_key(row.lower, kind)
+        if row.upper != UNBOUNDED_UPPER:
+            upper = ordinal_of_key(row.upper, kind)
+    may_be_nan = kind.kind == "float" and row.may_contain_nan
+    return ColumnBounds(lower, upper, row.null_count, row_count, may_be_nan)
 
 
 def constant_bounds(

@@ -102,6 +102,33 @@ def _float_key(value: float) -> bytes:
     return int(ordered).to_bytes(8, "big")
 
 
+def ordinal_of_key(key: bytes, kind: Domain) -> Ordinal | None:
+    """The value that a key stands for; of text and bytes the key itself, which may be cut.
+
+    None: it is no key of a value of that domain, such as a key that means "unknown".
+    """
+    name = kind.kind
+    if name in ("string", "binary"):
+        return key if len(key) <= KEY_LIMIT else None
+    number = int.from_bytes(key, "big")
+    if name == "float":
+        if len(key) != 8 or key == NAN_KEY:
+            return None
+        bits = number ^ _SIGN if number & _SIGN else number ^ (2 * _SIGN - 1)
+        return float(struct.unpack(">d", struct.pack(">Q", bits))[0])
+    if name == "bool":
+        return number if len(key) == 1 else None
+    if name == "int":
+        return number - (1 << 71) if len(key) == 9 else None
+    if name == "decimal":
+        bits = max(kind.bits, 128) + 8
+        return number - (1 << (bits - 1)) if len(key) == bits // 8 else None
+    if len(key) != 12:
+        return None
+    count, finer = divmod(number - (1 << 95), kind.unit_ns)
+    return None if finer else count
+
+
 def prefix_range(text: bytes, type_: pa.DataType) -> tuple[bytes, bytes]:
     """Keys between which everything lies that begins with `text`."""
     cut = text[:KEY_LIMIT]

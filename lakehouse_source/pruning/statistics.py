@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 import pyarrow as pa
 
-from lakehouse_source.model import ColumnBounds, FileRecord, RowGroupMetadata
+from lakehouse_source.model import ColumnBounds, FileBounds, FileRecord, RowGroupMetadata
 from lakehouse_source.pruning import bounds
 from lakehouse_source.schema.defaults import initial_ordinals
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.partitions import partition_ordinal
+
+# From a row group, a column's id, its type in the file and its type now.
+Decode: TypeAlias = Callable[[RowGroupMetadata, int, pa.DataType, pa.DataType], ColumnBounds]
 
 
 class Statistics:
@@ -29,13 +33,28 @@ class Statistics:
         self.partition_by = frozenset(partition_by)
         self.now = {leaf.id: leaf for leaf in leaves(schema)}
         self._defaults = initial_ordinals(schema)
-        self.then: dict[int, dict[int, Leaf]] = {
-            number: {leaf.id: leaf for leaf in leaves(one)} for number, one in file_schemas.items()
-        }
+        self._file_schemas = file_schemas
+        self._then: dict[int, dict[int, Leaf]] = {}
 
-    def of(self, file: FileRecord, group: RowGroupMetadata) -> Callable[[int], ColumnBounds]:
-        """The bounds of columns, by id, over one row group."""
-        columns = self.then[file.schema_version]
+    def then(self, file: FileRecord) -> dict[int, Leaf]:
+        """The columns of the schema that a file was written with, by id."""
+        found = self._then.get(file.schema_version)
+        if found is None:
+            schema = self._file_schemas[file.schema_version]
+            found = self._then[file.schema_version] = {leaf.id: leaf for leaf in leaves(schema)}
+        return found
+
+    def of(
+        self,
+        file: FileRecord,
+        group: RowGroupMetadata,
+        decode: Decode = bounds.decode_row_group,
+    ) -> Callable[[int], ColumnBounds]:
+        """The bounds of columns, by id, over one row group.
+
+        `decode` gives those of a column that the file holds.
+        """
+        columns = self.then(file)
 
         def look_up(column_id: int) -> ColumnBounds:
             leaf = self.now.get(column_id)
@@ -50,9 +69,28 @@ class Statistics:
             if written is None:
                 # The file was written before the column was added.
                 return self._without_data(leaf, group.row_count)
-            return bounds.decode_row_group(group, column_id, written.type, leaf.type)
+            return decode(group, column_id, written.type, leaf.type)
 
         return look_up
+
+    def of_file(
+        self, file: FileRecord, index: Mapping[int, FileBounds]
+    ) -> Callable[[int], ColumnBounds]:
+        """The bounds of columns, by id, over a whole file; `index` has its rows of the index.
+
+        They are as wide as those of the file's row groups together, or wider.
+        """
+
+        def decode(
+            whole: RowGroupMetadata, column_id: int, file_type: pa.DataType, type_: pa.DataType
+        ) -> ColumnBounds:
+            row = index.get(column_id)
+            # The null count and the keys are those of the type that the file has.
+            if row is None or not file_type.equals(type_):
+                return ColumnBounds(None, None, None, whole.row_count, True)
+            return bounds.of_index_row(row, type_, whole.row_count)
+
+        return self.of(file, RowGroupMetadata(0, file.row_count, "", "", ""), decode)
 
     def _without_data(self, leaf: Leaf, row_count: int) -> ColumnBounds:
         """The bounds of a column over rows that lack it: they have its initial default or NULL."""
@@ -63,5 +101,5 @@ class Statistics:
 
     def is_promoted(self, file: FileRecord, column_id: int) -> bool:
         """Tell whether a file holds a column in a type that is not its current one."""
-        written = self.then[file.schema_version].get(column_id)
+        written = self.then(file).get(column_id)
         return written is not None and not written.type.equals(self.now[column_id].type)

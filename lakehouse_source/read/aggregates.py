@@ -18,7 +18,7 @@ from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.pruning.bounds import is_a_value
 from lakehouse_source.pruning.statistics import Statistics
-from lakehouse_source.read.plan import Candidate, candidates
+from lakehouse_source.read.candidates import Candidate, candidates
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.partitions import partition_ordinal
@@ -70,7 +70,7 @@ def aggregate(
                 tally.count += file.row_count
         return _rows(found)
     statistics = snapshot.statistics()
-    for candidate in candidates(reader, snapshot, bound):
+    for candidate in candidates(reader, snapshot, bound, statistics=True):
         if not candidate.always:
             return None
         group = values(candidate.file)

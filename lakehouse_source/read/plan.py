@@ -1,8 +1,6 @@
 """Verb. Turns a version and a condition into scan tasks, and reports what was pruned.
 
-Runs on the driver: it reads the catalog and opens no data file. It prunes in two
-stages, and neither loses a match. The catalog's index gives a superset of the files that
-can hold a match. The evaluator then decides about each row group of those files.
+Runs on the driver: it reads the catalog and opens no data file.
 """
 
 from __future__ import annotations
@@ -13,18 +11,17 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.model import ColumnBounds, FileRecord, RowGroupMetadata, ScanTask
+from lakehouse_source.model import ColumnBounds, FileRecord, ScanTask
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.predicate import BoundPredicate, PredicateSet
 from lakehouse_source.pruning import bounds
-from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.pruning.search import search
+from lakehouse_source.read.candidates import RECORDS_OF_FILES, Candidate, candidates
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.partitions import PartitionTexts
 
-# How many files' row groups are read in one query: for a whole scan, and for one with a limit.
-_RECORDS_OF_FILES = 1000
+# Of how many files row groups are read in one query, for a scan with a limit.
 _RECORDS_OF_FEW = 100
 
 
@@ -112,7 +109,7 @@ def plan(
     """
     wanted = resolve_columns(snapshot.schema, columns)
     bound = (predicates or PredicateSet.of(None)).bind(snapshot.schema, timezone=time_zone)
-    at_once = _RECORDS_OF_FILES if limit is None else _RECORDS_OF_FEW
+    at_once = RECORDS_OF_FILES if limit is None else _RECORDS_OF_FEW
     found: Iterable[Candidate] = candidates(
         reader, snapshot, bound, at_once=at_once, statistics=statistics
     )
@@ -138,64 +135,6 @@ def plan(
     by_partition = _pruned_by_partition(reader, snapshot, bound) if account else 0
     account_ = _account(snapshot, predicates, bound, wanted, tasks, by_partition)
     return ScanPlan(spec, tasks, account_, known)
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A file that may hold matches, and those of its row groups that may.
-
-    `always`: every row of these row groups matches. `whole`: they are all row groups of
-    the file.
-    """
-
-    file: FileRecord
-    row_groups: tuple[RowGroupMetadata, ...]
-    always: bool
-    whole: bool
-
-
-def candidates(
-    reader: CatalogReader,
-    snapshot: Snapshot,
-    bound: BoundPredicate,
-    files: Sequence[FileRecord] | None = None,
-    *,
-    at_once: int = _RECORDS_OF_FILES,
-    statistics: bool = True,
-) -> Iterator[Candidate]:
-    """The files (default: all of the snapshot) that may hold a row that matches.
-
-    Records of row groups are large: those of `at_once` files are read at a time, when
-    the caller needs them. Without `statistics`, and if `bound` needs none, the row
-    groups have no statistics.
-    """
-    if bound.never_true:
-        return
-    portions: Iterable[Sequence[FileRecord]]
-    if files is None:
-        narrowed = None if bound.always_true else search(bound, snapshot.indexed)
-        portions = reader.iter_files(snapshot.dataset.id, snapshot.version, narrowed, at_once)
-    else:
-        portions = (files[start : start + at_once] for start in range(0, len(files), at_once))
-    known = snapshot.statistics()
-    for some in portions:
-        ids = [file.id for file in some]
-        groups = reader.row_groups(ids, statistics=statistics or not bound.always_true)
-        for file in some:
-            if bound.always_true:
-                if groups[file.id]:
-                    yield Candidate(file, tuple(groups[file.id]), True, True)
-                continue
-            kept: list[RowGroupMetadata] = []
-            always = True
-            for group in groups[file.id]:
-                outcome = evaluate(bound, known.of(file, group))
-                if outcome.may_match:
-                    kept.append(group)
-                    always = always and outcome.always
-            if kept:
-                whole = len(kept) == len(groups[file.id])
-                yield Candidate(file, tuple(kept), always, whole)
 
 
 def _enough(found: Iterable[Candidate], limit: int) -> Iterator[Candidate]:

@@ -7,12 +7,14 @@ without either) and the schemas with which the files were written.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import cached_property, lru_cache
 
 import pyarrow as pa
 
 from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.catalog.records import Description
 from lakehouse_source.errors import (
     CorruptDatasetError,
     DatasetNotFoundError,
@@ -22,11 +24,12 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.pruning.statistics import Statistics
+from lakehouse_source.read.known_files import History, known_files
 from lakehouse_source.schema.fields import find_field
 from lakehouse_source.schema.partitions import PartitionTexts, same_columns
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Snapshot:
     """A dataset at one version: what planning needs to know before it looks for files."""
 
@@ -40,15 +43,26 @@ class Snapshot:
     # Names in `schema`. The properties of the dataset hold those of the newest version.
     partition_by: tuple[str, ...]
 
+    # The history that the version belongs to. None: plans must not use what others learned.
+    history: History | None
+
     def partition_texts(self) -> PartitionTexts:
         """Finds the partition values of files, in the order of `partition_by`."""
-        return PartitionTexts(self.partition_by, self.schema, self.file_schemas)
+        return self._partition_texts
 
     def statistics(self) -> Statistics:
         """Looks up bounds of columns in the catalog's records."""
+        return self._statistics
+
+    @cached_property
+    def _partition_texts(self) -> PartitionTexts:
+        return PartitionTexts(self.partition_by, self.schema, self.file_schemas)
+
+    @cached_property
+    def _statistics(self) -> Statistics:
         return Statistics(self.schema, self.file_schemas, self.partition_by)
 
-    @property
+    @cached_property
     def indexed(self) -> frozenset[int]:
         """Ids of the columns that the search index covers."""
         return frozenset(self.dataset.properties.indexed_columns)
@@ -71,7 +85,7 @@ def open_snapshot(
     found = reader.description(key, version)
     if found is None or found.dataset.current_version == 0:
         raise DatasetNotFoundError(dataset=uri, catalog=catalog)
-    record, summary = found.dataset, found.summary
+    record, summary = found.dataset, None
     if version is not None and timestamp is not None:
         raise InvalidOptionError(
             option="version", value=version, reason="cannot be given together with a timestamp."
@@ -91,7 +105,7 @@ def open_snapshot(
                 expired=version is not None,
             )
         transaction = reader.transaction(record.id, version)
-        summary = {} if transaction is None else dict(transaction.summary)
+        summary = {} if transaction is None else transaction.summary
     if version is None:
         version = newest
     if not oldest <= version <= newest:
@@ -102,20 +116,30 @@ def open_snapshot(
             last=newest,
             expired=1 <= version < oldest,
         )
+    snapshot = _snapshot(found, uri, catalog, version, known_files.history(reader, found))
+    return snapshot if summary is None else replace(snapshot, summary=summary)
+
+
+@lru_cache(maxsize=64)
+def _snapshot(
+    found: Description, uri: str, catalog: str, version: int, history: History | None
+) -> Snapshot:
+    """A version of the dataset that the catalog described. Equal rows give one description."""
     schema_version = max((number for number in found.schemas if number <= version), default=0)
     if schema_version == 0:
         raise CorruptDatasetError(path=catalog, reason=f"{uri} has no schema for version {version}")
     schema = found.schemas[schema_version]
     newest_schema = found.schemas[max(found.schemas)]
     return Snapshot(
-        dataset=record,
+        dataset=found.dataset,
         uri=uri,
         version=version,
         schema_version=schema_version,
         schema=schema,
         file_schemas=found.schemas,
-        summary=summary,
-        partition_by=same_columns(record.properties.partition_by, newest_schema, schema),
+        summary=found.summary,
+        partition_by=same_columns(found.dataset.properties.partition_by, newest_schema, schema),
+        history=history,
     )
 
 

@@ -22,7 +22,7 @@ from lakehouse_source.model import FileRecord, RowGroupMetadata
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.predicate import BoundPredicate, PredicateSet
 from lakehouse_source.read.address import Address, CatalogLike, PathLike
-from lakehouse_source.read.plan import candidates
+from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.schema.align import align, by_id, by_name
 from lakehouse_source.schema.defaults import initial_default, initial_ordinal
@@ -89,7 +89,7 @@ def scan(
         snapshot = address.snapshot(opened, reader, version, timestamp)
         wanted = resolve_columns(snapshot.schema, columns)
         bound = PredicateSet.of(where).bind(snapshot.schema, timezone=zone)
-        found = list(candidates(reader, snapshot, bound))
+        found = list(candidates(reader, snapshot, bound, statistics=True))
     needed = tuple(dict.fromkeys([*wanted, *bound.columns]))
     target = pa.schema([snapshot.schema.field(name) for name in needed])
     groups = _FileGroups(snapshot, target)

@@ -21,7 +21,7 @@ from lakehouse_source.model import (
 )
 from lakehouse_source.parquet.names import own_name
 from lakehouse_source.pruning.indexed import same_index_columns
-from lakehouse_source.read.plan import candidates
+from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.snapshot import open_snapshot
 from lakehouse_source.schema.partitions import PartitionTexts
 from lakehouse_source.write import conflicts

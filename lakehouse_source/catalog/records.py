@@ -1,0 +1,151 @@
+"""Edge. Rows of the catalog as values, and its timestamps.
+
+Equal rows of a description are parsed once in a process. They hold everything that the
+answer is made of, so that a cached answer is never out of date.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.catalog.session import Row
+from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
+from lakehouse_source.model import (
+    DatasetProperties,
+    DatasetRecord,
+    FileRecord,
+    TransactionRecord,
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_datetime(microseconds: int) -> datetime:
+    """The instant (UTC) of a catalog timestamp."""
+    return _EPOCH + microseconds * _MICROSECOND
+
+
+def to_microseconds(instant: datetime) -> int:
+    """The catalog timestamp of an instant.
+
+    Raises:
+        InvalidOptionError: the datetime has no zone.
+    """
+    if instant.utcoffset() is None:
+        raise InvalidOptionError(
+            option="timestamp", value=instant, reason="has no time zone; give it one."
+        )
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Description:
+    """A dataset, all of its schemas by their version, and the summary of one version.
+
+    `write_id` is that of the write that made the newest version, None before the first.
+    """
+
+    dataset: DatasetRecord
+    schemas: dict[int, pa.Schema]
+    summary: dict[str, Any]
+    write_id: str | None
+
+
+@lru_cache(maxsize=64)
+def description(rows: tuple[Row, ...], catalog: str) -> Description:
+    """The answer to `statements.DESCRIPTION`, at least one row."""
+    first = rows[0]
+    schemas = {row[7]: schema(row[8], catalog) for row in rows if row[7]}
+    return Description(
+        dataset_record(first[:6], catalog),
+        dict(sorted(schemas.items())),
+        {} if first[6] is None else document(first[6], catalog),
+        first[9],
+    )
+
+
+def dataset_record(row: Sequence[Any], catalog: str) -> DatasetRecord:
+    """A row of `datasets`."""
+    identity, name, base_uri, current_version, properties, oldest = row
+    try:
+        parsed = DatasetProperties.from_json(document(properties, catalog))
+    except TypeError as exc:
+        raise CorruptDatasetError(
+            path=catalog, reason=f"the properties of dataset {base_uri} cannot be read: {exc}"
+        ) from exc
+    return DatasetRecord(identity, name, base_uri, current_version, parsed, oldest)
+
+
+def transaction_records(rows: Iterable[Row], catalog: str) -> list[TransactionRecord]:
+    """Rows of `transactions`."""
+    return [
+        TransactionRecord(
+            version,
+            to_datetime(timestamp),
+            operation,
+            document(metadata, catalog),
+            document(summary, catalog),
+            write_id,
+            txn_app_id,
+            txn_version,
+        )
+        for (
+            version, timestamp, operation, metadata, summary, write_id, txn_app_id, txn_version,
+        ) in rows
+    ]  # fmt: skip
+
+
+_NOTHING: Mapping[str, str | None] = {}
+
+
+def file_record(row: Row, partitions: Mapping[str, str | None] | None) -> FileRecord:
+    """A row of `files`, and the file's rows of `partitions`."""
+    identity, path, size_bytes, row_count, schema_version, version, stats_complete = row
+    return FileRecord(
+        identity,
+        path,
+        size_bytes,
+        row_count,
+        schema_version,
+        version,
+        _NOTHING if partitions is None else partitions,
+        bool(stats_complete),
+    )
+
+
+@lru_cache(maxsize=64)
+def schema(raw: bytes, catalog: str) -> pa.Schema:
+    """A schema as `schema_versions` has it.
+
+    Raises:
+        CorruptDatasetError: it cannot be read.
+    """
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(raw))
+    except (pa.ArrowException, OSError, TypeError) as exc:
+        raise CorruptDatasetError(path=catalog, reason=f"a schema cannot be read: {exc}") from exc
+
+
+def document(text: str, catalog: str) -> dict[str, Any]:
+    """A JSON object.
+
+    Raises:
+        CorruptDatasetError: it is none.
+    """
+    try:
+        found = json.loads(text)
+    except ValueError as exc:
+        raise CorruptDatasetError(
+            path=catalog, reason=f"a JSON document cannot be read: {exc}"
+        ) from exc
+    if not isinstance(found, dict):
+        raise CorruptDatasetError(path=catalog, reason="a JSON document is not an object")
+    return found

@@ -1,0 +1,237 @@
+"""Verb. The files of a version that may hold rows of a condition, and which of their row groups.
+
+Files are pruned in three steps, each exact enough never to lose a match. The catalog's index
+finds files by the ranges of the condition. The bounds of a whole file then decide about it,
+or leave it open. Only of files that are left open the statistics of row groups are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.model import FileRecord, RowGroupMetadata
+from lakehouse_source.predicate import BoundPredicate
+from lakehouse_source.pruning import bounds
+from lakehouse_source.pruning.evaluate import evaluate
+from lakehouse_source.pruning.search import search
+from lakehouse_source.read.known_files import KnownColumns, KnownFile, known_files
+from lakehouse_source.read.snapshot import Snapshot
+
+# Of how many files row groups are read in one query.
+RECORDS_OF_FILES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that may hold matches, and those of its row groups that may.
+
+    `always`: every row of these row groups matches. `whole`: they are all row groups of
+    the file.
+    """
+
+    file: FileRecord
+    row_groups: tuple[RowGroupMetadata, ...]
+    always: bool
+    whole: bool
+
+
+def candidates(
+    reader: CatalogReader,
+    snapshot: Snapshot,
+    bound: BoundPredicate,
+    files: Sequence[FileRecord] | None = None,
+    *,
+    at_once: int = RECORDS_OF_FILES,
+    statistics: bool = False,
+) -> Iterator[Candidate]:
+    """The files (default: all of the snapshot) that may hold a row that matches.
+
+    Records of row groups are large: those of `at_once` files are read at a time, when
+    the caller needs them. They have their statistics only if the caller asks for these.
+    """
+    if bound.never_true:
+        return
+    for some in _portions(reader, snapshot, bound, files, at_once):
+        if bound.always_true:
+            groups = reader.row_groups([file.id for file in some], statistics=statistics)
+            for file in some:
+                if groups[file.id]:
+                    yield Candidate(file, tuple(groups[file.id]), True, True)
+        elif statistics:
+            yield from _by_records(reader, snapshot, bound, some)
+        else:
+            yield from _by_known_bounds(reader, snapshot, bound, some, keep=files is None)
+
+
+def _portions(
+    reader: CatalogReader,
+    snapshot: Snapshot,
+    bound: BoundPredicate,
+    files: Sequence[FileRecord] | None,
+    at_once: int,
+) -> Iterable[Sequence[FileRecord]]:
+    if files is not None:
+        return (files[start : start + at_once] for start in range(0, len(files), at_once))
+    narrowed = known = None
+    if not bound.always_true:
+        narrowed = search(bound, snapshot.indexed)
+        if snapshot.history is not None:
+            known = partial(known_files.records, snapshot.history)
+    return reader.iter_files(snapshot.dataset.id, snapshot.version, narrowed, at_once, known)
+
+
+def _by_records(
+    reader: CatalogReader,
+    snapshot: Snapshot,
+    bound: BoundPredicate,
+    files: Sequence[FileRecord],
+) -> Iterator[Candidate]:
+    """The candidates among `files`, their row groups with the catalog's statistics."""
+    statistics = snapshot.statistics()
+    groups = reader.row_groups([file.id for file in files])
+    for file in files:
+        outcomes = [evaluate(bound, statistics.of(file, group)) for group in groups[file.id]]
+        kept = [n for n, outcome in enumerate(outcomes) if outcome.may_match]
+        if kept:
+            yield Candidate(
+                file,
+                tuple(groups[file.id][n] for n in kept),
+                all(outcomes[n].always for n in kept),
+                len(kept) == len(outcomes),
+            )
+
+
+def _by_known_bounds(
+    reader: CatalogReader,
+    snapshot: Snapshot,
+    bound: BoundPredicate,
+    files: Sequence[FileRecord],
+    keep: bool,
+) -> Iterator[Candidate]:
+    """The same candidates, their row groups without statistics, by bounds read only once."""
+    history = snapshot.history if keep else None
+    known = _Known(reader, snapshot, bound.column_ids)
+    found = known_files.of(history, files)
+    learned = known.bounds_of_files(found)
+    outcomes = [
+        evaluate(bound, file.in_schema(snapshot.schema_version).whole.__getitem__) for file in found
+    ]
+    matching = [file for file, outcome in zip(found, outcomes) if outcome.always]
+    undecided = [
+        file for file, outcome in zip(found, outcomes) if outcome.may_match and not outcome.always
+    ]
+    learned += known.row_groups(matching)
+    learned += known.bounds_of_row_groups(undecided)
+    if learned:
+        known_files.keep(history, {file.record.id: file for file in learned}.values())
+    for file, outcome in zip(found, outcomes):
+        if not outcome.may_match:
+            continue
+        groups = file.row_groups or ()
+        if outcome.always:
+            kept = groups
+            if not all(group.row_count for group in groups):
+                kept = tuple(group for group in groups if group.row_count)
+            if kept:
+                yield Candidate(file.record, kept, True, len(kept) == len(groups))
+        else:
+            yield from _of_row_groups(bound, file, file.in_schema(snapshot.schema_version))
+
+
+def _of_row_groups(
+    bound: BoundPredicate, file: KnownFile, columns: KnownColumns
+) -> Iterator[Candidate]:
+    """The candidate that a file is by the bounds of its row groups, if it is one."""
+    groups = file.row_groups or ()
+    ids = list(columns.groups)
+    kept: list[RowGroupMetadata] = []
+    always = True
+    for group, *known in zip(groups, *columns.groups.values()):
+        outcome = evaluate(bound, dict(zip(ids, known)).__getitem__)
+        if outcome.may_match:
+            kept.append(group)
+            always = always and outcome.always
+    if kept:
+        yield Candidate(file.record, tuple(kept), always, len(kept) == len(groups))
+
+
+class _Known:
+    """Completes what is known of files. Each method answers which files it learned of."""
+
+    def __init__(
+        self, reader: CatalogReader, snapshot: Snapshot, column_ids: Sequence[int]
+    ) -> None:
+        self._reader = reader
+        self._statistics = snapshot.statistics()
+        self._schema_version = snapshot.schema_version
+        self._ids = column_ids
+        self._indexed = [id for id in column_ids if id in snapshot.indexed]
+
+    def bounds_of_files(self, files: Sequence[KnownFile]) -> list[KnownFile]:
+        """The bounds of the columns over each file."""
+        version = self._schema_version
+        unknown = [
+            file
+            for file in files
+            if not all(id in file.in_schema(version).whole for id in self._ids)
+        ]
+        if unknown:
+            rows = self._reader.file_bounds([file.record.id for file in unknown], self._indexed)
+            for file in unknown:
+                record = file.record
+                look_up = self._statistics.of_file(record, rows.get(record.id, {}))
+                whole = file.in_schema(version).whole
+                for id in self._ids:
+                    whole[id] = look_up(id)
+        return unknown
+
+    def row_groups(self, files: Sequence[KnownFile]) -> list[KnownFile]:
+        """The row groups of each file, without statistics."""
+        unknown = [file for file in files if file.row_groups is None]
+        if unknown:
+            ids = [file.record.id for file in unknown]
+            groups = self._reader.row_groups(ids, statistics=False)
+            for file in unknown:
+                file.row_groups = tuple(groups[file.record.id])
+        return unknown
+
+    def bounds_of_row_groups(self, files: Sequence[KnownFile]) -> list[KnownFile]:
+        """The row groups of each file, and the bounds of the columns over each of them."""
+        version = self._schema_version
+        unknown = [
+            file
+            for file in files
+            if not all(id in file.in_schema(version).groups for id in self._ids)
+        ]
+        if unknown:
+            rows = self._reader.row_groups([file.record.id for file in unknown])
+            for file in unknown:
+                self._decode(file, rows[file.record.id])
+        return unknown
+
+    def _decode(self, file: KnownFile, groups: Sequence[RowGroupMetadata]) -> None:
+        look_ups = [self._statistics.of(file.record, group) for group in groups]
+        columns = file.in_schema(self._schema_version)
+        for id in self._ids:
+            parts = tuple(look_up(id) for look_up in look_ups)
+            if id not in self._indexed:
+                columns.whole[id] = bounds.over_all(parts)
+            columns.groups[id] = parts
+        file.row_groups = tuple(without_statistics(group) for group in groups)
+
+
+def without_statistics(group: RowGroupMetadata) -> RowGroupMetadata:
+    """A row group's counts and sizes alone."""
+    return RowGroupMetadata(
+        group.index,
+        group.row_count,
+        "{}",
+        "{}",
+        "{}",
+        "{}",
+        group.total_byte_size,
+        group.compressed_byte_size,
+    )
