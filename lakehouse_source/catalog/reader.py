@@ -177,20 +177,25 @@ class CatalogReader:
         version: int,
         search: Search | None,
         at_once: int,
+        *,
+        without: Search | None = None,
         known: KnownRecords | None = None,
     ) -> Iterator[list[FileRecord]]:
         """The records that `files` lists, in lists of at most `at_once`.
 
-        One query gives the first list. For the others only ids are held in memory. `known`
-        gives the records that the caller has already, by id: they are not made again.
+        One query gives the first list. For the others only ids are held in memory. With
+        `without` the files that `count_certain_rows` counts are left out. `known` gives the
+        records that the caller has already, by id: they are not made again.
         """
         values: tuple[Any, ...] = (dataset_id, *[_within_int64(version)] * 2)
         first, every = sql.FIRST_FILES, sql.FILE_IDS
         if search is not None:
             found = searching.compile_search(self._session, dataset_id, search)
-            values = (*found.values, *values)
-            first = sql.first_files_found(found.statement)
-            every = sql.file_ids_found(found.statement)
+            others = None if without is None else searching.compile_certain(without)
+            condition = "TRUE" if others is None else f"NOT {others.statement}"
+            values = (*found.values, *values, *(() if others is None else others.values))
+            first = sql.first_files_found(found.statement, condition)
+            every = sql.file_ids_found(found.statement, condition)
         files = self._files(first, (*values, at_once), known)
         yield files
         if len(files) < at_once:
@@ -199,6 +204,22 @@ class CatalogReader:
         for start in range(at_once, len(ids), at_once):
             some = ids[start : start + at_once]
             yield self._files(sql.FILES_BY_ID, (self._session.id_list(some),), known)
+
+    def count_certain_rows(
+        self, dataset_id: int, version: int, search: Search, certain: Search
+    ) -> int:
+        """The rows of files that `search` finds and whose bounds are within those of `certain`.
+
+        All bounds of a column are within one range, and no value of it is NULL.
+        """
+        condition = searching.compile_certain(certain)
+        if condition is None:
+            return 0
+        found = searching.compile_search(self._session, dataset_id, search)
+        version = _within_int64(version)
+        values = (*found.values, dataset_id, version, version, *condition.values)
+        rows = self._session.query(sql.sum_rows_found(found.statement, condition.statement), values)
+        return int(rows[0][0])
 
     def count_files(self, dataset_id: int, version: int, search: Search) -> int:
         """How many files are live at a version and found by `search`."""

@@ -33,11 +33,13 @@ _ROWS_PER_RANGE = 10
 # Up to so many files that one condition of an AND leaves, the other conditions are
 # checked file by file; a condition is asked for the second number only where none has few.
 _FEW_FILES = (1000, 20_000)
+# Checking a file takes as long as reading so many neighbouring rows of the index.
+_ROWS_PER_FILE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A SELECT whose first column is `file_id`, and its values."""
+    """A SELECT whose first column is `file_id`, or another part of a statement, and its values."""
 
     statement: str
     values: tuple[Any, ...]
@@ -51,6 +53,27 @@ def compile_search(session: Session, dataset_id: int, search: Search) -> Found:
         return _all(session, dataset_id, search.terms)
     terms = one_per_column(search.terms)
     return _merged(session, [compile_search(session, dataset_id, term) for term in terms], "UNION")
+
+
+def compile_certain(search: Search) -> Found | None:
+    """A condition on files `f`: the bounds of each of its columns are within one range.
+
+    It holds of no file that may have a NULL in one of the columns. None: there are too
+    many ranges for one statement.
+    """
+    if isinstance(search, SearchRanges):
+        spans = disjoint(search.ranges)
+        if len(spans) > _MOST_RANGES:
+            return None
+        bounds = tuple(key for span in spans for key in span)
+        return Found(sql.bounds_within(len(spans)), (search.column_id, *bounds))
+    terms = [compile_certain(term) for term in search.terms]
+    known = [term for term in terms if term is not None]
+    if len(known) < len(terms) or len(terms) > _MOST_TERMS:
+        return None
+    operator = " AND " if isinstance(search, SearchAll) else " OR "
+    text = operator.join(term.statement for term in known)
+    return Found(f"({text})", tuple(value for term in known for value in term.values))
 
 
 def _all(session: Session, dataset_id: int, terms: Sequence[Search]) -> Found:
@@ -67,7 +90,7 @@ def _all(session: Session, dataset_id: int, terms: Sequence[Search]) -> Found:
         return _merged(session, parts, "INTERSECT")
     for leaf in leaves:
         if leaf is not first:
-            few = _those_overlapping(session, leaf, few)
+            few = _those_overlapping(session, dataset_id, leaf, few)
     if not few:
         return Found(sql.NO_FILE, ())
     parts = [_compiled_ids(session, few)]
@@ -82,25 +105,39 @@ def _fewest(
     looked_up: dict[int, list[int]] = {}
     for most in _FEW_FILES:
         for number, leaf in enumerate(leaves):
-            ranges = disjoint(leaf.ranges)
-            if len(ranges) > _MOST_RANGES:
-                if number not in looked_up:
-                    looked_up[number] = _overlapping_any(
-                        session, dataset_id, leaf.column_id, ranges
-                    )
+            if number in looked_up:
                 found = looked_up[number]
             else:
-                part = _ranges(session, dataset_id, leaf.column_id, ranges)
-                statement = f"{part.statement} LIMIT {most + 1}"
-                found = [row[0] for row in session.query(statement, part.values)]
+                found = _first_files(session, dataset_id, leaf, most)
+                if len(leaf.ranges) > _MOST_RANGES:
+                    looked_up[number] = found
             if len(found) <= most:
                 return leaf, found
     return None, None
 
 
-def _those_overlapping(session: Session, leaf: SearchRanges, ids: Sequence[int]) -> list[int]:
+def _first_files(session: Session, dataset_id: int, leaf: SearchRanges, most: int) -> list[int]:
+    """The files of one condition; of more than `most` files at least one more than these."""
+    ranges = disjoint(leaf.ranges)
+    if len(ranges) > _MOST_RANGES:
+        return _overlapping_any(session, dataset_id, leaf.column_id, ranges)
+    part = _ranges(session, dataset_id, leaf.column_id, ranges)
+    rows = session.query(f"{part.statement} LIMIT {most + 1}", part.values)
+    return [row[0] for row in rows]
+
+
+def _those_overlapping(
+    session: Session, dataset_id: int, leaf: SearchRanges, ids: Sequence[int]
+) -> list[int]:
+    """Those of some files that a condition matches."""
     if not ids:
         return []
+    most = _ROWS_PER_FILE * len(ids)
+    if len(ids) > _FEW_FILES[0]:
+        # The files lie anywhere in the index, what the condition matches lies together.
+        found = _first_files(session, dataset_id, leaf, most)
+        if len(found) <= most:
+            return sorted(set(ids).intersection(found))
     rows = session.query(sql.BOUNDS_OF_FILES, (session.id_list(ids), leaf.column_id))
     return _overlapping(rows, disjoint(leaf.ranges))
 

@@ -235,24 +235,33 @@ BARE_ROW_GROUPS = (
 )
 
 
-def files_found(search: str) -> str:
-    """The live files that `search`, a SELECT of file_id, finds."""
-    return f"SELECT {_FILE} FROM ({search}) AS s {{files_of_s}} WHERE {_LIVE} {_ORDER}"
+def files_found(search: str, condition: str = "TRUE") -> str:
+    """The live files that `search`, a SELECT of file_id, finds and that meet `condition`."""
+    return f"SELECT {_FILE} {_found(search, condition)} {_ORDER}"
 
 
-def first_files_found(search: str) -> str:
-    """The first of the live files that `search` finds."""
-    return f"{files_found(search)} LIMIT ?"
+def first_files_found(search: str, condition: str = "TRUE") -> str:
+    """The first of the files that `files_found` gives."""
+    return f"{files_found(search, condition)} LIMIT ?"
 
 
-def file_ids_found(search: str) -> str:
-    """The ids of the live files that `search` finds, in the order of `files_found`."""
-    return f"SELECT f.id FROM ({search}) AS s {{files_of_s}} WHERE {_LIVE} {_ORDER}"
+def file_ids_found(search: str, condition: str = "TRUE") -> str:
+    """The ids of the files that `files_found` gives, in the same order."""
+    return f"SELECT f.id {_found(search, condition)} {_ORDER}"
 
 
 def count_found(search: str) -> str:
     """The number of live files that `search` finds."""
-    return f"SELECT count(*) FROM ({search}) AS s {{files_of_s}} WHERE {_LIVE}"
+    return f"SELECT count(*) {_found(search, 'TRUE')}"
+
+
+def sum_rows_found(search: str, condition: str) -> str:
+    """The number of rows in the live files that `search` finds and that meet `condition`."""
+    return f"SELECT coalesce(sum(f.row_count), 0) {_found(search, condition)}"
+
+
+def _found(search: str, condition: str) -> str:
+    return f"FROM ({search}) AS s {{files_of_s}} WHERE {_LIVE} AND {condition}"
 
 
 # --- the search index ---------------------------------------------------------
@@ -270,6 +279,18 @@ COUNT_BOUNDS = (
 def in_spans(columns: str, spans: str) -> str:
     """`columns` of the index rows `b` in `spans`, a relation of (level, first, last, highest)."""
     return f"SELECT {columns} FROM ({spans}) AS s {{bounds_of_s}}"
+
+
+def bounds_within(ranges: int) -> str:
+    """A condition on files `f`: the bounds of a column are within one of so many ranges.
+
+    The column has no NULL in these files. A file whose bounds are not known does not match.
+    """
+    spans = " OR ".join(["(c.lower >= ? AND c.upper <= ?)"] * ranges)
+    return (
+        "EXISTS (SELECT 1 FROM column_bounds AS c WHERE c.file_id = f.id AND c.column_id = ? "
+        f"AND c.null_count = 0 AND ({spans}))"
+    )
 
 
 BOUNDS_OF_FILES = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -199,10 +200,19 @@ def _all(terms: list[Node]) -> Node:
 
 
 def _parse(text: str) -> Node:
+    # Programs ask with the same text again and again. Nodes are immutable.
+    return _parsed_before(text) if len(text) <= _LONGEST_KEPT_TEXT else _parsed(text)
+
+
+def _parsed(text: str) -> Node:
     # Imported here: loading the SQL parser takes time, and most callers give no SQL text.
     from lakehouse_source.predicate.sql import parse
 
     return parse(text)
+
+
+_LONGEST_KEPT_TEXT = 10_000
+_parsed_before = lru_cache(maxsize=256)(_parsed)
 
 
 # --- conditions that only prune ---------------------------------------------

@@ -65,6 +65,8 @@ def evaluate(predicate: BoundPredicate, statistics: Callable[[int], ColumnBounds
 
 
 def _evaluate(node: BoundNode, statistics: Callable[[int], ColumnBounds]) -> int:
+    if isinstance(node, (BoundCompare, BoundIn)):  # by far the most frequent
+        return _leaf(node, statistics)
     if isinstance(node, BoundAnd):
         bits = TRUE_BIT
         for term in node.terms:
@@ -112,8 +114,6 @@ def _leaf(node: BoundLeaf, statistics: Callable[[int], ColumnBounds]) -> int:
 
 def _on_values(node: BoundLeaf, column: BoundColumn, known: ColumnBounds) -> int:
     """The outcome on rows in which the column is not null."""
-    if isinstance(node, IfPresent):
-        return TRUE_BIT if node.truth else FALSE_BIT
     # Ordinals of one column have one type, and None where unknown.
     lower: Any = known.lower
     upper: Any = known.upper
@@ -131,6 +131,8 @@ def _on_values(node: BoundLeaf, column: BoundColumn, known: ColumnBounds) -> int
         return bits | _compare_nan(node.op, node.value) if may_be_nan else bits
     if isinstance(node, BoundIn):
         return _in(node, lower, upper, may_be_nan)
+    if isinstance(node, IfPresent):
+        return TRUE_BIT if node.truth else FALSE_BIT
     if isinstance(node, BoundText):
         return _text(node, lower, upper)
     if isinstance(node, BoundLike):

@@ -34,7 +34,7 @@ from lakehouse_source.predicate.bound import (
     BoundText,
     IfPresent,
 )
-from lakehouse_source.pruning.keys import encoding, key, prefix_range, upper_key
+from lakehouse_source.pruning.keys import KEY_LIMIT, encoding, key, prefix_range, upper_key
 from lakehouse_source.pruning.levels import ABOVE
 from lakehouse_source.pruning.ranges import Span, disjoint, one_per_column
 
@@ -121,6 +121,35 @@ def _search(
     if isinstance(node, (BoundText, BoundLike)):
         return _ranges(node.column, [_ANY_VALUE], indexed)
     return None  # IS NULL: files that have no row in the index match too
+
+
+def certain(predicate: BoundPredicate, indexed: Container[int]) -> Search | None:
+    """The search of which a file's bounds must be *within* the ranges for all rows to match.
+
+    Each column of it must have no NULL in the file, besides. None: bounds in the index
+    cannot tell.
+    """
+    found = _certain(predicate.root, indexed)
+    return None if isinstance(found, _Never) else found
+
+
+def _certain(node: BoundNode, indexed: Container[int]) -> Search | _Never | None:
+    if isinstance(node, BoundAnd):
+        terms = [_certain(term, indexed) for term in node.terms]
+        return None if None in terms else _all(terms)
+    if isinstance(node, BoundOr):
+        terms = [_certain(term, indexed) for term in node.terms]
+        return _any([term for term in terms if term is not None]) if any(terms) else None
+    if isinstance(node, BoundNot) and isinstance(node.term, BoundIsNull):
+        return _ranges(node.term.column, [_ANY_VALUE], indexed)
+    if not isinstance(node, BoundCompare):
+        return None
+    value = node.value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # `_after` and `_before` have no next value
+    if isinstance(value, bytes) and (len(value) >= KEY_LIMIT or node.op == "<"):
+        return None  # its key is cut, or the range holds the value itself
+    return _ranges(node.column, _compare(node), indexed)
 
 
 def _ranges(

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.model import ColumnBounds, FileRecord, Ordinal
+from lakehouse_source.model import ColumnBounds, FileRecord, Ordinal, Search
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.pruning.bounds import is_a_value
+from lakehouse_source.pruning.search import certain, search
 from lakehouse_source.pruning.statistics import Statistics
 from lakehouse_source.read.candidates import Candidate, candidates
 from lakehouse_source.read.snapshot import Snapshot
@@ -89,6 +90,23 @@ def aggregate(
                 if not tally.add(bounds, leaf):
                     return None
     return _rows(found)
+
+
+def count_certain(
+    reader: CatalogReader, snapshot: Snapshot, bound: BoundPredicate
+) -> tuple[int, Search | None]:
+    """The rows of the files in which the search index says that every row matches.
+
+    No record of these files is read. A plan `without` the search that is answered gives
+    the other files.
+    """
+    if bound.always_true or bound.never_true:
+        return 0, None
+    narrowed, sure = search(bound, snapshot.indexed), certain(bound, snapshot.indexed)
+    if narrowed is None or sure is None:
+        return 0, None
+    rows = reader.count_certain_rows(snapshot.dataset.id, snapshot.version, narrowed, sure)
+    return rows, sure
 
 
 def _rows(found: dict[Row, list[_Tally]]) -> list[Row]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.model import FileRecord, RowGroupMetadata
+from lakehouse_source.model import ColumnBounds, FileRecord, RowGroupMetadata, Search
 from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.pruning import bounds
 from lakehouse_source.pruning.evaluate import evaluate
@@ -29,13 +29,14 @@ class Candidate:
     """A file that may hold matches, and those of its row groups that may.
 
     `always`: every row of these row groups matches. `whole`: they are all row groups of
-    the file.
+    the file. `known` is kept with the file for later plans.
     """
 
     file: FileRecord
     row_groups: tuple[RowGroupMetadata, ...]
     always: bool
     whole: bool
+    known: KnownColumns | None = None
 
 
 def candidates(
@@ -46,15 +47,22 @@ def candidates(
     *,
     at_once: int = RECORDS_OF_FILES,
     statistics: bool = False,
+    without: Search | None = None,
 ) -> Iterator[Candidate]:
     """The files (default: all of the snapshot) that may hold a row that matches.
 
     Records of row groups are large: those of `at_once` files are read at a time, when
     the caller needs them. They have their statistics only if the caller asks for these.
+    `without` leaves out files as `CatalogReader.iter_files` does.
     """
     if bound.never_true:
         return
-    for some in _portions(reader, snapshot, bound, files, at_once):
+    portions: Iterable[Sequence[FileRecord]]
+    if files is None:
+        portions = _portions(reader, snapshot, bound, at_once, without)
+    else:
+        portions = (files[start : start + at_once] for start in range(0, len(files), at_once))
+    for some in portions:
         if bound.always_true:
             groups = reader.row_groups([file.id for file in some], statistics=statistics)
             for file in some:
@@ -70,17 +78,17 @@ def _portions(
     reader: CatalogReader,
     snapshot: Snapshot,
     bound: BoundPredicate,
-    files: Sequence[FileRecord] | None,
     at_once: int,
-) -> Iterable[Sequence[FileRecord]]:
-    if files is not None:
-        return (files[start : start + at_once] for start in range(0, len(files), at_once))
+    without: Search | None,
+) -> Iterator[list[FileRecord]]:
     narrowed = known = None
     if not bound.always_true:
         narrowed = search(bound, snapshot.indexed)
         if snapshot.history is not None:
             known = partial(known_files.records, snapshot.history)
-    return reader.iter_files(snapshot.dataset.id, snapshot.version, narrowed, at_once, known)
+    return reader.iter_files(
+        snapshot.dataset.id, snapshot.version, narrowed, at_once, without=without, known=known
+    )
 
 
 def _by_records(
@@ -116,9 +124,8 @@ def _by_known_bounds(
     known = _Known(reader, snapshot, bound.column_ids)
     found = known_files.of(history, files)
     learned = known.bounds_of_files(found)
-    outcomes = [
-        evaluate(bound, file.in_schema(snapshot.schema_version).whole.__getitem__) for file in found
-    ]
+    known_columns = [file.in_schema(snapshot.schema_version) for file in found]
+    outcomes = [evaluate(bound, columns.whole.__getitem__) for columns in known_columns]
     matching = [file for file, outcome in zip(found, outcomes) if outcome.always]
     undecided = [
         file for file, outcome in zip(found, outcomes) if outcome.may_match and not outcome.always
@@ -127,18 +134,19 @@ def _by_known_bounds(
     learned += known.bounds_of_row_groups(undecided)
     if learned:
         known_files.keep(history, {file.record.id: file for file in learned}.values())
-    for file, outcome in zip(found, outcomes):
+    for file, columns, outcome in zip(found, known_columns, outcomes):
         if not outcome.may_match:
             continue
-        groups = file.row_groups or ()
         if outcome.always:
-            kept = groups
-            if not all(group.row_count for group in groups):
+            groups = file.row_groups or ()
+            if groups and file.has_empty_row_groups:
                 kept = tuple(group for group in groups if group.row_count)
-            if kept:
-                yield Candidate(file.record, kept, True, len(kept) == len(groups))
+                if kept:
+                    yield Candidate(file.record, kept, True, False)
+            elif groups:
+                yield Candidate(file.record, groups, True, True, columns)
         else:
-            yield from _of_row_groups(bound, file, file.in_schema(snapshot.schema_version))
+            yield from _of_row_groups(bound, file, columns)
 
 
 def _of_row_groups(
@@ -146,11 +154,14 @@ def _of_row_groups(
 ) -> Iterator[Candidate]:
     """The candidate that a file is by the bounds of its row groups, if it is one."""
     groups = file.row_groups or ()
-    ids = list(columns.groups)
     kept: list[RowGroupMetadata] = []
     always = True
-    for group, *known in zip(groups, *columns.groups.values()):
-        outcome = evaluate(bound, dict(zip(ids, known)).__getitem__)
+    group_bounds: dict[int, ColumnBounds] = {}
+    look_up = group_bounds.__getitem__
+    for number, group in enumerate(groups):
+        for id, parts in columns.groups.items():
+            group_bounds[id] = parts[number]
+        outcome = evaluate(bound, look_up)
         if outcome.may_match:
             kept.append(group)
             always = always and outcome.always
@@ -168,15 +179,14 @@ class _Known:
         self._statistics = snapshot.statistics()
         self._schema_version = snapshot.schema_version
         self._ids = column_ids
+        self._id_set = frozenset(column_ids)
         self._indexed = [id for id in column_ids if id in snapshot.indexed]
 
     def bounds_of_files(self, files: Sequence[KnownFile]) -> list[KnownFile]:
         """The bounds of the columns over each file."""
         version = self._schema_version
         unknown = [
-            file
-            for file in files
-            if not all(id in file.in_schema(version).whole for id in self._ids)
+            file for file in files if not file.in_schema(version).whole.keys() >= self._id_set
         ]
         if unknown:
             rows = self._reader.file_bounds([file.record.id for file in unknown], self._indexed)
@@ -202,9 +212,7 @@ class _Known:
         """The row groups of each file, and the bounds of the columns over each of them."""
         version = self._schema_version
         unknown = [
-            file
-            for file in files
-            if not all(id in file.in_schema(version).groups for id in self._ids)
+            file for file in files if not file.in_schema(version).groups.keys() >= self._id_set
         ]
         if unknown:
             rows = self._reader.row_groups([file.record.id for file in unknown])

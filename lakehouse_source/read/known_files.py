@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.catalog.records import Description
 from lakehouse_source.catalog.writer import CatalogTransaction
-from lakehouse_source.model import ColumnBounds, FileRecord, RowGroupMetadata
+from lakehouse_source.model import ColumnBounds, FileRecord, RowGroupMetadata, ScanTask
 
 # About as much memory as 20,000 files with ten row groups each take.
 MOST_BYTES = 64 * 1024 * 1024
@@ -26,7 +26,7 @@ _MOST_HISTORIES = 64
 _MOST_COMMITS = 64  # of one history
 
 # Approximate sizes in memory.
-_FILE_BYTES = 700
+_FILE_BYTES = 900
 _ROW_GROUP_BYTES = 220
 _BOUNDS_BYTES = 200
 
@@ -35,11 +35,12 @@ _BOUNDS_BYTES = 200
 class KnownColumns:
     """Bounds of columns in the types of one schema version, by column id.
 
-    `whole` is over a file, `groups` over each of its row groups.
+    `whole` is over a file, `groups` over each of its row groups. `task` reads all of them.
     """
 
     whole: dict[int, ColumnBounds] = field(default_factory=dict)
     groups: dict[int, tuple[ColumnBounds, ...]] = field(default_factory=dict)
+    task: ScanTask | None = None
 
 
 @dataclass(slots=True)
@@ -56,6 +57,11 @@ class KnownFile:
         if found is None:
             found = self.columns[version] = KnownColumns()
         return found
+
+    @property
+    def has_empty_row_groups(self) -> bool:
+        """Tell whether a row group has no rows, which only other writers make."""
+        return 0 in [group.row_count for group in self.row_groups or ()]
 
     @property
     def size_bytes(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.model import ColumnBounds, FileRecord, ScanTask
+from lakehouse_source.model import ColumnBounds, FileRecord, ScanTask, Search
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.predicate import BoundPredicate, PredicateSet
 from lakehouse_source.pruning import bounds
@@ -95,6 +95,7 @@ def plan(
     statistics: bool = False,
     time_zone: str = "UTC",
     limit: int | None = None,
+    without: Search | None = None,
 ) -> ScanPlan:
     """Plan the reading of `columns` of the rows that match `predicates`.
 
@@ -102,7 +103,7 @@ def plan(
     With `account` the pruning counts the files that partition values alone prune, which
     takes a second query of the index. With `statistics` the plan holds the bounds of
     each task's rows. With a `limit` planning ends when the tasks are sure to give that
-    many rows.
+    many rows. `without` leaves out files as `CatalogReader.iter_files` does.
 
     Raises:
         InvalidPredicateError, SchemaMismatchError.
@@ -111,7 +112,7 @@ def plan(
     bound = (predicates or PredicateSet.of(None)).bind(snapshot.schema, timezone=time_zone)
     at_once = RECORDS_OF_FILES if limit is None else _RECORDS_OF_FEW
     found: Iterable[Candidate] = candidates(
-        reader, snapshot, bound, at_once=at_once, statistics=statistics
+        reader, snapshot, bound, at_once=at_once, statistics=statistics, without=without
     )
     if limit is not None:
         found = _enough(found, limit)
@@ -157,6 +158,13 @@ class _Tasks:
         self._partitions: dict[tuple[str | None, ...], tuple[str | None, ...]] = {}
 
     def __call__(self, found: Candidate) -> ScanTask:
+        if found.known is None or not (found.always and found.whole):
+            return self._task(found)
+        if found.known.task is None:
+            found.known.task = self._task(found)
+        return found.known.task
+
+    def _task(self, found: Candidate) -> ScanTask:
         file, kept = found.file, found.row_groups
         row_groups = tuple(group.index for group in kept)
         partitions = self._partition_texts(file)

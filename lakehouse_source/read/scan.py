@@ -14,6 +14,7 @@ from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read import engine_files
 from lakehouse_source.read.address import Address
+from lakehouse_source.read.aggregates import count_certain
 from lakehouse_source.read.plan import Pruning, ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.storage import Storage
@@ -86,21 +87,24 @@ class Scan:
     def count_rows(self) -> int:
         """How many rows match. Files in which every row matches are not opened.
 
-        Without a condition the catalog knows the number. With one, only its columns are read.
+        Without a condition the catalog knows the number. With one, the catalog sums the rows
+        of files that lie within it by their bounds, and only its columns are read of the
+        others.
         """
         with self._snapshot() as (reader, snapshot):
             bound = self._predicates.bind(snapshot.schema)
             resolve_columns(snapshot.schema, self._columns)  # refuses unknown ones
             if bound.always_true and "live_rows" in snapshot.summary:
                 return snapshot.summary["live_rows"]
+            sure, counted = count_certain(reader, snapshot, bound)
             found = plan(
                 reader,
                 snapshot,
                 read_uri=self._address.given,
                 predicates=self._predicates,
                 columns=bound.columns,
+                without=counted,
             )
-        sure = 0
         unsure = []
         for task in found.tasks:
             if task.filtered:
