@@ -721,6 +721,88 @@ class CatalogContract:
             bare = reader.row_groups([found.id], statistics=False)
         assert bare == {found.id: [RowGroupMetadata(0, 5, "{}", "{}", "{}", "{}", 70, 60)]}
 
+    def test_rows_of_files_within_a_search_are_counted_and_those_files_left_out(
+        self, catalog: Catalog
+    ) -> None:
+        def file(n: int, low: bytes, high: bytes, nulls: int | None) -> Any:
+            return file_of(f"f{n}"), [FileBounds(1, low, high, nulls, 10, False)]
+
+        files = [
+            file(0, key(0), key(9), 0),
+            file(1, key(10), key(19), 0),
+            file(2, key(12), key(12), 0),
+            file(3, key(12), key(14), 1),  # with a NULL
+            file(4, key(12), key(14), None),
+            file(5, key(15), key(25), 0),
+            file(6, UNBOUNDED_LOWER, UNBOUNDED_UPPER, 0),
+            file(7, EMPTY_LOWER, EMPTY_UPPER, 10),
+            (file_of("f8"), []),
+            file(9, key(11), key(13), 0),
+        ]
+        dataset = commit(catalog, files)
+        another = commit(catalog, [file(0, key(12), key(12), 0)], uri="file:///another")
+        with catalog.read() as reader:
+            gone = [one.id for one in reader.files(dataset.id, 1) if one.path == "f9"]
+        commit(catalog, remove=gone)
+        ten_to_19 = SearchRanges(1, (KeyRange(key(10), key(19)),))
+        ten_up = SearchRanges(1, (KeyRange(key(10), None),))
+        up_to_19 = SearchRanges(1, (KeyRange(None, key(19)),))
+        for search, counted, left in (
+            (ten_to_19, {"f1", "f2"}, {"f3", "f4", "f5", "f6"}),
+            (ten_up, {"f1", "f2", "f5"}, {"f3", "f4", "f6"}),
+            (up_to_19, {"f0", "f1", "f2"}, {"f3", "f4", "f5", "f6"}),
+            (SearchAll((ten_up, up_to_19)), {"f1", "f2"}, {"f3", "f4", "f5", "f6"}),
+            (SearchAny((point(1, 12), up_to_19)), {"f0", "f1", "f2"}, {"f3", "f4", "f5", "f6"}),
+            (point(1, *range(0, 40, 2)), set(), {"f0", "f1", "f2", "f3", "f4", "f5", "f6"}),
+        ):
+            with catalog.read() as reader:
+                rows = reader.count_certain_rows(dataset.id, 2, search, search)
+                for at_once in (1, 2, 100):
+                    found = reader.iter_files(dataset.id, 2, search, at_once, without=search)
+                    assert {one.path for some in found for one in some} == left
+                again = reader.count_certain_rows(dataset.id, 1, search, search)
+            assert rows == 10 * len(counted), search
+            assert again == rows + (0 if search == point(1, *range(0, 40, 2)) else 10)
+        with catalog.read() as reader:
+            assert reader.count_certain_rows(another.id, 1, point(1, 12), point(1, 12)) == 10
+
+    def test_records_that_are_known_are_not_made_again(self, catalog: Catalog) -> None:
+        dataset = commit(catalog, [(file_of(f"f{n}", partitions={"p": "1"}), []) for n in range(5)])
+        with catalog.read() as reader:
+            files = reader.files(dataset.id, 1)
+            have = {file.id: file for file in files[1:4]}
+            for at_once in (2, 100):
+                found = [
+                    file
+                    for some in reader.iter_files(
+                        dataset.id, 1, None, at_once, known=lambda ids: have
+                    )
+                    for file in some
+                ]
+                assert found == files
+                assert [a is b for a, b in zip(found, files)] == [False, True, True, True, False]
+
+    def test_the_bounds_of_files_are_those_recorded(self, catalog: Catalog) -> None:
+        recorded = {
+            (name, column): FileBounds(column, key(n), key(n + column), nulls, 10, column == 2)
+            for n, (name, nulls) in enumerate([("a", 0), ("b", None), ("c", 3)])
+            for column in (1, 2, 3)
+        }
+        dataset = commit(
+            catalog,
+            [
+                (file_of(name), [row for (of, _), row in recorded.items() if of == name])
+                for name in "abc"
+            ],
+        )
+        with catalog.read() as reader:
+            ids = {file.path: file.id for file in reader.files(dataset.id, 1)}
+            found = reader.file_bounds([ids["a"], ids["b"], 10**9], [1, 3, 77])
+            assert found == {
+                ids[name]: {column: recorded[name, column] for column in (1, 3)} for name in "ab"
+            }
+            assert reader.file_bounds([], [1]) == reader.file_bounds([ids["a"]], []) == {}
+
     def test_texts_of_any_kind_survive(self, catalog: Catalog) -> None:
         nasty = 'a"b\\c%s {now} ? \u2028 ☃ 😀 \ud800'.encode("utf-16", "surrogatepass").decode(
             "utf-16", "replace"

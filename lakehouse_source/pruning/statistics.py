@@ -33,16 +33,9 @@ class Statistics:
         self.partition_by = frozenset(partition_by)
         self.now = {leaf.id: leaf for leaf in leaves(schema)}
         self._defaults = initial_ordinals(schema)
-        self._file_schemas = file_schemas
-        self._then: dict[int, dict[int, Leaf]] = {}
-
-    def then(self, file: FileRecord) -> dict[int, Leaf]:
-        """The columns of the schema that a file was written with, by id."""
-        found = self._then.get(file.schema_version)
-        if found is None:
-            schema = self._file_schemas[file.schema_version]
-            found = self._then[file.schema_version] = {leaf.id: leaf for leaf in leaves(schema)}
-        return found
+        self.then: dict[int, dict[int, Leaf]] = {
+            number: {leaf.id: leaf for leaf in leaves(one)} for number, one in file_schemas.items()
+        }
 
     def of(
         self,
@@ -54,7 +47,7 @@ class Statistics:
 
         `decode` gives those of a column that the file holds.
         """
-        columns = self.then(file)
+        columns = self.then[file.schema_version]
 
         def look_up(column_id: int) -> ColumnBounds:
             leaf = self.now.get(column_id)
@@ -101,5 +94,5 @@ class Statistics:
 
     def is_promoted(self, file: FileRecord, column_id: int) -> bool:
         """Tell whether a file holds a column in a type that is not its current one."""
-        written = self.then(file).get(column_id)
+        written = self.then[file.schema_version].get(column_id)
         return written is not None and not written.type.equals(self.now[column_id].type)

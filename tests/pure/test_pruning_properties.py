@@ -21,12 +21,13 @@ from lakehouse_source.pruning.bounds import (
     decode_row_group,
     encode_row_group,
     file_bounds,
+    of_index_row,
 )
 from lakehouse_source.pruning.evaluate import evaluate
-from lakehouse_source.pruning.keys import encoding
-from lakehouse_source.pruning.search import search
+from lakehouse_source.pruning.keys import encoding, key_of, ordinal_of_key
+from lakehouse_source.pruning.search import certain, search
 from lakehouse_source.schema.fields import initial
-from lakehouse_source.schema.ordinal import to_ordinal
+from lakehouse_source.schema.ordinal import domain, to_ordinal
 from tests.oracle import decide
 from tests.strategies import (
     Rows,
@@ -111,6 +112,109 @@ def test_search_finds_every_file_with_a_matching_row(data):
         assert wanted is None or meets(wanted, rows)
     if bound.always_true:
         assert results(table, condition) <= {True}
+
+
+def within(wanted: Search, rows: dict[int, FileBounds]) -> bool:
+    """What a catalog does with a search for files in which every row matches."""
+    if isinstance(wanted, SearchRanges):
+        found = rows.get(wanted.column_id)
+        return (
+            found is not None
+            and found.null_count == 0
+            and any(
+                (part.lower is None or found.lower >= part.lower)
+                and (part.upper is None or found.upper <= part.upper)
+                for part in wanted.ranges
+            )
+        )
+    parts = [within(term, rows) for term in wanted.terms]
+    return all(parts) if isinstance(wanted, SearchAll) else any(parts)
+
+
+@given(st.data())
+def test_every_row_matches_in_files_that_lie_within_a_condition(data):
+    table, condition = data.draw(tables_and_conditions())
+    group = data.draw(row_groups(table, perfect=data.draw(st.booleans())))
+    rows = {row.column_id: row for row in file_bounds([group], table.leaves)}
+    bound = PredicateSet.of(condition).bind(table.schema)
+    wanted = certain(bound, frozenset(rows))
+    if wanted is not None and within(wanted, rows):
+        assert results(table, condition) <= {True}
+
+
+def test_files_that_lie_within_a_condition_are_found():
+    """The property above would hold of a search that finds none."""
+    schema = initial(pa.schema([("n", pa.int64()), ("t", pa.string()), ("x", pa.float64())]))
+    table = Rows(schema, tuple({("n",): n, ("t",): "b", ("x",): float(n)} for n in (3, 4)))
+    group = RowGroupMetadata(
+        0,
+        2,
+        *encode_row_group(
+            [
+                (leaf, true_bounds([r[leaf.path] for r in table.rows], leaf.type))
+                for leaf in table.leaves
+            ]
+        ),
+    )
+    rows = {row.column_id: row for row in file_bounds([group], table.leaves)}
+    for text, expected in {
+        "n >= 3": True,
+        "n > 3": False,
+        "n < 5 AND n > 2": True,
+        "n <= 3": False,
+        "t = 'b'": True,
+        "t > 'a'": True,
+        "t < 'c'": None,
+        "t >= 'b' AND n = 3": False,
+        "t <= 'b' OR n = 3": True,
+        "n IS NOT NULL": True,
+        "n <> 7": None,
+        "x >= 3.0 AND x <= 4.0": True,
+        "x > 3.0": False,
+        "x > CAST('Infinity' AS DOUBLE)": None,
+    }.items():
+        wanted = certain(PredicateSet.of(text).bind(schema), frozenset(rows))
+        found = None if wanted is None else within(wanted, rows)
+        assert found is expected, text
+
+
+@given(st.data())
+def test_bounds_that_the_index_has_of_a_file_never_drop_a_matching_row(data):
+    table, condition = data.draw(tables_and_conditions())
+    cut = data.draw(st.integers(0, len(table.rows)))
+    groups = [
+        data.draw(row_groups(part))
+        for part in (table.part(0, cut), table.part(cut, len(table.rows)))
+    ]
+    rows = {row.column_id: row for row in file_bounds(groups, table.leaves)}
+    count = len(table.rows)
+    whole = {
+        leaf.id: of_index_row(rows[leaf.id], leaf.type, count)
+        if leaf.id in rows
+        else ColumnBounds(None, None, None, count, True)
+        for leaf in table.leaves
+    }
+    bound = PredicateSet.of(condition).bind(table.schema)
+    outcome = evaluate(bound, whole.__getitem__)
+    for result in results(table, condition):
+        assert result in outcome
+    # What is decided of the file is decided in the same way of each row group.
+    for part in groups:
+        of_part = evaluate(bound, statistics(table, part))
+        assert not of_part.bits & ~outcome.bits
+
+
+@given(st.data())
+def test_keys_are_read_back_as_values(data):
+    table = data.draw(tables(max_rows=1))
+    leaf = data.draw(st.sampled_from(table.leaves))
+    value = data.draw(st.sampled_from(pool(leaf.type)))
+    kind = domain(leaf.type)
+    if kind.ordered:
+        ordinal = to_ordinal(value, leaf.type)
+        if not isinstance(ordinal, bytes):
+            back = ordinal_of_key(key_of(ordinal, kind), kind)
+            assert back == ordinal if ordinal == ordinal else back is None
 
 
 @given(st.data())
