@@ -84,7 +84,9 @@ def run_tests(python: Path, arguments: list[str]) -> bool:
         ignored = shutil.ignore_patterns("__pycache__")
         for part in ("tests", "integration"):  # tests read the flights by a script of the latter
             shutil.copytree(CHECKOUT / part, Path(folder, part), ignore=ignored)
-        shutil.copy(CHECKOUT / "pyproject.toml", folder)
+        shutil.copytree(CHECKOUT / "spark_conf", Path(folder, "spark_conf"), ignore=ignored)
+        for name in ("pyproject.toml", "README.md"):
+            shutil.copy(CHECKOUT / name, folder)
         command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
         # The tests turn warnings into errors; old versions have warnings of their own.
         command += ["-W", "default"]

@@ -1,10 +1,19 @@
 """plake: ACID tables on plain Parquet, for PySpark and Python.
 
-    import lakehouse_source as lake
+    >>> import pyarrow as pa
+    >>> import lakehouse_source as lake
+    >>> flights = pa.table({
+    ...     "month": [1, 1, 2, 3],
+    ...     "carrier": ["UA", "AA", "UA", "DL"],
+    ...     "miles": [1400, 1416, 1089, 762],
+    ... })
+    >>> lake.write_dataset(flights, "/data/flights", partition_by="month")
+    WriteResult(version=1, files=3, row_count=4, schema_version=1)
+    >>> dataset = lake.open_dataset("/data/flights")
+    >>> dataset.scan("month <= 2 AND carrier = 'UA'", columns=["miles"]).to_table().to_pydict()
+    {'miles': [1400, 1089]}
 
-    lake.write_dataset(table, "/data/flights", partition_by="month")
-    lake.read_dataset("/data/flights", predicates="month = 3 AND carrier = 'UA'")
-
+The examples of all functions and classes go on from here.
 In Spark the format is `plake`: `spark.read.format("plake").load("/data/flights")`.
 """
 

@@ -103,6 +103,16 @@ def write_dataset(
         CatalogUnavailableError, StorageError: the catalog or a file cannot be used.
         CommitUnknownError: the catalog was lost during the commit; the data may be
             committed or not. After every other error nothing was committed.
+
+    >>> more = pa.table({"month": [4], "carrier": ["WN"], "miles": [337]})
+    >>> lake.write_dataset(more, "/data/flights")
+    WriteResult(version=2, files=1, row_count=1, schema_version=1)
+    >>> april = {"mode": "overwrite", "overwrite_where": "month = 4"}
+    >>> lake.write_dataset(more, "/data/flights", **april).version
+    3
+    >>> lake.write_dataset({"month": [5.5]}, "/data/flights")
+    Traceback (most recent call last):
+    lakehouse_source.errors.SchemaMismatchError: column 'month' of file:///data/flights ...
     """
     options = write_options(
         mode=mode,
@@ -159,6 +169,13 @@ def read_dataset(
         InvalidPredicateError, InvalidOptionError: an argument is wrong.
         CatalogUnavailableError, StorageError: the catalog or a file cannot be read.
         CorruptDatasetError: a file is not what the catalog says.
+
+    >>> table = lake.read_dataset("/data/flights", predicates="carrier = 'UA'", columns=["miles"])
+    >>> table.to_pydict()
+    {'miles': [1400, 1089]}
+    >>> long = [("month", "<", 3), ("miles", ">", 1400)]
+    >>> lake.read_dataset("/data/flights", predicates=long).num_rows
+    1
     """
     with open_dataset(dataset_uri, catalog=catalog) as dataset:
         scan = dataset.scan(predicates, columns, version, timestamp)
@@ -175,6 +192,9 @@ def open_dataset(dataset_uri: PathLike, *, catalog: CatalogLike = None) -> Datas
     Raises:
         DatasetNotFoundError: there is no dataset at this URI in the catalog.
         InvalidOptionError, CatalogUnavailableError
+
+    >>> lake.open_dataset("/data/flights")
+    Dataset('file:///data/flights', version=1)
     """
     return Dataset(Address(dataset_uri, catalog).kept_open())
 
@@ -214,6 +234,11 @@ def convert(
         DatasetExistsError: there is a dataset already.
         InvalidOptionError, CorruptDatasetError, StorageError, SchemaMismatchError,
         CommitUnknownError: as `Dataset.add_files` raises them.
+
+    >>> import pyarrow.parquet as pq
+    >>> pq.write_to_dataset(flights, "/data/exports", partition_cols=["month"])
+    >>> lake.convert("/data/exports").partition_by
+    ('month',)
     """
     options = write_options(
         mode="error", commit_metadata=commit_metadata, index_columns=index_columns
@@ -240,6 +265,13 @@ class Dataset:
     It can be used as a context manager and needs no closing: between calls only a
     connection to a catalog on a server stays open, until the dataset and its scans are no
     longer referenced. Every method may raise CatalogUnavailableError.
+
+    >>> dataset.uri, dataset.name, dataset.version, dataset.partition_by
+    ('file:///data/flights', 'flights', 1, ('month',))
+    >>> dataset.schema.names
+    ['month', 'carrier', 'miles']
+    >>> dataset.properties["last_field_id"], dataset.comments
+    (3, {})
     """
 
     def __init__(self, address: Address) -> None:
@@ -304,6 +336,11 @@ class Dataset:
 
         Raises:
             DatasetNotFoundError: the dataset was removed from the catalog.
+
+        >>> lake.write_dataset(flights, "/data/flights").version
+        2
+        >>> dataset.version, dataset.refresh().version
+        (1, 2)
         """
         self._snapshot = self._load()
         return self
@@ -313,6 +350,11 @@ class Dataset:
 
         Expired versions are included and marked. Each entry has `version`, `timestamp`
         (UTC), `operation`, `metadata`, `summary` (counts of files and rows) and `write_id`.
+
+        >>> [(entry.version, entry.operation) for entry in dataset.history()]
+        [(1, 'append')]
+        >>> dataset.history()[0].summary["rows_added"]
+        4
         """
         with self._address.open() as catalog, catalog.read() as reader:
             record = reader.dataset(self._address.key) or self._snapshot.dataset
@@ -326,6 +368,10 @@ class Dataset:
 
         Raises:
             VersionNotFoundError: there is no such version, or it was expired.
+
+        >>> file = dataset.files()[0]
+        >>> file.path.split("/")[0], file.row_count, file.partitions
+        ('month=1', 2, {'month': '1'})
         """
         with self._address.open() as catalog, catalog.read() as reader:
             wanted = self.version if version is None else version
@@ -351,6 +397,12 @@ class Dataset:
 
         Raises:
             InvalidPredicateError: the condition cannot be parsed.
+
+        >>> dataset.scan("carrier = 'UA' AND (month = 1 OR miles < 1100)").count_rows()
+        2
+        >>> dataset.scan("carrier = ")
+        Traceback (most recent call last):
+        lakehouse_source.errors.InvalidPredicateError: invalid predicate: ...
         """
         if version is None and timestamp is None:
             version = self.version
@@ -405,6 +457,12 @@ class Dataset:
             CommitConflictError: another commit conflicts, or added one of the files.
             CommitUnknownError: the catalog was lost during the commit. After every other
                 error nothing was committed.
+
+        >>> import os, pyarrow.parquet as pq
+        >>> os.makedirs("/data/flights/exports/month=4")
+        >>> pq.write_table(flights.drop_columns("month"), "/data/flights/exports/month=4/1.parquet")
+        >>> dataset.add_files("/data/flights/exports")
+        WriteResult(version=2, files=1, row_count=4, schema_version=1)
         """
         options = write_options(
             schema_merge=schema_merge,
@@ -434,6 +492,13 @@ class Dataset:
         Raises:
             VersionNotFoundError: there is no such version, or it was expired.
             CommitUnknownError: the catalog was lost during the commit.
+
+        >>> dataset.drop_column("miles").version
+        2
+        >>> dataset.restore(1).version
+        3
+        >>> lake.read_dataset("/data/flights") == lake.read_dataset("/data/flights", version=1)
+        True
         """
         with self._address.open() as catalog:
             result = restore(catalog, self._address, version)
@@ -457,6 +522,12 @@ class Dataset:
             InvalidOptionError: an argument is wrong.
             CommitConflictError: the schema was changed since this version; see `refresh()`.
             CommitUnknownError: the catalog was lost during the commit.
+
+        >>> with dataset.update_schema() as schema:
+        ...     schema.rename_column("miles", "distance")
+        ...     schema.add_column("note", pa.string(), comment="written by hand")
+        >>> dataset.version, dataset.schema.names, dataset.comments
+        (2, ['month', 'carrier', 'distance', 'note'], {'note': 'written by hand'})
         """
         return SchemaUpdate(self._address, self._snapshot, self.refresh)
 
@@ -478,6 +549,15 @@ class Dataset:
         column that is not nullable needs one. Nested columns have none.
 
         Raises as `update_schema` does, and so do the methods below.
+
+        >>> dataset.add_column("note", pa.string()).version
+        2
+        >>> dataset.scan().to_table()["note"].null_count
+        4
+        >>> dataset.add_column("seats", pa.int32(), default=180).version
+        3
+        >>> dataset.scan().to_table()["seats"].unique().to_pylist()
+        [180]
         """
         with self.update_schema() as schema:
             schema.add_column(name, type, default=default, nullable=nullable, comment=comment)
@@ -488,13 +568,27 @@ class Dataset:
 
         None: such rows have NULL. Rows that were written before do not change. Any column has
         a default but nested ones and partition columns.
+
+        >>> dataset.set_default("carrier", "UA").version
+        2
+        >>> ready = dataset.refresh()
+        >>> lake.write_dataset({"month": [4], "miles": [90]}, ready.uri).version
+        3
+        >>> dataset.refresh().scan("month = 4").to_table()["carrier"].to_pylist()
+        ['UA']
         """
         with self.update_schema() as schema:
             schema.set_default(name, value)
         return schema.committed
 
     def rename_column(self, name: str | Sequence[str], new_name: str) -> WriteResult:
-        """Rename a column or a field of a struct. Partitioning and the search index stay."""
+        """Rename a column or a field of a struct. Partitioning and the search index stay.
+
+        >>> dataset.rename_column("miles", "distance").version
+        2
+        >>> dataset.schema.names, dataset.scan(version=1).to_table().column_names
+        (['month', 'carrier', 'distance'], ['month', 'carrier', 'miles'])
+        """
         with self.update_schema() as schema:
             schema.rename_column(name, new_name)
         return schema.committed
@@ -504,6 +598,12 @@ class Dataset:
 
         Its data stays in the files for older versions. A later column of the same name
         starts empty.
+
+        >>> dataset.drop_column("miles").version
+        2
+        >>> dataset.drop_column("month")
+        Traceback (most recent call last):
+        lakehouse_source.errors.SchemaMismatchError: column 'month' is a partition column ...
         """
         with self.update_schema() as schema:
             schema.drop_column(name)
@@ -514,6 +614,12 @@ class Dataset:
 
         These are wider integers, floats and decimals, finer units of time where the
         statistics show that the stored values fit, and text for a top-level column.
+
+        >>> dataset.promote_column("miles", pa.decimal128(19, 0)).version
+        2
+        >>> dataset.promote_column("miles", pa.int32())
+        Traceback (most recent call last):
+        lakehouse_source.errors.SchemaMismatchError: column 'miles' ...
         """
         with self.update_schema() as schema:
             schema.promote_column(name, type)
@@ -525,7 +631,13 @@ class Dataset:
         *,
         after: str | Sequence[str] | None = None,
     ) -> WriteResult:
-        """Move columns to the front, in the order given, or behind the column `after`."""
+        """Move columns to the front, in the order given, or behind the column `after`.
+
+        >>> dataset.reorder_columns(["miles"], after="month").version
+        2
+        >>> dataset.schema.names
+        ['month', 'miles', 'carrier']
+        """
         with self.update_schema() as schema:
             schema.reorder_columns(names, after=after)
         return schema.committed
@@ -535,13 +647,24 @@ class Dataset:
 
         A column becomes NOT NULL only where the catalog's null counts show that no live
         file has a NULL in it.
+
+        >>> dataset.set_nullable("carrier", False).version
+        2
+        >>> dataset.schema.field("carrier").nullable
+        False
         """
         with self.update_schema() as schema:
             schema.set_nullable(name, nullable)
         return schema.committed
 
     def set_comment(self, name: str | Sequence[str], text: str | None) -> WriteResult:
-        """Set the comment of a column, or remove it with None; see `comments`."""
+        """Set the comment of a column, or remove it with None; see `comments`.
+
+        >>> dataset.set_comment("miles", "great circle distance").version
+        2
+        >>> dataset.comments
+        {'miles': 'great circle distance'}
+        """
         with self.update_schema() as schema:
             schema.set_comment(name, text)
         return schema.committed
@@ -561,6 +684,12 @@ class Dataset:
 
         Raises:
             InvalidOptionError: neither limit is given, or one is out of range.
+
+        >>> lake.write_dataset(flights, "/data/flights", mode="overwrite").version
+        2
+        >>> report = dataset.expire_versions(keep_last=1)
+        >>> report.expired, report.files, report.oldest_version
+        ((1,), 3, 2)
         """
         with self._address.open() as catalog:
             return expiry.expire_versions(
@@ -597,6 +726,10 @@ class Dataset:
                 `allow_short_retention`.
             CorruptDatasetError: the folder contains no file of a readable version.
             StorageError: the folder cannot be listed.
+
+        >>> report = dataset.vacuum(dry_run=True)
+        >>> report.files_removed, report.bytes_removed
+        (0, 0)
         """
         options = vacuum_plan.VacuumOptions(
             retention_seconds, dry_run, allow_short_retention, abandoned_after_seconds
@@ -614,6 +747,10 @@ class Dataset:
 
         Raises:
             VersionNotFoundError: there is no such version, or it was expired.
+
+        >>> report = dataset.verify(checksums=True)
+        >>> report.ok, report.files
+        (True, 3)
         """
         with self._address.open() as catalog, catalog.read() as reader:
             wanted = self.version if version is None else version

@@ -50,6 +50,12 @@ class PlakeError(Exception):
     committed, and the same work may succeed when it is done again at once. False where
     plake has waited or tried again already. `outcome_unknown`: a commit was sent, and it
     is not known whether it was carried out; it must be looked up before it is repeated.
+
+    >>> try:
+    ...     lake.read_dataset("/data/nothing")
+    ... except lake.PlakeError as error:
+    ...     error.code, error.retryable, error.outcome_unknown
+    ('PLAKE_DATASET_NOT_FOUND', False, False)
     """
 
     code: ClassVar[str] = "PLAKE_ERROR"
@@ -67,7 +73,12 @@ class PlakeError(Exception):
 
 
 class InvalidOptionError(PlakeError):
-    """An option or argument that is unknown or cannot have the value given."""
+    """An option or argument that is unknown or cannot have the value given.
+
+    >>> lake.write_dataset(flights, "/data/flights", mode="add")
+    Traceback (most recent call last):
+    lakehouse_source.errors.InvalidOptionError: option 'mode' (given: 'add'): is not a way ...
+    """
 
     code = "PLAKE_INVALID_OPTION"
     option: str
@@ -95,6 +106,12 @@ class InvalidPredicateError(PlakeError):
     """A condition that cannot be parsed, or that does not fit the schema.
 
     `position` is the 0-based character offset in `text`, where known.
+
+    >>> try:
+    ...     dataset.scan("month = = 3")
+    ... except lake.InvalidPredicateError as error:
+    ...     error.text, error.position
+    ('month = = 3', 8)
     """
 
     code = "PLAKE_INVALID_PREDICATE"
@@ -118,6 +135,12 @@ class SchemaMismatchError(PlakeError):
 
     `expected` and `got` are Arrow types, or None where the column itself is
     missing or unknown; `reason` and `hint` are sentences.
+
+    >>> try:
+    ...     lake.write_dataset({"month": ["May"]}, "/data/flights")
+    ... except lake.SchemaMismatchError as error:
+    ...     error.column, error.expected, error.got
+    ('month', DataType(int64), DataType(string))
     """
 
     code = "PLAKE_SCHEMA_MISMATCH"
@@ -155,7 +178,12 @@ class SchemaMismatchError(PlakeError):
 
 
 class DatasetNotFoundError(PlakeError):
-    """There is no dataset at `dataset` in `catalog` (both redacted strings)."""
+    """There is no dataset at `dataset` in `catalog` (both redacted strings).
+
+    >>> lake.open_dataset("/data/nothing")
+    Traceback (most recent call last):
+    lakehouse_source.errors.DatasetNotFoundError: no dataset at file:///data/nothing in catalog ...
+    """
 
     code = "PLAKE_DATASET_NOT_FOUND"
     dataset: str
@@ -171,7 +199,12 @@ class DatasetNotFoundError(PlakeError):
 
 
 class DatasetExistsError(PlakeError):
-    """A dataset was to be created and exists already."""
+    """A dataset was to be created and exists already.
+
+    >>> lake.write_dataset(flights, "/data/flights", mode="error")
+    Traceback (most recent call last):
+    lakehouse_source.errors.DatasetExistsError: dataset file:///data/flights exists already. ...
+    """
 
     code = "PLAKE_DATASET_EXISTS"
     dataset: str
@@ -189,6 +222,10 @@ class VersionNotFoundError(PlakeError):
     `first` and `last` give the inclusive range of versions that can be read;
     `first_timestamp` the time of the first one (ISO 8601, UTC). `expired`: there
     was such a version, and `expire_versions` gave it up.
+
+    >>> lake.read_dataset("/data/flights", version=7)
+    Traceback (most recent call last):
+    lakehouse_source.errors.VersionNotFoundError: file:///data/flights has no version 7: it has ...
     """
 
     code = "PLAKE_VERSION_NOT_FOUND"
@@ -230,6 +267,10 @@ class CommitConflictError(PlakeError):
     """Another commit came first and collides with this one; nothing was committed.
 
     `base_version` is what this write read, `current_version` what it found.
+
+    >>> lake.write_dataset(flights, "/data/flights", expected_version=0)
+    Traceback (most recent call last):
+    lakehouse_source.errors.CommitConflictError: commit to file:///data/flights conflicts: ...
     """
 
     code = "PLAKE_COMMIT_CONFLICT"
@@ -257,6 +298,10 @@ class CatalogUnavailableError(PlakeError):
 
     `catalog` is a redacted URL; `attempts` says how many times plake tried to reach it
     before it gave up.
+
+    >>> lake.open_dataset("/data/flights", catalog="postgresql://nobody@127.0.0.1:1/none")
+    Traceback (most recent call last):
+    lakehouse_source.errors.CatalogUnavailableError: catalog postgresql://nobody@127.0.0.1:1/...
     """
 
     code = "PLAKE_CATALOG_UNAVAILABLE"
@@ -283,6 +328,10 @@ class CommitUnknownError(PlakeError):
 
     Look `write_id` up in the catalog's `transactions` table, or write again
     with the same idempotency pair: it commits once.
+
+    >>> error = lake.CommitUnknownError(dataset="file:///data/flights", write_id="0197f3c2")
+    >>> error.outcome_unknown, error.retryable, error.write_id
+    (True, False, '0197f3c2')
     """
 
     code = "PLAKE_COMMIT_UNKNOWN"
@@ -322,7 +371,14 @@ class CommitAcknowledgementLostError(PlakeError):
 
 
 class StorageError(PlakeError):
-    """A file or folder could not be read, written or deleted."""
+    """A file or folder could not be read, written or deleted.
+
+    >>> import os
+    >>> os.remove(f"/data/flights/{dataset.files()[0].path}")
+    >>> dataset.scan("month = 1").to_table()
+    Traceback (most recent call last):
+    lakehouse_source.errors.StorageError: ...
+    """
 
     code = "PLAKE_STORAGE"
     path: str
@@ -333,7 +389,14 @@ class StorageError(PlakeError):
 
 
 class CorruptDatasetError(PlakeError):
-    """A file or a catalog row contradicts what was committed."""
+    """A file or a catalog row contradicts what was committed.
+
+    >>> with open(f"/data/flights/{dataset.files()[0].path}", "ab") as file:
+    ...     written = file.write(b"more")
+    >>> dataset.scan("month = 1").to_table()
+    Traceback (most recent call last):
+    lakehouse_source.errors.CorruptDatasetError: ... is not what was committed: ...
+    """
 
     code = "PLAKE_CORRUPT_DATASET"
     path: str

@@ -61,6 +61,10 @@ class RowGroupMetadata:
     absent from a document is unknown. `nan_json` maps ids of float columns to whether
     NaN occurs. `total_byte_size` and `compressed_byte_size` are bytes, before and after
     compression.
+
+    >>> group = lake.write_dataset(flights, "/data/copy").metadata[0].row_groups[0]
+    >>> group.index, group.row_count, group.stats_min_json, group.null_counts_json
+    (0, 4, '{"1":1,"2":"AA","3":762}', '{"1":0,"2":0,"3":0}')
     """
 
     index: int
@@ -82,6 +86,10 @@ class FileMetadata:
     field ids. `parquet_metadata` is the footer, or None where it was not kept: Spark's
     commit messages leave it out. `stats_complete` is False where a row group's statistics
     are not known.
+
+    >>> file = lake.write_dataset(flights, "/data/flights").metadata[0]
+    >>> file.row_count, file.partitions, len(file.row_groups)
+    (2, {'month': 1}, 1)
     """
 
     path: str
@@ -102,6 +110,12 @@ class WriteResult:
     schema came into force. `files` and `row_count` count the files and rows that the write
     added; `metadata` has one entry per file. After a write that was committed before with
     the same idempotency pair, `version` is that of the first commit and the rest is empty.
+
+    >>> result = lake.write_dataset(flights, "/data/flights")
+    >>> result
+    WriteResult(version=2, files=3, row_count=4, schema_version=1)
+    >>> sum(file.row_count for file in result.metadata)
+    4
     """
 
     version: int

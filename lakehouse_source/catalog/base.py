@@ -56,6 +56,11 @@ class Catalog(ABC):
     `url` may hold a password and is for `open_catalog` only; everything that
     people can see uses `redacted_url`. A catalog is not picklable, so that no
     password travels with it.
+
+    >>> with lake.open_catalog("sqlite:////data/flights/_plake/catalog.db") as catalog:
+    ...     with catalog.read() as reader:
+    ...         [(record.name, record.current_version) for record in reader.datasets()]
+    [('flights', 1)]
     """
 
     url: str

@@ -82,6 +82,13 @@ def open_catalog(
     Raises:
         InvalidOptionError: the URL is none that plake knows.
         DatasetNotFoundError: `create` is False and the file is missing.
+
+    >>> with lake.open_catalog("sqlite:////data/catalog.db") as catalog:
+    ...     lake.write_dataset(flights, "/data/all", catalog=catalog).version
+    1
+    >>> lake.open_catalog("mysql://host/database")
+    Traceback (most recent call last):
+    lakehouse_source.errors.InvalidOptionError: option 'catalog' (given: 'mysql:...'): ...
     """
     if isinstance(url, Catalog):
         return url

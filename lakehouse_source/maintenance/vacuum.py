@@ -101,6 +101,10 @@ def vacuum(
 
     Raises:
         InvalidOptionError, CatalogUnavailableError
+
+    >>> report = lake.vacuum("sqlite:////data/flights/_plake/catalog.db", dry_run=True)
+    >>> len(report.reports), report.files_removed, report.failed
+    (1, 0, ())
     """
     options = VacuumOptions(
         retention_seconds, dry_run, allow_short_retention, abandoned_after_seconds

@@ -67,6 +67,10 @@ class FilePruning:
     """The row groups that remain, in file order, and what pruned the others; `why` by condition.
 
     `not_used`: the conjuncts that pruning cannot decide. They prune nothing.
+
+    >>> pruned = lake.prune_file(f"/data/flights/{dataset.files()[0].path}", "miles > 2000")
+    >>> pruned.row_groups, pruned.row_groups_total, pruned.pruned_by_statistics
+    ((), 1, (0,))
     """
 
     row_groups: tuple[KeptRowGroup, ...]
@@ -101,6 +105,13 @@ def prune_file(
         InvalidPredicateError: the condition does not fit the file's columns.
         StorageError: the file cannot be read.
         CorruptDatasetError: the file is not a Parquet file, is damaged or is encrypted.
+
+    >>> path = f"/data/flights/{dataset.files()[0].path}"
+    >>> [group.index for group in lake.prune_file(path, "miles > 1400").row_groups]
+    [0]
+    >>> lake.prune_file("/data/flights/_plake/catalog.db", "miles > 1400")
+    Traceback (most recent call last):
+    lakehouse_source.errors.CorruptDatasetError: file:///data/flights/_plake/catalog.db is not ...
     """
     if isinstance(metadata_or_path, pq.FileMetaData):
         footer = CheckedFooter(metadata_or_path, "the footer")

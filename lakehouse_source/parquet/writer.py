@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import uuid6
 
-from lakehouse_source.errors import InvalidPredicateError, StorageError
+from lakehouse_source.errors import InvalidOptionError, InvalidPredicateError, StorageError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.encoding import encodings
@@ -39,6 +39,8 @@ BUFFERED_BYTES = 512 * 1024 * 1024
 SPLIT_ROWS = 131_072
 # With sort columns, runs of this many row groups are sorted at a time.
 SORT_RUN_ROW_GROUPS = 8
+# PyArrow 24 is the first whose Parquet writer has the option `bloom_filter_options`.
+CAN_WRITE_BLOOM_FILTERS = int(pa.__version__.split(".")[0]) >= 24
 
 
 def write_files(
@@ -50,10 +52,13 @@ def write_files(
     yet. When it raises, the files written so far are deleted as far as possible.
 
     Raises:
+        InvalidOptionError: this PyArrow cannot write what `spec` asks for.
         SchemaMismatchError: a batch does not fit `spec.schema`.
         InvalidPredicateError: a row does not satisfy `spec.must_match`.
         StorageError: a file could not be written.
     """
+    # Here too, not only on the driver: executors may have another PyArrow.
+    check_can_write(spec)
     writer = _PartitionedWriter(spec, storage or Storage(spec.uri))
     try:
         for batch in batches:
@@ -62,6 +67,21 @@ def write_files(
     except BaseException:
         writer.discard()
         raise
+
+
+def check_can_write(spec: WriteSpec) -> None:
+    """Check that the PyArrow of this process can write what `spec` asks for.
+
+    Raises:
+        InvalidOptionError: bloom filters are asked for and PyArrow is older than 24.
+    """
+    if spec.bloom_filter_columns and not CAN_WRITE_BLOOM_FILTERS:
+        raise InvalidOptionError(
+            option="bloomFilterColumns",
+            value=", ".join(spec.bloom_filter_columns),
+            reason=f"needs PyArrow 24 or newer, and PyArrow {pa.__version__} is installed. "
+            "Upgrade pyarrow, or leave the option out.",
+        )
 
 
 @dataclass(slots=True)

@@ -97,7 +97,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PredicateSet:
-    """A condition that is not bound to a schema yet. `a & b` is both; `str` is SQL."""
+    """A condition that is not bound to a schema yet. `a & b` is both; `str` is SQL.
+
+    >>> print(lake.PredicateSet.of("month = 3") & lake.PredicateSet.of(("miles", ">", 500)))
+    `month` = 3 AND miles > 500
+    """
 
     root: Node
 
@@ -119,6 +123,10 @@ class PredicateSet:
 
         Raises:
             InvalidPredicateError: the condition is none of these, or cannot be read.
+
+        >>> either = [[("month", "=", 3), ("miles", ">", 500)], [("carrier", "=", "UA")]]
+        >>> print(lake.PredicateSet.of(either))
+        `month` = 3 AND miles > 500 OR carrier = 'UA'
         """
         return cls(_node(condition, _parse))
 

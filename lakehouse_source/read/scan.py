@@ -27,7 +27,14 @@ Predicates: TypeAlias = Any
 
 
 class Scan:
-    """A condition and columns over one version. Each method plans and reads on its own."""
+    """A condition and columns over one version. Each method plans and reads on its own.
+
+    >>> scan = dataset.scan("month = 1", columns=["carrier"])
+    >>> scan
+    Scan('file:///data/flights', where=`month` = 1)
+    >>> scan.to_table().to_pylist()
+    [{'carrier': 'UA'}, {'carrier': 'AA'}]
+    """
 
     def __init__(
         self,
@@ -52,7 +59,12 @@ class Scan:
             yield reader, self._address.snapshot(catalog, reader, self._version, self._timestamp)
 
     def plan(self, *, account: bool = False, statistics: bool = False) -> ScanPlan:
-        """The tasks of this scan; opens no data file."""
+        """The tasks of this scan; opens no data file.
+
+        >>> plan = dataset.scan("month = 1 AND miles > 0").plan()
+        >>> [(task.row_count, task.filtered) for task in plan.tasks]
+        [(2, False)]
+        """
         with self._snapshot() as (reader, snapshot):
             return plan(
                 reader,
@@ -69,17 +81,29 @@ class Scan:
 
         The figures come from the catalog alone. Bloom filters are in the files: readers
         skip further row groups by them, and these are not counted here.
+
+        >>> pruning = dataset.scan("month = 1").explain()
+        >>> pruning.files_read, pruning.files_total, pruning.rows_read
+        (1, 3, 2)
         """
         return self.plan(account=True).pruning
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The matching rows as batches, in file order."""
+        """The matching rows as batches, in file order.
+
+        >>> sum(batch.num_rows for batch in dataset.scan("carrier = 'UA'").to_batches())
+        2
+        """
         found = self.plan()
         for table in read_all(found.spec, found.tasks, Storage(found.spec.uri)):
             yield from table.to_batches()
 
     def to_table(self) -> pa.Table:
-        """The matching rows."""
+        """The matching rows.
+
+        >>> dataset.scan("carrier = 'UA'", columns=["miles"]).to_table().to_pydict()
+        {'miles': [1400, 1089]}
+        """
         found = self.plan()
         tables = list(read_all(found.spec, found.tasks, Storage(found.spec.uri)))
         return pa.concat_tables(tables) if tables else found.spec.output_schema.empty_table()
@@ -90,6 +114,9 @@ class Scan:
         Without a condition the catalog knows the number. With one, the catalog sums the rows
         of files that lie within it by their bounds, and only its columns are read of the
         others.
+
+        >>> dataset.scan().count_rows(), dataset.scan("month = 1").count_rows()
+        (4, 2)
         """
         with self._snapshot() as (reader, snapshot):
             bound = self._predicates.bind(snapshot.schema)
@@ -119,6 +146,12 @@ class Scan:
 
         The `partition_expression` of a fragment holds on each of its rows. Arrow's own
         filters lose rows with NaN; the dataset that `to_dataset()` returns does not.
+
+        >>> fragments = dataset.scan("month = 1").fragments()
+        >>> [fragment.count_rows() for fragment in fragments]
+        [2]
+        >>> print(fragments[0].partition_expression)
+        (((month == 1) and ((carrier >= "AA") and (carrier <= "UA"))) and ...
         """
         from lakehouse_source.parquet import fragments
 
@@ -134,6 +167,10 @@ class Scan:
         in a list). A filter on a column that may hold NaN is refused if plake cannot read
         it. No data is read here. Files in which a column has another name or type than in
         this version are converted, a row group at a time, when a scan comes to them.
+
+        >>> files = dataset.scan("month = 1").to_dataset()
+        >>> files.schema.names, len(files.files)
+        (['month', 'carrier', 'miles'], 1)
         """
         from lakehouse_source.parquet import fragments
 
@@ -141,7 +178,11 @@ class Scan:
         return fragments.dataset(found.spec, found.tasks, found.known, Storage(found.spec.uri))
 
     def to_polars(self) -> Any:
-        """The matching rows as a Polars LazyFrame, whose files Polars reads (see `to_duckdb`)."""
+        """The matching rows as a Polars LazyFrame, whose files Polars reads (see `to_duckdb`).
+
+        >>> dataset.scan("month = 1").to_polars().select("miles").sum().collect().item()
+        2816
+        """
         from lakehouse_source.read import polars_files
 
         return polars_files.to_polars(self._hand_over(polars_files.ENGINE))
@@ -157,6 +198,12 @@ class Scan:
 
         Raises:
             StorageError: a file is missing.
+
+        >>> import duckdb
+        >>> connection = duckdb.connect()
+        >>> view = dataset.scan("month <= 2").to_duckdb(connection, "spring")
+        >>> connection.sql("SELECT count(*), sum(miles) FROM spring").fetchall()
+        [(3, 3905)]
         """
         from lakehouse_source.read import duckdb_files
 
@@ -167,6 +214,12 @@ class Scan:
         """The matching rows as a view of a DataFusion session; returns its data frame.
 
         DataFusion reads the files (see `to_duckdb`).
+
+        >>> from datafusion import SessionContext
+        >>> context = SessionContext()
+        >>> frame = dataset.scan("month = 1").to_datafusion(context, "january")
+        >>> context.sql("SELECT count(*) AS n FROM january").to_pydict()
+        {'n': [2]}
         """
         from lakehouse_source.read import datafusion_files
 

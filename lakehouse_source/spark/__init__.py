@@ -2,6 +2,13 @@
 
 `configure` and `enable` load the extension, `status` tells what of it works. Spark finds the data
 source itself, through the module `pyspark_plake`. Importing this package does not import pyspark.
+
+>>> from pyspark.sql import SparkSession
+>>> spark = lake.spark.configure(SparkSession.builder).getOrCreate()
+>>> df = spark.range(4).selectExpr("id", "id % 2 AS half")
+>>> df.write.format("plake").mode("append").save("/data/numbers")
+>>> spark.read.format("plake").load("/data/numbers").where("half = 1").count()
+2
 """
 
 from __future__ import annotations

@@ -50,6 +50,11 @@ def write(
         InvalidOptionError: an unknown mode, or an option that is an argument here.
         SchemaMismatchError: the frame lacks a column of `partition_by` or `sort_by`.
         Everything that `df.write.format("plake").save()` raises.
+
+    >>> df = spark.read.format("plake").load("/data/flights")
+    >>> lake.spark.write(df, "/data/sorted", partition_by="month", sort_by=["miles"])
+    >>> lake.read_dataset("/data/sorted").num_rows
+    4
     """
     if mode not in ("append", "overwrite"):
         known = ("append", "overwrite")

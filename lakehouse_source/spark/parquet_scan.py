@@ -81,6 +81,10 @@ def scan(
             read its type (half floats, nanoseconds): use format `plake`.
         InvalidOptionError: a Spark Connect session, or files that plake did not write: use
             format `plake`.
+
+    >>> frame = lake.spark.scan(spark, "/data/flights", where="month = 1", columns=["miles"])
+    >>> frame.agg({"miles": "sum"}).first()[0]
+    2816
     """
     require_classic(spark)
     address = Address(uri, catalog)

@@ -28,7 +28,12 @@ _CONNECT = "a Spark Connect client cannot see the planner of its server"
 
 @dataclass(frozen=True, slots=True)
 class PartStatus:
-    """One part. `works` is None where that cannot be seen; `reason` says why it is not True."""
+    """One part. `works` is None where that cannot be seen; `reason` says why it is not True.
+
+    >>> part = lake.spark.status(spark)["aggregates"]
+    >>> part.works, part.effect
+    (True, 'the catalog answers counts, minima and maxima')
+    """
 
     name: str
     effect: str
@@ -38,7 +43,11 @@ class PartStatus:
 
 @dataclass(frozen=True, slots=True)
 class PlannerStatus:
-    """All parts. Prints as a table."""
+    """All parts. Prints as a table.
+
+    >>> lake.spark.status(spark).is_enabled
+    True
+    """
 
     parts: tuple[PartStatus, ...]
 
@@ -72,6 +81,10 @@ def status(spark: Any) -> PlannerStatus:
     version of Spark lacks what the part needs, if executors do not have the jar (batches), or if it
     failed in a query of this driver before. Starts no job. Answers `works=None` for a session of
     Spark Connect, whose planner is on the server.
+
+    >>> print(lake.spark.status(spark))
+    part        state  effect ...
+    pushdown    works  scans read only the columns, files and row groups that they need ...
     """
     if not is_classic(spark):
         return _all(None, _CONNECT)

@@ -29,7 +29,11 @@ Builder = TypeVar("Builder")
 
 
 def planner_jar() -> Path:
-    """The jar of the planner extension, inside the installed package."""
+    """The jar of the planner extension, inside the installed package.
+
+    >>> lake.spark.planner_jar().name
+    'plake-planner.jar'
+    """
     return Path(__file__).parent / "planner" / "plake-planner.jar"
 
 
@@ -46,6 +50,11 @@ def configure(builder: Builder) -> Builder:
     Raises:
         InvalidOptionError: the builder is for a Spark Connect server that runs
             elsewhere; its administrator configures it (`spark_conf/README.md`).
+
+    >>> from pyspark.sql import SparkSession
+    >>> spark = lake.spark.configure(SparkSession.builder).getOrCreate()
+    >>> spark.read.format("plake").load("/data/flights").where("month = 1").count()
+    2
     """
     options: dict[str, Any] = getattr(builder, "_options", {})
     remote = str(options.get("spark.remote", ""))
@@ -75,6 +84,10 @@ def enable(spark: Any) -> Any:
     Raises:
         InvalidOptionError: a Spark Connect session; its server is configured by
             its administrator (`spark_conf/README.md`).
+
+    >>> spark = lake.spark.enable(spark)
+    >>> lake.spark.is_enabled(spark)
+    True
     """
     _require_classic(spark)
     if find_rule(spark) is None:
@@ -91,6 +104,11 @@ def is_enabled(spark: Any) -> bool:
 
     Raises:
         InvalidOptionError: a Spark Connect session, which cannot see its planner.
+
+    >>> spark.conf.set("spark.plake.planner.enabled", "false")
+    >>> lake.spark.is_enabled(spark)
+    False
+    >>> spark.conf.set("spark.plake.planner.enabled", "true")
     """
     _require_classic(spark)
     return status(spark).is_enabled

@@ -15,6 +15,7 @@ from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import DatasetProperties, DatasetRecord
 from lakehouse_source.parquet.spec import WriteSpec
+from lakehouse_source.parquet.writer import check_can_write
 from lakehouse_source.pruning.indexed import check_index_columns
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import find_name, initial, storage_schema
@@ -128,6 +129,7 @@ def _stage(
         ),
         must_match=must_match,
     )
+    check_can_write(spec)
     return StagedWrite(
         uri=uri,
         key=record.base_uri,

@@ -57,6 +57,12 @@ class SchemaUpdate:
     Each change sees the ones before it. A change that cannot be made raises at once, or at
     the end of the block where it depends on stored values. When an error is raised, nothing
     is committed. `moved` is called after the commit.
+
+    >>> with dataset.update_schema() as schema:
+    ...     schema.rename_column("miles", "distance")
+    ...     schema.promote_column("distance", pa.decimal128(19, 0))
+    >>> schema.committed.version
+    2
     """
 
     def __init__(self, address: Address, base: Snapshot, moved: Callable[[], object]) -> None:
@@ -82,6 +88,10 @@ class SchemaUpdate:
         Raises:
             SchemaMismatchError: the name is taken, the type cannot be stored, the default is no
                 exact value of the type, or a column that is not nullable has no default.
+
+        >>> with dataset.update_schema() as schema:
+        ...     schema.add_column("address", pa.struct({"city": pa.string()}))
+        ...     schema.add_column("address.street", pa.string(), comment="with the number")
         """
         path, type = checked_path(name, "name"), _checked_type(type)
         value = None
@@ -93,25 +103,51 @@ class SchemaUpdate:
         """Set the value of a column in rows written later from data that lacks the column.
 
         None: such rows have NULL. Rows that were written before do not change.
+
+        >>> with dataset.update_schema() as schema:
+        ...     schema.set_default("carrier", "UA")
         """
         self._add(SetDefault(checked_path(name, "name"), value))
 
     def rename_column(self, name: Any, new_name: str) -> None:
-        """Rename a column or a field of a struct; `new_name` is its own name, not a path."""
+        """Rename a column or a field of a struct; `new_name` is its own name, not a path.
+
+        >>> with dataset.update_schema() as schema:
+        ...     schema.rename_column("miles", "distance")
+        """
         if not isinstance(new_name, str):
             raise InvalidOptionError(option="new_name", value=new_name, reason="is not a text.")
         self._add(RenameColumn(checked_path(name, "name"), new_name))
 
     def drop_column(self, name: Any) -> None:
-        """Drop a column. Older versions keep it, and a later column of its name starts empty."""
+        """Drop a column. Older versions keep it, and a later column of its name starts empty.
+
+        >>> with dataset.update_schema() as schema:
+        ...     schema.drop_column("miles")
+        ...     schema.add_column("miles", pa.float64())
+        >>> dataset.scan().to_table()["miles"].null_count
+        4
+        """
         self._add(DropColumn(checked_path(name, "name")))
 
     def promote_column(self, name: Any, type: pa.DataType) -> None:
-        """Change a column's type to one that holds every stored value exactly, or to text."""
+        """Change a column's type to one that holds every stored value exactly, or to text.
+
+        >>> with dataset.update_schema() as schema:
+        ...     schema.promote_column("miles", pa.string())
+        >>> dataset.scan("miles = '762'").count_rows()
+        1
+        """
         self._add(PromoteColumn(checked_path(name, "name"), _checked_type(type)))
 
     def reorder_columns(self, names: Sequence[Any], *, after: Any = None) -> None:
-        """Move columns to the front in this order, or behind the column `after`."""
+        """Move columns to the front in this order, or behind the column `after`.
+
+        >>> with dataset.update_schema() as schema:
+        ...     schema.reorder_columns(["carrier", "month"])
+        >>> dataset.schema.names
+        ['carrier', 'month', 'miles']
+        """
         if isinstance(names, str) or not names:
             raise InvalidOptionError(option="names", value=names, reason="is not a list of names.")
         paths = tuple(checked_path(name, "names") for name in names)
@@ -119,11 +155,19 @@ class SchemaUpdate:
         self._add(ReorderColumns(paths, behind))
 
     def set_nullable(self, name: Any, nullable: bool) -> None:
-        """Allow NULL in a column, or refuse it where the statistics show that there is none."""
+        """Allow NULL in a column, or refuse it where the statistics show that there is none.
+
+        >>> with dataset.update_schema() as schema:
+        ...     schema.set_nullable("carrier", False)
+        """
         self._add(SetNullable(checked_path(name, "name"), bool(nullable)))
 
     def set_comment(self, name: Any, text: str | None) -> None:
-        """Set the comment of a column, which Spark shows too; None removes it."""
+        """Set the comment of a column, which Spark shows too; None removes it.
+
+        >>> with dataset.update_schema() as schema:
+        ...     schema.set_comment("miles", "great circle distance")
+        """
         if text is not None and not isinstance(text, str):
             raise InvalidOptionError(option="text", value=text, reason="is not a text.")
         self._add(SetComment(checked_path(name, "name"), text))

@@ -18,20 +18,27 @@ from lakehouse_source.write.stage import stage, write_options
 def transaction(catalog: CatalogLike) -> Transaction:
     """Several writes, to different datasets of one catalog, as one commit.
 
-        with lake.transaction("postgresql://…") as tx:
-            tx.write(orders, "/data/orders")
-            tx.write(lines, "/data/lines", mode="overwrite")
-        tx.results
-
     Each `write` writes its files at once. All writes become visible when the block ends, in
     one database transaction. If the block or the commit raises, none becomes visible and
     the files are deleted.
+
+    >>> with lake.transaction("sqlite:////data/catalog.db") as tx:
+    ...     tx.write({"id": [1]}, "/data/orders")
+    ...     tx.write({"order": [1, 1]}, "/data/lines", mode="overwrite")
+    >>> [result.row_count for result in tx.results]
+    [1, 2]
     """
     return Transaction(catalog)
 
 
 class Transaction:
-    """Use it in a `with` block. Afterwards `results` has one entry per write, in order."""
+    """Use it in a `with` block. Afterwards `results` has one entry per write, in order.
+
+    >>> with lake.transaction("sqlite:////data/catalog.db") as tx:
+    ...     tx.write({"id": [1]}, "/data/orders")
+    >>> [result.version for result in tx.results]
+    [1]
+    """
 
     def __init__(self, catalog: CatalogLike) -> None:
         self.results: list[WriteResult] = []
@@ -49,6 +56,12 @@ class Transaction:
         Raises:
             InvalidOptionError: this transaction writes to the dataset already, or has
                 ended; and what `write_dataset` raises.
+
+        >>> with lake.transaction("sqlite:////data/catalog.db") as tx:
+        ...     tx.write(flights, "/data/all", partition_by="month")
+        ...     tx.write(flights, "/data/all")
+        Traceback (most recent call last):
+        lakehouse_source.errors.InvalidOptionError: option 'path' (given: 'file:///data/all') ...
         """
         if self._catalog is None:
             raise InvalidOptionError(

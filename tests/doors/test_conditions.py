@@ -26,6 +26,7 @@ import pytest
 
 import lakehouse_source as lake
 from integration.flights import load
+from tests.versions import bloom_filters
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -170,7 +171,7 @@ def uri(flights: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> str:
         uri,
         partition_by="origin",
         row_group_rows=8192,
-        bloom_filter_columns=["tailnum", "flight"],
+        **bloom_filters("tailnum", "flight"),
     )
     return uri
 

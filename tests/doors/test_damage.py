@@ -159,7 +159,7 @@ def test_flipped_bytes_never_raise_anything_but_plakes_errors(tmp_path: Path, se
 
 @pytest.mark.skipif(not BAD_DATA.is_dir(), reason="needs the files of apache/parquet-testing")
 @pytest.mark.parametrize(
-    "bad", sorted(BAD_DATA.glob("*.parquet")) if BAD_DATA.is_dir() else [], ids=lambda p: p.stem
+    "bad", sorted(BAD_DATA.glob("*.parquet")) if BAD_DATA.is_dir() else [], ids=str
 )
 def test_corrupt_files_of_other_projects_are_named(tmp_path: Path, bad: Path) -> None:
     """Registered with the columns that the bad file says it has, where it says so."""

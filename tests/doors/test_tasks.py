@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
+from inspect import signature
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,9 @@ def batches(reader: Any, schema: StructType) -> list[pa.RecordBatch]:
     """What Spark does: plan, pickle the reader, read each partition elsewhere."""
     partitions = reader.partitions()
     task = cloudpickle.loads(cloudpickle.dumps(reader))
-    expected = to_arrow_schema(schema, timezone="UTC")
+    # Spark 4.1 has no such keyword, and always uses UTC.
+    zone = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    expected = to_arrow_schema(schema, **zone)
     found = [batch for partition in partitions for batch in task.read(partition)]
     for batch in found:
         assert batch.schema.equals(expected)

@@ -20,6 +20,7 @@ from pyspark.sql.types import IntegerType, LongType, StructType
 import lakehouse_source as lake
 from lakehouse_source.schema.partitions import HIVE_NULL
 from tests.doors.frames import data_files, literals, load, quoted, rows, save
+from tests.versions import writes_bloom_filters
 
 
 def footers(path: Path) -> list[pq.FileMetaData]:
@@ -418,6 +419,7 @@ def test_sorted_row_groups_have_narrow_statistics(spark: SparkSession, tmp_path:
     assert rows(load(spark, tmp_path)) == rows(frame)
 
 
+@writes_bloom_filters
 def test_bloom_filters_are_written_for_the_columns_named(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -28,6 +28,7 @@ from tests.edges.parquet_edit import (
     file_of,
     fuzz,
 )
+from tests.versions import bloom_filters
 
 TABLE = pa.table({"n": list(range(10)), "word": [f"w{i}" for i in range(10)], "x": [0.5] * 10})
 VALID = file_of(TABLE, row_group_size=5)
@@ -222,7 +223,7 @@ def test_what_does_not_concern_pruning_does_not_hinder_it(outcomes: dict[str, st
 
 def test_a_dataset_whose_file_became_a_bad_one_says_so(tmp_path: Path) -> None:
     """The same check before rows are read and when files are verified."""
-    lake.write_dataset(TABLE, tmp_path, row_group_rows=5, bloom_filter_columns=["n"])
+    lake.write_dataset(TABLE, tmp_path, row_group_rows=5, **bloom_filters("n"))
     [path] = tmp_path.glob("*.parquet")
     whole = path.read_bytes()
     dataset = lake.open_dataset(tmp_path)

@@ -13,6 +13,9 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.parquet import bloom, reader
 from lakehouse_source.storage import Storage
+from tests.versions import writes_bloom_filters
+
+pytestmark = writes_bloom_filters
 
 ROWS, GROUP = 4_000, 1_000
 

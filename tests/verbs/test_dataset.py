@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source.parquet import writer
 
 NAN = float("nan")
 
@@ -445,3 +446,17 @@ def test_few_rows_of_a_large_row_group(tmp_path: Path, matching: list[int]) -> N
     assert sorted(found.to_pylist(), key=key) == sorted([*expected, *late], key=key)
     only = lake.read_dataset(path, predicates=[("id", "=", matching[-1])], columns=["p", "late"])
     assert {"p": "x", "late": None} in only.to_pylist()
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_bloom_filters_that_pyarrow_cannot_write_are_refused_before_anything_is_written(
+    uri: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyArrow 21 to 23 cannot; a newer one is told that it cannot."""
+    monkeypatch.setattr(writer, "CAN_WRITE_BLOOM_FILTERS", False)
+    with pytest.raises(lake.InvalidOptionError, match=r"needs PyArrow 24 .* leave the option out"):
+        lake.write_dataset({"a": [1]}, uri, mode=mode, bloom_filter_columns=["a"])
+    with pytest.raises(lake.DatasetNotFoundError):
+        lake.open_dataset(uri)
+    assert list(Path(uri).rglob("*.parquet")) == []
+    assert lake.write_dataset({"a": [1]}, uri, mode=mode).version == 1

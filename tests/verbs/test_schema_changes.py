@@ -30,6 +30,7 @@ from tests.postgres_server import PostgresServer
 from tests.verbs.cutting_proxy import AFTER, ANSWERED, BEFORE, Cut, CuttingProxy
 from tests.verbs.test_commit_protocol import stage
 from tests.verbs.test_overtaken import commit_overtaken
+from tests.versions import bloom_filters, writes_bloom_filters
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "property"
 
@@ -126,7 +127,7 @@ class Program:
         ]
         self.now = Version(columns, [])
         self.versions: list[Version] = []
-        self.append(partition_by=["p"], bloom_filter_columns=["a"])
+        self.append(partition_by=["p"], **bloom_filters("a"))
 
     def step(self) -> None:
         steps: list[Callable[[], bool | None]] = [
@@ -652,6 +653,7 @@ def test_a_struct_whose_stored_fields_were_all_dropped_is_null_where_it_was(uri:
     assert dataset.scan().to_dataset().to_table().to_pylist() == expected
 
 
+@writes_bloom_filters
 def test_a_promoted_column_gives_the_same_rows_by_index_and_bloom_filter(uri: str) -> None:
     table = pa.table({"a": pa.array(range(10), pa.int32()), "b": list(range(10))})
     lake.write_dataset(table, uri, bloom_filter_columns=["a"], row_group_rows=2)
