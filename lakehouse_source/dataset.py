@@ -25,6 +25,7 @@ from lakehouse_source.write.find_files import Paths
 from lakehouse_source.write.inputs import to_reader
 from lakehouse_source.write.restore import restore
 from lakehouse_source.write.schema_change import SchemaUpdate
+from lakehouse_source.write.set_properties import set_properties
 from lakehouse_source.write.stage import stage, write_options
 
 if TYPE_CHECKING:  # it imports pandas: only who asks for a dataset or fragments waits for it
@@ -39,7 +40,7 @@ def write_dataset(
     mode: str = "append",
     partition_by: str | Sequence[str] | None = None,
     schema_merge: bool = False,
-    promote_to_string: bool = False,
+    promote_to_string: bool | None = None,
     overwrite_where: Predicates = None,
     writer: str = "pyarrow",
     commit_metadata: Mapping[str, Any] | None = None,
@@ -80,7 +81,11 @@ def write_dataset(
               in bytes, of row groups in rows, and the codec.
             - `sort_by`: columns by which the rows of each file are sorted.
             - `bloom_filter_columns`: columns that get bloom filters.
-            - `index_columns`: see below.
+            - `index_columns`: columns of the catalog's search index, see below.
+
+              What a write does not choose of the above, nor of `promote_to_string`, the
+              dataset's properties do (`Dataset.set_properties`). The choices of the first
+              write become properties.
             - `partition_overwrite_mode`: `"static"`, or `"dynamic"` to overwrite only the
               partitions that the incoming rows belong to.
             - `txn_app_id`, `txn_version`: an idempotency pair, a text and an integer. A
@@ -89,8 +94,9 @@ def write_dataset(
 
     The catalog finds files by the values of the first 32 leaf columns, or of the columns
     that the first write names in `index_columns` (dotted if nested; a struct stands for all
-    its fields), and always by partition columns. Conditions on other columns give the same
-    rows, but the statistics of every remaining file are read to check them.
+    its fields; `Dataset.set_properties` changes them), and always by partition columns.
+    Conditions on other columns give the same rows, but the statistics of every remaining file
+    are read to check them.
 
     Returns:
         The new version and the files written.
@@ -323,13 +329,49 @@ class Dataset:
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """The dataset's properties as the catalog stores them.
+        """The dataset's properties as the catalog stores them; see `set_properties`.
 
-        `partition_by` (names of columns), `index_columns` (the names that the first write
-        gave, if it did), `indexed_columns` (field ids of the columns in the search index)
-        and `last_field_id` (the highest field id given to a column so far).
+        Always there: `partition_by`, `indexed_columns` (field ids of the columns in the
+        search index) and `last_field_id` (the highest field id given to a column so far).
+        Where they were chosen: `index_columns`, `sort_by`, `bloom_filter_columns`,
+        `target_file_size_bytes`, `row_group_rows`, `compression`, `promote_to_string`.
         """
         return self._snapshot.dataset.properties.to_json()
+
+    def set_properties(self, **properties: Any) -> WriteResult:
+        """Choose how all later writes lay out their files, as one commit; moves to it.
+
+            dataset.set_properties(sort_by=["day", "flight"], compression="snappy")
+
+        Every writer follows the properties: `write_dataset`, transactions, Spark. What one
+        write chooses by its own arguments wins for that write. Files that are written
+        already stay as they are. The first write's own choices are the first properties.
+        None sets a property back to its default.
+
+        Args:
+            properties: any of these.
+
+                - `sort_by`, `bloom_filter_columns`, `target_file_size_bytes`,
+                  `row_group_rows`, `compression`, `promote_to_string`: as in
+                  `write_dataset`.
+                - `index_columns`: as in `write_dataset`. The index of columns that join it
+                  is computed from the catalog's statistics, in the same commit.
+                - `partition_by`: only while the dataset has never had a file.
+
+        Columns that are renamed keep their place in the properties. A column of `sort_by`
+        cannot be dropped; a dropped column leaves the other lists.
+
+        Raises:
+            InvalidOptionError: a property is unknown, or its value is wrong.
+            SchemaMismatchError: a column cannot partition the dataset.
+            CommitConflictError: the schema or the properties were changed since this
+                version; see `refresh()`.
+            CommitUnknownError: the catalog was lost during the commit.
+        """
+        with self._address.open() as catalog:
+            result = set_properties(catalog, self._address, self._snapshot, properties)
+        self.refresh()
+        return result
 
     def refresh(self) -> Dataset:
         """Move to the newest version; returns this dataset.

@@ -7,7 +7,7 @@ workers and the executors. `None` always means unknown, never zero.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
@@ -129,13 +129,71 @@ class WriteResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """How writes lay out rows in files. None: nothing was chosen.
+
+    `sort_by` and `bloom_filter_columns` are names of top-level columns.
+    `promote_to_string` allows a write to turn a column into strings.
+    """
+
+    target_file_size_bytes: int | None = None
+    row_group_rows: int | None = None
+    compression: str | None = None
+    sort_by: tuple[str, ...] | None = None
+    bloom_filter_columns: tuple[str, ...] | None = None
+    promote_to_string: bool | None = None
+
+    def over(self, other: Layout) -> Layout:
+        """This layout, with the choices of `other` where this one has none."""
+        unset = {one.name for one in fields(self) if getattr(self, one.name) is None}
+        return replace(self, **{name: getattr(other, name) for name in unset})
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Layout:
+        """The layout in a parsed JSON document, whose other keys are ignored.
+
+        Raises:
+            TypeError: a value does not have the type that its key has.
+        """
+        given = {one.name: document.get(one.name) for one in fields(cls)}
+        for name, value in given.items():
+            if value is None:
+                continue
+            if name in COLUMN_LISTS:
+                given[name] = _items(value, str, name)
+            elif type(value) is not _SCALARS[name]:
+                raise TypeError(f"{name!r} is not of type {_SCALARS[name].__name__}")
+        return cls(**given)
+
+    def to_json(self) -> dict[str, Any]:
+        """The choices that were made, as values that JSON can hold."""
+        chosen = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {
+            name: list(value) if name in COLUMN_LISTS else value
+            for name, value in chosen.items()
+            if value is not None
+        }
+
+
+# The keys of `Layout` that are lists of columns, and the types of the others.
+COLUMN_LISTS = ("sort_by", "bloom_filter_columns")
+_SCALARS: Mapping[str, type] = {
+    "target_file_size_bytes": int,
+    "row_group_rows": int,
+    "compression": str,
+    "promote_to_string": bool,
+}
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetProperties:
-    """What the writes of a dataset decided for all later ones, as the catalog stores it.
+    """What is decided for all later writes of a dataset, as the catalog stores it.
 
     `partition_by` are names of columns in the newest schema, in the order of the folders.
-    `index_columns` are the names that the first write gave for the search index, as the
-    columns are named now (None: it gave none);
+    `index_columns` are the names that were given for the search index, as the columns are
+    named now (None: none were given);
     `indexed_columns` are the field ids of the columns that the index covers.
+    `layout` is followed by every write, except where the write itself chooses otherwise.
     `last_field_id` is the highest field id ever given to a column. `unknown` holds the
     keys that this release does not know; they are written back unchanged.
     """
@@ -144,6 +202,7 @@ class DatasetProperties:
     index_columns: tuple[str, ...] | None = None
     indexed_columns: tuple[int, ...] = ()
     last_field_id: int = 0
+    layout: Layout = Layout()
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -158,11 +217,15 @@ class DatasetProperties:
         last_field_id = unknown.pop("last_field_id", 0)
         if not isinstance(last_field_id, int):
             raise TypeError("'last_field_id' is not an integer")
+        layout = Layout.from_json(unknown)
+        for one in fields(Layout):
+            unknown.pop(one.name, None)
         return cls(
             partition_by=_items(unknown.pop("partition_by", ()), str, "partition_by"),
             index_columns=None if names is None else _items(names, str, "index_columns"),
             indexed_columns=_items(unknown.pop("indexed_columns", ()), int, "indexed_columns"),
             last_field_id=last_field_id,
+            layout=layout,
             unknown=unknown,
         )
 
@@ -170,6 +233,7 @@ class DatasetProperties:
         """The document that `from_json` reads, made of values that JSON can hold."""
         document: dict[str, Any] = {
             **self.unknown,
+            **self.layout.to_json(),
             "partition_by": list(self.partition_by),
             "indexed_columns": list(self.indexed_columns),
             "last_field_id": self.last_field_id,

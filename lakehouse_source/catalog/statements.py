@@ -342,6 +342,7 @@ FORGET_FILES = (
     "DELETE FROM row_groups WHERE file_id {among}",
     "DELETE FROM files WHERE id {among}",
 )
+DELETE_BOUNDS = "DELETE FROM column_bounds WHERE dataset_id = ? AND column_id = ?"
 INVALIDATE_BOUNDS = (
     "UPDATE column_bounds SET lower = ?, upper = ?, level = 0 "
     "WHERE dataset_id = ? AND column_id = ?"

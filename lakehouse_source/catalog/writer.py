@@ -215,7 +215,8 @@ class CatalogTransaction(CatalogReader):
                 for key, value in file.partitions.items()
             ],
         )
-        insert("column_bounds", sql.BOUNDS_COLUMNS, _bounds_rows(dataset.id, numbered, bounds))
+        index_rows = ((file_id, row) for file_id, file in numbered for row in bounds(file))
+        insert("column_bounds", sql.BOUNDS_COLUMNS, _bounds_rows(dataset.id, index_rows))
 
     def move_files(self, version: int, file_ids: Iterable[int]) -> None:
         """Change the version of files that this transaction recorded."""
@@ -243,6 +244,15 @@ class CatalogTransaction(CatalogReader):
         """Let every file match any search over a column, whose keys get a new encoding."""
         values = (UNBOUNDED_LOWER, UNBOUNDED_UPPER, dataset_id, column_id)
         self._session.execute(sql.INVALIDATE_BOUNDS, values)
+
+    def delete_bounds(self, dataset_id: int, column_ids: Iterable[int]) -> None:
+        """Delete the index rows of columns that leave the index."""
+        for column_id in column_ids:
+            self._session.execute(sql.DELETE_BOUNDS, (dataset_id, column_id))
+
+    def insert_bounds(self, dataset_id: int, rows: Iterable[tuple[int, FileBounds]]) -> None:
+        """Insert index rows of files that are recorded already, each with the file's id."""
+        self._session.insert("column_bounds", sql.BOUNDS_COLUMNS, _bounds_rows(dataset_id, rows))
 
     # --- expiry
 
@@ -353,11 +363,7 @@ def _row_group_rows(files: Sequence[NumberedFile]) -> list[Row]:
     ]
 
 
-def _bounds_rows(
-    dataset_id: int,
-    files: Sequence[NumberedFile],
-    bounds: Callable[[FileMetadata], Iterable[FileBounds]],
-) -> list[Row]:
+def _bounds_rows(dataset_id: int, bounds: Iterable[tuple[int, FileBounds]]) -> list[Row]:
     rows = [
         (
             dataset_id,
@@ -370,8 +376,7 @@ def _bounds_rows(
             bound.row_count,
             bound.may_contain_nan,
         )
-        for file_id, file in files
-        for bound in bounds(file)
+        for file_id, bound in bounds
     ]
     # In the order of the primary key: neighbours are written to one page.
     rows.sort(key=lambda row: row[:6])

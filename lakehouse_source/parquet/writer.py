@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -319,7 +320,7 @@ class _OpenFile:
 
 def _layout(spec: WriteSpec, file_schema: pa.Schema) -> dict[str, Any]:
     extra: dict[str, Any] = {}
-    names = [name for name in spec.sort_by if name in file_schema.names]
+    names = list(takewhile(lambda name: not _is_float(file_schema, name), _sorted_by(spec)))
     if names:
         extra["sorting_columns"] = pq.SortingColumn.from_ordering(
             file_schema, [(name, "ascending") for name in names]
@@ -327,6 +328,16 @@ def _layout(spec: WriteSpec, file_schema: pa.Schema) -> dict[str, Any]:
     if spec.bloom_filter_columns:
         extra["bloom_filter_options"] = dict.fromkeys(spec.bloom_filter_columns, True)
     return extra
+
+
+def _sorted_by(spec: WriteSpec) -> Iterator[str]:
+    """The columns that the rows of a file are sorted by; partition columns are not in it."""
+    return (name for name in spec.sort_by if name not in spec.partition_by)
+
+
+def _is_float(schema: pa.Schema, name: str) -> bool:
+    """Tell whether a column has values that Parquet does not order: NaN and the two zeros."""
+    return bool(pa.types.is_floating(schema.field(name).type))
 
 
 def has_nan(rows: pa.Table, leaf: Leaf) -> bool:

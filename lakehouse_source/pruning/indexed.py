@@ -1,8 +1,8 @@
 """Pure. Which columns the search index covers.
 
-By default: the first 32 leaf columns whose values can be made into keys. The creator of
-a dataset can name others, a struct with all its fields. Partition columns are always
-covered. Whether a column is covered is decided when it is added to the dataset, so that
+By default: the first 32 leaf columns whose values can be made into keys. The first write
+of a dataset, or `set_properties` later, can name others, a struct with all its fields.
+Partition columns are always covered. A column that is added joins the index or does not;
 every file that holds a covered column has keys of it.
 """
 
@@ -54,7 +54,7 @@ def check_index_columns(
 
     Raises:
         InvalidOptionError: there is no such column, it has no keys, or the dataset was
-            created with other index columns.
+            indexes other columns.
     """
     if names is None:
         return
@@ -76,7 +76,7 @@ def check_index_columns(
         option="indexColumns",
         value=", ".join(names),
         reason=f"does not match the indexed columns of {dataset} ({', '.join(has) or 'none'}), "
-        "which its first write fixed. Leave the option out.",
+        "which set_properties changes. Leave the option out.",
     )
 
 

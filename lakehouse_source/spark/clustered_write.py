@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, SchemaMismatchError
+from lakehouse_source.model import DatasetProperties
 from lakehouse_source.read.address import Address, PathLike
 from lakehouse_source.schema.fields import find_name
 from lakehouse_source.spark.to_spark_sql import quoted
+from lakehouse_source.write.layout import listed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,7 +44,8 @@ def write(
             divided among tasks.
         sort_by: columns by which the whole frame is sorted. The files of a partition
             value then do not overlap, so a condition on the first column reads only
-            the few files that can match it.
+            the few files that can match it. Default: the property `sort_by` of the
+            existing dataset; an empty list: not sorted.
         options: options of `df.write.format("plake")` under the same names, such as
             `mergeSchema=True` or `targetFileSize="64m"`.
 
@@ -66,14 +69,21 @@ def write(
             raise InvalidOptionError(
                 option=name, reason="is an argument here: uri, catalog, partition_by or sort_by."
             )
-    chosen = _as_tuple(partition_by)
-    partitions = _existing_partition_by(uri, catalog) if chosen is None else chosen
-    clustered = _clustered(
-        df, _columns_of(df, partitions), _columns_of(df, _as_tuple(sort_by) or ())
-    )
+    chosen, sort_columns = listed(partition_by), listed(sort_by)
+    existing = _existing_properties(uri, catalog)
+    partitions = existing.partition_by if chosen is None else chosen
+    if sort_columns is None:
+        # A column of the dataset that the frame lacks is NULL in all rows.
+        own = existing.layout.sort_by or ()
+        by = tuple(name for name in own if find_name(name, df.columns) is not None)
+    else:
+        by = sort_columns
+    clustered = _clustered(df, _columns_of(df, partitions), _columns_of(df, by))
     writer = clustered.write.format("plake").mode(mode)
     if chosen:
         writer = writer.option("partitionBy", ",".join(f"`{name}`" for name in chosen))
+    if sort_columns is not None:
+        writer = writer.option("sortBy", ",".join(f"`{name}`" for name in sort_columns))
     if catalog is not None:
         writer = writer.option("catalog", catalog)
     for name, value in options.items():
@@ -98,20 +108,14 @@ def _clustered(
     return ranges.sortWithinPartitions(*columns)
 
 
-def _existing_partition_by(uri: PathLike, catalog: str | None) -> tuple[str, ...]:
-    """The partition columns of the dataset. Empty where there is no dataset yet."""
+def _existing_properties(uri: PathLike, catalog: str | None) -> DatasetProperties:
+    """The properties of the dataset. Those without a choice where there is no dataset yet."""
     address = Address(uri, catalog)
     try:
         with address.open() as opened, opened.read() as reader:
-            return address.snapshot(opened, reader).partition_by
+            return address.snapshot(opened, reader).dataset.properties
     except DatasetNotFoundError:
-        return ()
-
-
-def _as_tuple(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    return (names,) if isinstance(names, str) else tuple(names)
+        return DatasetProperties()
 
 
 def _columns_of(df: DataFrame, names: Sequence[str]) -> tuple[str, ...]:

@@ -113,15 +113,15 @@ class Options:
             )
         return int(digits) * _UNITS[unit]
 
-    def flag(self, name: str) -> bool:
-        """True or false.
+    def flag(self, name: str) -> bool | None:
+        """True or false, or None where the option is absent or blank.
 
         Raises:
             InvalidOptionError: the value is anything else.
         """
         value = self.text(name)
         if value is None:
-            return False
+            return None
         if value.lower() not in ("true", "false"):
             raise InvalidOptionError(option=name, value=value, reason="must be true or false.")
         return value.lower() == "true"
@@ -130,6 +130,10 @@ class Options:
         """Comma-separated column names. A name that contains a comma stands in backquotes."""
         value = self.text(name)
         return None if value is None else tuple(split_names(value))
+
+    def chosen_names(self, name: str) -> tuple[str, ...] | None:
+        """As `names`, but a blank value chooses no column."""
+        return self.names(name) or (() if name in self._values else None)
 
 
 def _unknown(key: str, known: tuple[str, ...], kind: str) -> InvalidOptionError:

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.types import StructType
 
 from lakehouse_source.errors import InvalidOptionError, PlakeError
+from lakehouse_source.model import Layout
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
@@ -142,26 +143,26 @@ def _write_options(given: Options, mode: str) -> WriteOptions:
             reason="is not a mode.",
             known=("static", "dynamic"),
         )
-    optional: dict[str, Any] = {
-        "target_file_size_bytes": given.size("targetFileSize"),
-        "row_group_rows": given.number("rowGroupRows"),
-        "compression": given.text("compression"),
-        "sort_by": given.names("sortBy"),
-        "bloom_filter_columns": given.names("bloomFilterColumns"),
-        "index_columns": given.names("indexColumns"),
-    }
+    layout = Layout(
+        target_file_size_bytes=given.size("targetFileSize"),
+        row_group_rows=given.number("rowGroupRows"),
+        compression=given.text("compression"),
+        sort_by=given.chosen_names("sortBy"),
+        bloom_filter_columns=given.chosen_names("bloomFilterColumns"),
+        promote_to_string=given.flag("promoteToString"),
+    )
     return WriteOptions(
         mode=mode,
         partition_by=given.names("partitionBy"),
-        schema_merge=given.flag("mergeSchema"),
-        promote_to_string=given.flag("promoteToString"),
+        schema_merge=bool(given.flag("mergeSchema")),
         overwrite_where=None if where is None else PredicateSet.of(where),
         dynamic_partitions=overwrite_mode == "dynamic" and mode == "overwrite",
         expected_version=given.number("expectedVersion"),
         txn_app_id=given.text("txnAppId"),
         txn_version=given.number("txnVersion"),
         commit_metadata=_metadata(given.text("commitMetadata")),
-        **{name: value for name, value in optional.items() if value is not None},
+        layout=layout,
+        index_columns=given.names("indexColumns"),
     )
 
 

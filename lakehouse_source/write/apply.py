@@ -189,7 +189,7 @@ def _check_conflicts(
     if staged.base_version == 0 and names is not None:
         schema = tx.schema_at(record.id, record.current_version)[1]
         if not same_index_columns(schema, names, record.properties, partition_by):
-            raise conflict("the dataset was made with other columns in its index")
+            raise conflict("the dataset has other columns in its index")
     check_added = False
     for newer in tx.transactions_since(record.id, staged.base_version):
         theirs = conflicts.change_of(newer.operation)

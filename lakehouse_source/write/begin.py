@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pyarrow as pa
 import uuid6
 
@@ -14,15 +12,21 @@ from lakehouse_source.catalog.write_states import WriteState
 from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import DatasetProperties, DatasetRecord
-from lakehouse_source.parquet.spec import WriteSpec
+from lakehouse_source.parquet.spec import (
+    COMPRESSION,
+    ROW_GROUP_ROWS,
+    TARGET_FILE_SIZE_BYTES,
+    WriteSpec,
+)
 from lakehouse_source.parquet.writer import check_can_write
 from lakehouse_source.pruning.indexed import check_index_columns
 from lakehouse_source.read.address import Address
-from lakehouse_source.schema.fields import find_name, initial, storage_schema
+from lakehouse_source.schema.fields import initial, storage_schema
 from lakehouse_source.schema.partitions import check_partition_columns
 from lakehouse_source.write import reservations
 from lakehouse_source.write.apply import check_may_commit, committed_before
-from lakehouse_source.write.evolution import evolve_properties, merge_schema
+from lakehouse_source.write.evolution import evolve_properties, first_properties, merge_schema
+from lakehouse_source.write.layout import fitted
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 
 
@@ -115,18 +119,17 @@ def _stage(
             value="dynamic",
             reason=f"needs a partitioned dataset, and {uri} has no partition columns.",
         )
+    layout = fitted(options.layout.over(properties.layout), schema)
     spec = WriteSpec(
         uri=address.given,
         write_id=write_id,
         schema=schema,
         partition_by=properties.partition_by,
-        row_group_rows=options.row_group_rows,
-        target_file_size_bytes=options.target_file_size_bytes,
-        compression=options.compression,
-        sort_by=_column_names(schema, options.sort_by, "sortBy"),
-        bloom_filter_columns=_column_names(
-            schema, options.bloom_filter_columns, "bloomFilterColumns"
-        ),
+        row_group_rows=layout.row_group_rows or ROW_GROUP_ROWS,
+        target_file_size_bytes=layout.target_file_size_bytes or TARGET_FILE_SIZE_BYTES,
+        compression=layout.compression or COMPRESSION,
+        sort_by=layout.sort_by or (),
+        bloom_filter_columns=layout.bloom_filter_columns or (),
         must_match=must_match,
     )
     check_can_write(spec)
@@ -148,10 +151,8 @@ def _first_schema(
     schema = initial(incoming)
     partition_by = check_partition_columns(schema, options.partition_by or ())
     check_index_columns(schema, options.index_columns, None, partition_by, uri)
-    properties = record.properties
-    return schema, evolve_properties(properties, schema, None, partition_by, options.index_columns)[
-        0
-    ]
+    properties = first_properties(record.properties, schema, partition_by, options)
+    return schema, properties
 
 
 def _next_schema(
@@ -185,16 +186,3 @@ def _check_same_partitioning(
             value=", ".join(options.partition_by),
             reason=f"does not match the partition columns of {uri} ({has}). Leave the option out.",
         )
-
-
-def _column_names(schema: pa.Schema, given: Sequence[str], option: str) -> tuple[str, ...]:
-    """Column names in the schema's spelling."""
-    names: list[str] = []
-    for name in given:
-        found = find_name(name, schema.names)
-        if found is None:
-            raise InvalidOptionError(
-                option=option, value=name, reason="is not a column.", known=schema.names
-            )
-        names.append(found)
-    return tuple(names)

@@ -81,6 +81,8 @@ OPERATIONS: dict[str, Change] = {
     "overwrite partitions": Change.OVERWRITE_WHERE,
     "restore": Change.OVERWRITE,
     "schema change": Change.SCHEMA,
+    # A property can name columns, and can allow a change of their types.
+    "set properties": Change.SCHEMA,
     "rewrite": Change.REWRITE,
 }
 

@@ -18,6 +18,7 @@ from lakehouse_source.schema.fields import children, field_id, is_nested, leaves
 from lakehouse_source.schema.merge import merge
 from lakehouse_source.schema.partitions import same_columns
 from lakehouse_source.schema.paths import walk
+from lakehouse_source.write.layout import fitted, in_schema
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 from lakehouse_source.write.stored_values import stored_values_fit
 
@@ -41,7 +42,7 @@ def merge_schema(
         current,
         incoming,
         add_columns=options.schema_merge,
-        promote_to_string=options.promote_to_string,
+        promote_to_string=bool(options.layout.over(properties.layout).promote_to_string),
         next_id=max(properties.last_field_id, max_id(current)) + 1,
         dataset=uri,
         stored_values_fit=stored_values_fit(reader, record),
@@ -154,7 +155,19 @@ def with_names_of(
         properties,
         partition_by=same_columns(properties.partition_by, before, after),
         index_columns=None if names is None else renamed(names, before, after),
+        layout=in_schema(properties.layout, before, after),
     )
+
+
+def first_properties(
+    properties: DatasetProperties,
+    schema: pa.Schema,
+    partition_by: tuple[str, ...],
+    options: WriteOptions,
+) -> DatasetProperties:
+    """The properties that the first write gives to a dataset: its partitions, index and layout."""
+    evolved = evolve_properties(properties, schema, None, partition_by, options.index_columns)[0]
+    return replace(evolved, layout=fitted(options.layout, schema))
 
 
 def record_schema(
@@ -167,9 +180,14 @@ def record_schema(
 ) -> DatasetRecord:
     """Put a new schema into force at a version; answers the dataset with its new properties."""
     tx.insert_schema(record.id, version, schema)
-    properties, unsearchable = evolve_properties(
-        record.properties, schema, before, staged.spec.partition_by, staged.options.index_columns
-    )
+    unsearchable: list[int] = []
+    partition_by = staged.spec.partition_by
+    if before is None:
+        properties = first_properties(record.properties, schema, partition_by, staged.options)
+    else:
+        properties, unsearchable = evolve_properties(
+            record.properties, schema, before, partition_by
+        )
     for column_id in unsearchable:
         tx.invalidate_bounds(record.id, column_id)
     tx.set_properties(record.id, properties)

@@ -12,41 +12,32 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.parquet.spec import (
-    COMPRESSION,
-    ROW_GROUP_ROWS,
-    TARGET_FILE_SIZE_BYTES,
-    WriteSpec,
-)
+from lakehouse_source.model import Layout
+from lakehouse_source.parquet.spec import WriteSpec
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.write.conflicts import Change
-
-CODECS = ("zstd", "snappy", "lz4", "gzip", "brotli", "none")
+from lakehouse_source.write.layout import check_layout
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What the caller asked for. Sizes are in bytes and rows; None means the default.
+    """What the caller asked for.
 
-    `index_columns` are the columns that the search index of a new dataset covers; a struct
-    stands for all its fields.
+    What `layout` does not choose, the dataset's properties do. The layout of the first write
+    becomes the dataset's. `index_columns` are the columns that the search index of a new
+    dataset covers; a struct stands for all its fields.
     """
 
     mode: str = "append"
     partition_by: tuple[str, ...] | None = None
     schema_merge: bool = False
-    promote_to_string: bool = False
     overwrite_where: PredicateSet | None = None
     dynamic_partitions: bool = False
     expected_version: int | None = None
     txn_app_id: str | None = None
     txn_version: int | None = None
     commit_metadata: Mapping[str, Any] = field(default_factory=dict)
-    target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES
-    row_group_rows: int = ROW_GROUP_ROWS
-    compression: str = COMPRESSION
-    sort_by: tuple[str, ...] = ()
-    bloom_filter_columns: tuple[str, ...] = ()
+    layout: Layout = field(default_factory=Layout)
     index_columns: tuple[str, ...] | None = None
 
     def check(self) -> None:
@@ -72,20 +63,7 @@ class WriteOptions:
                 value="dynamic",
                 reason="cannot be combined with overwriteWhere.",
             )
-        for name, number in (
-            ("targetFileSize", self.target_file_size_bytes),
-            ("rowGroupRows", self.row_group_rows),
-        ):
-            if number < 1:
-                raise InvalidOptionError(option=name, value=number, reason="must be at least 1.")
-        codec = self.compression.lower()
-        if codec not in CODECS or (codec != "none" and not pa.Codec.is_available(codec)):
-            raise InvalidOptionError(
-                option="compression",
-                value=self.compression,
-                reason="is not a codec of this PyArrow.",
-                known=CODECS,
-            )
+        check_layout(self.layout)
         if (self.txn_app_id is None) != (self.txn_version is None):
             raise InvalidOptionError(
                 option="txnAppId", reason="and txnVersion go together: give both or none."

@@ -46,6 +46,7 @@ from lakehouse_source.write import conflicts
 from lakehouse_source.write.apply import summary
 from lakehouse_source.write.conflicts import Change, Verdict
 from lakehouse_source.write.evolution import evolve_properties, with_names_of
+from lakehouse_source.write.layout import check_sort_columns_stay
 from lakehouse_source.write.stored_values import stored_values_fit
 
 OPERATION = "schema change"
@@ -245,6 +246,7 @@ def change_schema(
         if after.equals(before, check_metadata=True):
             return WriteResult(record.current_version, 0, 0, schema_version)
         version = record.current_version + 1
+        check_sort_columns_stay(record.properties.layout, before, after)
         tx.insert_schema(record.id, version, after)
         properties = with_names_of(record.properties, before, after)
         properties, unsearchable = evolve_properties(

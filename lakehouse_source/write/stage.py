@@ -19,18 +19,15 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.scan import Predicates
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import abort
+from lakehouse_source.write.layout import LAYOUT_KEYWORDS, layout_of, listed
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 
 HEARTBEAT_SECONDS = 600.0
 
 T = TypeVar("T")
 
-_LAYOUT = (
-    "target_file_size_bytes",
-    "row_group_rows",
-    "compression",
-    "sort_by",
-    "bloom_filter_columns",
+_FURTHER = (
+    *(name for name in LAYOUT_KEYWORDS if name != "promote_to_string"),
     "index_columns",
     "partition_overwrite_mode",
     "txn_app_id",
@@ -43,12 +40,12 @@ def write_options(
     mode: str = "append",
     partition_by: str | Sequence[str] | None = None,
     schema_merge: bool = False,
-    promote_to_string: bool = False,
+    promote_to_string: bool | None = None,
     overwrite_where: Predicates = None,
     writer: str = "pyarrow",
     commit_metadata: Mapping[str, Any] | None = None,
     expected_version: int | None = None,
-    **layout: Any,
+    **further: Any,
 ) -> WriteOptions:
     """The keywords of `write_dataset`, checked, as options of a write.
 
@@ -60,11 +57,10 @@ def write_options(
             option="writer", value=writer, reason="is not a writer.", known=("pyarrow",)
         )
     options = _options(
-        layout,
+        {**further, "promote_to_string": promote_to_string},
         mode=mode,
-        partition_by=_listed(partition_by),
+        partition_by=listed(partition_by),
         schema_merge=schema_merge,
-        promote_to_string=promote_to_string,
         overwrite_where=None if overwrite_where is None else PredicateSet.of(overwrite_where),
         commit_metadata=dict(commit_metadata or {}),
         expected_version=expected_version,
@@ -119,14 +115,13 @@ def with_heartbeat(items: Iterable[T], beat: Callable[[], None]) -> Iterator[T]:
         yield item
 
 
-def _options(layout: dict[str, Any], **known: Any) -> WriteOptions:
-    for name in layout:
-        if name not in _LAYOUT:
-            raise InvalidOptionError(option=name, reason="is unknown.", known=_LAYOUT)
-    given = {name: value for name, value in layout.items() if value is not None}
-    for name in ("sort_by", "bloom_filter_columns", "index_columns"):
-        if name in given:
-            given[name] = _listed(given[name])
+def _options(further: dict[str, Any], **known: Any) -> WriteOptions:
+    allowed = (*_FURTHER, "promote_to_string")
+    for name in further:
+        if name not in allowed:
+            raise InvalidOptionError(option=name, reason="is unknown.", known=_FURTHER)
+    layout = layout_of({name: further.pop(name, None) for name in LAYOUT_KEYWORDS})
+    given = {name: value for name, value in further.items() if value is not None}
     overwrite_mode = given.pop("partition_overwrite_mode", "static")
     if overwrite_mode not in ("static", "dynamic"):
         raise InvalidOptionError(
@@ -136,10 +131,10 @@ def _options(layout: dict[str, Any], **known: Any) -> WriteOptions:
             known=("static", "dynamic"),
         )
     dynamic = overwrite_mode == "dynamic" and known.get("mode") == "overwrite"
-    return WriteOptions(**known, **given, dynamic_partitions=dynamic)
-
-
-def _listed(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    return (names,) if isinstance(names, str) else tuple(names)
+    return WriteOptions(
+        **known,
+        layout=layout,
+        index_columns=listed(given.pop("index_columns", None)),
+        **given,
+        dynamic_partitions=dynamic,
+    )

@@ -17,11 +17,20 @@ KNOWN = {
     "indexed_columns": st.lists(st.integers()),
     "last_field_id": st.integers(min_value=0),
 }
+CHOSEN = {
+    "index_columns": NAMES,
+    "sort_by": NAMES,
+    "bloom_filter_columns": NAMES,
+    "target_file_size_bytes": st.integers(min_value=1),
+    "row_group_rows": st.integers(min_value=1),
+    "compression": st.text(),
+    "promote_to_string": st.booleans(),
+}
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists)
 DOCUMENTS = st.builds(
     lambda later, known: {**later, **known},
     st.dictionaries(st.text(), JSON),
-    st.fixed_dictionaries(KNOWN, optional={"index_columns": NAMES}),
+    st.fixed_dictionaries(KNOWN, optional=CHOSEN),
 )
 
 
@@ -45,6 +54,11 @@ def test_a_dataset_without_a_version_has_no_properties_yet() -> None:
         ("indexed_columns", None),
         ("last_field_id", "7"),
         ("last_field_id", [7]),
+        ("sort_by", "a"),
+        ("bloom_filter_columns", [1]),
+        ("row_group_rows", True),
+        ("compression", 7),
+        ("promote_to_string", 1),
     ],
 )
 def test_a_value_of_another_type_is_named(key: str, value: object) -> None:

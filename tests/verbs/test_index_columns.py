@@ -167,14 +167,14 @@ def test_columns_that_cannot_be_indexed_are_refused(
         lake.open_dataset(tmp_path / "t", catalog=catalog)
 
 
-def test_the_first_write_fixes_the_columns(tmp_path: Path, catalog: lake.Catalog) -> None:
+def test_a_later_write_cannot_choose_other_columns(tmp_path: Path, catalog: lake.Catalog) -> None:
     uri = tmp_path / "t"
     filled(uri, catalog, 1, index_columns=["b", "a"])
     for same in (["a", "b"], ["B", "A"], None):
         for mode in ("append", "overwrite"):
             lake.write_dataset(rows(1), uri, catalog=catalog, index_columns=same, mode=mode)
     for other in (["a"], ["a", "b", "st"], []):
-        with pytest.raises(InvalidOptionError, match=r"\(a, b\), which its first write fixed"):
+        with pytest.raises(InvalidOptionError, match=r"\(a, b\), which set_properties changes"):
             lake.write_dataset(rows(1), uri, catalog=catalog, index_columns=other)
     assert lake.open_dataset(uri, catalog=catalog).version == 7
 

@@ -1,0 +1,160 @@
+"""Pure. The layout of files: what callers give, what a schema allows, what a change renames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
+from lakehouse_source.model import COLUMN_LISTS, Layout
+from lakehouse_source.schema.fields import field_id, find_field, is_nested
+
+CODECS = ("zstd", "snappy", "lz4", "gzip", "brotli", "none")
+LAYOUT_KEYWORDS = tuple(one.name for one in fields(Layout))
+
+
+def listed(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Column names as a tuple; a text is one name."""
+    if names is None:
+        return None
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def layout_of(given: Mapping[str, Any]) -> Layout:
+    """The layout that keywords of these names choose; None chooses nothing.
+
+    Raises:
+        InvalidOptionError: a size, the codec or a flag is wrong.
+    """
+    chosen = dict(given)
+    for name in COLUMN_LISTS:
+        chosen[name] = listed(chosen.get(name))
+    layout = Layout(**chosen)
+    check_layout(layout)
+    return layout
+
+
+def check_layout(layout: Layout) -> None:
+    """Check everything in a layout that needs no schema.
+
+    Raises:
+        InvalidOptionError
+    """
+    for option, number in (
+        ("targetFileSize", layout.target_file_size_bytes),
+        ("rowGroupRows", layout.row_group_rows),
+    ):
+        if number is None:
+            continue
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise InvalidOptionError(option=option, value=number, reason="must be a whole number.")
+        if number < 1:
+            raise InvalidOptionError(option=option, value=number, reason="must be at least 1.")
+    for option, names in (
+        ("sortBy", layout.sort_by),
+        ("bloomFilterColumns", layout.bloom_filter_columns),
+    ):
+        if not all(isinstance(name, str) for name in names or ()):
+            raise InvalidOptionError(option=option, value=names, reason="must be column names.")
+    if layout.promote_to_string not in (None, True, False):
+        raise InvalidOptionError(
+            option="promoteToString", value=layout.promote_to_string, reason="must be a bool."
+        )
+    codec = layout.compression
+    if codec is None:
+        return
+    known = isinstance(codec, str) and codec.lower() in CODECS
+    if not known or (codec.lower() != "none" and not pa.Codec.is_available(codec.lower())):
+        raise InvalidOptionError(
+            option="compression",
+            value=codec,
+            reason="is not a codec of this PyArrow.",
+            known=CODECS,
+        )
+
+
+def fitted(layout: Layout, schema: pa.Schema) -> Layout:
+    """The layout with its columns in the schema's spelling.
+
+    Raises:
+        InvalidOptionError: there is no such column, its values have no order, or it is nested.
+    """
+    return replace(
+        layout,
+        sort_by=_names(schema, layout.sort_by, "sortBy", _can_be_sorted),
+        bloom_filter_columns=_names(
+            schema, layout.bloom_filter_columns, "bloomFilterColumns", _can_be_hashed
+        ),
+    )
+
+
+def _names(
+    schema: pa.Schema,
+    given: Sequence[str] | None,
+    option: str,
+    usable: Callable[[pa.DataType], bool],
+) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    names: dict[str, None] = {}
+    for name in given:
+        found = find_field(name, schema)
+        if found is None:
+            raise InvalidOptionError(
+                option=option, value=name, reason="is not a column.", known=schema.names
+            )
+        if not usable(found.type):
+            raise InvalidOptionError(
+                option=option, value=name, reason=f"has type {found.type}, which it cannot have."
+            )
+        names[found.name] = None
+    return tuple(names)
+
+
+def _can_be_sorted(type_: pa.DataType) -> bool:
+    """Tell whether Arrow sorts values of a storage type."""
+    return not (is_nested(type_) or pa.types.is_float16(type_) or pa.types.is_null(type_))
+
+
+def _can_be_hashed(type_: pa.DataType) -> bool:
+    """Tell whether a bloom filter of a storage type is possible: Parquet has none of booleans."""
+    return not (is_nested(type_) or pa.types.is_boolean(type_) or pa.types.is_null(type_))
+
+
+def in_schema(layout: Layout, before: pa.Schema, after: pa.Schema) -> Layout:
+    """The layout with the names that its columns have in another schema.
+
+    A column that the other schema lacks leaves the lists.
+    """
+    names = {field_id(field): field.name for field in after}
+
+    def now(given: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if given is None:
+            return None
+        found = (names.get(field_id(before.field(name))) for name in given)
+        return tuple(name for name in found if name is not None)
+
+    return replace(
+        layout,
+        sort_by=now(layout.sort_by),
+        bloom_filter_columns=now(layout.bloom_filter_columns),
+    )
+
+
+def check_sort_columns_stay(layout: Layout, before: pa.Schema, after: pa.Schema) -> None:
+    """Check that a change of the schema drops no column that files are sorted by.
+
+    Raises:
+        SchemaMismatchError
+    """
+    ids = {field_id(field) for field in after}
+    for name in layout.sort_by or ():
+        if field_id(before.field(name)) not in ids:
+            raise SchemaMismatchError(
+                column=name,
+                reason="is a column that the files are sorted by and cannot be dropped",
+                hint="Choose other columns first: dataset.set_properties(sort_by=[...]).",
+            )

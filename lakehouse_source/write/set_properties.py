@@ -1,0 +1,227 @@
+"""Verb. The properties of a dataset change: one commit, no file is written or rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import uuid6
+
+from lakehouse_source.catalog.base import Catalog, CatalogTransaction
+from lakehouse_source.catalog.retry import in_transaction
+from lakehouse_source.errors import CommitConflictError, DatasetNotFoundError, InvalidOptionError
+from lakehouse_source.model import (
+    DatasetProperties,
+    DatasetRecord,
+    FileBounds,
+    FileRecord,
+    Layout,
+    WriteResult,
+)
+from lakehouse_source.pruning import bounds, keys
+from lakehouse_source.pruning.indexed import check_index_columns
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.fields import Leaf, leaves
+from lakehouse_source.schema.partitions import check_partition_columns
+from lakehouse_source.write import conflicts
+from lakehouse_source.write.apply import summary
+from lakehouse_source.write.conflicts import Change, Verdict
+from lakehouse_source.write.evolution import evolve_properties
+from lakehouse_source.write.layout import LAYOUT_KEYWORDS, fitted, layout_of, listed
+
+OPERATION = "set properties"
+_KEYWORDS = ("partition_by", *LAYOUT_KEYWORDS, "index_columns")
+# Files whose row groups are in memory at the same time while index rows are computed.
+_AT_ONCE = 1000
+
+
+def set_properties(
+    catalog: Catalog, address: Address, base: Snapshot, given: Mapping[str, Any]
+) -> WriteResult:
+    """Commit new properties; None sets one back to its default, absent ones stay.
+
+    Where nothing changes, no version is committed.
+
+    Raises:
+        DatasetNotFoundError
+        InvalidOptionError: a property is unknown, or its value is wrong.
+        SchemaMismatchError: a column of `partition_by` cannot partition the dataset.
+        CommitConflictError: the schema or the properties were changed since `base`.
+        CommitUnknownError: the catalog was lost during the commit.
+    """
+    for name in given:
+        if name not in _KEYWORDS:
+            raise InvalidOptionError(option=name, reason="is not a property.", known=_KEYWORDS)
+    layout = layout_of({name: given[name] for name in LAYOUT_KEYWORDS if name in given})
+    write_id = str(uuid6.uuid7())
+
+    def change(tx: CatalogTransaction) -> WriteResult:
+        record = tx.lock_dataset(address.key)
+        if record is None or record.current_version == 0:
+            raise DatasetNotFoundError(dataset=address.uri, catalog=catalog.redacted_url)
+        done = tx.transaction_by_write_id(write_id)
+        if done is not None:
+            return WriteResult(done.version, 0, 0, tx.schema_at(record.id, done.version)[0])
+        _check_conflicts(tx, record, base, address.uri)
+        schema_version, schema = tx.schema_at(record.id, record.current_version)
+        properties = record.properties
+        if "partition_by" in given:
+            names = check_partition_columns(schema, listed(given["partition_by"]) or ())
+            if names != properties.partition_by:
+                _check_no_files(tx, record, names, address.uri)
+            properties = replace(properties, partition_by=names)
+        properties = replace(properties, layout=_changed(properties.layout, layout, given, schema))
+        if "index_columns" in given:
+            properties = replace(properties, index_columns=listed(given["index_columns"]))
+        if "index_columns" in given or properties.partition_by != record.properties.partition_by:
+            properties = _indexing(schema, properties, address.uri)
+        if properties == record.properties:
+            return WriteResult(record.current_version, 0, 0, schema_version)
+        _rebuild_index(tx, record, schema, properties)
+        version = record.current_version + 1
+        tx.set_properties(record.id, properties)
+        tx.insert_transaction(
+            record.id,
+            version,
+            OPERATION,
+            {"properties": {name: _shown(given[name]) for name in given}},
+            summary(tx, record, (), ()),
+            write_id,
+        )
+        return WriteResult(version, 0, 0, schema_version)
+
+    return in_transaction(catalog, address.uri, write_id, change)
+
+
+def _check_conflicts(
+    tx: CatalogTransaction, record: DatasetRecord, base: Snapshot, uri: str
+) -> None:
+    """Check that the names of columns still mean what they mean in `base`."""
+
+    def conflict(reason: str) -> CommitConflictError:
+        return CommitConflictError(
+            dataset=uri,
+            base_version=base.version,
+            current_version=record.current_version,
+            reason=reason,
+        )
+
+    if record.id != base.dataset.id:
+        raise conflict("the dataset was removed and made again")
+    if record.current_version == base.version:
+        return
+    for newer in tx.transactions_since(record.id, base.version):
+        theirs = conflicts.change_of(newer.operation)
+        if theirs is None or conflicts.verdict(Change.SCHEMA, theirs) is Verdict.CONFLICT:
+            raise conflict(f"version {newer.version} did {newer.operation!r}")
+    now = tx.schema_at(record.id, record.current_version)[1]
+    if not now.equals(base.schema, check_metadata=True):
+        raise conflict("the schema changed")
+
+
+def _check_no_files(
+    tx: CatalogTransaction, record: DatasetRecord, names: Sequence[str], uri: str
+) -> None:
+    """Check that no version of the dataset has a file, which would be in the wrong folder.
+
+    Raises:
+        InvalidOptionError
+    """
+    if tx.files_added_since(record.id, 0):
+        has = ", ".join(record.properties.partition_by) or "none"
+        raise InvalidOptionError(
+            option="partitionBy",
+            value=", ".join(names),
+            reason=f"cannot be changed, because {uri} holds files (its partition columns: {has}). "
+            "Write the rows to a new dataset.",
+        )
+
+
+def _changed(before: Layout, chosen: Layout, given: Mapping[str, Any], schema: pa.Schema) -> Layout:
+    """The layout with the properties that are given, in the spelling of the schema."""
+    named = fitted(chosen, schema)
+    changed = {name: getattr(named, name) for name in LAYOUT_KEYWORDS if name in given}
+    return replace(before, **changed)
+
+
+def _shown(value: Any) -> Any:
+    """A property as the history shows it."""
+    return value if value is None or isinstance(value, (str, int)) else list(value)
+
+
+# --- the search index ----------------------------------------------------------------
+
+
+def _indexing(schema: pa.Schema, properties: DatasetProperties, uri: str) -> DatasetProperties:
+    """The properties with the ids of the columns that the names in them put into the index.
+
+    Ids of dropped columns stay: older versions are searched by them.
+    """
+    names, partition_by = properties.index_columns, properties.partition_by
+    check_index_columns(schema, names, None, partition_by, uri)
+    present = {leaf.id for leaf in leaves(schema)}
+    dropped = tuple(one for one in properties.indexed_columns if one not in present)
+    bare = replace(properties, indexed_columns=dropped)
+    return evolve_properties(bare, schema, None, partition_by, names)[0]
+
+
+def _rebuild_index(
+    tx: CatalogTransaction, record: DatasetRecord, schema: pa.Schema, properties: DatasetProperties
+) -> None:
+    """Make index rows for columns that join the index, and delete those of columns that leave."""
+    before, after = set(record.properties.indexed_columns), set(properties.indexed_columns)
+    # A column that joins may have old rows: it left the index when its type had no keys.
+    tx.delete_bounds(record.id, sorted(before ^ after))
+    added = [leaf for leaf in leaves(schema) if leaf.id in after - before]
+    # Partition columns are in the index from the beginning, or there is no file yet.
+    added = [leaf for leaf in added if leaf.path[0] not in properties.partition_by]
+    files = tx.files_added_since(record.id, 0) if added else []
+    schemas = tx.schemas(record.id)
+    since = {leaf.id: _same_keys_since(leaf, schemas) for leaf in added}
+    for start in range(0, len(files), _AT_ONCE):
+        some = files[start : start + _AT_ONCE]
+        rows = list(_index_rows(tx, some, added, schemas, since))
+        tx.insert_bounds(record.id, rows)
+
+
+def _index_rows(
+    tx: CatalogTransaction,
+    files: Sequence[FileRecord],
+    added: Sequence[Leaf],
+    schemas: Mapping[int, pa.Schema],
+    since: Mapping[int, int],
+) -> Iterator[tuple[int, FileBounds]]:
+    """The index rows of files for the columns that join the index, from their statistics."""
+    types = {leaf.id: leaf.type for leaf in added}
+    written = {
+        version: [leaf for leaf in leaves(schemas[version]) if leaf.id in types]
+        for version in {file.schema_version for file in files}
+    }
+    groups = tx.row_groups([file.id for file in files])
+    for file in files:
+        counted = sum(group.row_count for group in groups[file.id]) == file.row_count
+        columns = written[file.schema_version]
+        for row in bounds.file_bounds(groups[file.id], columns, types):
+            if not counted or file.version < since[row.column_id]:
+                row = replace(row, lower=keys.UNBOUNDED_LOWER, upper=keys.UNBOUNDED_UPPER)
+            yield file.id, row
+
+
+def _same_keys_since(leaf: Leaf, schemas: Mapping[int, pa.Schema]) -> int:
+    """The version since which a column's keys have the encoding that they have now.
+
+    Files of earlier versions are searched with keys of another encoding too, when an old
+    version is read: every search must find them.
+    """
+    wanted = keys.encoding(leaf.type)
+    differing = [
+        version
+        for version, schema in schemas.items()
+        for one in leaves(schema)
+        if one.id == leaf.id and keys.encoding(one.type) != wanted
+    ]
+    last = max(differing, default=0)
+    return min(version for version in schemas if version > last)
