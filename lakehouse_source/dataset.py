@@ -47,6 +47,7 @@ def write_dataset(
     expected_version: int | None = None,
     schema: pa.Schema | None = None,
     progress: bool | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **layout: Any,
 ) -> WriteResult:
     """Write rows to a dataset as one new version; the first write creates the dataset.
@@ -73,8 +74,13 @@ def write_dataset(
         expected_version: commit only if the dataset is still at this version.
         schema: columns and types of Python values, or of an iterable of batches. Other data
             must have this schema.
-        progress: show how many rows are written. By default only where standard error is a
-            terminal.
+        progress: show how many rows are written. By default only on a terminal (standard
+            error), and only if it takes more than a second.
+        storage_options: how to reach an object store, by name: the keyword arguments of
+            PyArrow's filesystem (`region`, `secret_key`, `account_key`, …), names that fsspec
+            and delta-rs have for them, or those of a driver of fsspec. `env:NAME` takes a value
+            from an environment variable. They are stored nowhere. Default: what the store's
+            client finds by itself.
         layout: further keywords.
 
             - `target_file_size_bytes`, `row_group_rows`, `compression`: the size of files
@@ -132,7 +138,7 @@ def write_dataset(
         **layout,
     )
     reader = to_reader(data, schema)
-    address = Address(dataset_uri, catalog)
+    address = Address(dataset_uri, catalog, storage_options)
     with address.open(create=True) as opened:
         staged, files = stage(opened, address, reader, options, progress=progress)
         return commit(opened, staged, files)
@@ -147,6 +153,7 @@ def read_dataset(
     predicates: Predicates = None,
     columns: Sequence[str] | None = None,
     as_dataset: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> pa.Table | ds.FileSystemDataset:
     """Read exactly the rows that match `predicates`.
 
@@ -164,6 +171,7 @@ def read_dataset(
         columns: top-level columns to read, all by default.
         as_dataset: return a dataset of the fragments that may contain matching rows; they
             may contain other rows too.
+        storage_options: as in `write_dataset`.
 
     Returns:
         A `pa.Table`, or with `as_dataset` a `pyarrow.dataset.FileSystemDataset`.
@@ -183,17 +191,22 @@ def read_dataset(
     >>> lake.read_dataset("/data/flights", predicates=long).num_rows
     1
     """
-    with open_dataset(dataset_uri, catalog=catalog) as dataset:
+    with open_dataset(dataset_uri, catalog=catalog, storage_options=storage_options) as dataset:
         scan = dataset.scan(predicates, columns, version, timestamp)
         return scan.to_dataset() if as_dataset else scan.to_table()
 
 
-def open_dataset(dataset_uri: PathLike, *, catalog: CatalogLike = None) -> Dataset:
+def open_dataset(
+    dataset_uri: PathLike,
+    *,
+    catalog: CatalogLike = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Dataset:
     """Open an existing dataset at its newest version.
 
     Args:
         dataset_uri: the dataset's folder or URI.
-        catalog: as in `write_dataset`.
+        catalog, storage_options: as in `write_dataset`. All methods of the dataset use them.
 
     Raises:
         DatasetNotFoundError: there is no dataset at this URI in the catalog.
@@ -202,7 +215,7 @@ def open_dataset(dataset_uri: PathLike, *, catalog: CatalogLike = None) -> Datas
     >>> lake.open_dataset("/data/flights")
     Dataset('file:///data/flights', version=1)
     """
-    return Dataset(Address(dataset_uri, catalog).kept_open())
+    return Dataset(Address(dataset_uri, catalog, storage_options).kept_open())
 
 
 def convert(
@@ -214,6 +227,7 @@ def convert(
     index_columns: str | Sequence[str] | None = None,
     commit_metadata: Mapping[str, Any] | None = None,
     progress: bool | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """Make a dataset of a folder of Parquet files, where it stands.
 
@@ -231,7 +245,8 @@ def convert(
             whichever is the first that fits each value (`01` is the integer 1).
         index_columns: as in `write_dataset`.
         commit_metadata: a mapping that JSON can hold, stored in the history.
-        progress: show progress. By default only where standard error is a terminal.
+        progress: show progress, as in `write_dataset`.
+        storage_options: as in `write_dataset`.
 
     Returns:
         The dataset, at version 1.
@@ -249,7 +264,7 @@ def convert(
     options = write_options(
         mode="error", commit_metadata=commit_metadata, index_columns=index_columns
     )
-    address = Address(folder, catalog)
+    address = Address(folder, catalog, storage_options)
     with address.open(create=True) as opened:
         add_files(
             opened,
@@ -262,7 +277,7 @@ def convert(
             progress=progress,
             is_new=True,
         )
-    return open_dataset(folder, catalog=catalog)
+    return open_dataset(folder, catalog=catalog, storage_options=storage_options)
 
 
 class Dataset:
@@ -458,6 +473,7 @@ class Dataset:
         schema_merge: bool = False,
         copy: bool = False,
         progress: bool | None = None,
+        storage_options: Mapping[str, Any] | None = None,
         commit_metadata: Mapping[str, Any] | None = None,
         expected_version: int | None = None,
         txn_app_id: str | None = None,
@@ -481,7 +497,9 @@ class Dataset:
             schema_merge: add new columns, and promote types.
             copy: copy files that are elsewhere into the dataset, instead of refusing them.
                 The copies are plake's, and vacuum deletes them.
-            progress: show progress. By default only where standard error is a terminal.
+            progress: show progress, as in `write_dataset`.
+            storage_options: for paths outside of the dataset. Default: the dataset's own
+                options, if the path is in a store of the same kind.
             commit_metadata, expected_version, txn_app_id, txn_version: as in `write_dataset`.
 
         Columns are found by name, without regard to case, and not by field id. A column that a
@@ -522,6 +540,7 @@ class Dataset:
                 partitioning=partitioning,
                 partition_types=None,
                 copy=copy,
+                storage_options=storage_options,
                 progress=progress,
                 is_new=False,
             )
@@ -745,6 +764,7 @@ class Dataset:
         dry_run: bool = False,
         allow_short_retention: bool = False,
         abandoned_after_seconds: float = ABANDONED_SECONDS,
+        progress: bool | None = None,
     ) -> VacuumReport:
         """Delete files that no version needs any more; the report prints as a table.
 
@@ -758,6 +778,7 @@ class Dataset:
             abandoned_after_seconds: a write that sent no heartbeat for this long is
                 abandoned. Writes from Python send one every ten minutes; a Spark job sends
                 none between its start and its commit and must be shorter than this.
+            progress: show progress, as in `write_dataset`.
 
         A file is deleted only if plake gave it its name and it is in a folder where this
         dataset puts files. A file of a readable version (see `expire_versions`), or of a
@@ -777,15 +798,22 @@ class Dataset:
             retention_seconds, dry_run, allow_short_retention, abandoned_after_seconds
         )
         with self._address.open() as catalog:
-            return vacuum.vacuum_dataset(catalog, self._address, options)
+            return vacuum.vacuum_dataset(catalog, self._address, options, progress=progress)
 
-    def verify(self, version: int | None = None, checksums: bool = False) -> VerifyReport:
+    def verify(
+        self,
+        version: int | None = None,
+        checksums: bool = False,
+        *,
+        progress: bool | None = None,
+    ) -> VerifyReport:
         """Compare the files of a version (default: this one) with the catalog.
 
         Checks that each file exists and has the size and footer (rows, row groups) that
         were committed. With `checksums` every page is read and decoded too, and its
         checksum compared where the file has one. The report names each difference, prints
-        as a table, and its `ok` is True where there is none.
+        as a table, and its `ok` is True where there is none. `progress` is as in
+        `write_dataset`.
 
         Raises:
             VersionNotFoundError: there is no such version, or it was expired.
@@ -804,4 +832,5 @@ class Dataset:
             snapshot.version,
             [(file, groups[file.id]) for file in files],
             checksums=checksums,
+            progress=progress,
         )

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from time import monotonic
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-
-def is_shown(progress: bool | None) -> bool:
-    """Tell whether to show a bar: as asked, else where standard error is a terminal."""
-    if progress is not None:
-        return progress
-    return sys.stderr is not None and sys.stderr.isatty()
+# A bar that nobody asked for is shown only for work that takes longer than this.
+SHOWN_AFTER_SECONDS = 1.0
 
 
 def counted(
@@ -28,18 +25,39 @@ def counted(
     """The items, with a bar that grows by `size(item)` units after each item.
 
     Args:
-        progress: True shows the bar, False does not, None shows it on a terminal.
+        progress: True shows the bar, False does not. None shows it where standard error is a
+            terminal, once the work has taken `SHOWN_AFTER_SECONDS`.
         label: what is done, before the bar.
         unit: the name of what is counted, in the plural.
         total: how many units there will be, None where that is not known.
     """
-    if not is_shown(progress):
+    if progress is False or (progress is None and not _has_terminal()):
         yield from items
         return
+    started = monotonic()
+    done = 0
+    bar = _bar(label, unit, total, done) if progress else None
+    try:
+        for item in items:
+            yield item
+            done += size(item)
+            if bar is not None:
+                bar.update(size(item))
+            elif monotonic() - started >= SHOWN_AFTER_SECONDS:
+                bar = _bar(label, unit, total, done)
+    finally:
+        if bar is not None:
+            bar.close()
+
+
+def _has_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _bar(label: str, unit: str, total: int | None, done: int) -> Any:
     # Here and not above: tqdm takes longer to import than most writes take.
     from tqdm import tqdm
 
-    with tqdm(desc=label, total=total, unit=f" {unit}", unit_scale=True, leave=False) as bar:
-        for item in items:
-            yield item
-            bar.update(size(item))
+    return tqdm(
+        desc=label, total=total, initial=done, unit=f" {unit}", unit_scale=True, leave=False
+    )

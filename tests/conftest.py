@@ -34,9 +34,10 @@ SLOW = {
         *("add_public_files", "bad_files", "bloom_read", "catalog_duckdb"),
         *("catalog_postgres", "column_defaults", "commit_protocol", "concurrency"),
         *("conditions", "crash_points", "disk_trouble", "engine_files", "engines"),
-        *("index_columns", "known_files", "lost_acknowledgement", "maintenance"),
-        *("model", "multi_dataset", "overtaken", "planner_build", "planning_cost"),
-        *("promotion", "s3", "schema_changes", "spellings", "vacuum_races"),
+        *("index_columns", "known_files", "layout", "lost_acknowledgement"),
+        *("maintenance", "model", "multi_dataset", "object_stores", "overtaken"),
+        *("planner_build", "planning_cost", "promotion", "s3", "schema_changes"),
+        *("spellings", "vacuum_races"),
     )
 }
 

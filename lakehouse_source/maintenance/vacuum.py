@@ -8,12 +8,11 @@ they are (`vacuum_plan`); then the files are deleted, and then their rows in the
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lakehouse_source.catalog import Catalog, CatalogTransaction, open_catalog
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
@@ -35,6 +34,7 @@ from lakehouse_source.maintenance.vacuum_plan import (
     VacuumPlanner,
 )
 from lakehouse_source.model import DatasetRecord
+from lakehouse_source.progress import counted
 from lakehouse_source.read.address import Address
 from lakehouse_source.storage import Storage, local_path
 
@@ -44,7 +44,9 @@ REFUSED = "its path leads out of the dataset"
 UNDELETED = "could not be deleted: "
 
 
-def vacuum_dataset(catalog: Catalog, address: Address, options: VacuumOptions) -> VacuumReport:
+def vacuum_dataset(
+    catalog: Catalog, address: Address, options: VacuumOptions, *, progress: bool | None = None
+) -> VacuumReport:
     """Delete the files that one dataset does not need, and report what was kept and why.
 
     Raises:
@@ -64,13 +66,13 @@ def vacuum_dataset(catalog: Catalog, address: Address, options: VacuumOptions) -
             lambda tx: tx.mark_abandoned(options.abandoned_after_seconds),
             resolve=False,
         )
-    storage = Storage(address.given)
+    storage = Storage(address.location)
     plan = _plan(catalog, address, storage, options)
     if options.dry_run:
         deleted = plan.to_delete
         forgotten, folders = 0, 0
     else:
-        deleted = _delete_all(storage, plan.to_delete, plan.kept)
+        deleted = _delete_all(storage, plan.to_delete, plan.kept, progress)
         forgotten = _forget_rows(catalog, address, plan, deleted)
         folders = _remove_empty_folders(storage, plan.folder_prefixes)
     removed = Tallies()
@@ -93,8 +95,13 @@ def vacuum(
     dry_run: bool = False,
     allow_short_retention: bool = False,
     abandoned_after_seconds: float = ABANDONED_SECONDS,
+    progress: bool | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> CatalogVacuumReport:
     """Vacuum every dataset of a catalog, with the arguments of `Dataset.vacuum`.
+
+    `storage_options`, as in `write_dataset`, are for the datasets in object stores. A dataset
+    in a store that does not know one of them cannot be vacuumed.
 
     A dataset that cannot be vacuumed, because its folder is gone or its object store
     cannot be reached, is named in the report; the others are vacuumed all the same.
@@ -111,12 +118,17 @@ def vacuum(
     )
     options.check()
     if isinstance(catalog, Catalog):
-        return _vacuum_all(catalog, options)
+        return _vacuum_all(catalog, options, storage_options, progress)
     with open_catalog(catalog, create=False) as opened:
-        return _vacuum_all(opened, options)
+        return _vacuum_all(opened, options, storage_options, progress)
 
 
-def _vacuum_all(catalog: Catalog, options: VacuumOptions) -> CatalogVacuumReport:
+def _vacuum_all(
+    catalog: Catalog,
+    options: VacuumOptions,
+    storage_options: Mapping[str, Any] | None,
+    progress: bool | None,
+) -> CatalogVacuumReport:
     with catalog.read() as reader:
         records = reader.datasets()
     reports: list[VacuumReport] = []
@@ -130,12 +142,13 @@ def _vacuum_all(catalog: Catalog, options: VacuumOptions) -> CatalogVacuumReport
             failed.append((record.base_uri, reason))
             continue
         try:
-            address = Address(uri, catalog)
+            is_local = local_path(uri) is not None
+            address = Address(uri, catalog, None if is_local else storage_options)
             if not _is_opened_by(address, record, catalog):
                 reason = f"it is registered as {record.base_uri} and opened as {address.key}"
                 failed.append((uri, reason))
                 continue
-            reports.append(vacuum_dataset(catalog, address, options))
+            reports.append(vacuum_dataset(catalog, address, options, progress=progress))
         except PlakeError as error:
             failed.append((uri, str(error)))
     return CatalogVacuumReport(tuple(reports), tuple(failed))
@@ -180,7 +193,7 @@ R = TypeVar("R")
 
 
 def _delete_all(
-    storage: Storage, files: Sequence[FileToDelete], kept: Tallies
+    storage: Storage, files: Sequence[FileToDelete], kept: Tallies, progress: bool | None
 ) -> list[FileToDelete]:
     """Delete files in parallel; answers those that are gone and counts the others as kept."""
 
@@ -194,7 +207,7 @@ def _delete_all(
         return ""
 
     deleted: list[FileToDelete] = []
-    for file, failure in zip(files, in_parallel(delete, files, "vacuum: files deleted")):
+    for file, failure in zip(files, in_parallel(delete, files, progress, "deleting")):
         if failure:
             kept.add(failure, file.path, file.size_bytes)
         else:
@@ -202,16 +215,13 @@ def _delete_all(
     return deleted
 
 
-def in_parallel(work: Callable[[T], R], items: Sequence[T], what: str) -> Iterable[R]:
-    """The results of `work`, in order; shows how many are done where stderr is a terminal."""
-    shown = sys.stderr.isatty() and len(items) > 1
+def in_parallel(
+    work: Callable[[T], R], files: Sequence[T], progress: bool | None, label: str
+) -> Iterable[R]:
+    """The results of `work` for each file, in order, with a progress bar."""
     with ThreadPoolExecutor(DELETES_AT_ONCE, thread_name_prefix="plake-files") as pool:
-        for number, result in enumerate(pool.map(work, items), start=1):
-            if shown and (number % 50 == 0 or number == len(items)):
-                end = "\n" if number == len(items) else ""
-                text = f"\r{what} {number:,} of {len(items):,}"
-                print(text, end=end, file=sys.stderr, flush=True)
-            yield result
+        done = pool.map(work, files)
+        yield from counted(done, progress, label=label, unit="files", total=len(files))
 
 
 def _forget_rows(

@@ -26,13 +26,14 @@ def verify(
     files: Sequence[tuple[FileRecord, Sequence[RowGroupMetadata]]],
     *,
     checksums: bool,
+    progress: bool | None = None,
 ) -> VerifyReport:
     """Compare stored files with the catalog's records of them and of their row groups.
 
     With `checksums` every page is read: its checksum is compared where the file has one,
     the page must decode, and each row group must have the number of rows of its footer.
     """
-    storage = Storage(address.given)
+    storage = Storage(address.location)
 
     def inspect(item: tuple[FileRecord, Sequence[RowGroupMetadata]]) -> list[Difference]:
         file, groups = item
@@ -42,7 +43,7 @@ def verify(
             return [Difference(file.path, "file", "readable", error.reason)]
 
     differences = list(_listed_twice([file for file, _groups in files]))
-    for found in in_parallel(inspect, files, "verify: files compared"):
+    for found in in_parallel(inspect, files, progress, "verifying"):
         differences += found
     return VerifyReport(
         dataset=address.uri,

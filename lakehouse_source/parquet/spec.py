@@ -8,11 +8,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.schema.fields import without_metadata
+from lakehouse_source.storage import StorageLocation
 
 # Rows of a row group, and the codec. Measured by integration/benchmarks/row_group_rows.py on
 # 3M rows x 8 columns with zstd: a full scan takes 0.29 s at 32k rows per group, 0.18 s at 131k
@@ -24,6 +26,10 @@ COMPRESSION = "zstd"
 MAX_OPEN_FILES = 100
 
 
+# Where files are: a URI that needs nothing else to reach it, or a location with its options.
+Where: TypeAlias = str | StorageLocation
+
+
 @dataclass(frozen=True, slots=True)
 class WriteSpec:
     """How rows become files; small, travels to executors.
@@ -33,7 +39,7 @@ class WriteSpec:
     satisfy it is refused.
     """
 
-    uri: str
+    uri: Where
     write_id: str
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
@@ -60,7 +66,7 @@ class ReadSpec:
     were written under, by schema version.
     """
 
-    uri: str
+    uri: Where
     schema: pa.Schema
     columns: tuple[str, ...]
     partition_by: tuple[str, ...]

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from lakehouse_source.catalog import Catalog, open_catalog
 from lakehouse_source.catalog.locate import is_default_catalog
 from lakehouse_source.catalog.places import OWN_KEY, is_dataset_at
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.read.snapshot import Snapshot, open_snapshot
-from lakehouse_source.storage import canonical_uri
+from lakehouse_source.storage import StorageLocation
 
 CatalogLike: TypeAlias = "str | Catalog | None"
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
 
 class Address:
-    """Where a dataset is: its URI as given and canonical, and its key in a catalog.
+    """Where a dataset is: its location in a store, its canonical URI, its key in a catalog.
 
     In the catalog that is inside the dataset's own folder the key is `.`, so that the
     folder can be moved or copied as a whole. It does not matter how the URL of that
@@ -29,9 +29,14 @@ class Address:
     folder (`CatalogReader.dataset`).
     """
 
-    def __init__(self, dataset_uri: PathLike, catalog: CatalogLike) -> None:
-        self.given = os.fspath(dataset_uri)
-        self.uri = canonical_uri(self.given)
+    def __init__(
+        self,
+        dataset_uri: PathLike,
+        catalog: CatalogLike,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.location = StorageLocation.of(dataset_uri, storage_options)
+        self.uri = self.location.uri
         self.catalog = catalog
         self.key = OWN_KEY if is_default_catalog(catalog, self.uri) else self.uri
 

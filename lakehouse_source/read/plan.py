@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.model import ColumnBounds, FileRecord, ScanTask, Search
-from lakehouse_source.parquet.spec import ReadSpec
+from lakehouse_source.parquet.spec import ReadSpec, Where
 from lakehouse_source.predicate import BoundPredicate, PredicateSet
 from lakehouse_source.pruning import bounds
 from lakehouse_source.pruning.search import search
@@ -88,7 +88,7 @@ def plan(
     reader: CatalogReader,
     snapshot: Snapshot,
     *,
-    read_uri: str | None = None,
+    read_uri: Where | None = None,
     predicates: PredicateSet | None = None,
     columns: Sequence[str] | None = None,
     account: bool = False,
@@ -202,7 +202,7 @@ def _known(
 
 
 def keep_others(
-    reader: CatalogReader, snapshot: Snapshot, condition: PredicateSet, read_uri: str
+    reader: CatalogReader, snapshot: Snapshot, condition: PredicateSet, read_uri: Where
 ) -> tuple[list[FileRecord], tuple[ScanTask, ...], ReadSpec]:
     """The files that may hold rows of `condition`, and the tasks that read their other rows.
 

@@ -69,7 +69,7 @@ class Scan:
             return plan(
                 reader,
                 snapshot,
-                read_uri=self._address.given,
+                read_uri=self._address.location,
                 predicates=self._predicates,
                 columns=self._columns,
                 account=account,
@@ -127,7 +127,7 @@ class Scan:
             found = plan(
                 reader,
                 snapshot,
-                read_uri=self._address.given,
+                read_uri=self._address.location,
                 predicates=self._predicates,
                 columns=bound.columns,
                 without=counted,
@@ -234,7 +234,7 @@ class Scan:
             found = plan(
                 reader,
                 snapshot,
-                read_uri=self._address.given,
+                read_uri=self._address.location,
                 predicates=self._predicates,
                 columns=self._columns,
                 statistics=engine_files.needs_bounds(schema, named),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -43,11 +43,18 @@ class ReadRequest:
     columns: tuple[str, ...] | None
     where: str | None
     split_size_bytes: int | None
+    # By name, as given: secrets are names of environment variables of the driver.
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def address(self) -> Address:
+        """Where the dataset is, on the driver."""
+        return Address(self.path, reveal(self.catalog), self.storage_options)
 
     @contextmanager
     def opened(self) -> Iterator[tuple[CatalogReader, Snapshot]]:
         """A reader of the catalog, and the version of the frame."""
-        address = Address(self.path, reveal(self.catalog))
+        address = self.address
         with address.open() as catalog, catalog.read() as reader:
             yield reader, address.snapshot(catalog, reader, self.version)
 
@@ -88,7 +95,7 @@ class PlakeReader(DataSourceReader):
             made = plan(
                 reader,
                 snapshot,
-                read_uri=request.path,
+                read_uri=request.address.location,
                 predicates=condition & decode_supported(pushed.join_keys, snapshot.schema),
                 columns=columns_for(self.schema, snapshot.schema),
                 limit=pushed.limit,

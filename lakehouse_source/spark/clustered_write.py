@@ -7,13 +7,15 @@ the rows of a partition, and rows with similar values, into the same files.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, SchemaMismatchError
 from lakehouse_source.model import DatasetProperties
 from lakehouse_source.read.address import Address, PathLike
 from lakehouse_source.schema.fields import find_name
+from lakehouse_source.spark.storage_options import PREFIX
 from lakehouse_source.spark.to_spark_sql import quoted
 from lakehouse_source.write.layout import listed
 
@@ -28,6 +30,7 @@ def write(
     partition_by: str | Sequence[str] | None = None,
     sort_by: str | Sequence[str] | None = None,
     catalog: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
     **options: Any,
 ) -> None:
     """Write a frame in few files with narrow statistics, as one new version.
@@ -46,6 +49,7 @@ def write(
             value then do not overlap, so a condition on the first column reads only
             the few files that can match it. Default: the property `sort_by` of the
             existing dataset; an empty list: not sorted.
+        storage_options: as options `storage.NAME` of the format: secrets as `env:NAME`.
         options: options of `df.write.format("plake")` under the same names, such as
             `mergeSchema=True` or `targetFileSize="64m"`.
 
@@ -70,7 +74,7 @@ def write(
                 option=name, reason="is an argument here: uri, catalog, partition_by or sort_by."
             )
     chosen, sort_columns = listed(partition_by), listed(sort_by)
-    existing = _existing_properties(uri, catalog)
+    existing = _existing_properties(uri, catalog, storage_options)
     partitions = existing.partition_by if chosen is None else chosen
     if sort_columns is None:
         # A column of the dataset that the frame lacks is NULL in all rows.
@@ -90,7 +94,9 @@ def write(
         # None stands for the default, as in every function of plake.
         if value is not None:
             writer = writer.option(name, value)
-    writer.save(Address(uri, catalog).given)
+    for name, value in (storage_options or {}).items():
+        writer = writer.option(PREFIX + name, value)
+    writer.save(os.fspath(uri))
 
 
 def _clustered(
@@ -108,9 +114,11 @@ def _clustered(
     return ranges.sortWithinPartitions(*columns)
 
 
-def _existing_properties(uri: PathLike, catalog: str | None) -> DatasetProperties:
+def _existing_properties(
+    uri: PathLike, catalog: str | None, storage_options: Mapping[str, str] | None
+) -> DatasetProperties:
     """The properties of the dataset. Those without a choice where there is no dataset yet."""
-    address = Address(uri, catalog)
+    address = Address(uri, catalog, storage_options)
     try:
         with address.open() as opened, opened.read() as reader:
             return address.snapshot(opened, reader).dataset.properties

@@ -99,7 +99,7 @@ def scan(
     groups = _FileGroups(snapshot, target)
     for one in found:
         groups.add(one.file, one.row_groups)
-    frame = groups.frame(spark, Location(address.given))
+    frame = groups.frame(spark, Location(address.location.given))
     if not all(one.always for one in found):
         frame = _filtered(frame, bound)
     return frame.select(*[_named(name) for name in wanted])

@@ -8,6 +8,7 @@ join too.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader
@@ -25,6 +26,7 @@ from lakehouse_source.spark.options import READ_OPTIONS, WRITE_OPTIONS, Options
 from lakehouse_source.spark.planner.vocabulary import Option
 from lakehouse_source.spark.pushdown import read_pushdown
 from lakehouse_source.spark.secrets import conceal, reveal
+from lakehouse_source.spark.storage_options import check_no_secrets, split_storage_options
 from lakehouse_source.spark.types import arrow_schema, spark_schema
 from lakehouse_source.spark.workers import freeze_gc
 from lakehouse_source.write.begin import begin
@@ -45,7 +47,7 @@ class PlakeDataSource(DataSource):
         self._error: PlakeError | None = None
         freeze_gc()
         try:
-            self._request, self._snapshot = _resolve(Options(self.options, READ_OPTIONS, "reading"))
+            self._request, self._snapshot = _resolve(self.options)
         except PlakeError as error:
             # A frame that is written has other options and needs no dataset yet.
             self._error = error
@@ -84,14 +86,16 @@ class PlakeDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         freeze_gc()
-        given = Options(self.options, WRITE_OPTIONS, "writing")
+        options, storage = split_storage_options(self.options)
+        given = Options(options, WRITE_OPTIONS, "writing")
         path = given.path()
+        check_no_secrets(path, storage)
         incoming = arrow_schema(schema)
-        address = Address(path, reveal(given.text("catalog")))
+        address = Address(path, reveal(given.text("catalog")), storage)
         with address.open(create=True) as catalog:
-            options = _write_options(given, "overwrite" if overwrite else "append")
-            staged = begin(catalog, address, incoming, options)
-        return PlakeWriter(staged, path, given.text("catalog"))
+            chosen = _write_options(given, "overwrite" if overwrite else "append")
+            staged = begin(catalog, address, incoming, chosen)
+        return PlakeWriter(staged, address.uri, given.text("catalog"))
 
     def streamReader(self, schema: StructType) -> Any:
         raise InvalidOptionError(option="readStream", reason="is not supported by plake yet.")
@@ -104,16 +108,19 @@ class PlakeDataSource(DataSource):
         )
 
 
-def _resolve(given: Options) -> tuple[ReadRequest, Snapshot]:
+def _resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
     """The version that a frame reads, and what it reads of it."""
+    others, storage = split_storage_options(options)
+    given = Options(others, READ_OPTIONS, "reading")
     path = given.path()
+    check_no_secrets(path, storage)
     versions = {given.number("version"), given.number("versionAsOf")} - {None}
     if len(versions) > 1:
         raise InvalidOptionError(
             option="version", value=given.number("version"), reason="differs from versionAsOf."
         )
     version = versions.pop() if versions else None
-    address = Address(path, reveal(given.text("catalog")))
+    address = Address(path, reveal(given.text("catalog")), storage)
     with address.open() as catalog, catalog.read() as reader:
         snapshot = address.snapshot(catalog, reader, version, given.text("timestampAsOf"))
     columns = given.names("columns")
@@ -129,6 +136,7 @@ def _resolve(given: Options) -> tuple[ReadRequest, Snapshot]:
         columns=columns,
         where=where,
         split_size_bytes=given.size("splitSize"),
+        storage_options=storage,
     )
     return request, snapshot
 

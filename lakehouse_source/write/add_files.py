@@ -7,10 +7,11 @@ are and are never deleted: not when the commit fails, and not by vacuum.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -60,6 +61,10 @@ _AT_ONCE_REMOTE = 16
 _COPIED_BYTES = 8 << 20
 
 
+# Answers the footer of each file, in the order of the files.
+ReadFooters: TypeAlias = Callable[[Sequence[GivenFile]], Iterable[ForeignFile]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     """A file to add: where it is, its footer, and its partition values as folders name them."""
@@ -88,8 +93,13 @@ def add_files(
     copy: bool,
     progress: bool | None,
     is_new: bool,
+    storage_options: Mapping[str, Any] | None = None,
+    read_footers: ReadFooters | None = None,
 ) -> WriteResult:
     """Add files to a dataset in one commit; with `is_new` the dataset is made by it.
+
+    `storage_options` are for files outside of the dataset. `read_footers` reads the footers
+    of the files, in their order; by default threads of this process do.
 
     Raises:
         DatasetExistsError: the dataset exists and `is_new`.
@@ -107,11 +117,11 @@ def add_files(
             known=("'hive'", "None"),
         )
     snapshot = _snapshot(catalog, address, is_new)
-    root = Storage(address.given)
-    given = find_files(root, paths, copy=copy)
+    root = Storage(address.location)
+    given = find_files(root, paths, copy=copy, storage_options=storage_options)
     if snapshot is not None and options.txn_app_id is None:
         _check_not_live(catalog, snapshot, given)
-    found = _inspect(root, given, partitioning, progress)
+    found = _inspect(given, partitioning, progress, read_footers or _read_footers_here)
     layout = (
         _new_layout(found, partition_types or {})
         if snapshot is None
@@ -147,27 +157,38 @@ def _check_not_live(catalog: Catalog, snapshot: Snapshot, given: Sequence[GivenF
             )
 
 
-def _inspect(
-    root: Storage, given: Sequence[GivenFile], partitioning: str | None, progress: bool | None
-) -> list[_Found]:
+def read_footer(reader: FooterReader, given: GivenFile) -> ForeignFile:
+    """The footer of one file; errors name the file.
+
+    Raises:
+        CorruptDatasetError, StorageError, SchemaMismatchError
+    """
+    with _naming(given):
+        return reader.read(given.storage, given.path)
+
+
+def _read_footers_here(given: Sequence[GivenFile]) -> Iterator[ForeignFile]:
     reader = FooterReader()
-
-    def look(one: GivenFile) -> _Found:
-        with _naming(one):
-            file = reader.read(one.storage, one.path)
-        texts = folder_values(one.folders, one.shown) if partitioning else {}
-        return _Found(one, file, texts)
-
     local = all(one.storage.is_local for one in given)
     width = _AT_ONCE_LOCAL if local else _AT_ONCE_REMOTE
     with ThreadPoolExecutor(width, thread_name_prefix="plake-footers") as pool:
-        looked = pool.map(look, given)
-        found = list(
-            counted(looked, progress, label="reading footers", unit="files", total=len(given))
-        )
+        yield from pool.map(partial(read_footer, reader), given)
+
+
+def _inspect(
+    given: Sequence[GivenFile],
+    partitioning: str | None,
+    progress: bool | None,
+    read_footers: ReadFooters,
+) -> list[_Found]:
+    # Checked first: folders with wrong names are refused before a footer is read.
+    texts = [folder_values(one.folders, one.shown) if partitioning else {} for one in given]
     if partitioning:
-        same_keys({one.given.shown: one.texts for one in found})
-    return found
+        same_keys({one.shown: found for one, found in zip(given, texts)})
+    footers = counted(
+        read_footers(given), progress, label="reading footers", unit="files", total=len(given)
+    )
+    return [_Found(*found) for found in zip(given, footers, texts)]
 
 
 class _naming:

@@ -121,7 +121,7 @@ def _stage(
         )
     layout = fitted(options.layout.over(properties.layout), schema)
     spec = WriteSpec(
-        uri=address.given,
+        uri=address.location,
         write_id=write_id,
         schema=schema,
         partition_by=properties.partition_by,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 import pyarrow.fs as pafs
@@ -14,7 +14,7 @@ from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
 from lakehouse_source.parquet.names import own_name
 from lakehouse_source.storage import (
     Storage,
-    canonical_uri,
+    StorageLocation,
     check_relative,
     local_path,
     redact_uri,
@@ -41,8 +41,17 @@ class GivenFile:
         return self.storage.display(self.path)
 
 
-def find_files(root: Storage, paths: Paths, *, copy: bool) -> list[GivenFile]:
+def find_files(
+    root: Storage,
+    paths: Paths,
+    *,
+    copy: bool,
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[GivenFile]:
     """The files at paths and below folders, sorted by path in each folder.
+
+    `storage_options` are those of paths outside of the dataset. Without them the dataset's
+    own options are used in a store of the same kind.
 
     Hidden files and folders (`_` or `.` first, but not `_key=value`) of a folder are passed
     over, and so are files that plake itself wrote in the dataset.
@@ -56,7 +65,7 @@ def find_files(root: Storage, paths: Paths, *, copy: bool) -> list[GivenFile]:
     found: list[GivenFile] = []
     seen: dict[str, str] = {}
     for path in given:
-        for file in _files_at(root, os.fspath(path), copy):
+        for file in _files_at(root, os.fspath(path), copy, storage_options):
             key = _identity(file)
             if key in seen:
                 raise _refused(file.shown, f"is given twice (as {seen[key]} too).")
@@ -81,16 +90,18 @@ def _checked(file: GivenFile) -> str:
         raise _refused(file.shown, "has a path that a dataset cannot record.") from error
 
 
-def _files_at(root: Storage, given: str, copy: bool) -> Iterator[GivenFile]:
-    uri = canonical_uri(given)
-    inside = _below(uri, root)
+def _files_at(
+    root: Storage, given: str, copy: bool, options: Mapping[str, Any] | None
+) -> Iterator[GivenFile]:
+    location = root.location.sibling(given)
+    inside = _below(location.uri, root)
     if inside is None:
         if not copy:
             raise _refused(
                 given,
                 f"is not below {root.uri}. Move it there, or say copy=True to copy it.",
             )
-        yield from _outside(uri, given)
+        yield from _outside(location if options is None else StorageLocation.of(given, options))
         return
     kind = _kind(root, inside, given)
     if kind is pafs.FileType.File:
@@ -106,22 +117,21 @@ def _files_at(root: Storage, given: str, copy: bool) -> Iterator[GivenFile]:
             yield GivenFile(root, path, tuple(path.split("/")[:-1]), False)
 
 
-def _outside(uri: str, given: str) -> Iterator[GivenFile]:
-    parent, _, name = uri.rpartition("/")
-    if local_path(uri) is None:
+def _outside(location: StorageLocation) -> Iterator[GivenFile]:
+    given = local_path(location.uri) or location.given
+    if local_path(location.uri) is None:
         # As given, with the credentials that it takes to get there.
         parts = urlsplit(given)
         above = parts.path.rstrip("/").rpartition("/")[0]
-        storage = Storage(urlunsplit(parts._replace(path=above)))
+        storage = Storage(location.sibling(urlunsplit(parts._replace(path=above))))
     else:
-        given = local_path(uri) or given
         storage = Storage(os.path.dirname(given))
-        name = os.path.basename(given)
+    folder = Storage(location)
+    name = folder.root.rpartition("/")[2]
     if _kind(storage, name, given) is pafs.FileType.File:
-        around = (os.path.dirname(given) if storage.is_local else parent).split("/")
+        around = folder.root.split("/")[:-1]
         yield GivenFile(storage, name, tuple(around), True)
         return
-    folder = Storage(given)
     for path in _listed(folder, ""):
         yield GivenFile(folder, path, tuple(path.split("/")[:-1]), True)
 

@@ -69,7 +69,7 @@ class Transaction:
             )
         if "catalog" in keywords:
             raise InvalidOptionError(option="catalog", reason="is that of the transaction.")
-        address = Address(dataset_uri, self._catalog)
+        address = Address(dataset_uri, self._catalog, keywords.pop("storage_options", None))
         if any(address.is_at(staged.uri) for staged, _files in self._writes):
             raise InvalidOptionError(
                 option="path",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -21,6 +19,7 @@ from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.options import WriteOptions
 from tests.edges.failing_proxy import FailingProxy
+from tests.edges.object_stores import s3_server
 
 SECRET = "canary-secret"
 _numbers = count(1)
@@ -29,21 +28,12 @@ _numbers = count(1)
 @pytest.fixture(scope="module")
 def server() -> Iterator[int]:
     """The port of an S3 server that lives in this process."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from moto.server import ThreadedMotoServer
-
-        logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        running = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        running.start()
-        _, port = running.get_host_and_port()
-        with pytest.MonkeyPatch.context() as patch:
-            # Whatever this machine has must play no part.
-            patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-            patch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
-            patch.setenv("AWS_CONFIG_FILE", "/nonexistent")
-            yield port
-        running.stop()
+    with s3_server() as port, pytest.MonkeyPatch.context() as patch:
+        # Whatever this machine has must play no part.
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+        patch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+        yield port
 
 
 def address_of(port: int, path: str) -> str:

@@ -183,5 +183,17 @@ def test_a_progress_bar_is_shown_on_a_terminal_or_when_asked(
 
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr("lakehouse_source.progress.SHOWN_AFTER_SECONDS", 0.0)
     lake.write_dataset(ROWS, tmp_path / "d", progress=progress)
     assert ("writing" in screen.getvalue()) == shown
+
+
+def test_no_progress_bar_for_work_that_is_done_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr("lakehouse_source.progress.SHOWN_AFTER_SECONDS", 3600.0)
+    lake.write_dataset(ROWS, tmp_path / "d")
+    assert screen.getvalue() == ""

@@ -471,10 +471,30 @@ def test_progress_is_shown_on_a_terminal_only(
     screen = io.StringIO()
     monkeypatch.setattr(screen, "isatty", lambda: is_terminal)
     monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setattr("lakehouse_source.progress.SHOWN_AFTER_SECONDS", 0.0)
     dataset = lake.open_dataset(uri)
     dataset.expire_versions(keep_last=1)
     assert dataset.vacuum(**NOW).files_removed == 2
-    assert screen.getvalue() == ("\rvacuum: files deleted 2 of 2\n" if is_terminal else "")
+    assert ("deleting" in screen.getvalue()) == is_terminal
+    assert dataset.verify(checksums=True).ok
+    assert ("verifying" in screen.getvalue()) == is_terminal
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_progress_is_shown_when_asked_and_not_when_refused(
+    uri: str, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    lake.write_dataset(rows_of(1), uri, mode="overwrite")
+    lake.write_dataset(rows_of(2), uri, mode="overwrite")
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: not asked)
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setattr("lakehouse_source.progress.SHOWN_AFTER_SECONDS", 0.0)
+    dataset = lake.open_dataset(uri)
+    dataset.expire_versions(keep_last=1)
+    dataset.vacuum(**NOW, progress=asked)
+    dataset.verify(checksums=True, progress=asked)
+    assert ("deleting" in screen.getvalue(), "verifying" in screen.getvalue()) == (asked, asked)
 
 
 class TestPathsThatLeadOut:

@@ -1,4 +1,4 @@
-"""Edge. The only room that touches files and object stores: URIs, paths, listing, deleting.
+"""Edge. The files below one URI: read, write, list, delete, sync.
 
 All files of a dataset are below one base URI, and the catalog stores paths relative to
 it. Each path is checked here before every use, so that no row of a database can make a
@@ -8,101 +8,18 @@ read or a delete touch a file outside of the dataset.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, StorageError
-
-_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.\-]+:")
-_ARROW_SCHEMES = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs"})
-RESERVED_FOLDER = "_plake"
-
-
-def canonical_uri(uri: str | os.PathLike[str]) -> str:
-    """The one spelling of a dataset's URI: `file:///abs/path` for local paths, no final slash.
-
-    Local paths become absolute; symbolic links in them are kept. Credentials and query
-    parameters of remote URIs are dropped: they tell how to reach a dataset, not which
-    dataset it is.
-
-    Raises:
-        InvalidOptionError: the URI is empty or has no path.
-    """
-    text = os.fspath(uri).strip()
-    if not text:
-        raise InvalidOptionError(
-            option="path",
-            reason="is missing. Give the dataset's folder or URI: load('/data/flights').",
-        )
-    if "\x00" in text:
-        raise InvalidOptionError(option="path", value=text, reason="holds a NUL character.")
-    if not _SCHEME.match(text):
-        return _local_uri(text)
-    parts = urlsplit(text)
-    scheme = parts.scheme.lower()
-    if scheme == "file":
-        if parts.netloc not in ("", "localhost"):
-            raise InvalidOptionError(
-                option="path", value=text, reason="names a host; write file:///absolute/path."
-            )
-        return _local_uri(unquote(text[len("file:") :].removeprefix("//" + parts.netloc)))
-    host = parts.netloc.rpartition("@")[2]
-    path = parts.path.rstrip("/")
-    if not host and not path:
-        raise InvalidOptionError(option="path", value=text, reason="names no bucket or path.")
-    if ".." in PurePosixPath(path).parts:
-        raise InvalidOptionError(option="path", value=text, reason="must not hold '..'.")
-    return urlunsplit((scheme, host, path, "", ""))
-
-
-def _local_uri(path: str) -> str:
-    absolute = os.path.abspath(os.path.expanduser(path))
-    return "file://" + quote(absolute, safe="/")
-
-
-def local_path(uri: str) -> str | None:
-    """The path of a canonical `file:` URI, None for a remote one."""
-    return unquote(uri[len("file://") :]) if uri.startswith("file://") else None
-
-
-def redact_uri(uri: str) -> str:
-    """The URI without user, password and query values, for messages and plans."""
-    if not _SCHEME.match(uri) or uri.startswith("file:"):
-        return uri
-    parts = urlsplit(uri)
-    host = parts.netloc.rpartition("@")[2]
-    secret = "***@" if "@" in parts.netloc else ""
-    return urlunsplit((parts.scheme, secret + host, parts.path, "***" if parts.query else "", ""))
-
-
-def check_relative(path: str) -> str:
-    """A file path from the catalog or a commit message, checked to stay in its dataset.
-
-    Raises:
-        CorruptDatasetError: the path is absolute, has a scheme, `..`, an empty
-            part, a backslash or a control character.
-    """
-    parts = path.split("/")
-    if (
-        not path
-        or any(part in ("", ".", "..") for part in parts)
-        or "\\" in path
-        or ":" in parts[0]
-        or any(ord(char) < 32 for char in path)
-    ):
-        raise CorruptDatasetError(
-            path=repr(path), reason="a data file's path must be relative and stay in its dataset"
-        )
-    return path
+from lakehouse_source.errors import CorruptDatasetError, StorageError
+from lakehouse_source.storage.filesystems import open_filesystem, storage_errors
+from lakehouse_source.storage.location import StorageLocation
+from lakehouse_source.storage.uris import RESERVED_FOLDER, check_relative, redact_uri
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +33,16 @@ class FoundFile:
 class Storage:
     """The files below one base URI. Picklable: the filesystem is opened again when unpickled."""
 
-    def __init__(self, uri: str) -> None:
-        self.given = uri
-        self.uri = canonical_uri(uri)
-        self.filesystem, self.root = _open(uri if local_path(self.uri) is None else self.uri)
+    def __init__(self, uri: str | StorageLocation) -> None:
+        self.location = StorageLocation.of(uri) if isinstance(uri, str) else uri
+        self.uri = self.location.uri
+        self.filesystem, self.root = open_filesystem(self.location)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Storage, (self.given,))
+        return (Storage, (self.location,))
 
     def __repr__(self) -> str:
-        return f"Storage({redact_uri(self.given)!r})"
+        return f"Storage({redact_uri(self.location.given)!r})"
 
     @property
     def is_local(self) -> bool:
@@ -140,7 +57,7 @@ class Storage:
         full = f"{self.root}/{check_relative(relative)}"
         if self.is_local:
             # Symbolic links defeat a check of the prefix: compare the resolved path.
-            real_root = _real_root(self.root)
+            real_root = os.path.realpath(self.root)
             if not os.path.realpath(full).startswith(real_root.rstrip("/") + "/"):
                 raise CorruptDatasetError(
                     path=relative, reason="a symbolic link leads out of the dataset"
@@ -174,15 +91,20 @@ class Storage:
         Raises:
             StorageError: the file is missing, or cannot be opened.
         """
-        with self.errors(relative):
-            try:
-                return self.filesystem.open_input_file(self.path(relative))
-            except FileNotFoundError as error:
-                raise StorageError(
-                    path=self.display(relative),
-                    reason="the file is missing: deleted by hand, or vacuumed while an old "
-                    "version was read",
-                ) from error
+        try:
+            with self.errors(relative):
+                file = self.filesystem.open_input_file(self.path(relative))
+                if not self.location.is_shown_in_errors:
+                    return file
+                return pa.PythonFile(_MaskedInput(self, relative, file), mode="r")
+        except StorageError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            raise StorageError(
+                path=error.path,
+                reason="the file is missing: deleted by hand, or vacuumed while an old version "
+                "was read",
+            ) from error.__cause__
 
     def sync_file(self, relative: str) -> None:
         """Make a local file's bytes survive a power cut. Object stores need no sync."""
@@ -236,17 +158,46 @@ class Storage:
     @contextmanager
     def errors(self, relative: str) -> Iterator[None]:
         """Raise a filesystem's errors as `StorageError` that names the file."""
-        try:
+        with storage_errors(self.location, self.display(relative) if relative else self.uri):
             yield
-        except (OSError, pa.ArrowException) as error:
-            shown = self.display(relative) if relative else redact_uri(self.uri)
-            reason = getattr(error, "strerror", None) or str(error)
-            raise StorageError(path=shown, reason=reason) from error
 
 
-@lru_cache(maxsize=64)
-def _real_root(root: str) -> str:
-    return os.path.realpath(root)
+class _MaskedInput:
+    """A file whose errors do not hold the location's secrets.
+
+    `pa.PythonFile` reads it one request at a time: slower than the client's own file.
+    """
+
+    def __init__(self, storage: Storage, relative: str, file: pa.NativeFile) -> None:
+        self._storage = storage
+        self._relative = relative
+        self._file = file
+
+    def read(self, count: int | None = None) -> bytes:
+        with self._errors():
+            return bytes(self._file.read(count))
+
+    def seek(self, position: int, whence: int = os.SEEK_SET) -> int:
+        return int(self._file.seek(position, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def close(self) -> None:
+        self._file.close()
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._file.closed)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            with self._storage.errors(self._relative):
+                yield
+        except StorageError as error:
+            # Arrow passes on the errors of Python that it knows, and their causes.
+            raise OSError(error.reason) from error.__cause__
 
 
 def _fsync(path: str, flags: int) -> None:
@@ -255,22 +206,3 @@ def _fsync(path: str, flags: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _open(uri: str) -> tuple[pafs.FileSystem, str]:
-    path = local_path(uri)
-    if path is not None:
-        return pafs.LocalFileSystem(), path
-    scheme = urlsplit(uri).scheme.lower()
-    try:
-        if scheme in _ARROW_SCHEMES:
-            filesystem, root = pafs.FileSystem.from_uri(uri)
-        else:
-            # Any other store that fsspec has a driver for.
-            import fsspec
-
-            driver, root = fsspec.core.url_to_fs(uri)
-            filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(driver))
-    except (OSError, ValueError, ImportError, pa.ArrowException) as error:
-        raise StorageError(path=redact_uri(uri), reason=str(error)) from error
-    return filesystem, root.rstrip("/")

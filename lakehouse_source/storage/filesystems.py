@@ -1,0 +1,116 @@
+"""Edge. Opens the filesystem of a location: PyArrow's own clients, fsspec's for the rest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from lakehouse_source.errors import StorageError
+from lakehouse_source.storage.location import StorageLocation
+from lakehouse_source.storage.uris import (
+    AZURE_SCHEMES,
+    GCS_SCHEMES,
+    HADOOP_SCHEMES,
+    S3_SCHEMES,
+    azure_names,
+    encoded,
+    local_path,
+    redact_uri,
+)
+
+# Arrow's client reads these too. With an own endpoint there is no region to look up.
+_S3_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+# What clients raise while they work, and what they raise besides when they are made.
+CLIENT_ERRORS = (OSError, pa.ArrowException)
+_OPENING_ERRORS = (*CLIENT_ERRORS, ValueError, TypeError, ImportError)
+
+
+def open_filesystem(location: StorageLocation) -> tuple[pafs.FileSystem, str]:
+    """The filesystem, and the path in it that the location means, without a final slash.
+
+    Raises:
+        StorageError: there is no client for this kind of store, or it refuses the options.
+    """
+    path = local_path(location.uri)
+    if path is not None:
+        return pafs.LocalFileSystem(), path
+    with storage_errors(location, redact_uri(location.given), _OPENING_ERRORS):
+        if location.scheme in S3_SCHEMES | GCS_SCHEMES:
+            filesystem, root = _bucket(location)
+        elif location.scheme in AZURE_SCHEMES:
+            filesystem, root = _azure(location)
+        elif location.scheme in HADOOP_SCHEMES:
+            filesystem, root = pafs.FileSystem.from_uri(location.given)
+        else:
+            filesystem, root = _fsspec(location)
+    return filesystem, root.rstrip("/")
+
+
+@contextmanager
+def storage_errors(
+    location: StorageLocation, shown: str, kinds: tuple[type[Exception], ...] = CLIENT_ERRORS
+) -> Iterator[None]:
+    """Raise the errors of a store's client as `StorageError`, without the location's secrets."""
+    try:
+        yield
+    except kinds as error:
+        text = getattr(error, "strerror", None) or str(error)
+        if location.mask(str(error)) == str(error):
+            raise StorageError(path=shown, reason=text) from error
+        # The client's error has a secret in its text. A cause is printed and logged too.
+        kind = FileNotFoundError if isinstance(error, FileNotFoundError) else OSError
+        masked = location.mask(text)
+        raise StorageError(path=shown, reason=masked) from kind(masked)
+
+
+def _bucket(location: StorageLocation) -> tuple[pafs.FileSystem, str]:
+    scheme = "s3" if location.scheme in S3_SCHEMES else "gs"
+    parts = urlsplit(location.given)
+    if not location.options:
+        uri = parts._replace(scheme=scheme, path=encoded(parts.path)).geturl()
+        filesystem, root = pafs.FileSystem.from_uri(uri)
+        return filesystem, root
+    given = dict(location.options)
+    root = parts.netloc + unquote(encoded(parts.path))
+    if scheme == "s3":
+        has_endpoint = "endpoint_override" in given or any(
+            os.environ.get(name) for name in _S3_ENDPOINT_VARIABLES
+        )
+        if "region" not in given and not has_endpoint:
+            given["region"] = pafs.resolve_s3_region(parts.netloc)  # as `from_uri` does
+        if "load_frequency" in given:
+            given["load_frequency"] = int(given["load_frequency"])
+        return pafs.S3FileSystem(**given), root
+    if "retry_time_limit" in given:
+        given["retry_time_limit"] = timedelta(seconds=given["retry_time_limit"])
+    return pafs.GcsFileSystem(**given), root
+
+
+def _azure(location: StorageLocation) -> tuple[pafs.FileSystem, str]:
+    given = dict(location.options)
+    container, host = azure_names(location.given, given.get("account_name"))
+    account, _, endpoint = host.partition(".")
+    given["account_name"] = account
+    # Other clouds have other endpoints. A leading dot means: behind the account's name.
+    if endpoint != "dfs.core.windows.net":
+        given.setdefault("dfs_storage_authority", f".{endpoint}")
+        given.setdefault("blob_storage_authority", f".{endpoint.replace('dfs.', 'blob.', 1)}")
+    root = container + unquote(encoded(urlsplit(location.given).path))
+    return pafs.AzureFileSystem(**given), root
+
+
+def _fsspec(location: StorageLocation) -> tuple[pafs.FileSystem, str]:
+    import fsspec
+
+    driver, root = fsspec.core.url_to_fs(location.given, **location.options)
+    # fsspec remembers listings, and answers sizes from them: another process's files would be
+    # missing.
+    driver.dircache.use_listings_cache = False
+    driver.dircache.clear()
+    return pafs.PyFileSystem(pafs.FSSpecHandler(driver)), root

@@ -1,0 +1,134 @@
+"""Edge. Where a dataset is, with what it takes to reach it: a URI and storage options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.storage.options import checked_options, may_be_secret
+from lakehouse_source.storage.uris import (
+    AZURE_SCHEMES,
+    GCS_SCHEMES,
+    S3_SCHEMES,
+    canonical_uri,
+    redact_uri,
+    scheme_of,
+)
+
+# Parameters of a URI's query that are no secret and may be part of many other words.
+_PLAIN_PARAMETERS = ("region", "scheme", "endpoint_override")
+_SHORTEST_SECRET = 4
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StorageLocation:
+    """A URI as it was given, its canonical spelling, and the options of its store.
+
+    It can be pickled, secrets included, since executors need them to open files. It is
+    printed without them, and no catalog stores more of it than the canonical URI.
+    """
+
+    given: str
+    uri: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, given: str | os.PathLike[str], options: Mapping[str, Any] | None = None
+    ) -> StorageLocation:
+        """The location of a URI, with options by any of the names that the store knows.
+
+        Raises:
+            InvalidOptionError: the URI is no place, or an option is not known there.
+        """
+        text = os.fspath(given).strip()
+        scheme = scheme_of(text)
+        checked = checked_options(scheme, options or {})
+        uri = canonical_uri(text, checked.get("account_name") if scheme in AZURE_SCHEMES else None)
+        location = cls(text, uri, checked)
+        if checked and location.has_own_settings:
+            raise InvalidOptionError(
+                option="storage_options",
+                reason="cannot be given together with a user or parameters in the URI "
+                f"{redact_uri(text)}. Give all of them as storage options.",
+            )
+        return location
+
+    def __repr__(self) -> str:
+        names = f", options=({', '.join(self.options)})" if self.options else ""
+        return f"StorageLocation({redact_uri(self.given)!r}{names})"
+
+    @property
+    def scheme(self) -> str:
+        return scheme_of(self.given)
+
+    @property
+    def has_own_settings(self) -> bool:
+        """Tell whether the URI itself has a user or parameters for PyArrow's client."""
+        parts = urlsplit(self.given)
+        if self.scheme not in S3_SCHEMES | GCS_SCHEMES:
+            return False
+        return "@" in parts.netloc or bool(parts.query)
+
+    @property
+    def is_shown_in_errors(self) -> bool:
+        """Tell whether the store's client puts a secret into the texts of its errors.
+
+        The client of Azure names the URL of a request, of which a shared access signature is
+        a part (measured with PyArrow 26).
+        """
+        return "sas_token" in self.options
+
+    def sibling(self, given: str | os.PathLike[str]) -> StorageLocation:
+        """Another URI, with the options of this one where its store is of the same kind."""
+        text = os.fspath(given).strip()
+        mine, theirs = _kind(self.scheme), _kind(scheme_of(text))
+        return StorageLocation.of(text, self.options if mine == theirs else None)
+
+    def mask(self, text: str) -> str:
+        """A text of the store's client with every secret of this location replaced by `***`."""
+        for secret in sorted(set(self._secrets()), key=len, reverse=True):
+            for spelling in (secret, quote(secret, safe=""), quote(secret), unquote(secret)):
+                if len(spelling) >= _SHORTEST_SECRET:
+                    text = text.replace(spelling, "***")
+        return text
+
+    def _secrets(self) -> Iterator[str]:
+        for name, value in self.options.items():
+            if may_be_secret(self.scheme, name):
+                yield from _texts(value)
+        if self.scheme == "file":
+            return
+        parts = urlsplit(self.given)
+        if parts.scheme.lower() not in AZURE_SCHEMES:
+            user, _, password = parts.netloc.rpartition("@")[0].partition(":")
+            yield from (user, password)
+        for name, text in parse_qsl(parts.query):
+            if name not in _PLAIN_PARAMETERS:
+                yield text
+
+
+def _kind(scheme: str) -> str:
+    for schemes in (S3_SCHEMES, GCS_SCHEMES, AZURE_SCHEMES):
+        if scheme in schemes:
+            return min(schemes)
+    return scheme
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in an option's value; of a shared access signature each parameter too."""
+    if isinstance(value, str):
+        yield value
+        for name, text in parse_qsl(value.lstrip("?")):
+            if name == "sig":
+                yield text
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner)

@@ -1,0 +1,296 @@
+"""Edge. Storage options: the names that each kind of store knows, checked and converted.
+
+A store that PyArrow has a client for takes the keyword arguments of that client, and the
+names that fsspec and delta-rs have for the same thing. A driver of fsspec takes its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from enum import Enum, auto
+from typing import Any
+from urllib.parse import urlsplit
+
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.storage.uris import AZURE_SCHEMES, GCS_SCHEMES, HADOOP_SCHEMES, S3_SCHEMES
+
+_ENVIRONMENT = "env:"
+
+
+class Kind(Enum):
+    """What an option's value is. A SECRET is a text that must not be shown."""
+
+    SECRET = auto()
+    TEXT = auto()
+    FLAG = auto()
+    SECONDS = auto()
+    TIME = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A kind of store. `aliases` are other names of options, in lower case."""
+
+    name: str
+    options: Mapping[str, Kind]
+    aliases: Mapping[str, str]
+
+
+_SECRET, _TEXT, _FLAG, _SECONDS = Kind.SECRET, Kind.TEXT, Kind.FLAG, Kind.SECONDS
+
+S3 = Store(
+    "S3",
+    {
+        "access_key": _SECRET,
+        "secret_key": _SECRET,
+        "session_token": _SECRET,
+        "anonymous": _FLAG,
+        "region": _TEXT,
+        "scheme": _TEXT,
+        "endpoint_override": _TEXT,
+        "role_arn": _TEXT,
+        "session_name": _TEXT,
+        "external_id": _SECRET,
+        "load_frequency": _SECONDS,
+        "request_timeout": _SECONDS,
+        "connect_timeout": _SECONDS,
+        "proxy_options": _SECRET,
+        "force_virtual_addressing": _FLAG,
+        "background_writes": _FLAG,
+        "allow_bucket_creation": _FLAG,
+        "tls_ca_file_path": _TEXT,
+    },
+    {
+        "key": "access_key",
+        "secret": "secret_key",
+        "token": "session_token",
+        "anon": "anonymous",
+        "endpoint_url": "endpoint_override",
+        "aws_access_key_id": "access_key",
+        "aws_secret_access_key": "secret_key",
+        "aws_session_token": "session_token",
+        "aws_region": "region",
+        "aws_default_region": "region",
+        "aws_endpoint_url": "endpoint_override",
+    },
+)
+GCS = Store(
+    "GCS",
+    {
+        "anonymous": _FLAG,
+        "access_token": _SECRET,
+        "credential_token_expiration": Kind.TIME,
+        "target_service_account": _TEXT,
+        "scheme": _TEXT,
+        "endpoint_override": _TEXT,
+        "project_id": _TEXT,
+        "retry_time_limit": _SECONDS,
+    },
+    {"project": "project_id", "endpoint_url": "endpoint_override"},
+)
+AZURE = Store(
+    "Azure",
+    {
+        "account_name": _TEXT,
+        "account_key": _SECRET,
+        "sas_token": _SECRET,
+        "tenant_id": _TEXT,
+        "client_id": _TEXT,
+        "client_secret": _SECRET,
+        "blob_storage_authority": _TEXT,
+        "dfs_storage_authority": _TEXT,
+        "blob_storage_scheme": _TEXT,
+        "dfs_storage_scheme": _TEXT,
+    },
+    {
+        "azure_storage_account_name": "account_name",
+        "azure_storage_account_key": "account_key",
+        "azure_storage_sas_token": "sas_token",
+        "azure_tenant_id": "tenant_id",
+        "azure_client_id": "client_id",
+        "azure_client_secret": "client_secret",
+    },
+)
+# Options of fsspec's drivers that say where a server is. All others may be secret.
+_PLACES = frozenset({"host", "hostname", "port", "user", "username", "anon", "endpoint_url"})
+
+
+def checked_options(scheme: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options by the names and with the values that the store's client takes.
+
+    A value `env:NAME` is read from an environment variable.
+
+    Raises:
+        InvalidOptionError: the store has no such option, or not with this value. Values are
+            not in the error.
+    """
+    store = _store(scheme)
+    found: dict[str, Any] = {}
+    spelled: dict[str, str] = {}
+    for name, value in given.items():
+        option = _name_in(store, name) if store is not None else _name_in_driver(scheme, name)
+        if option in found:
+            raise _refused(name, f"is another name of {spelled[option]!r}, which is given too.")
+        spelled[option] = name
+        value = _from_environment(name, value)
+        if store is not None:
+            value = _converted(name, value, store.options[option])
+        found[option] = value
+    if store in (S3, GCS) and "://" in found.get("endpoint_override", ""):
+        _split_endpoint(spelled["endpoint_override"], found)
+    if "access_token" in found and "credential_token_expiration" not in found:
+        raise _refused("access_token", "needs credential_token_expiration too.")
+    return found
+
+
+def may_be_secret(scheme: str, name: str) -> bool:
+    """Tell whether an option's value must not be shown. An unknown option's must not."""
+    store = _store(scheme)
+    if store is None:
+        return name.lower() not in _PLACES
+    option = store.aliases.get(name.lower(), name.lower())
+    return store.options.get(option, Kind.SECRET) is Kind.SECRET
+
+
+def is_from_environment(value: object) -> bool:
+    """Tell whether a value names an environment variable instead of being the value."""
+    return isinstance(value, str) and value.startswith(_ENVIRONMENT)
+
+
+def _store(scheme: str) -> Store | None:
+    for schemes, store in ((S3_SCHEMES, S3), (GCS_SCHEMES, GCS), (AZURE_SCHEMES, AZURE)):
+        if scheme in schemes:
+            return store
+    return None
+
+
+def _name_in(store: Store, name: str) -> str:
+    option = store.aliases.get(name.lower(), name.lower())
+    if option not in store.options:
+        raise _refused(
+            name,
+            f"is not a storage option of {store.name}.",
+            known=(*store.options, *store.aliases),
+        )
+    return option
+
+
+def _name_in_driver(scheme: str, name: str) -> str:
+    """The name as the driver of fsspec spells it. Spark passes names in lower case."""
+    if scheme == "file" or scheme in HADOOP_SCHEMES:
+        where = "A local folder" if scheme == "file" else "HDFS, which its own settings describe,"
+        raise _refused(name, f"is not known. {where} takes no storage options.")
+    known, takes_any = _driver_options(scheme)
+    for option in known:
+        if option.lower() == name.lower():
+            return option
+    if not takes_any:
+        raise _refused(name, f"is not a storage option of {scheme}://.", known=known)
+    return name
+
+
+def _driver_options(scheme: str) -> tuple[list[str], bool]:
+    """The options of a driver of fsspec; whether it takes others too.
+
+    fsspec's own base classes accept any name and ignore it, so their `**kwargs` say nothing.
+    """
+    import fsspec
+
+    try:
+        driver = fsspec.get_filesystem_class(scheme)
+    except (ImportError, ValueError):
+        return [], True  # opening it says what is missing
+    known: list[str] = []
+    takes_any = False
+    for base in driver.__mro__:
+        if "__init__" not in vars(base) or base is object:
+            continue
+        is_general = base.__module__ in ("fsspec.spec", "fsspec.asyn")
+        for parameter in list(inspect.signature(base.__init__).parameters.values())[1:]:
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                takes_any = takes_any or not is_general
+            elif parameter.kind is not inspect.Parameter.VAR_POSITIONAL and not is_general:
+                known.append(parameter.name)
+    return known, takes_any
+
+
+def _from_environment(name: str, value: Any) -> Any:
+    if not is_from_environment(value):
+        return value
+    variable = value.removeprefix(_ENVIRONMENT)
+    found = os.environ.get(variable)
+    if not found:
+        raise _refused(name, f"needs the environment variable {variable!r}, which is not set.")
+    return found
+
+
+def _converted(name: str, value: Any, kind: Kind) -> Any:
+    try:
+        return _CONVERSIONS[kind](value)
+    except (TypeError, ValueError):
+        pass
+    # Raised here and not above: the failed conversion has the value in its text.
+    raise _refused(name, f"must be {_MUST_BE[kind]}.")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bool):
+        raise TypeError
+    return float(value)
+
+
+def _time(value: Any) -> datetime:
+    found = value if isinstance(value, datetime) else datetime.fromisoformat(_text(value))
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+
+
+_MUST_BE = {
+    Kind.SECRET: "a text",
+    Kind.TEXT: "a text",
+    Kind.FLAG: "true or false",
+    Kind.SECONDS: "a number of seconds",
+    Kind.TIME: "a datetime, or a time in ISO 8601",
+}
+_CONVERSIONS: Mapping[Kind, Callable[[Any], Any]] = {
+    Kind.SECRET: _text,
+    Kind.TEXT: _text,
+    Kind.FLAG: _flag,
+    Kind.SECONDS: _seconds,
+    Kind.TIME: _time,
+}
+
+
+def _split_endpoint(name: str, found: dict[str, Any]) -> None:
+    """Replace an endpoint that is a URL, as fsspec and delta-rs take it, by scheme and host."""
+    parts = urlsplit(found["endpoint_override"])
+    if parts.path.strip("/") or parts.query or "@" in parts.netloc or not parts.netloc:
+        raise _refused(name, "must be a host and a port, or a URL of them without a path.")
+    if found.setdefault("scheme", parts.scheme) != parts.scheme:
+        raise _refused(name, "has another scheme than the option 'scheme'.")
+    found["endpoint_override"] = parts.netloc
+
+
+def _refused(
+    name: str, reason: str, known: tuple[str, ...] | list[str] | None = None
+) -> InvalidOptionError:
+    return InvalidOptionError(option=f"storage_options[{name!r}]", reason=reason, known=known)

@@ -1,0 +1,151 @@
+"""Edge. URIs of datasets and relative paths of data files: one spelling, checked."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import PurePosixPath
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
+
+_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.\-]+:")
+RESERVED_FOLDER = "_plake"
+
+S3_SCHEMES = frozenset({"s3", "s3a"})
+GCS_SCHEMES = frozenset({"gs", "gcs"})
+AZURE_SCHEMES = frozenset({"abfs", "abfss", "az"})
+HADOOP_SCHEMES = frozenset({"hdfs", "viewfs"})
+# Stores whose URIs are parsed as URIs: their paths are percent-encoded. The drivers of fsspec
+# take paths literally.
+_ENCODED = S3_SCHEMES | GCS_SCHEMES | AZURE_SCHEMES | HADOOP_SCHEMES
+_AZURE_HOST = "dfs.core.windows.net"
+# Every character that a URI may contain, `%` included.
+_LEGAL = "%/:?#[]@!$&'()*+,;=-._~"
+
+
+def canonical_uri(uri: str | os.PathLike[str], account_name: str | None = None) -> str:
+    """The one spelling of a dataset's URI: `file:///abs/path` for local paths, no final slash.
+
+    Local paths become absolute; symbolic links in them are kept. Credentials and query
+    parameters of remote URIs are dropped: they tell how to reach a dataset, not which
+    dataset it is.
+
+    Args:
+        account_name: the storage account of an Azure URI that does not name one.
+
+    Raises:
+        InvalidOptionError: the URI is empty, has no path, or names no Azure account.
+    """
+    text = os.fspath(uri).strip()
+    if not text:
+        raise InvalidOptionError(
+            option="path",
+            reason="is missing. Give the dataset's folder or URI: load('/data/flights').",
+        )
+    if "\x00" in text:
+        raise InvalidOptionError(option="path", value=text, reason="holds a NUL character.")
+    if not _SCHEME.match(text):
+        return _local_uri(text)
+    parts = urlsplit(text)
+    scheme = parts.scheme.lower()
+    if scheme == "file":
+        if parts.netloc not in ("", "localhost"):
+            raise InvalidOptionError(
+                option="path", value=text, reason="names a host; write file:///absolute/path."
+            )
+        return _local_uri(unquote(text[len("file:") :].removeprefix("//" + parts.netloc)))
+    host = parts.netloc.rpartition("@")[2]
+    path = parts.path.rstrip("/")
+    shown = redact_uri(text)
+    if not host and not path:
+        raise InvalidOptionError(option="path", value=shown, reason="names no bucket or path.")
+    if scheme in _ENCODED:
+        path = encoded(path)
+    if ".." in PurePosixPath(path).parts or ".." in PurePosixPath(unquote(path)).parts:
+        raise InvalidOptionError(option="path", value=shown, reason="must not hold '..'.")
+    if scheme in AZURE_SCHEMES:
+        container, account = azure_names(text, account_name)
+        return f"abfs://{container}@{account}{path}"
+    return urlunsplit((scheme, host, path, "", ""))
+
+
+def _local_uri(path: str) -> str:
+    absolute = os.path.abspath(os.path.expanduser(path))
+    return "file://" + quote(absolute, safe="/")
+
+
+def encoded(path: str) -> str:
+    """The path with every character percent-encoded that no URI may contain."""
+    single = re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", path)
+    return quote(single, safe=_LEGAL)
+
+
+def azure_names(uri: str, account_name: str | None) -> tuple[str, str]:
+    """The container and the account's host of an Azure URI.
+
+    The URI is `abfs://container@account.dfs.core.windows.net/path`, or
+    `abfs://container/path` where `account_name` is given.
+
+    Raises:
+        InvalidOptionError: the URI has another form.
+    """
+    container, _, host = urlsplit(uri).netloc.rpartition("@")
+    if not container:
+        container, host = host, f"{account_name}.{_AZURE_HOST}" if account_name else ""
+    elif "." not in host:
+        container = ""
+    # One account has two endpoints; `.dfs.` stands for both.
+    host = host.replace(".blob.", ".dfs.", 1)
+    given_and_other = account_name is not None and host.partition(".")[0] != account_name
+    if not re.fullmatch(r"[$a-zA-Z0-9-]+", container) or not host or given_and_other:
+        raise InvalidOptionError(
+            option="path",
+            value=redact_uri(uri),
+            reason="must be abfs://container@account.dfs.core.windows.net/path, or "
+            "abfs://container/path with the storage option account_name. Keys are storage "
+            "options and no part of the URI.",
+        )
+    return container, host
+
+
+def scheme_of(uri: str) -> str:
+    """The scheme in lower case; `file` for a path without one."""
+    return urlsplit(uri).scheme.lower() if _SCHEME.match(uri) else "file"
+
+
+def local_path(uri: str) -> str | None:
+    """The path of a canonical `file:` URI, None for a remote one."""
+    return unquote(uri[len("file://") :]) if uri.startswith("file://") else None
+
+
+def redact_uri(uri: str) -> str:
+    """The URI without user, password and query values, for messages and plans."""
+    if not _SCHEME.match(uri) or uri.startswith("file:"):
+        return uri
+    parts = urlsplit(uri)
+    user, _, host = parts.netloc.rpartition("@")
+    is_container = parts.scheme.lower() in AZURE_SCHEMES and user and ":" not in user
+    shown = f"{user}@" if is_container else "***@" if user else ""
+    return urlunsplit((parts.scheme, shown + host, parts.path, "***" if parts.query else "", ""))
+
+
+def check_relative(path: str) -> str:
+    """A file path from the catalog or a commit message, checked to stay in its dataset.
+
+    Raises:
+        CorruptDatasetError: the path is absolute, has a scheme, `..`, an empty
+            part, a backslash or a control character.
+    """
+    parts = path.split("/")
+    if (
+        not path
+        or any(part in ("", ".", "..") for part in parts)
+        or "\\" in path
+        or ":" in parts[0]
+        or any(ord(char) < 32 for char in path)
+    ):
+        raise CorruptDatasetError(
+            path=repr(path), reason="a data file's path must be relative and stay in its dataset"
+        )
+    return path
