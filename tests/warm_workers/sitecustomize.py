@@ -9,7 +9,7 @@ import sys
 
 if "pyspark.daemon" in sys.orig_argv:
     import pyarrow.dataset
-    import pyarrow.parquet
+    import pyarrow.parquet  # noqa: F401
     import pyspark.sql.worker.create_data_source
     import pyspark.sql.worker.plan_data_source_read  # noqa: F401
 
