@@ -34,6 +34,7 @@ CHANGES = ("verbs/test_schema_changes.py",)
 ENGINE_FILES = ("verbs/test_engine_files.py",)
 ADDED = ("verbs/test_add_files.py", "pure/test_name_mapping.py")
 DEFAULTS = ("verbs/test_column_defaults.py",)
+KNOWN_FILES = ("verbs/test_known_files.py",)
 ENGINES = ("pure/test_arrow_filter.py", "verbs/test_engines.py")
 
 
@@ -293,6 +294,16 @@ MUTANTS = [
         "pruning/search.py",
         PURE,
         (
+            "every value above infinity is infinity",
+            "if isinstance(value, float) and not math.isfinite(value):",
+            "if False:",
+        ),
+        (
+            "a text below a value may be that value",
+            'len(value) >= KEY_LIMIT or node.op == "<"',
+            "len(value) >= KEY_LIMIT",
+        ),
+        (
             ">= searched as >",
             'key(_after(value) if op == ">" else value, type_)',
             "key(_after(value), type_)",
@@ -531,11 +542,40 @@ MUTANTS = [
         "read/plan.py",
         VERBS,
         ("the rows left are not filtered", "filtered=not found.always", "filtered=False"),
+    ),
+    *_in(
+        "read/candidates.py",
+        KNOWN_FILES,
         (
             "the last row group speaks for all",
             "always = always and outcome.always",
             "always = outcome.always",
         ),
+        (
+            "files that the bounds leave open match as a whole",
+            "        if outcome.always:\n            groups",
+            "        if outcome.may_match:\n            groups",
+        ),
+    ),
+    *_in(
+        "read/known_files.py",
+        KNOWN_FILES,
+        (
+            "a catalog at the same place has the same history",
+            "if known is None or reader.write_id_of(found.dataset.id, last) != seen[last]:",
+            "if known is None:",
+        ),
+        (
+            "what a transaction has written and not committed is kept",
+            "if found.write_id is None or isinstance(reader, CatalogTransaction):",
+            "if found.write_id is None:",
+        ),
+        ("nothing is ever forgotten", "while self.size_bytes > self._most_bytes", "while False"),
+    ),
+    *_in(
+        "catalog/statements.py",
+        CATALOG,
+        ("files with a NULL lie within a condition", "AND c.null_count = 0 AND (", "AND ("),
     ),
     *_in(
         "pruning/statistics.py",
