@@ -40,8 +40,10 @@ import pyarrow.parquet as pq
 from lakehouse_source.errors import InvalidPredicateError, PlakeError
 from lakehouse_source.maintenance.verify import verify
 from lakehouse_source.model import ColumnBounds, FileRecord, ScanTask
+from lakehouse_source.parquet import reader
 from lakehouse_source.parquet.checked_footer import open_footer
 from lakehouse_source.parquet.fragments import dataset
+from lakehouse_source.parquet.page_reader import ChosenPages
 from lakehouse_source.parquet.prune import prune_file
 from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.parquet.spec import ReadSpec
@@ -177,6 +179,12 @@ def bases() -> list[Base]:
             {"use_dictionary": False, "column_encoding": {"text": "DELTA_LENGTH_BYTE_ARRAY"}},
         ),
         ("nested", nested, nested_asks, {"write_page_index": True}),
+        (
+            "nested, many pages",
+            nested,
+            nested_asks,
+            {"write_page_index": True, "max_rows_per_page": 7, "write_batch_size": 1},
+        ),
         ("nested, v2 pages", nested, nested_asks, {"data_page_version": "2.0"}),
         ("nested, old lists", nested, nested_asks, {"use_compliant_nested_type": False}),
         ("no rows", few.slice(0, 0), few_asks, {}),
@@ -618,12 +626,16 @@ def _child(numbers: range, made: list[Base], folder: str, report: int) -> None:
     limit = pages * resource.getpagesize() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    whole = reader._FEWEST_ROWS_FOR_PAGES, ChosenPages.pays
     for number in numbers:
         name = file_name(number)
         file = Path(folder, name)
         base, data = mutant(number, made)
         file.write_bytes(data)
         os.write(report, f"{number} start {base.name}\n".encode())
+        # Every second mutant is read by pages as far as it goes: the files are small.
+        reader._FEWEST_ROWS_FOR_PAGES = 0 if number % 2 else whole[0]
+        ChosenPages.pays = True if number % 2 else whole[1]  # type: ignore[assignment]
         for reading, act in readings(base, folder, name, data):
             signal.alarm(SECONDS)
             outcome, text = outcome_of(reading, act, name)

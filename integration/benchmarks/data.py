@@ -102,6 +102,17 @@ def one_file(folder: Path, rows: int) -> Path:
     )
 
 
+def one_file_delta(folder: Path, rows: int) -> Path:
+    """The same as a Delta table of one file."""
+
+    def make(target: Path) -> None:
+        from deltalake import write_deltalake
+
+        write_deltalake(str(target), eight_columns(rows), target_file_size=2**40)
+
+    return _once(folder / f"point-delta-{rows}", make)
+
+
 def flights_plake(folder: Path) -> Path:
     """The flights of 2013, a folder for each month."""
     return _once(

@@ -213,7 +213,7 @@ def run(scale: Scale, rounds: int) -> Iterator[Result]:
     for place, asked in ((dataset, lineitem_questions()), (flown, [flights_question()])):
         for question in asked:
             yield from amounts(place, question)
-    yield from one_row(data.one_file(folder, scale.point_rows), scale.point_rows, rounds)
+    yield from one_row(folder, scale.point_rows, rounds)
 
 
 def compare(
@@ -240,13 +240,17 @@ def amounts(dataset: Path, question: Question) -> Iterator[Result]:
             yield Result(FAMILY, question.name, f"{what} {kind}", "numbers", (float(count),))
 
 
-def one_row(dataset: Path, rows: int, rounds: int) -> Iterator[Result]:
+def one_row(folder: Path, rows: int, rounds: int) -> Iterator[Result]:
     """One row by its ascending key, every column; several times in a round: it is short."""
+    dataset = data.one_file(folder, rows)
+    delta = data.one_file_delta(folder, rows)
     (file,) = data.paths(dataset)
     wanted = rows // 3
     question = Question("one row", f"id = {wanted}", None, ds.field("id") == wanted)
     systems = {
         OURS: plake(dataset),
+        "delta-rs, dataset": delta_dataset(delta),
+        "delta-rs, engine": delta_engine(delta),
         "Arrow dataset": lambda q: ds.dataset(file).to_table(filter=q.expression),
         "DuckDB": duckdb_files([file]),
         "DataFusion": datafusion_files(file),

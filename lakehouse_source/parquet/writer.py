@@ -8,6 +8,7 @@ rows are sorted) and by a cap over all of them together.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -38,6 +39,14 @@ BUFFERED_BYTES = 512 * 1024 * 1024
 # Rows gathered before they are divided by partition values (fewer where rows are wide).
 # Dividing each batch of 10,000 rows over 1,000 values took five times as long.
 SPLIT_ROWS = 131_072
+# A reader that looks for few rows decodes whole pages. Measured on TPC-H lineitem and eight other
+# columns, against pages of 20,000 rows: files have -0.6 to +0.5 % bytes, a point takes 28 % less.
+# PyArrow 21 has no such option.
+_PAGE_ROWS: dict[str, Any] = (
+    {"max_rows_per_page": 8192}
+    if "max_rows_per_page" in inspect.signature(pq.write_table).parameters
+    else {}
+)
 # With sort columns, runs of this many row groups are sorted at a time.
 SORT_RUN_ROW_GROUPS = 8
 # PyArrow 24 is the first whose Parquet writer has the option `bloom_filter_options`.
@@ -246,6 +255,7 @@ class _OpenFile:
                     file_schema,
                     compression=spec.compression,
                     write_page_index=True,
+                    **_PAGE_ROWS,
                     # No measurable cost, and the only way to detect a flipped bit.
                     write_page_checksum=True,
                     store_decimal_as_integer=True,

@@ -8,11 +8,13 @@ row groups, which loses rows with NaN.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse_source.model import Ordinal
 from lakehouse_source.predicate.arrow_expressions import compute
 from lakehouse_source.predicate.bound import (
     BoundAnd,
@@ -124,11 +126,9 @@ class _Builder:
         return result
 
     def _in(self, node: BoundIn, column: Values) -> Values:
-        type_ = _stand_in(node.column.type)
-        scalars = [to_scalar(value, type_) for value in node.values]
-        if node.column.is_float and 0.0 in node.values:
-            scalars.append(pa.scalar(-0.0, type_))
-        found = pc.is_in(column, value_set=pa.array(scalars, type_))
+        both_zeros = node.column.is_float and 0.0 in node.values
+        values = _value_set(node.values, _stand_in(node.column.type), both_zeros)
+        found = pc.is_in(column, value_set=values)
         if node.has_nan:
             found = pc.or_kleene(found, pc.is_nan(column))
         missed = _truth(None if node.has_null else False)
@@ -166,3 +166,12 @@ def _balanced(combine: Callable[[Values, Values], Values], terms: list[Values]) 
         pairs = [combine(a, b) for a, b in zip(terms[::2], terms[1::2])]
         terms = pairs + terms[len(pairs) * 2 :]
     return terms[0]
+
+
+@lru_cache(maxsize=64)
+def _value_set(values: tuple[Ordinal, ...], type_: pa.DataType, both_zeros: bool) -> pa.Array:
+    """The values of an IN. Every row group asks for them again, and to make them takes long."""
+    scalars = [to_scalar(value, type_) for value in values]
+    if both_zeros:
+        scalars.append(pa.scalar(-0.0, type_))
+    return pa.array(scalars, type_)

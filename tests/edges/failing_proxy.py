@@ -25,6 +25,7 @@ class FailingProxy:
         self.fail_after: int | None = None  # so many requests, and the store is gone
         self.requests = 0
         self.failed = 0
+        self.answered_bytes = 0
         self._random = random.Random(seed)
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -94,6 +95,8 @@ class FailingProxy:
                 if state["fail"] is not None:
                     _reset(client)
                     break
+                with self._lock:
+                    self.answered_bytes += len(data)
                 client.sendall(data)
         _close(client)
         _close(server)

@@ -21,9 +21,11 @@ SECONDS = 60  # for the start of Python on a busy machine; the work is bounded b
 
 # Reads the file as PyArrow does, in the types of the dataset, and compares.
 CHILD = """
-import json, resource, sys
+import contextlib, json, resource, sys
 import pyarrow as pa, pyarrow.compute as pc, pyarrow.parquet as pq
 import lakehouse_source as lake
+from lakehouse_source.parquet import reader
+from lakehouse_source.parquet.page_reader import ChosenPages
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 folder, path = sys.argv[1:]
 try:
@@ -43,6 +45,15 @@ different = [
 ]
 same_names = mine.column_names == theirs.column_names
 
+@contextlib.contextmanager
+def by_pages():
+    kept, costs = reader._FEWEST_ROWS_FOR_PAGES, ChosenPages.pays
+    reader._FEWEST_ROWS_FOR_PAGES, ChosenPages.pays = 0, True
+    try:
+        yield
+    finally:
+        reader._FEWEST_ROWS_FOR_PAGES, ChosenPages.pays = kept, costs
+
 nan = lambda value: value != value
 equal = lambda a, b: a == b or (nan(a) and nan(b))
 less = lambda a, b: not nan(a) and (nan(b) or a < b)
@@ -57,6 +68,11 @@ for field in theirs.schema:
             count = dataset.scan((field.name, operator, value)).count_rows()
             if count != sum(holds(one, value) for one in values):
                 different.append(f"{field.name} {operator} {value!r}: {count}")
+            with by_pages():
+                paged = dataset.scan((field.name, operator, value)).to_table()
+            whole = dataset.scan((field.name, operator, value)).to_table()
+            if repr(paged.to_pylist()) != repr(whole.to_pylist()):
+                different.append(f"by pages: {field.name} {operator} {value!r}")
             column, scalar = pc.field(field.name), pa.scalar(value, kind)
             if not nan(value) and not t.is_float16(kind):  # Arrow does not compare half floats
                 filter = column == scalar if operator == "=" else column < scalar

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -297,3 +298,23 @@ def test_objects_that_others_wrote_are_added_where_they_stand(
         dataset.add_files(uri.replace("data/things", path), copy=True)
     assert ids(uri, catalog, predicates="k = 'd'") == [4, 4]
     assert before.items() <= objects(uri).items()
+
+
+def test_a_point_fetches_the_pages_that_may_hold_it(
+    server: int, bucket: str, catalog: lake.Catalog
+) -> None:
+    rows = 200_000
+    texts = [random.Random(n).randbytes(12).hex() for n in range(rows)]
+    wide = pa.table({"id": pa.array(range(rows), pa.int64()), "a": texts, "b": texts[::-1]})
+    direct = address_of(server, f"{bucket}/wide")
+    lake.write_dataset(wide, direct, catalog=catalog, row_group_rows=rows)
+    [file] = lake.open_dataset(direct, catalog=catalog).files()
+    with FailingProxy(server, 0.0) as proxy:
+        through = address_of(proxy.port, f"{bucket}/wide")
+        found = lake.read_dataset(through, catalog=catalog, predicates="id = 123456")
+        assert found.to_pylist() == wide.slice(123_456, 1).to_pylist()
+        # Two for the size and the end of the file, one for all indexes, one for the pages of
+        # the condition; those of both other columns are too far apart for one.
+        assert proxy.requests <= 6
+        # The end of the file, and a page of 8,192 rows of each column.
+        assert proxy.answered_bytes < file.size_bytes / 10
