@@ -6,27 +6,16 @@ DataFusion's own reader.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
-from operator import and_, or_
 from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.predicate import (
-    BoundAnd,
-    BoundCompare,
-    BoundConstant,
-    BoundIn,
-    BoundIsNull,
-    BoundNode,
-    BoundNot,
-    BoundOr,
-    BoundText,
-    IfPresent,
-)
 from lakehouse_source.read.engine_files import Engine, FileGroup, HandOver, missing_engine
+from lakehouse_source.read.engine_frames import Words, frame
 from lakehouse_source.schema.fields import without_metadata
-from lakehouse_source.schema.ordinal import PythonValue, from_ordinal
+from lakehouse_source.schema.ordinal import PythonValue
 
 try:
     from datafusion import col, functions, lit
@@ -44,7 +33,8 @@ ENGINE = Engine(_is_path, one_file_each=True)
 
 def to_datafusion(handed: HandOver, context: Any, name: str) -> Any:
     """Register a view in a session; returns it as a data frame."""
-    frames = [_frame(group, handed, context) for group in handed.groups]
+    words = _words(context)
+    frames = [frame(group, handed, words) for group in handed.groups]
     if handed.rows.num_rows or not frames:
         batches = handed.rows.to_batches() or [pa.RecordBatch.from_pylist([], handed.schema)]
         frames.append(context.create_dataframe([batches]))
@@ -52,68 +42,29 @@ def to_datafusion(handed: HandOver, context: Any, name: str) -> Any:
     return context.table(name)
 
 
-def _frame(group: FileGroup, handed: HandOver, context: Any) -> Any:
-    (path,) = group.paths
-    # With a schema DataFusion does not read text as views, and opens no file here.
-    stored = pa.schema([source.stored for source in group.sources if source.stored is not None])
-    frame = context.read_parquet(path, schema=without_metadata(stored))
-    columns = []
-    for source in group.sources:
-        if source.stored is None:
-            column = _literal(source.constant, source.field.type)
-        else:
-            column = _column(source.stored.name)
-            if source.is_cast:
-                column = column.cast(source.field.type)
-        columns.append(column.alias(source.field.name))
-    frame = frame.select(*columns)
-    if not group.filtered or handed.condition is None:
-        return frame
-    frame = frame.filter(_condition(handed.condition.root))
-    return frame.select(*(_column(name) for name in handed.schema.names))
+def _words(context: Any) -> Words:
+    def read(group: FileGroup) -> Any:
+        (path,) = group.paths
+        # With a schema DataFusion does not read text as views, and opens no file here.
+        stored = pa.schema([source.stored for source in group.sources if source.stored is not None])
+        return context.read_parquet(path, schema=without_metadata(stored))
+
+    return Words(
+        read=read,
+        column=_column,
+        literal=_literal,
+        cast=lambda column, type_: column.cast(type_),
+        if_present=lambda column, truth: functions.when(column.is_not_null(), truth).end(),
+        same=lambda column, value: functions.coalesce(column == value, lit(False)),
+        is_in=_is_in,
+        text=lambda form, column, text: _TEXT[form](column, _literal(text, pa.string())),
+    )
 
 
-def _condition(node: BoundNode) -> Any:
-    """A portable condition as an expression (see `engine_files.is_portable`)."""
-    if isinstance(node, (BoundAnd, BoundOr)):
-        combine = and_ if isinstance(node, BoundAnd) else or_
-        return reduce(combine, [_condition(term) for term in node.terms])
-    if isinstance(node, BoundNot):
-        return ~_condition(node.term)
-    if isinstance(node, BoundConstant):
-        return _literal(node.value, pa.bool_())
-    assert isinstance(node, (BoundIsNull, IfPresent, BoundCompare, BoundIn, BoundText)), node
-    column = _column(node.column.path[0])
-    if isinstance(node, BoundIsNull):
-        return column.is_null()
-    if isinstance(node, IfPresent):
-        truth = _literal(node.truth, pa.bool_())
-        return functions.when(column.is_not_null(), truth).end()
-    type_ = node.column.type
-    if isinstance(node, BoundText):
-        match = {
-            "prefix": functions.starts_with,
-            "suffix": functions.ends_with,
-            "contains": functions.contains,
-        }[node.form]
-        return match(column, _literal(node.text.decode(), type_))
-    if isinstance(node, BoundIn):
-        values = [_literal(from_ordinal(value, type_), type_) for value in node.values]
-        values += [_literal(None, type_)] if node.has_null else []
-        return functions.in_list(column, values)
-    value = _literal(from_ordinal(node.value, type_), type_)
-    if node.op == "<=>":
-        return functions.coalesce(column == value, _literal(False, pa.bool_()))
-    return _COMPARE[node.op](column, value)
-
-
-_COMPARE = {
-    "=": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
+_TEXT = {
+    "prefix": functions.starts_with,
+    "suffix": functions.ends_with,
+    "contains": functions.contains,
 }
 
 
@@ -124,3 +75,9 @@ def _column(name: str) -> Any:
 
 def _literal(value: PythonValue | None, type_: pa.DataType) -> Any:
     return lit(pa.scalar(value, type_))
+
+
+def _is_in(column: Any, values: Sequence[PythonValue], type_: pa.DataType, has_null: bool) -> Any:
+    literals = [_literal(value, type_) for value in values]
+    literals += [_literal(None, type_)] if has_null else []
+    return functions.in_list(column, literals)

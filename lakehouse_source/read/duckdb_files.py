@@ -9,6 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 
 from lakehouse_source.predicate import (
@@ -37,17 +38,22 @@ def _is_path(path: str) -> bool:
     return not any(char in path for char in "*?[]{}\0")
 
 
-def engine(connection: Any) -> Engine:
-    """DuckDB as a connection allows it: some may not open files."""
-    setting = "SELECT current_setting('enable_external_access')"
-    ((may_open,),) = connection.execute(setting).fetchall()
-    return Engine(_is_path if may_open else lambda _: False)
+ENGINE = Engine(_is_path)
+# For a connection that may not open files.
+ROWS_ONLY = Engine(lambda _path: False)
+
+
+class FilesRefused(Exception):
+    """A connection may not open the files."""
 
 
 def to_duckdb(handed: HandOver, connection: Any, name: str) -> Any:
     """Make a temporary view of a connection; returns it as a relation.
 
     Rows that plake read are in a view of their own, `<name> (from memory)`.
+
+    Raises:
+        FilesRefused
     """
     in_memory = f"{name} (from memory)"
     parts = [_select(group, handed) for group in handed.groups]
@@ -57,7 +63,13 @@ def to_duckdb(handed: HandOver, connection: Any, name: str) -> Any:
     else:
         connection.unregister(in_memory)  # what an earlier scan of this name left
     body = " UNION ALL ".join(parts)
-    connection.execute(f"CREATE OR REPLACE TEMPORARY VIEW {_quoted(name)} AS {body}")
+    try:
+        connection.execute(f"CREATE OR REPLACE TEMPORARY VIEW {_quoted(name)} AS {body}")
+    except duckdb.PermissionException as error:
+        if not handed.groups:
+            raise
+        # To ask for the settings before would be one more query each time.
+        raise FilesRefused from error
     return connection.sql(f"SELECT * FROM {_quoted(name)}")
 
 

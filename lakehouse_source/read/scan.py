@@ -207,8 +207,12 @@ class Scan:
         """
         from lakehouse_source.read import duckdb_files
 
-        handed = self._hand_over(duckdb_files.engine(connection))
-        return duckdb_files.to_duckdb(handed, connection, name)
+        handed = self._hand_over(duckdb_files.ENGINE)
+        try:
+            return duckdb_files.to_duckdb(handed, connection, name)
+        except duckdb_files.FilesRefused:
+            handed = self._hand_over(duckdb_files.ROWS_ONLY)
+            return duckdb_files.to_duckdb(handed, connection, name)
 
     def to_datafusion(self, context: Any, name: str = "plake") -> Any:
         """The matching rows as a view of a DataFusion session; returns its data frame.
