@@ -10,8 +10,9 @@ month. The systems:
 - DuckDB and DataFusion: SQL over the very Parquet files that plake wrote, without a catalog.
 
 All give Arrow tables, but for sums. A second table says how much of the data plake's
-catalog lets a question read, with its condition and without; a third asks for one row of a
-single file of 5,000,000.
+catalog lets a question read, with its condition and without; a third compares engines over
+plake's scans with the same engines over the files (engine_reads.py); a fourth asks for one
+row of a single file of 5,000,000.
 
     python integration/benchmarks/python_reads.py
 """
@@ -33,7 +34,7 @@ import pyarrow.dataset as ds
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import lakehouse_source as lake
-from integration.benchmarks import data, spark_scan
+from integration.benchmarks import data, engine_reads, spark_scan
 from integration.benchmarks.measure import FULL, Result, Scale, agree, data_folder, interleaved
 
 FAMILY, OURS = "python", "plake"
@@ -213,6 +214,7 @@ def run(scale: Scale, rounds: int) -> Iterator[Result]:
     for place, asked in ((dataset, lineitem_questions()), (flown, [flights_question()])):
         for question in asked:
             yield from amounts(place, question)
+    yield from engine_reads.run(FAMILY, dataset, files, Q1, size, rounds, summary)
     yield from one_row(folder, scale.point_rows, rounds)
 
 

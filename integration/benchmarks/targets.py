@@ -77,6 +77,9 @@ TARGETS: tuple[Target, ...] = (
            0.012, "python", "point lookup", "plake", "s", "TPC-H scale 1"),
     Target("IN of 100 keys of lineitem, from Python: at most 0.045 s",
            0.045, "python", "IN of 100 keys", "plake", "s", "TPC-H scale 1"),
+    Target("DuckDB over plake, whole scan (Q1): at most 1.05 x DuckDB over the files",
+           1.05, "python", "Q1, whole scan", "DuckDB over plake", "s", "engines, TPC-H scale 1",
+           "DuckDB over the files"),
     Target("Spark append: at most 1.1 x a writer that discards its batches",
            1.1, "writes", "append", "plake", "s", "10,000,000 rows", "discard"),
 )  # fmt: skip
