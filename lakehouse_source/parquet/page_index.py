@@ -23,7 +23,7 @@ from lakehouse_source.model import ColumnBounds
 from lakehouse_source.parquet.byte_ranges import ByteRange, ByteRanges, OutsideFile
 from lakehouse_source.parquet.checked_footer import CheckedFooter
 from lakehouse_source.parquet.footer import has_wrong_bytes, ordinal
-from lakehouse_source.parquet.thrift import Struct, ThriftError, read_struct
+from lakehouse_source.parquet.thrift import ThriftError, read_struct
 from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.schema.fields import Leaf
@@ -33,6 +33,8 @@ RowRange: TypeAlias = tuple[int, int]
 
 # Parsing takes about a second for this many bytes.
 _LARGEST_BYTES = 4 * 1024 * 1024
+# What was parsed of indexes up to this size is remembered, by all of their bytes.
+_REMEMBERED_BYTES = 8 * 1024
 # Source: parquet.thrift, `ColumnChunk`, `ColumnMetaData`, `Statistics`: field ids.
 _META_DATA, _OFFSET_INDEX, _COLUMN_INDEX = 3, 4, 6
 _STATISTICS, _MAX_VALUE, _MIN_VALUE = 12, 5, 6
@@ -115,42 +117,44 @@ class PageIndex:
                 first, dictionary = meta[9], meta.get(11)
                 start = dictionary if dictionary and dictionary < first else first
                 rows = self._footer.row_counts[row_group]
-                self._located[key] = None if data is None else _located(data, start, meta[7], rows)
+                if data is None:
+                    self._located[key] = None
+                else:
+                    read = _located if len(data) <= _REMEMBERED_BYTES else _located.__wrapped__
+                    self._located[key] = read(data, start, meta[7], rows)
             except _DAMAGE:
                 self._located[key] = None
         return self._located[key]
 
-    def bounds(self, row_group: int, position: int, leaf: Leaf) -> list[PageBounds] | None:
+    def bounds(self, row_group: int, position: int, leaf: Leaf) -> Sequence[PageBounds] | None:
         """The bounds of each page in row order, None where nothing is known of them.
 
         `position` is the column's place among the file's leaf columns, `leaf.type` the type
         that the file was written with.
         """
         try:
-            offsets = self._index(row_group, position, _OFFSET_INDEX)
-            columns = self._index(row_group, position, _COLUMN_INDEX)
+            offsets = self._bytes(row_group, position, _OFFSET_INDEX)
+            columns = self._bytes(row_group, position, _COLUMN_INDEX)
             if offsets is None or columns is None:
                 return None
-            starts = [location[3] for location in offsets[1]]
             column = self._footer.metadata.schema.column(position)
             physical: str = column.physical_type
             if "BYTE_ARRAY" in physical and has_wrong_bytes(self._footer.created_by):
                 return None
             width = column.length if physical == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(physical)
-            values = _Values(physical, width, leaf.type)
-            pages = _bounded(starts, self._footer.row_counts[row_group], columns, values)
-            if pages is None:
-                return None
-            statistics = self._footer.structure(row_group, position)[_META_DATA].get(_STATISTICS)
-            contradicts = statistics is not None and _contradicts(pages, statistics, values)
-            return None if contradicts else pages
+            meta = self._footer.structure(row_group, position)[_META_DATA]
+            statistics = meta.get(_STATISTICS, {})
+            read = _bounded if len(columns) <= _REMEMBERED_BYTES else _bounded.__wrapped__
+            return read(
+                offsets,
+                columns,
+                self._footer.row_counts[row_group],
+                _Values(physical, width, leaf.type),
+                (statistics.get(_MIN_VALUE), statistics.get(_MAX_VALUE)),
+            )
         except _DAMAGE:
             # A damaged index: the row group's statistics stand.
             return None
-
-    def _index(self, row_group: int, position: int, field: int) -> Struct | None:
-        data = self._bytes(row_group, position, field)
-        return None if data is None else read_struct(data)[0]
 
     def _bytes(self, row_group: int, position: int, field: int) -> bytes | None:
         place = self._place(row_group, position, field)
@@ -241,34 +245,51 @@ class _Values:
             raise ThriftError("a bound of another width than the column's type has")
         return ordinal(_plain(raw, self.physical), self.physical, self.type)
 
+    def ordinals(self, raws: Sequence[bytes | None]) -> Sequence[Any]:
+        """As `ordinal`, of many bounds. None stays None."""
+        code = {"INT32": "i", "INT64": "q"}.get(self.physical)
+        signed = not pa.types.is_unsigned_integer(self.type)
+        if code is not None and signed and {len(raw or b"") for raw in raws} == {self.width}:
+            return struct.unpack(f"<{len(raws)}{code}", b"".join(raw or b"" for raw in raws))
+        return [None if raw is None else self.ordinal(raw) for raw in raws]
 
+
+@lru_cache(maxsize=1024)
 def _bounded(
-    starts: list[int], rows: int, columns: dict[int, Any], values: _Values
-) -> list[PageBounds] | None:
+    offset_index: bytes,
+    column_index: bytes,
+    row_count: int,
+    values: _Values,
+    extremes: tuple[bytes | None, bytes | None],
+) -> Sequence[PageBounds] | None:
+    """The bounds of a column chunk's pages. `extremes` are from its statistics."""
+    starts = [location[3] for location in read_struct(offset_index)[0][1]]
+    columns, _ = read_struct(column_index)
     empty, lowers, uppers = columns[1], columns[2], columns[3]
     null_counts = columns.get(5) or [None] * len(starts)
     lengths = {len(starts), len(empty), len(lowers), len(uppers), len(null_counts)}
-    ends = [*starts[1:], rows]
+    ends = [*starts[1:], row_count]
     in_order = starts[:1] == [0] and all(a < b for a, b in zip(starts, ends))
     if len(lengths) != 1 or not in_order:
         return None
+    if True in empty:
+        lowers = [None if gone else raw for raw, gone in zip(lowers, empty)]
+        uppers = [None if gone else raw for raw, gone in zip(uppers, empty)]
     floats = pa.types.is_floating(values.type)
     pages = []
-    for i, (first, end) in enumerate(zip(starts, ends)):
+    for first, end, gone, lower, upper, nulls in zip(
+        starts, ends, empty, values.ordinals(lowers), values.ordinals(uppers), null_counts
+    ):
         count = end - first
-        nulls = null_counts[i]
         if nulls is not None and not 0 <= nulls <= count:
             nulls = None
-        if empty[i]:
-            # Writers without statistics call every page a null page and count -1 nulls in it
-            # (datapage_v1-snappy-compressed-checksum.parquet): only both together are believed.
-            known = nulls == count
-            bounds = ColumnBounds(None, None, nulls, count, floats and not known)
-        else:
-            lower, upper = values.ordinal(lowers[i]), values.ordinal(uppers[i])
-            bounds = ColumnBounds(lower, upper, nulls, count, floats)
-        pages.append(PageBounds(first, end, bounds))
-    return pages if _as_declared(pages, columns[4]) else None
+        # Writers without statistics call every page a null page and count -1 nulls in it
+        # (datapage_v1-snappy-compressed-checksum.parquet): only both together are believed.
+        may_be_nan = floats and not (gone and nulls == count)
+        pages.append(PageBounds(first, end, ColumnBounds(lower, upper, nulls, count, may_be_nan)))
+    if not _as_declared(pages, columns[4]) or _contradicts(pages, extremes, values):
+        return None
+    return pages
 
 
 def _as_declared(pages: Sequence[PageBounds], boundary_order: int) -> bool:
@@ -283,7 +304,9 @@ def _as_declared(pages: Sequence[PageBounds], boundary_order: int) -> bool:
     return True
 
 
-def _contradicts(pages: Sequence[PageBounds], statistics: Struct, values: _Values) -> bool:
+def _contradicts(
+    pages: Sequence[PageBounds], extremes: tuple[bytes | None, bytes | None], values: _Values
+) -> bool:
     """Tell whether pages have other extremes than the column chunk's statistics.
 
     Bounds of bytes may be cut at different lengths, and are not compared.
@@ -293,12 +316,10 @@ def _contradicts(pages: Sequence[PageBounds], statistics: Struct, values: _Value
     known = [page.bounds for page in pages if page.bounds.null_count != page.bounds.row_count]
     lowers: list[Any] = [one.lower for one in known]
     uppers: list[Any] = [one.upper for one in known]
-    if not known or None in lowers or None in uppers:
+    lowest, highest = extremes
+    if not known or None in lowers or None in uppers or lowest is None or highest is None:
         return False
-    if _MIN_VALUE not in statistics or _MAX_VALUE not in statistics:
-        return False
-    lowest, highest = values.ordinal(statistics[_MIN_VALUE]), values.ordinal(statistics[_MAX_VALUE])
-    return bool(min(lowers) != lowest or max(uppers) != highest)
+    return bool(min(lowers) != values.ordinal(lowest) or max(uppers) != values.ordinal(highest))
 
 
 def _plain(raw: bytes, physical: str) -> Any:

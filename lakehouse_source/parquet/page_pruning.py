@@ -8,7 +8,7 @@ may have any value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
@@ -66,14 +66,20 @@ class PagePruning:
         bounded = [position for position, _, _ in self._columns.values()]
         self._index.load(row_group, located, bounded)
         rows = self._footer.row_counts[row_group]
-        pages: dict[int, list[PageBounds]] = {}
+        pages: dict[int, Sequence[PageBounds]] = {}
         for column_id, (position, leaf, now) in self._columns.items():
             found = self._index.bounds(row_group, position, leaf)
             if found is not None:
-                pages[column_id] = [
-                    PageBounds(page.first_row, page.end_row, promoted(page.bounds, leaf.type, now))
-                    for page in found
-                ]
+                pages[column_id] = (
+                    found
+                    if leaf.type.equals(now)
+                    else [
+                        PageBounds(
+                            page.first_row, page.end_row, promoted(page.bounds, leaf.type, now)
+                        )
+                        for page in found
+                    ]
+                )
         if not pages:
             return None
         unknown = ColumnBounds(None, None, None, rows, True)

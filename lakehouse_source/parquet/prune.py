@@ -229,7 +229,7 @@ class _Pruner:
             if position is not None and leaf is not None and not leaf.in_list:
                 columns[column_id] = position, leaf
         page_index.load(index, (), (position for position, _ in columns.values()))
-        pages: dict[int, list[PageBounds]] = {}
+        pages: dict[int, Sequence[PageBounds]] = {}
         for column_id, (position, leaf) in columns.items():
             found = page_index.bounds(index, position, leaf)
             if found is not None:
