@@ -84,8 +84,8 @@ class FileMetadata:
     `path` is relative to the dataset's base URI. `partitions` maps partition column names
     to Python values (None for NULL). `schema` is the physical schema of the file with its
     field ids. `parquet_metadata` is the footer, or None where it was not kept: Spark's
-    commit messages leave it out. `stats_complete` is False where a row group's statistics
-    are not known.
+    commit messages leave it out. `stats_complete` fills the catalog's column of that name:
+    every writer records True, and no read depends on it.
 
     >>> file = lake.write_dataset(flights, "/data/flights").metadata[0]
     >>> file.row_count, file.partitions, len(file.row_groups)

@@ -19,7 +19,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import uuid6
 
-from lakehouse_source.errors import InvalidOptionError, InvalidPredicateError, StorageError
+from lakehouse_source.errors import (
+    InvalidOptionError,
+    InvalidPredicateError,
+    SchemaMismatchError,
+    StorageError,
+)
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.encoding import encodings
@@ -371,7 +376,11 @@ def _check_rows(table: pa.Table, must_match: BoundPredicate) -> None:
 def split(
     table: pa.Table, partition_by: tuple[str, ...]
 ) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
-    """The rows of each partition value, with that value as Python objects."""
+    """The rows of each partition value, with that value as Python objects.
+
+    Raises:
+        SchemaMismatchError: a date or a timestamp is outside of the years 1 to 9999.
+    """
     table = table.combine_chunks()
     codes: pa.Array = None
     for name in partition_by:
@@ -388,11 +397,25 @@ def split(
     ends = runs.run_ends.to_pylist()
     starts = [0, *ends[:-1]]
     firsts = table.select(list(partition_by)).take(order.take(pa.array(starts, pa.int64())))
-    for start, end, values in zip(starts, ends, firsts.to_pylist()):
-        key = tuple(values[name] for name in partition_by)
+    keys = zip(*(_python_values(firsts, name) for name in partition_by))
+    for start, end, key in zip(starts, ends, keys):
         # Copied, not sliced: a slice of few rows would keep the whole table in memory.
         picked = order.slice(start, end - start)
         yield key, table if len(ends) == 1 else table.take(picked)
+
+
+def _python_values(table: pa.Table, name: str) -> list[Any]:
+    column = table.column(name)
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError) as exc:
+        raise SchemaMismatchError(
+            column=name,
+            got=column.type,
+            reason=f"has a value outside of the years 1 to 9999 ({exc}), by which no dataset can "
+            "be partitioned",
+            hint="Leave the column out of partition_by, or correct the value.",
+        ) from exc
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.model import Ordinal
 from lakehouse_source.predicate.arrow_expressions import compute
 from lakehouse_source.predicate.bound import (
@@ -51,7 +52,11 @@ _KERNELS = {
 def matching_mask(
     batch: pa.RecordBatch | pa.Table, predicate: BoundPredicate
 ) -> pa.BooleanArray | pa.ChunkedArray:
-    """True for each row that matches and false for the others; never null."""
+    """True for each row that matches and false for the others; never null.
+
+    Raises:
+        InvalidPredicateError: an Arrow expression cannot be evaluated on a row.
+    """
     arrays: dict[tuple[str, ...], Values] = {}
 
     def column_of(column: BoundColumn) -> Values:
@@ -67,6 +72,16 @@ def matching_mask(
     if isinstance(mask, pa.Scalar):
         return pa.repeat(pa.scalar(mask.as_py() is True), batch.num_rows)
     return pc.fill_null(mask, False)
+
+
+def _computed(expression: pc.Expression, rows: pa.Table) -> pa.ChunkedArray:
+    try:
+        return compute(expression, rows)
+    except pa.ArrowException as exc:
+        # The rows are in memory: what fails is the expression, by an overflow for example.
+        raise InvalidPredicateError(
+            reason=f"Arrow cannot evaluate it on a row ({exc})", text=str(expression)
+        ) from exc
 
 
 class _Builder:
@@ -90,7 +105,7 @@ class _Builder:
             part = self._batch.select([column.path[0] for column in node.columns])
             if isinstance(part, pa.RecordBatch):
                 part = pa.Table.from_batches([part])
-            return compute(node.expression, part)
+            return _computed(node.expression, part)
         return self._leaf(node)
 
     def _leaf(self, node: BoundLeaf) -> Values:

@@ -142,6 +142,9 @@ def checked_options(scheme: str, given: Mapping[str, Any]) -> dict[str, Any]:
         found[option] = value
     if store in (S3, GCS) and "://" in found.get("endpoint_override", ""):
         _split_endpoint(spelled["endpoint_override"], found)
+    if "sas_token" in found and store is AZURE:
+        # PyArrow appends it to a URL as it is; others also take it without the question mark.
+        found["sas_token"] = "?" + found["sas_token"].removeprefix("?")
     if "access_token" in found and "credential_token_expiration" not in found:
         raise _refused("access_token", "needs credential_token_expiration too.")
     return found
@@ -180,42 +183,24 @@ def _name_in(store: Store, name: str) -> str:
 
 
 def _name_in_driver(scheme: str, name: str) -> str:
-    """The name as the driver of fsspec spells it. Spark passes names in lower case."""
+    """The name as the driver of fsspec spells it. Spark passes names in lower case.
+
+    Drivers accept any name, so a name that is in no signature is passed on as it is.
+    """
     if scheme == "file" or scheme in HADOOP_SCHEMES:
         where = "A local folder" if scheme == "file" else "HDFS, which its own settings describe,"
         raise _refused(name, f"is not known. {where} takes no storage options.")
-    known, takes_any = _driver_options(scheme)
-    for option in known:
-        if option.lower() == name.lower():
-            return option
-    if not takes_any:
-        raise _refused(name, f"is not a storage option of {scheme}://.", known=known)
-    return name
-
-
-def _driver_options(scheme: str) -> tuple[list[str], bool]:
-    """The options of a driver of fsspec; whether it takes others too.
-
-    fsspec's own base classes accept any name and ignore it, so their `**kwargs` say nothing.
-    """
     import fsspec
 
     try:
         driver = fsspec.get_filesystem_class(scheme)
     except (ImportError, ValueError):
-        return [], True  # opening it says what is missing
-    known: list[str] = []
-    takes_any = False
-    for base in driver.__mro__:
-        if "__init__" not in vars(base) or base is object:
-            continue
-        is_general = base.__module__ in ("fsspec.spec", "fsspec.asyn")
-        for parameter in list(inspect.signature(base.__init__).parameters.values())[1:]:
-            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                takes_any = takes_any or not is_general
-            elif parameter.kind is not inspect.Parameter.VAR_POSITIONAL and not is_general:
-                known.append(parameter.name)
-    return known, takes_any
+        return name  # opening the filesystem tells what is missing
+    for base in driver.__mro__[:-1]:
+        for known in inspect.signature(base.__init__).parameters:
+            if known.lower() == name.lower():
+                return known
+    return name
 
 
 def _from_environment(name: str, value: Any) -> Any:

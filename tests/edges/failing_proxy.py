@@ -26,6 +26,7 @@ class FailingProxy:
         self.requests = 0
         self.failed = 0
         self.answered_bytes = 0
+        self.asked: list[str] = []  # the first line of each request
         self._random = random.Random(seed)
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -72,6 +73,7 @@ class FailingProxy:
         with contextlib.suppress(OSError):
             while data := client.recv(65536):
                 if data.startswith(_METHODS):
+                    self.asked.append(data.split(b"\r\n", 1)[0].decode())
                     fail = self._choose()
                     if fail == "error":
                         client.sendall(_ERROR)

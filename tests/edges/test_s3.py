@@ -179,6 +179,64 @@ def test_a_write_that_raises_leaves_no_object(uri: str, catalog: lake.Catalog) -
         lake.open_dataset(uri, catalog=catalog)
 
 
+def test_no_read_lists_objects(server: int, bucket: str, catalog: lake.Catalog) -> None:
+    """Listing costs time and money with the size of a dataset, and misses fresh objects."""
+    path = f"{bucket}/data/things"
+    for number in range(3):
+        rows = table(*range(number * 10, number * 10 + 10))
+        lake.write_dataset(rows, address_of(server, path), catalog=catalog, partition_by="k")
+    with FailingProxy(server, 0.0) as proxy:
+        dataset = lake.open_dataset(address_of(proxy.port, path), catalog=catalog)
+        for condition in (None, "id = 5", "k = 'k1' AND id > 7"):
+            scan = dataset.scan(condition)
+            expected = scan.to_table().num_rows
+            assert scan.count_rows() == expected
+            assert scan.to_dataset().count_rows() >= expected
+            assert len(scan.to_polars().collect()) == expected
+            scan.explain()
+        reads = [line for line in proxy.asked if ".parquet" in line]
+        assert reads
+        assert [line for line in proxy.asked if line not in reads] == []
+        dataset.vacuum()
+        assert any("list-type=2" in line for line in proxy.asked)
+
+
+def test_options_by_name_reach_the_store(
+    server: int, bucket: str, catalog: lake.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names of PyArrow, of fsspec and of delta-rs; a value may be in the environment."""
+    monkeypatch.setenv("STORE_SECRET", SECRET)
+    place = f"http://127.0.0.1:{server}"
+    spellings: list[dict[str, Any]] = [
+        {"access_key": "user", "secret_key": SECRET, "endpoint_override": place},
+        {"key": "user", "secret": SECRET, "endpoint_url": place},
+        {
+            "AWS_ACCESS_KEY_ID": "user",
+            "AWS_SECRET_ACCESS_KEY": "env:STORE_SECRET",
+            "AWS_ENDPOINT_URL": place,
+            "AWS_REGION": "us-east-1",
+        },
+        {
+            "access_key": "user",
+            "secret_key": "env:STORE_SECRET",
+            "scheme": "http",
+            "endpoint_override": f"127.0.0.1:{server}",
+            "request_timeout": "20",
+        },
+    ]
+    where = f"s3://{bucket}/data/a b"
+    for number, options in enumerate(spellings):
+        lake.write_dataset(table(number), where, catalog=catalog, storage_options=options)
+        dataset = lake.open_dataset(where, catalog=catalog, storage_options=options)
+        assert sorted(dataset.scan().to_table()["id"].to_pylist()) == list(range(number + 1))
+        assert SECRET not in repr(dataset) + repr(dataset.scan()) + repr(vars(dataset._address))
+        with lake.transaction(catalog) as tx:
+            tx.write(table(1), f"{where}/{number}", storage_options=options)
+    assert SECRET.encode() not in Path(catalog.url.removeprefix("sqlite://")).read_bytes()
+    report = lake.vacuum(catalog, storage_options=spellings[0])
+    assert (len(report.reports), report.failed) == (1 + len(spellings), ())
+
+
 @pytest.mark.parametrize("damage", ["deleted", "truncated"])
 def test_an_object_changed_before_the_commit_is_named(
     uri: str, catalog: lake.Catalog, damage: str

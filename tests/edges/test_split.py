@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.parquet import writer
 from lakehouse_source.parquet.writer import split
 
@@ -77,3 +78,18 @@ def test_rows_are_divided_in_portions(
     assert portions == [950] if limit == "SPLIT_ROWS" else len(portions) > 10
     found = lake.read_dataset(tmp_path / "data").sort_by("n")
     assert found.equals(table)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([0, 3_000_000], pa.date32()),
+        pa.array([-10_000_000], pa.date32()),
+        pa.array([1, None, -(2**62)], pa.timestamp("us")),
+        pa.array([2**60], pa.timestamp("us", "UTC")),
+        pa.array([2**60], pa.timestamp("ms", "America/New_York")),
+    ],
+)
+def test_a_date_outside_of_the_years_1_to_9999_is_refused_by_name(values: pa.Array) -> None:
+    with pytest.raises(SchemaMismatchError, match="'d' has a value outside of the years 1 to 9999"):
+        list(split(pa.table({"id": range(len(values)), "d": values}), ("d",)))

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import pickle
+import traceback
 from pathlib import Path
 
 import pytest
 
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, StorageError
-from lakehouse_source.storage import Storage, canonical_uri, check_relative, redact_uri
+from lakehouse_source.storage import (
+    Storage,
+    StorageLocation,
+    canonical_uri,
+    check_relative,
+    redact_uri,
+)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +123,87 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(StorageError):
         Storage(str(tmp_path)).open_output("x")
+
+
+def test_a_folder_that_becomes_a_link_is_not_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    folder.mkdir()
+    (folder / "f.parquet").write_bytes(b"abc")
+    storage = Storage(str(folder))
+    assert storage.size("f.parquet") == 3
+    folder.rename(tmp_path / "moved")
+    folder.symlink_to(tmp_path / "moved")
+    assert storage.size("f.parquet") == 3
+    assert Storage(str(folder)).size("f.parquet") == 3
+
+
+@pytest.mark.parametrize(
+    ("uri", "options", "canonical"),
+    [
+        ("abfs://c@a.dfs.core.windows.net/x/", {}, "abfs://c@a.dfs.core.windows.net/x"),
+        ("abfss://c@a.blob.core.windows.net/x", {}, "abfs://c@a.dfs.core.windows.net/x"),
+        ("az://c/x", {"account_name": "a"}, "abfs://c@a.dfs.core.windows.net/x"),
+        (
+            "abfs://c/a b/100%",
+            {"account_name": "a"},
+            "abfs://c@a.dfs.core.windows.net/a%20b/100%25",
+        ),
+        ("abfs://c@a.dfs.core.chinacloudapi.cn", {}, "abfs://c@a.dfs.core.chinacloudapi.cn"),
+        ("s3://b/a b/ü", {}, "s3://b/a%20b/%C3%BC"),
+        ("s3://b/a%20b/x+y", {}, "s3://b/a%20b/x+y"),
+    ],
+)
+def test_one_spelling_of_a_location(uri: str, options: dict[str, str], canonical: str) -> None:
+    location = StorageLocation.of(uri, options)
+    assert location.uri == canonical
+    assert StorageLocation.of(location.uri).uri == canonical
+
+
+@pytest.mark.parametrize(
+    ("uri", "options"),
+    [
+        ("abfs://c/x", {}),  # which account?
+        ("abfs://account:CANARY@c/x", {}),
+        ("abfs://account.blob.core.windows.net/c/x", {}),
+        ("abfs://c@a.dfs.core.windows.net/x", {"account_name": "other"}),
+        ("s3://b/%2e%2e/x", {}),
+        ("s3://b/x", {"secret_kye": "CANARY"}),
+        ("s3://b/x", {"secret_key": "CANARY", "secret": "CANARY"}),
+        ("s3://b/x", {"anonymous": "CANARY"}),
+        ("s3://b/x", {"request_timeout": "CANARY"}),
+        ("s3://b/x", {"secret_key": b"CANARY"}),
+        ("s3://b/x", {"secret_key": "env:PLAKE_NOT_SET"}),
+        ("s3://b/x", {"endpoint_url": "http://CANARY@host/path"}),
+        ("s3://user:CANARY@b/x", {"region": "x"}),
+        ("gs://b/x", {"access_token": "CANARY"}),
+        ("gs://b/x", {"secret_key": "CANARY"}),
+        ("hdfs://b/x", {"secret_key": "CANARY"}),
+        ("/data/x", {"secret_key": "CANARY"}),
+    ],
+)
+def test_wrong_options_are_refused_without_their_values(uri: str, options: dict[str, str]) -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        StorageLocation.of(uri, options)
+    shown = "".join(traceback.format_exception(caught.value)).partition("InvalidOptionError")[2]
+    assert "CANARY" not in shown + repr(caught.value) + repr(vars(caught.value))
+
+
+def test_a_location_is_printed_without_its_secrets() -> None:
+    location = StorageLocation.of("s3://b/x", {"secret_key": "CANARY/1+2", "region": "eu"})
+    assert "CANARY" not in repr(location) + str(location)
+    assert "secret_key" in repr(location)
+    text = "GET https://h/?a=CANARY%2F1%2B2&b=CANARY/1+2 in eu failed"
+    assert location.mask(text) == "GET https://h/?a=***&b=*** in eu failed"
+    inside = StorageLocation.of("s3://user:CANARY@b/x?region=eu")
+    assert inside.mask("no CANARY, eu") == "no ***, eu"
+
+
+def test_a_uri_that_cannot_be_parsed_is_shown_without_its_secret() -> None:
+    """PyArrow's error holds the whole URI."""
+    with pytest.raises(StorageError) as caught:
+        Storage("s3://user:CANA RY@bucket/x?region=eu")
+    shown = "".join(traceback.format_exception(caught.value)).partition("\nlakehouse_source")[2]
+    assert "CANA" not in shown
 
 
 def test_other_stores_go_through_fsspec() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -185,3 +186,24 @@ def test_a_cast_that_keeps_values_prunes(uri: str, condition: str, expected: lis
 def test_a_cast_that_changes_values_is_refused_in_the_words_of_the_user(uri: str) -> None:
     with pytest.raises(InvalidPredicateError, match=r"CAST\(id AS STRING\) is not supported"):
         lake.read_dataset(uri, predicates="CAST(id AS STRING) = '5'")
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        (pc.multiply_checked(ds.field("id"), 2**62) > 0, "overflow"),
+        (pc.divide_checked(ds.field("id"), ds.field("id")) > 2, "divide by zero"),
+        (ds.field("k").cast(pa.int64()) == 1, "k|parse|convert"),
+    ],
+)
+def test_an_expression_that_fails_on_a_row_is_no_damaged_file(
+    uri: str, expression: pc.Expression, reason: str
+) -> None:
+    scan = lake.open_dataset(uri).scan(expression)
+    for act in (scan.to_table, scan.count_rows, lambda: list(scan.to_batches())):
+        with pytest.raises(InvalidPredicateError, match=reason) as caught:
+            act()
+        assert caught.value.text == str(expression)
+    with pytest.raises(InvalidPredicateError, match="Arrow cannot evaluate it on a row"):
+        lake.write_dataset(sample(), uri, mode="overwrite", overwrite_where=expression)
+    assert lake.open_dataset(uri).version == 6
