@@ -35,6 +35,7 @@ ENGINE_FILES = ("verbs/test_engine_files.py",)
 ADDED = ("verbs/test_add_files.py", "pure/test_name_mapping.py")
 DEFAULTS = ("verbs/test_column_defaults.py",)
 KNOWN_FILES = ("verbs/test_known_files.py",)
+STORAGE = ("edges/test_storage.py",)
 ENGINES = ("pure/test_arrow_filter.py", "verbs/test_engines.py")
 
 
@@ -54,6 +55,33 @@ def _in(file: str, tests: tuple[str, ...], *rules: tuple[str, str, str]) -> list
 
 
 MUTANTS = [
+    *_in(
+        "storage/location.py",
+        STORAGE,
+        (
+            "secrets stay in the errors of a store's client",
+            "if len(spelling) >= _SHORTEST_SECRET:",
+            "if False:",
+        ),
+    ),
+    *_in(
+        "storage/options.py",
+        STORAGE,
+        (
+            "of two names of one option the last one counts",
+            "if option in found:",
+            "if False:",
+        ),
+    ),
+    *_in(
+        "storage/uris.py",
+        STORAGE,
+        (
+            "containers of two Azure accounts are one place",
+            'return f"abfs://{container}@{account}{path}"',
+            'return f"abfs://{container}{path}"',
+        ),
+    ),
     *_in(
         "parquet/names.py",
         ADDED,
