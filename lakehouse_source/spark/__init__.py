@@ -1,4 +1,4 @@
-"""Door. plake for Spark: `scan`, `write`, and the planner extension.
+"""Door. plake for Spark: `scan`, `write`, `convert`, and the planner extension.
 
 `configure` and `enable` load the extension, `status` tells what of it works. Spark finds the data
 source itself, through the module `pyspark_plake`. Importing this package does not import pyspark.
@@ -21,12 +21,14 @@ from lakehouse_source.spark.session import configure, enable, is_enabled, planne
 
 if TYPE_CHECKING:
     from lakehouse_source.spark.clustered_write import write
+    from lakehouse_source.spark.convert_folder import convert
     from lakehouse_source.spark.parquet_scan import scan
 
 __all__ = [
     "PartStatus",
     "PlannerStatus",
     "configure",
+    "convert",
     "enable",
     "is_enabled",
     "planner_jar",
@@ -36,11 +38,11 @@ __all__ = [
 ]
 
 # What needs pyspark, by the module that has it.
-_LATER = {"scan": "parquet_scan", "write": "clustered_write"}
+_LATER = {"scan": "parquet_scan", "write": "clustered_write", "convert": "convert_folder"}
 
 
 def __getattr__(name: str) -> Any:
-    """`scan` and `write`, loaded when first asked for."""
+    """`scan`, `write` and `convert`, loaded when first asked for."""
     if name in _LATER:
         return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
