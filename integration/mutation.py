@@ -754,7 +754,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "schema/align.py",
+        "schema/nested_arrays.py",
         ("pure/test_align_and_partitions.py",),
         (
             "a list view is cast by Arrow",

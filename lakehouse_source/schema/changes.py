@@ -145,7 +145,7 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class DropColumn:
-    """A column less. Older versions still have it. Its id is not used again."""
+    """A column is removed. Older versions still have it. Its id is not used again."""
 
     path: Path
 

@@ -243,8 +243,8 @@ def _from_scalar(value: pa.Scalar, type_: pa.DataType) -> pa.Scalar:
         value = value.value
     if value.type.equals(type_):
         return value
-    # Arrow's cast of a value is exact or fails, where not every value is (`Fit.CHECKED`).
-    same_kind = domain(value.type).kind == domain(type_).kind
+    own, wanted = domain(value.type), domain(type_)
+    same_kind = own.kind == wanted.kind and own.zoned == wanted.zoned
     if fit(value.type, type_) is Fit.NONE and not same_kind:
         raise ValueError(f"it is {value.type}")
     result = value.cast(type_)

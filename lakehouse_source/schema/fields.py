@@ -169,8 +169,8 @@ def dataframe_schema(schema: pa.Schema) -> pa.Schema:
     """The schema, marked as that of a DataFrame: new columns made from it are nullable.
 
     A DataFrame's columns are NOT NULL by accident (`spark.range`), so a dataset must
-    not refuse NULLs because of it. The fields stay as they are: a NOT NULL column
-    of the dataset takes in such a column without becoming nullable.
+    not refuse NULLs because of it. The fields stay as they are: such a column can be
+    written to a NOT NULL column of the dataset, which stays NOT NULL.
     """
     return schema.with_metadata({**(schema.metadata or {}), **_FROM_DATAFRAME})
 

@@ -1,4 +1,4 @@
-"""Pure. How the schema of a dataset takes in the schema of new data."""
+"""Pure. The schema that a dataset has after a write: its schema merged with that of the data."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def merge(
     dataset: str | None = None,
     stored_values_fit: StoredValuesFit = lambda _field, _type: False,
 ) -> pa.Schema:
-    """The schema that `current` (with ids) becomes to take in data of `incoming`.
+    """`current` (with ids), changed as needed so that data of `incoming` can be written.
 
-    Returns `current` itself where nothing has to change. Columns match without
-    regard to case and keep the name they have.
+    Returns `current` itself if nothing has to change. Columns match without regard to case
+    and keep their names. The data may lack columns that are nullable or have a default.
 
     Args:
         add_columns: add new columns (nullable), promote types, and let a NOT NULL
@@ -124,7 +124,7 @@ class _Merger:
         return assign_ids(field.with_nullable(True), self.next_id)
 
     def field(self, mine: pa.Field, theirs: pa.Field, path: str) -> pa.Field:
-        """The field of the dataset after it took in that of the data."""
+        """The dataset's field, merged with that of the data."""
         type_ = self._type(mine, theirs, path)
         # Datasets written by earlier versions have NOT NULL columns that nobody asked for.
         nullable = mine.nullable or (self.add_columns and theirs.nullable)
@@ -156,7 +156,7 @@ class _Merger:
         return mine if all(a is b for a, b in zip(merged, old)) else rebuild(mine, merged)
 
     def _leaf_type(self, mine: pa.Field, theirs: pa.Field) -> pa.DataType | None:
-        """The type that takes in both, or None where there is none."""
+        """The type that holds the values of both, or None if there is none."""
         text = self.promote_to_string and prints_as_string(theirs.type)
         if fit(theirs.type, mine.type) is not Fit.NONE or (text and pa.types.is_string(mine.type)):
             return mine.type

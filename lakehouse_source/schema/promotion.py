@@ -3,8 +3,8 @@
 It serves two questions. May a column change its type? Only where every value of
 the old type survives exactly, because files are not rewritten. May data be written
 into a column of another type? Also where only some values survive: the writer casts
-each value with a check and refuses the write if one does not fit. Floats and
-decimals never meet: one would round the other.
+each value with a check and refuses the write if one does not fit. A float never
+becomes a decimal, nor a decimal a float: the conversion may round.
 """
 
 from __future__ import annotations

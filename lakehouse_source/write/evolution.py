@@ -178,7 +178,7 @@ def record_schema(
     before: pa.Schema | None,
     staged: StagedWrite,
 ) -> DatasetRecord:
-    """Put a new schema into force at a version; answers the dataset with its new properties."""
+    """Record the schema that holds from a version on; returns the dataset's new properties."""
     tx.insert_schema(record.id, version, schema)
     unsearchable: list[int] = []
     partition_by = staged.spec.partition_by

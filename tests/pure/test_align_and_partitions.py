@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
-from lakehouse_source.schema.align import align, by_id, by_name, relabel
+from lakehouse_source.schema.align import align, by_id, by_name
 from lakehouse_source.schema.fields import initial
+from lakehouse_source.schema.nested_arrays import relabel
 from lakehouse_source.schema.partitions import (
     HIVE_NULL,
     check_partition_columns,

@@ -126,6 +126,8 @@ REFUSED: list[tuple[Any, pa.DataType, str]] = [
     (time(1, tzinfo=UTC), pa.time64("us"), "has a time zone"),
     (pa.scalar(None, pa.int32()), pa.int32(), "NULL"),
     (pa.scalar("5"), pa.int32(), "it is string"),
+    (pa.scalar(0, pa.timestamp("us")), pa.timestamp("us", "UTC"), "it is timestamp"),
+    (pa.scalar(0, pa.timestamp("us", "UTC")), pa.timestamp("us"), "it is timestamp"),
     (pa.scalar(0.1), pa.float32(), "rounded"),
     (pa.scalar(300), pa.int8(), "."),
     ([1], pa.list_(pa.int64()), "not nested"),

@@ -1,0 +1,166 @@
+"""Pure. Nested Arrow arrays built again from their buffers, where Arrow's casts do not serve."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse_source.errors import SchemaMismatchError
+from lakehouse_source.schema.fields import children, is_list_like, is_nested
+
+NULL_HINT = (
+    "Fill or drop them, or write with schema_merge=True (Spark: option mergeSchema) to allow them."
+)
+
+
+def relabel(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """The array under a type that differs in names and nullability of nested fields only.
+
+    List views become lists: Arrow's own cast of views loses elements
+    (PyArrow 26: `[[1], None, [2, 3]]` becomes `[[1], None, []]`).
+    """
+    if not is_nested(array.type) or array.type.equals(type_):
+        return array
+    if array.offset != 0:
+        # Below, buffers are used without the offset, so the slice needs buffers of its own.
+        array = pa.concat_arrays([array, array.slice(0, 0)])
+    if pa.types.is_struct(type_):
+        count = array.type.num_fields
+        inner = [relabel(array.field(i), type_.field(i).type) for i in range(count)]
+        own = 1
+    elif pa.types.is_map(type_):
+        entries = pa.StructArray.from_arrays(
+            [relabel(array.keys, type_.key_type), relabel(array.items, type_.item_type)],
+            fields=[type_.key_field, type_.item_field],
+        )
+        inner, own = [entries], 2
+    elif pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
+        return _list_of_view(array, type_)
+    elif is_list_like(type_):
+        inner = [relabel(array.values, type_.value_type)]
+        own = 1 if pa.types.is_fixed_size_list(type_) else 2
+    else:
+        return array
+    return pa.Array.from_buffers(
+        type_, len(array), array.buffers()[:own], array.null_count, 0, inner
+    )
+
+
+def _list_of_view(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """A list view as a list: its elements in the order of the rows, without gaps."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0)
+    width = pa.int64() if pa.types.is_large_list(type_) else pa.int32()
+    ends = pc.cumulative_sum(lengths.cast(width))
+    offsets = pa.concat_arrays([pa.array([0], width), ends])
+    values = relabel(array.flatten(), type_.value_type)
+    valid = pa.array(pc.is_valid(array)).buffers()[1] if array.null_count else None
+    return pa.Array.from_buffers(
+        type_, len(array), [valid, offsets.buffers()[1]], array.null_count, 0, [values]
+    )
+
+
+def without_hidden_nulls(
+    column: pa.ChunkedArray, source: pa.Field, target: pa.Field
+) -> pa.ChunkedArray:
+    """The column with no NULL in nested fields that are not nullable.
+
+    Arrow gives such a field a NULL where its parent is NULL, and its Parquet writer
+    then refuses the column, so these NULLs are removed. Any other NULL is an error.
+
+    Raises:
+        SchemaMismatchError: a nested field that is not nullable has NULL values.
+    """
+    if not _has_required(target.type):
+        return column
+    for chunk in column.chunks:
+        _check_nested_nulls(chunk, source, target)
+    return pa.chunked_array(
+        [_without_child_validity(chunk) for chunk in column.chunks], type=column.type
+    )
+
+
+def _has_required(type_: pa.DataType) -> bool:
+    """Tell whether a nested field of the type, keys of maps excepted, is not nullable."""
+    below = children(type_)[1:] if pa.types.is_map(type_) else children(type_)
+    return any(not field.nullable or _has_required(field.type) for field in below)
+
+
+def _check_nested_nulls(chunk: pa.Array, source: pa.Field, target: pa.Field) -> None:
+    def walk(array: pa.Array, path: str) -> None:
+        if pa.types.is_struct(array.type):
+            # `flatten` makes a child NULL where its parent is NULL.
+            for field, values in zip(children(array.type), array.flatten()):
+                check(field, values, values.null_count - array.null_count, f"{path}.{field.name}")
+        elif pa.types.is_map(array.type):
+            present = array.drop_null()
+            first, end = (present.offsets[i].as_py() for i in (0, len(present)))
+            values = present.items.slice(first, end - first)
+            check(array.type.item_field, values, values.null_count, f"{path}.value")
+        elif is_list_like(array.type):
+            values = array.flatten()
+            check(array.type.value_field, values, values.null_count, f"{path}.element")
+
+    def check(field: pa.Field, values: pa.Array, null_count: int, path: str) -> None:
+        if not field.nullable and null_count:
+            raise SchemaMismatchError(
+                column=path,
+                expected=target.type,
+                got=source.type,
+                reason=f"is not nullable and the data has {null_count} NULL values",
+                hint=NULL_HINT,
+            )
+        if _has_required(field.type):
+            walk(values, path)
+
+    walk(chunk, target.name)
+
+
+def _without_child_validity(array: pa.Array) -> pa.Array:
+    """The array without the validity bitmaps of nested fields that are not nullable."""
+    type_ = array.type
+    if not is_nested(type_) or not _has_required(type_):
+        return array
+    if array.offset != 0:
+        array = pa.concat_arrays([array, array.slice(0, 0)])
+
+    def below(field: pa.Field, values: pa.Array) -> pa.Array:
+        values = _without_child_validity(values)
+        return values if field.nullable else _without_validity(values)
+
+    own = 2
+    if pa.types.is_struct(type_):
+        inner = [below(type_.field(i), array.field(i)) for i in range(type_.num_fields)]
+        own = 1
+    elif pa.types.is_map(type_):
+        fields = [type_.key_field, type_.item_field]
+        values = [below(fields[0], array.keys), below(fields[1], array.items)]
+        inner = [pa.StructArray.from_arrays(values, fields=fields)]
+    else:
+        inner = [below(type_.value_field, array.values)]
+        own = 1 if pa.types.is_fixed_size_list(type_) else 2
+    return pa.Array.from_buffers(
+        type_, len(array), array.buffers()[:own], array.null_count, 0, inner
+    )
+
+
+def _without_validity(array: pa.Array) -> pa.Array:
+    """The array without its validity bitmap: what is under a NULL of the parent is never read."""
+    if array.null_count == 0 or pa.types.is_null(array.type):
+        return array
+    if array.offset != 0:
+        array = pa.concat_arrays([array, array.slice(0, 0)])
+    type_, inner = array.type, []
+    if pa.types.is_struct(type_):
+        inner = [array.field(i) for i in range(type_.num_fields)]
+        own = 1
+    elif pa.types.is_map(type_):
+        fields = [type_.key_field, type_.item_field]
+        inner = [pa.StructArray.from_arrays([array.keys, array.items], fields=fields)]
+        own = 2
+    elif is_list_like(type_):
+        inner = [array.values]
+        own = 1 if pa.types.is_fixed_size_list(type_) else 2
+    else:
+        own = len(array.buffers())
+    buffers = [None, *array.buffers()[1:own]]
+    return pa.Array.from_buffers(type_, len(array), buffers, 0, 0, inner)
