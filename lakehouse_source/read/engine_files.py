@@ -202,6 +202,7 @@ class _Division:
             _size(condition) <= _LARGEST_CONDITION and is_portable(condition)
         )
         self._stored: dict[int, dict[str, pa.Field | None] | None] = {}
+        self._paths: dict[str, str] = {}
         self._defaults = {
             field.name: from_ordinal(ordinal, field.type)
             for field in self._fields
@@ -219,13 +220,15 @@ class _Division:
         stored = self._columns(task.schema_version)
         if stored is None or any(bounds[id].may_contain_nan for id in self._floats):
             return False
-        if not self._engine.is_path(storage.path(task.path)):
+        path = storage.path(task.path)
+        if not self._engine.is_path(path):
             return False
         if not self._has_literals(task.partitions):
             return False
         if not any(stored[field.name] for field in self._read(filtered)):
             return False  # without a column of a file, an engine cannot count its rows
         check_file(storage, task)
+        self._paths[task.path] = path  # it costs a look at each folder on the way
         if task.schema_version == self._oldest:
             return True
         # A column that another commit added while this file was written is not in it.
@@ -254,7 +257,7 @@ class _Division:
             Source(field, stored[field.name], values.get(field.name, defaults.get(field.name)))
             for field in self._read(filtered)
         ]
-        paths = [self._storage.path(task.path) for task in tasks]
+        paths = [self._paths[task.path] for task in tasks]
         return FileGroup(tuple(paths), tuple(sources), filtered)
 
     def _read(self, filtered: bool) -> list[pa.Field]:
