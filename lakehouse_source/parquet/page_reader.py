@@ -41,8 +41,9 @@ from lakehouse_source.parquet.thrift import (
     write_struct,
 )
 
-# What decoding costs, in values: for a row group of the file in memory, a leaf column and a
-# page. Measured with zstd: 5 nanoseconds for a value, 40, 30 and 20 microseconds for these.
+# What a row group of the file in memory, a leaf column and a page cost, in decoded values. With
+# these, pages are chosen up to 10 of 16 pages of a row group of 131,072 rows. Measured on tables
+# of 1, 2 and 8 columns, they cost less than whole column chunks up to 11 to 13.
 _ROW_GROUP_VALUES, _LEAF_VALUES, _PAGE_VALUES = 8_000, 6_000, 4_000
 # Fewer rows are decoded in the calling thread.
 _ROWS_FOR_THREADS = 40_000

@@ -57,8 +57,8 @@ _PORTION_ROWS = 16_384
 _FEWEST_ROWS_FOR_PAGES = 16_384
 # By pages, up to this many matching rows are picked one by one from the other columns.
 _PICKED_ROWS = 1000
-# Page indexes are not looked at any more after so many row groups in which they saved nothing.
-_FRUITLESS_ROW_GROUPS = 2
+# After so many row groups of a file in which they saved nothing, page indexes are not looked at.
+_FRUITLESS_ROW_GROUPS = 1
 
 
 def read_task(
