@@ -290,7 +290,7 @@ class _Remembered:
                 self._size_bytes -= len(oldest)
 
 
-_REMEMBERED = _Remembered(4 * 1024 * 1024)
+_REMEMBERED = _Remembered(2 * 1024 * 1024)
 
 
 def _footer_bytes(file: pa.NativeFile, path: str) -> bytes:

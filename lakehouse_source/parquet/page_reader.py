@@ -127,15 +127,20 @@ class ChosenPages:
 
 
 class PageReader:
-    """Reads rows of one file by pages."""
+    """Reads rows of one file by pages. `use_threads`: decode columns of many rows side by side."""
 
     def __init__(
-        self, source: ByteRanges, footer: CheckedFooter, index: PageIndex, *, alone: bool
+        self,
+        source: ByteRanges,
+        footer: CheckedFooter,
+        index: PageIndex,
+        *,
+        use_threads: bool = True,
     ) -> None:
         self._source = source
-        self._alone = alone
         self._footer = footer
         self._index = index
+        self._use_threads = use_threads
 
     def choose(
         self, row_group: int, columns: Sequence[FileColumn], rows: Sequence[RowRange]
@@ -213,7 +218,7 @@ class PageReader:
                 number,
                 columns=group.paths,
                 # To hand a column to a thread takes as long as to decode 10,000 values.
-                use_threads=not self._alone and group.row_count > _ROWS_FOR_THREADS,
+                use_threads=self._use_threads and group.row_count > _ROWS_FOR_THREADS,
             )
             for number, group in enumerate(groups)
         ]

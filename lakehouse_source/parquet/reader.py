@@ -277,7 +277,7 @@ class _FileReader:
         )
         return _ByPages(
             pruning,
-            PageReader(source, opened.footer, index, alone=self.alone),
+            PageReader(source, opened.footer, index, use_threads=not self.alone),
             self._part(opened, self.predicate_schema),
             self._part(opened, self._rest(self.predicate_schema.names)),
         )
@@ -427,25 +427,24 @@ class _FileReader:
     ) -> pa.Table:
         """`stored` in the dataset's types, with partition values and defaults."""
         source = pa.schema(physical)
-        stored_by_id = {field_id(field): field for field in physical}
         columns = []
         for field in wanted:
             if field.name in self.spec.partition_by:
                 columns.append(pa.chunked_array([self._partition_column(field, rows)]))
-                continue
-            found = stored_by_id.get(field_id(field))
-            if found is None:
-                columns.append(column_without_data(field, rows))
-                continue
-            column = stored.column(found.name)
-            simple = not is_nested(field.type) and column.type.equals(field.type)
-            if simple and (field.nullable or not column.null_count):
-                columns.append(column)
-            else:
+            elif by_id(field, physical) is not None:
                 columns.append(self._align(stored, pa.schema([field]), source))
+            else:
+                columns.append(column_without_data(field, rows))
         return pa.Table.from_arrays(columns, schema=wanted)
 
     def _align(self, stored: pa.Table, wanted: pa.Schema, source: pa.Schema) -> pa.ChunkedArray:
+        field = wanted.field(0)
+        same = by_id(field, list(source))
+        if same is not None and not is_nested(field.type):
+            column = stored.column(same.name)
+            # Most columns are what is wanted, and `align` takes longer to find that out.
+            if column.type.equals(field.type) and (field.nullable or not column.null_count):
+                return column
         try:
             return align(stored, wanted, source, by_id, initial_default).column(0)
         except SchemaMismatchError as error:

@@ -6,7 +6,6 @@ import multiprocessing
 import resource
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,8 +19,6 @@ import lakehouse_source as lake
 import lakehouse_source.catalog.sqlite
 import lakehouse_source.dataset
 import lakehouse_source.parquet.fragments
-from lakehouse_source.parquet import reader
-from lakehouse_source.parquet.page_reader import ChosenPages
 
 T = pa.types
 ADDRESS_SPACE_BYTES = 4 << 30
@@ -112,22 +109,6 @@ def _wrong_counts(dataset: lake.Dataset, field: pa.Field, column: pa.ChunkedArra
                 counts.append(_rows_that_arrow_keeps(dataset, field, operator, value))
             if counts != [expected] * len(counts):
                 yield f"{field.name} {operator} {value!r}: {counts} and not {expected}"
-            with _by_pages():
-                by_pages = dataset.scan((field.name, operator, value)).to_table()
-            whole = dataset.scan((field.name, operator, value)).to_table()
-            if repr(by_pages.to_pylist()) != repr(whole.to_pylist()):
-                yield f"rows by pages where {field.name} {operator} {value!r}"
-
-
-@contextmanager
-def _by_pages() -> Iterator[None]:
-    """Read every row group by pages, also small ones and where it does not pay."""
-    kept = reader._FEWEST_ROWS_FOR_PAGES, ChosenPages.pays
-    reader._FEWEST_ROWS_FOR_PAGES, ChosenPages.pays = 0, True  # type: ignore[misc, assignment]
-    try:
-        yield
-    finally:
-        reader._FEWEST_ROWS_FOR_PAGES, ChosenPages.pays = kept  # type: ignore[misc, assignment]
 
 
 def _rows_that_arrow_keeps(

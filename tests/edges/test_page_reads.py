@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ from lakehouse_source.storage import Storage
 from tests.edges.parquet_edit import Node, fuzz
 from tests.oracle import decide
 from tests.strategies import Rows, conditions, tables
+
+PUBLIC = sorted(Path("/work/shared/testdata/parquet-testing").rglob("*.parquet"))
 
 
 @pytest.fixture(autouse=True)
@@ -432,6 +435,37 @@ def test_a_file_of_others_with_an_index_is_read_by_pages(
         found = dataset.scan(condition, ["id", "d", "s"]).to_table()
         assert found.to_pylist() == [{"id": 777, "d": 7, "s": "00777"}]
     assert page_reads["reads"] >= 6
+
+
+@pytest.mark.skipif(not PUBLIC, reason="the public test files are not here")
+@pytest.mark.parametrize("path", PUBLIC, ids=lambda path: path.stem)
+def test_public_files_have_the_same_rows_by_pages(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(path, tmp_path)
+    try:
+        dataset = lake.convert(tmp_path, partitioning=None)
+        rows = dataset.scan().to_table()
+    except lake.PlakeError:
+        return  # tests of `add_files` say which files are refused
+    asked: list[Any] = []
+    for field in rows.schema:
+        if pa.types.is_nested(field.type):
+            continue
+        asked.append(f"`{field.name}` IS NULL")
+        if pa.types.is_integer(field.type) or pa.types.is_string(field.type):
+            values = [value for value in rows[field.name].to_pylist() if value is not None]
+            asked += [(field.name, "=", value) for value in values[len(values) // 2 :][:1]]
+    if path.stem == "datapage_v1-corrupt-checksum":
+        with pytest.raises(lake.CorruptDatasetError, match="checksum"):
+            dataset.scan(asked[0]).to_table()
+        return
+    for condition in asked[:8]:
+        paged = dataset.scan(condition).to_table()
+        with monkeypatch.context() as patch:
+            patch.setattr(reader, "_FEWEST_ROWS_FOR_PAGES", 1 << 60)
+            whole = dataset.scan(condition).to_table()
+        assert repr(paged.to_pylist()) == repr(whole.to_pylist())
 
 
 # --- bytes --------------------------------------------------------------------------
