@@ -3,8 +3,9 @@
 The metadata is synthetic and the same for all: one row of statistics for each file (ten
 row groups each with plake), committed 20,000 files at a time; ids and times ascend from
 file to file, customers lie anywhere, `region` is a partition column of 100 values. No data
-file exists, and only planning is timed. plake opens its catalog anew for each plan; the
-rivals keep their tables open. "First" is the first plan of a new process, after the imports.
+file exists, and only planning is timed. All keep their tables open. plake asks its catalog
+for the newest version before each plan, which the rivals do not. "First" is the first plan of
+a new process, after the imports and before any connection.
 
 - DuckLake: catalog in SQLite, attached; a query up to where it opens its first data file.
 - delta-rs, dataset: `to_pyarrow_dataset()` and its fragments that pass the filter.

@@ -85,6 +85,11 @@ class Statistics:
 
         return self.of(file, RowGroupMetadata(0, file.row_count, "", "", ""), decode)
 
+    @property
+    def partition_ids(self) -> frozenset[int]:
+        """The ids of the partition columns."""
+        return frozenset(id for id, leaf in self.now.items() if leaf.path[0] in self.partition_by)
+
     def _without_data(self, leaf: Leaf, row_count: int) -> ColumnBounds:
         """The bounds of a column over rows that lack it: they have its initial default or NULL."""
         known = bounds.constant_bounds(leaf, self._defaults.get(leaf.id), row_count)[0]

@@ -180,7 +180,12 @@ class _Known:
         self._schema_version = snapshot.schema_version
         self._ids = column_ids
         self._id_set = frozenset(column_ids)
-        self._indexed = [id for id in column_ids if id in snapshot.indexed]
+        # The value of a partition column is in the record of the file.
+        self._indexed = [
+            id
+            for id in column_ids
+            if id in snapshot.indexed and id not in self._statistics.partition_ids
+        ]
 
     def bounds_of_files(self, files: Sequence[KnownFile]) -> list[KnownFile]:
         """The bounds of the columns over each file."""
@@ -225,7 +230,7 @@ class _Known:
         columns = file.in_schema(self._schema_version)
         for id in self._ids:
             parts = tuple(look_up(id) for look_up in look_ups)
-            if id not in self._indexed:
+            if id not in self._indexed:  # nothing was known of the file before
                 columns.whole[id] = bounds.over_all(parts)
             columns.groups[id] = parts
         file.row_groups = tuple(without_statistics(group) for group in groups)
