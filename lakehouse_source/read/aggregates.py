@@ -71,7 +71,7 @@ def aggregate(
                 tally.count += file.row_count
         return _rows(found)
     statistics = snapshot.statistics()
-    for candidate in candidates(reader, snapshot, bound, statistics=True):
+    for candidate in candidates(reader, snapshot, bound, statistics=not rows_only):
         if not candidate.always:
             return None
         group = values(candidate.file)

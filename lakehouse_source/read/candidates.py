@@ -1,8 +1,8 @@
 """Verb. The files of a version that may hold rows of a condition, and which of their row groups.
 
-Files are pruned in three steps, each exact enough never to lose a match. The catalog's index
-finds files by the ranges of the condition. The bounds of a whole file then decide about it,
-or leave it open. Only of files that are left open the statistics of row groups are read.
+Files are pruned in three steps, and none of them loses a match. The catalog's index finds
+files by the ranges of the condition. Then the bounds of each file decide whether none, all or
+some of its rows may match. If some may, the statistics of its row groups are read.
 """
 
 from __future__ import annotations
