@@ -111,6 +111,8 @@ def _fsspec(location: StorageLocation) -> tuple[pafs.FileSystem, str]:
     driver, root = fsspec.core.url_to_fs(location.given, **location.options)
     # fsspec remembers listings, and answers sizes from them: another process's files would be
     # missing.
-    driver.dircache.use_listings_cache = False
-    driver.dircache.clear()
+    cache = getattr(driver, "dircache", None)
+    if cache is not None:
+        cache.use_listings_cache = False
+        cache.clear()
     return pafs.PyFileSystem(pafs.FSSpecHandler(driver)), root

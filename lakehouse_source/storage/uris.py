@@ -90,7 +90,8 @@ def azure_names(uri: str, account_name: str | None) -> tuple[str, str]:
     Raises:
         InvalidOptionError: the URI has another form.
     """
-    container, _, host = urlsplit(uri).netloc.rpartition("@")
+    parts = urlsplit(uri)
+    container, _, host = parts.netloc.rpartition("@")
     if not container:
         container, host = host, f"{account_name}.{_AZURE_HOST}" if account_name else ""
     elif "." not in host:
@@ -98,7 +99,8 @@ def azure_names(uri: str, account_name: str | None) -> tuple[str, str]:
     # One account has two endpoints; `.dfs.` stands for both.
     host = host.replace(".blob.", ".dfs.", 1)
     given_and_other = account_name is not None and host.partition(".")[0] != account_name
-    if not re.fullmatch(r"[$a-zA-Z0-9-]+", container) or not host or given_and_other:
+    named = re.fullmatch(r"[$a-zA-Z0-9-]+", container) is not None and host != ""
+    if not named or given_and_other or parts.query:
         raise InvalidOptionError(
             option="path",
             value=redact_uri(uri),

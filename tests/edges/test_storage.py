@@ -163,6 +163,7 @@ def test_one_spelling_of_a_location(uri: str, options: dict[str, str], canonical
     ("uri", "options"),
     [
         ("abfs://c/x", {}),  # which account?
+        ("abfs://c@a.dfs.core.windows.net/x?sig=CANARY", {}),
         ("abfs://account:CANARY@c/x", {}),
         ("abfs://account.blob.core.windows.net/c/x", {}),
         ("abfs://c@a.dfs.core.windows.net/x", {"account_name": "other"}),
