@@ -31,6 +31,7 @@ ARROW = ("pure/test_predicate_arrow.py",)
 PROMOTION = ("pure/test_promotion.py", "pure/test_schema.py")
 CATALOG = ("edges/test_catalog_sqlite.py",)
 CHANGES = ("verbs/test_schema_changes.py",)
+LAYOUT = ("verbs/test_layout.py",)
 ENGINE_FILES = ("verbs/test_engine_files.py",)
 ADDED = ("verbs/test_add_files.py", "pure/test_name_mapping.py")
 DEFAULTS = ("verbs/test_column_defaults.py",)
@@ -494,6 +495,48 @@ MUTANTS = [
             "rows kept by a commit that failed stay on disk",
             "files += rewrite.files",
             "files = [*files, *rewrite.files]",
+        ),
+    ),
+    *_in(
+        "write/set_properties.py",
+        LAYOUT,
+        (
+            "layout: files of a partitioned dataset stand in the folders of other columns",
+            "if tx.files_added_since(record.id, 0):",
+            "if False:",
+        ),
+        (
+            "layout: a column that joins the index finds no file that is there",
+            "tx.insert_bounds(record.id, rows)",
+            "pass",
+        ),
+        (
+            "layout: old versions are searched with keys of the newest type only",
+            "if not counted or file.version < since[row.column_id]:",
+            "if not counted:",
+        ),
+        (
+            "layout: a name may mean another column by now",
+            "if not now.equals(base.schema, check_metadata=True):",
+            "if False:",
+        ),
+    ),
+    *_in(
+        "write/layout.py",
+        LAYOUT,
+        (
+            "layout: a sort column can be dropped",
+            "if field_id(before.field(name)) not in ids:",
+            "if False:",
+        ),
+    ),
+    *_in(
+        "parquet/writer.py",
+        LAYOUT,
+        (
+            "layout: floats are declared as sorted",
+            "return bool(pa.types.is_floating(schema.field(name).type))",
+            "return False",
         ),
     ),
     *_in(

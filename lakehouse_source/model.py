@@ -202,8 +202,8 @@ class DatasetProperties:
     index_columns: tuple[str, ...] | None = None
     indexed_columns: tuple[int, ...] = ()
     last_field_id: int = 0
-    layout: Layout = Layout()
     unknown: Mapping[str, Any] = field(default_factory=dict)
+    layout: Layout = Layout()
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> DatasetProperties:

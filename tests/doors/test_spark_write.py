@@ -85,6 +85,29 @@ def test_sorted_files_do_not_overlap_and_a_point_query_reads_one(
     assert lake.open_dataset(tmp_path / "plain").scan("n = 1234").explain().files_read == 4
 
 
+def test_the_dataset_says_by_what_frames_are_sorted(scattered: DataFrame, tmp_path: Path) -> None:
+    spark, uri = scattered.sparkSession, tmp_path / "laid"
+    with setting(spark, "spark.sql.shuffle.partitions", "4"), setting(
+        spark, "spark.sql.adaptive.coalescePartitions.enabled", "false"
+    ):  # fmt: skip
+        lake.spark.write(scattered, uri, sort_by="N")
+        dataset = lake.open_dataset(uri)
+        assert dataset.properties["sort_by"] == ["n"]
+        lake.spark.write(scattered, uri, mode="overwrite")
+        live = [uri / file.path for file in dataset.refresh().files()]
+        values = [pq.read_table(file)["n"].to_pylist() for file in live]
+        assert len(live) >= 3
+        assert all(one == sorted(one) for one in values)
+        assert not overlap(sorted((one[0], one[-1]) for one in values))
+        lake.spark.write(scattered, uri, mode="overwrite", sort_by=["pad"])
+        lake.spark.write(scattered.drop("n"), uri)  # nothing to sort by: the column is NULL
+    live = [uri / file.path for file in dataset.refresh().files() if file.version == 3]
+    values = [pq.read_table(file)["pad"].to_pylist() for file in live]
+    assert all(one == sorted(one) for one in values)
+    assert dataset.properties["sort_by"] == ["n"]
+    assert load(spark, uri).count() == 8000
+
+
 def test_partitions_are_sorted_inside_and_large_ones_divided(
     spark: SparkSession, tmp_path: Path
 ) -> None:

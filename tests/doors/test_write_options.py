@@ -419,6 +419,33 @@ def test_sorted_row_groups_have_narrow_statistics(spark: SparkSession, tmp_path:
     assert rows(load(spark, tmp_path)) == rows(frame)
 
 
+def test_batch_writes_follow_the_properties_of_the_dataset(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    frame = spark.range(10_000).selectExpr("(id * 7919) % 10000 AS k", "id").coalesce(1)
+    save(frame.limit(10), tmp_path, rowGroupRows=4000, sortBy="k", promoteToString="true")
+    dataset = lake.open_dataset(tmp_path)
+    assert dataset.properties["sort_by"] == ["k"]
+    dataset.set_properties(compression="snappy")
+
+    def written(**options: object) -> tuple[list[int], str, bool]:
+        save(frame, tmp_path, **options)
+        path = tmp_path / dataset.refresh().files()[-1].path
+        footer, values = pq.read_metadata(path), pq.read_table(path)["k"].to_pylist()
+        codec = footer.row_group(0).column(0).compression
+        return group_sizes(footer), codec, values == sorted(values)
+
+    assert written() == ([4000, 4000, 2000], "SNAPPY", True)
+    own = {"rowGroupRows": 5000, "compression": "gzip", "sortBy": ""}
+    assert written(**own) == ([5000, 5000], "GZIP", False)
+    assert written() == ([4000, 4000, 2000], "SNAPPY", True)
+    text = spark.sql("SELECT 'x' AS k, 1L AS id")
+    with pytest.raises(PySparkException, match="promote_to_string"):
+        save(text, tmp_path, mergeSchema=True, promoteToString=False)
+    save(text, tmp_path, mergeSchema=True)
+    assert dataset.refresh().schema.field("k").type == pa.string()
+
+
 @writes_bloom_filters
 def test_bloom_filters_are_written_for_the_columns_named(
     spark: SparkSession, tmp_path: Path
