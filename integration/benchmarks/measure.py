@@ -33,11 +33,12 @@ class Scale:
     write_rows: int
     commit_seconds: float
     layout_rows: int
+    memory_stream_gib: float
 
 
 FULL = Scale(1.0, (1_000, 10_000, 100_000, 1_000_000), 1_000_000, 5_000_000, 600_000, 2_000,
-             10_000_000, 3.0, 1_000_000)  # fmt: skip
-QUICK = Scale(0.01, (1_000, 2_000), 2_000, 200_000, 20_000, 100, 50_000, 0.5, 50_000)
+             10_000_000, 3.0, 1_000_000, 10.0)  # fmt: skip
+QUICK = Scale(0.01, (1_000, 2_000), 2_000, 200_000, 20_000, 100, 50_000, 0.5, 50_000, 0.1)
 
 
 @dataclass(frozen=True, slots=True)

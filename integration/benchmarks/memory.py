@@ -1,7 +1,9 @@
-"""Peak memory: of the driver that plans, of Spark's Python workers that read and write.
+"""Peak memory: of planning, of a Python process that writes a stream, of Spark's workers.
 
 Planning: a new process turns all files of a synthetic catalog into scan tasks; the peak is
-what its resident memory reached above what it was after the imports. Workers: the largest
+what its resident memory reached above what it was after the imports. Streams: a new process writes
+10 GiB of Arrow batches that it makes one by one (`memory_stream_gib`); the peak is all that its
+resident memory ever was. Workers: the largest
 resident memory (`VmHWM`) of any Python process that Spark starts, each job in new ones, over
 TPC-H lineitem (scale 1 by default); "nothing" is a worker that passes ten rows through, the
 floor of the others.
@@ -36,6 +38,7 @@ SHARE = 0.7
 
 def run(scale: Scale, rounds: int) -> Iterator[Result]:
     yield from driver(scale)
+    yield from streams(scale)
     yield from workers(scale)
 
 
@@ -87,6 +90,67 @@ def _resident_kib(what: str, pid: int | str = "self") -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) for line in lines if line.startswith(f"{what}:")), 0)
+
+
+# --- a stream of batches ----------------------------------------------------------
+
+STREAMS: dict[str, dict[str, str]] = {
+    "write a stream": {},
+    "write a stream, partitioned": {"partition_by": "part"},
+    "write a stream, sorted": {"sort_by": "amount"},
+}
+
+
+def streams(scale: Scale) -> Iterator[Result]:
+    size = f"{scale.memory_stream_gib:g} GiB"
+    for question in STREAMS:
+        target = run_folder() / "memory-stream"
+        command = [sys.executable, __file__, "stream", question, str(target)]
+        try:
+            done = subprocess.run(
+                [*command, str(scale.memory_stream_gib)], capture_output=True, text=True, cwd=ROOT
+            )
+        finally:
+            shutil.rmtree(target, ignore_errors=True)
+        if done.returncode:
+            note = f"it failed: {done.stderr.strip()[-300:]}"
+            yield Result(FAMILY, question, "plake", "MiB", (), size, note=note)
+            continue
+        mebibytes, seconds = json.loads(done.stdout)
+        yield Result(FAMILY, question, "plake", "MiB", (mebibytes,), size)
+        yield Result(FAMILY, question, "plake", "s", (seconds,), size)
+
+
+def write_stream(question: str, uri: str, gibibytes: float) -> None:
+    """In a process of its own; prints the peak of its resident memory in MiB, and seconds."""
+    import numpy as np
+    import pyarrow as pa
+
+    import lakehouse_source as lake
+
+    rows, draw = 65_536, np.random.default_rng(1)
+    texts = pa.array([f"{number:040d}" for number in range(1000)])
+    parts = pa.array([f"part {number}" for number in range(50)])
+
+    def batch(number: int) -> pa.RecordBatch:
+        return pa.record_batch(
+            {
+                "id": pa.array(np.arange(number * rows, (number + 1) * rows)),
+                "part": parts.take(pa.array(draw.integers(0, 50, rows))),
+                "amount": pa.array(draw.integers(0, 100_000, rows) / 4),
+                "price": pa.array(draw.random(rows)),
+                "text": texts.take(pa.array(draw.integers(0, 1000, rows))),
+            }
+        )
+
+    count = int(gibibytes * 2**30 / batch(0).nbytes)
+    reader = pa.RecordBatchReader.from_batches(batch(0).schema, map(batch, range(count)))
+    started = time.perf_counter()
+    written = lake.write_dataset(reader, uri, progress=False, **STREAMS[question])
+    took = time.perf_counter() - started
+    assert written.row_count == count * rows, f"{written.row_count} rows"
+    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps([peak_kib / 1024, took]))
 
 
 # --- Spark's Python workers -------------------------------------------------------
@@ -176,5 +240,7 @@ def _python_children() -> list[int]:
     return found
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1] == "stream":
+    write_stream(sys.argv[2], sys.argv[3], float(sys.argv[4]))
+elif __name__ == "__main__":
     plan_all(sys.argv[1], sys.argv[2], int(sys.argv[3]))

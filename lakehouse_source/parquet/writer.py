@@ -1,9 +1,9 @@
 """Edge. Batches of rows to Parquet files, on executors and in plain Python alike.
 
 Spark hands over batches of 10,000 rows and Arrow's writer makes one row group
-per call: rows are therefore gathered here until a row group is full. What is
-held in memory is bounded by one row group per open partition value (a few when
-rows are sorted) and by a cap over all of them together.
+per call: rows are therefore gathered here until a row group is full. The rows
+that are gathered for all open partition values together are bounded, so that a
+process that writes a stream of any length stays below 512 MiB.
 """
 
 from __future__ import annotations
@@ -38,9 +38,20 @@ from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.partitions import partition_folder
 from lakehouse_source.storage import Storage
 
-# Above these sizes a row group is written early, so that wide rows do not fill the memory.
-ROW_GROUP_BYTES = 256 * 1024 * 1024
-BUFFERED_BYTES = 512 * 1024 * 1024
+# Above these sizes a row group is written early, so that rows do not fill the memory: one row
+# group, and all that is gathered. Sorting copies a run of rows, and the encoder a column.
+ROW_GROUP_BYTES = 64 * 1024 * 1024
+BUFFERED_BYTES = 128 * 1024 * 1024
+# Arrow keeps the encoder of a file's last column until its next row group: this much of all
+# open files together.
+OPEN_FILE_BYTES = 48 * 1024 * 1024
+# Memory that each column of a gathered table takes beside its values, measured. Tables of a few
+# rows would otherwise fill the memory with next to no values.
+CHUNK_BYTES = 800
+# So many small tables of a partition value are copied into one.
+MOST_TABLES = 64
+# A batch is taken in slices of about this size: converting a slice makes a copy of it.
+SLICE_BYTES = 16 * 1024 * 1024
 # Rows gathered before they are divided by partition values (fewer where rows are wide).
 # Dividing each batch of 10,000 rows over 1,000 values took five times as long.
 SPLIT_ROWS = 131_072
@@ -127,15 +138,19 @@ class _PartitionedWriter:
         self.clock = 0
         run = SORT_RUN_ROW_GROUPS if spec.sort_by else 1
         self.run_rows = spec.row_group_rows * run
-        self.run_bytes = min(ROW_GROUP_BYTES * run, BUFFERED_BYTES)
+        # A run of one partition value that is sorted is in memory twice.
+        most = BUFFERED_BYTES // 2 if spec.sort_by else BUFFERED_BYTES
+        self.run_bytes = min(ROW_GROUP_BYTES * run, most)
+        self.overhead_bytes = CHUNK_BYTES * sum(1 for _ in leaves(spec.schema))
 
     def add(self, batch: pa.RecordBatch) -> None:
-        if batch.num_rows == 0:
-            return
-        table = pa.Table.from_batches([batch])
-        table = align(table, self.spec.schema, table.schema, by_name, write_default)
-        if self.spec.must_match is not None:
-            _check_rows(table, self.spec.must_match)
+        slices = max(1, -(-batch.nbytes // SLICE_BYTES))
+        rows = max(1, -(-batch.num_rows // slices))
+        for start in range(0, batch.num_rows, rows):
+            self._add(batch.slice(start, rows))
+
+    def _add(self, rows: pa.RecordBatch) -> None:
+        table = checked_rows(self.spec, rows)
         if not self.spec.partition_by:
             self._gather((), table)
             return
@@ -161,15 +176,22 @@ class _PartitionedWriter:
             self.partitions[key] = partition
         self.clock += 1
         partition.used = self.clock
-        size = rows.nbytes
         partition.tables.append(rows)
         partition.rows += rows.num_rows
-        partition.size_bytes += size
-        self.buffered_bytes += size
+        self._count(partition, rows.nbytes + self.overhead_bytes)
+        if len(partition.tables) > MOST_TABLES:
+            together = pa.concat_tables(partition.tables).combine_chunks()
+            partition.tables = [together]
+            size = together.nbytes + self.overhead_bytes
+            self._count(partition, size - partition.size_bytes)
         if partition.rows >= self.run_rows or partition.size_bytes >= self.run_bytes:
             self._flush(partition, whole=partition.size_bytes >= self.run_bytes)
         while self.buffered_bytes > BUFFERED_BYTES:
             self._flush(max(self.partitions.values(), key=lambda p: p.size_bytes), whole=True)
+
+    def _count(self, partition: _Partition, size_bytes: int) -> None:
+        partition.size_bytes += size_bytes
+        self.buffered_bytes += size_bytes
 
     def _flush(self, partition: _Partition, *, whole: bool) -> None:
         """Write the gathered rows. Unless `whole`, keep those after the last full row group."""
@@ -179,11 +201,10 @@ class _PartitionedWriter:
         keep = 0 if whole else partition.rows % self.run_rows
         rest = table.slice(table.num_rows - keep) if keep else None
         table = table.slice(0, table.num_rows - keep)
-        self.buffered_bytes -= partition.size_bytes
         partition.tables = [] if rest is None else [rest]
         partition.rows = keep
-        partition.size_bytes = 0 if rest is None else rest.nbytes
-        self.buffered_bytes += partition.size_bytes
+        left = 0 if rest is None else rest.nbytes + self.overhead_bytes
+        self._count(partition, left - partition.size_bytes)
         if self.spec.sort_by:
             order = [(name, "ascending") for name in self.spec.sort_by]
             table = table.sort_by(order)
@@ -192,20 +213,37 @@ class _PartitionedWriter:
 
     def _write_row_group(self, partition: _Partition, rows: pa.Table) -> None:
         if partition.file is None:
-            self._make_room()
+            self._make_room(1)
             name = f"{self.spec.write_id}-{uuid6.uuid7()}.parquet"
             path = f"{partition.folder}/{name}" if partition.folder else name
             self.paths.append(path)
             partition.file = _OpenFile(self.spec, self.storage, path, self.file_schema, rows)
+        before = pa.total_allocated_bytes()
         partition.file.write(rows)
+        partition.file.kept_bytes += pa.total_allocated_bytes() - before
         if partition.file.size_bytes >= self.spec.target_file_size_bytes:
             self._close(partition)
+        elif self.spec.partition_by:
+            self._make_room(0)
 
-    def _make_room(self) -> None:
-        """When too many files are open, close the least recently used one."""
+    def _make_room(self, more: int) -> None:
+        """Close files until `more` can be opened and the open ones keep little memory.
+
+        The first is the one that is likely to be idle for longest: that with the fewest rows
+        gathered for its next row group. Where rows come in no order, each partition value is
+        written in turn, and the least recently used file is the one that is needed next.
+        """
         opened = [p for p in self.partitions.values() if p.file is not None]
-        if len(opened) >= self.spec.max_open_files:
-            self._close(min(opened, key=lambda p: p.used))
+        kept_bytes = sum(p.file.kept_bytes for p in opened if p.file is not None)
+        room = self.spec.max_open_files - more
+        if len(opened) <= room and kept_bytes <= OPEN_FILE_BYTES:
+            return
+        opened.sort(key=lambda p: (p.size_bytes, p.used), reverse=True)
+        while opened and (len(opened) > room or kept_bytes > OPEN_FILE_BYTES):
+            partition = opened.pop()
+            assert partition.file is not None
+            kept_bytes -= partition.file.kept_bytes
+            self._close(partition)
 
     def _close(self, partition: _Partition) -> None:
         file, partition.file = partition.file, None
@@ -251,6 +289,7 @@ class _OpenFile:
         ]
         self.nans: list[frozenset[int] | None] = []
         self.footers: list[pq.FileMetaData] = []
+        self.kept_bytes = 0
         self.row_group_rows = spec.row_group_rows
         self.sink = storage.open_output(path)
         try:
@@ -294,7 +333,7 @@ class _OpenFile:
             self.abandon()
             raise
         reach("file closed")
-        self._verify(size)
+        verify_stored(self.storage, self.path, size)
         reach("file verified")
         return file_metadata(
             self.footers[0],
@@ -304,20 +343,6 @@ class _OpenFile:
             partitions=partitions,
             nan_columns=self.nans,
         )
-
-    def _verify(self, size: int) -> None:
-        """Check the size and the end of the stored file: stores have cut files (arrow#40502)."""
-        self.storage.sync_file(self.path)
-        reach("file synced")
-        with self.storage.open_input(self.path) as stored, self.storage.errors(self.path):
-            stored_size = stored.size()
-            stored.seek(max(0, stored_size - 4))
-            tail = stored.read(4)
-        if stored_size != size or tail != b"PAR1":
-            raise StorageError(
-                path=self.storage.display(self.path),
-                reason=f"{stored_size} bytes are stored of {size} written",
-            )
 
     def abandon(self) -> None:
         """Close the file, and do not publish it where the store allows that."""
@@ -331,6 +356,39 @@ class _OpenFile:
                 self.sink.close()
         except (OSError, pa.ArrowException):
             return
+
+
+def checked_rows(spec: WriteSpec, batch: pa.RecordBatch) -> pa.Table:
+    """The rows of a batch with the columns of `spec.schema`.
+
+    Raises:
+        SchemaMismatchError: the batch does not fit `spec.schema`.
+        InvalidPredicateError: a row does not satisfy `spec.must_match`.
+    """
+    table = pa.Table.from_batches([batch])
+    table = align(table, spec.schema, batch.schema, by_name, write_default)
+    if spec.must_match is not None:
+        _check_rows(table, spec.must_match)
+    return table
+
+
+def verify_stored(storage: Storage, path: str, size_bytes: int) -> None:
+    """Make a file durable; check its size and its end: stores have cut files (arrow#40502).
+
+    Raises:
+        StorageError
+    """
+    storage.sync_file(path)
+    reach("file synced")
+    with storage.open_input(path) as stored, storage.errors(path):
+        stored_size = stored.size()
+        stored.seek(max(0, stored_size - 4))
+        tail = stored.read(4)
+    if stored_size != size_bytes or tail != b"PAR1":
+        raise StorageError(
+            path=storage.display(path),
+            reason=f"{stored_size} bytes are stored of {size_bytes} written",
+        )
 
 
 def _layout(spec: WriteSpec, file_schema: pa.Schema) -> dict[str, Any]:
@@ -357,10 +415,13 @@ def _is_float(schema: pa.Schema, name: str) -> bool:
 
 def has_nan(rows: pa.Table, leaf: Leaf) -> bool:
     """Tell whether a float column holds a NaN."""
+    return bool(pc.any(pc.is_nan(column_at(rows, leaf))).as_py())
+
+
+def column_at(rows: pa.Table, leaf: Leaf) -> pa.ChunkedArray:
+    """The values of a leaf that is not in a list."""
     column = rows.column(leaf.path[0])
-    if len(leaf.path) > 1:
-        column = pc.struct_field(column, list(leaf.path[1:]))
-    return bool(pc.any(pc.is_nan(column)).as_py())
+    return column if len(leaf.path) == 1 else pc.struct_field(column, list(leaf.path[1:]))
 
 
 def _check_rows(table: pa.Table, must_match: BoundPredicate) -> None:
