@@ -22,7 +22,7 @@ from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.write.add_files import add_files
 from lakehouse_source.write.commit import commit
 from lakehouse_source.write.find_files import Paths
-from lakehouse_source.write.inputs import to_reader
+from lakehouse_source.write.inputs import opened_input
 from lakehouse_source.write.restore import restore
 from lakehouse_source.write.schema_change import SchemaUpdate
 from lakehouse_source.write.set_properties import set_properties
@@ -69,7 +69,11 @@ def write_dataset(
         promote_to_string: turn a column into strings where no other promotion fits.
         overwrite_where: with mode `"overwrite"`, replace only the rows that satisfy
             this condition; all incoming rows must satisfy it.
-        writer: only `"pyarrow"`.
+        writer: `"pyarrow"`, or `"duckdb"` (1.4 or later, for local datasets) to write the
+            files with DuckDB's `COPY`. With DuckDB 2 the rows of a DuckDB relation then stay
+            inside DuckDB, where no column has to be converted or checked. Types that DuckDB
+            does not write exactly, and bloom filters, are refused. A file has no page
+            checksums then, and row groups are only about as large as asked for.
         commit_metadata: a mapping that JSON can hold, stored in the history.
         expected_version: commit only if the dataset is still at this version.
         schema: columns and types of Python values, or of an iterable of batches. Other data
@@ -137,10 +141,10 @@ def write_dataset(
         expected_version=expected_version,
         **layout,
     )
-    reader = to_reader(data, schema)
+    rows, relation = opened_input(data, schema, options.writer)
     address = Address(dataset_uri, catalog, storage_options)
     with address.open(create=True) as opened:
-        staged, files = stage(opened, address, reader, options, progress=progress)
+        staged, files = stage(opened, address, rows, options, relation=relation, progress=progress)
         return commit(opened, staged, files)
 
 

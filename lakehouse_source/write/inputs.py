@@ -44,6 +44,20 @@ def to_reader(data: Any, schema: pa.Schema | None = None) -> pa.RecordBatchReade
     return reader
 
 
+def opened_input(
+    data: Any, schema: pa.Schema | None, writer: str
+) -> tuple[pa.RecordBatchReader, Any]:
+    """Tabular data as a stream, as `to_reader` gives it, and None; or a relation for DuckDB.
+
+    The stream is empty then and has the schema of the relation: DuckDB itself runs the query,
+    and only once.
+    """
+    library = type(data).__module__.partition(".")[0].lstrip("_")
+    if writer == "duckdb" and library == "duckdb" and hasattr(data, "limit"):
+        return to_reader(data.limit(0), schema), data
+    return to_reader(data, schema), None
+
+
 def _reader(data: Any, schema: pa.Schema | None) -> pa.RecordBatchReader:
     if isinstance(data, pa.RecordBatchReader):
         return data

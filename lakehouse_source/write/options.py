@@ -37,6 +37,7 @@ class WriteOptions:
     txn_app_id: str | None = None
     txn_version: int | None = None
     commit_metadata: Mapping[str, Any] = field(default_factory=dict)
+    writer: str = "pyarrow"
     layout: Layout = field(default_factory=Layout)
     index_columns: tuple[str, ...] | None = None
 

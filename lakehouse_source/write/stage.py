@@ -12,16 +12,20 @@ import pyarrow as pa
 from lakehouse_source.catalog import Catalog
 from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.model import FileMetadata
+from lakehouse_source.parquet.duckdb_writer import write_files_by_duckdb, write_relation
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.progress import counted
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.scan import Predicates
+from lakehouse_source.storage import Storage
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import abort
+from lakehouse_source.write.inputs import to_reader
 from lakehouse_source.write.layout import LAYOUT_KEYWORDS, layout_of, listed
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 
+WRITERS = ("pyarrow", "duckdb")
 HEARTBEAT_SECONDS = 600.0
 
 T = TypeVar("T")
@@ -52,9 +56,9 @@ def write_options(
     Raises:
         InvalidOptionError, InvalidPredicateError
     """
-    if writer != "pyarrow":
+    if writer not in WRITERS:
         raise InvalidOptionError(
-            option="writer", value=writer, reason="is not a writer.", known=("pyarrow",)
+            option="writer", value=writer, reason="is not a writer.", known=WRITERS
         )
     options = _options(
         {**further, "promote_to_string": promote_to_string},
@@ -62,6 +66,7 @@ def write_options(
         partition_by=listed(partition_by),
         schema_merge=schema_merge,
         overwrite_where=None if overwrite_where is None else PredicateSet.of(overwrite_where),
+        writer=writer,
         commit_metadata=dict(commit_metadata or {}),
         expected_version=expected_version,
     )
@@ -75,9 +80,12 @@ def stage(
     rows: pa.RecordBatchReader,
     options: WriteOptions,
     *,
+    relation: Any = None,
     progress: bool | None = False,
 ) -> tuple[StagedWrite, list[FileMetadata]]:
     """Begin a write and write its files. The caller has to commit or abort it.
+
+    `rows` and `relation` are those of `opened_input`.
 
     Raises:
         PlakeError: the write was aborted.
@@ -88,11 +96,22 @@ def stage(
         with catalog.write() as tx:
             tx.heartbeat(staged.write_id)
 
-    try:
+    def stream(rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         counting = counted(
             rows, progress, label="writing", unit="rows", size=lambda batch: batch.num_rows
         )
-        return staged, write_files(staged.spec, with_heartbeat(counting, beat))
+        return with_heartbeat(counting, beat)
+
+    try:
+        if options.writer == "pyarrow":
+            return staged, write_files(staged.spec, stream(rows))
+        storage = Storage(staged.spec.uri)
+        if relation is not None:
+            files = write_relation(staged.spec, relation, storage)
+            if files is not None:
+                return staged, files
+            rows = to_reader(relation)
+        return staged, write_files_by_duckdb(staged.spec, stream(rows), storage)
     except BaseException as failure:
         # `write_files` has deleted the files that it had written.
         abort(catalog, staged, (), failure=failure)

@@ -10,7 +10,7 @@ from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import FileMetadata, WriteResult
 from lakehouse_source.read.address import Address, CatalogLike, PathLike
 from lakehouse_source.write.commit import abort, commit_all
-from lakehouse_source.write.inputs import to_reader
+from lakehouse_source.write.inputs import opened_input
 from lakehouse_source.write.options import StagedWrite
 from lakehouse_source.write.stage import stage, write_options
 
@@ -78,7 +78,8 @@ class Transaction:
                 "or use two transactions.",
             )
         options = write_options(**keywords)
-        self._writes.append(stage(self._catalog, address, to_reader(data), options))
+        rows, relation = opened_input(data, None, options.writer)
+        self._writes.append(stage(self._catalog, address, rows, options, relation=relation))
 
     def __exit__(
         self,
