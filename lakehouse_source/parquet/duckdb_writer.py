@@ -30,6 +30,7 @@ from lakehouse_source.parquet.names import is_of_write
 from lakehouse_source.parquet.spec import TARGET_FILE_SIZE_BYTES, WriteSpec
 from lakehouse_source.parquet.writer import checked_rows, column_at, verify_stored
 from lakehouse_source.pruning.bounds import encode_row_group
+from lakehouse_source.schema.defaults import write_default
 from lakehouse_source.schema.fields import (
     Leaf,
     children,
@@ -175,6 +176,8 @@ def _needs_no_check(spec: WriteSpec, relation: Any) -> bool:
     for field in spec.schema:
         found = next((n for n in types if n.lower() == field.name.lower()), None)
         if not field.nullable or is_nested(field.type):
+            return False
+        if found is None and write_default(field) is not None:
             return False
         if found is not None and types[found] != _type_name(field.type):
             return False

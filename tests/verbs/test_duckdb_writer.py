@@ -277,6 +277,16 @@ def required(values: list[int | None]) -> pa.Table:
     return pa.Table.from_arrays([pa.array(values, pa.int64())], schema=schema)
 
 
+def test_a_column_that_a_relation_lacks_has_its_default(tmp_path: Path) -> None:
+    lake.write_dataset({"k": [1]}, tmp_path)
+    lake.open_dataset(tmp_path).add_column("note", pa.string(), default="none yet")
+    with duckdb.connect() as connection:
+        relation = connection.sql("SELECT 2::BIGINT AS k")
+        lake.write_dataset(relation, tmp_path, writer="duckdb")
+    found = lake.read_dataset(tmp_path).sort_by("k").to_pylist()
+    assert found == [{"k": 1, "note": "none yet"}, {"k": 2, "note": "none yet"}]
+
+
 def test_null_in_a_required_column_is_refused(tmp_path: Path) -> None:
     dataset = write(tmp_path / "t", required([1, 2]))
     assert not dataset.schema.field("n").nullable
