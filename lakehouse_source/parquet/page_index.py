@@ -1,9 +1,9 @@
 """Edge. Parquet page indexes: where the pages of a column chunk are, and their bounds.
 
-An index is believed as footer statistics are: an index that contradicts itself, its column
-chunk or the footer's statistics is not used, and nobody can detect one that lies
-consistently. Where each page starts is checked again by `page_reader` in the headers of the
-pages that it reads.
+An index is trusted as footer statistics are. One that contradicts itself, its column chunk or
+the statistics is not used. Nothing can detect one that lies consistently: in its bounds and null
+counts, or in the first rows of pages that nobody reads. `page_reader` checks the headers of the
+pages that it reads against the index.
 
 Source: Parquet format, PageIndex.md; parquet.thrift, `OffsetIndex`, `ColumnIndex`.
 """

@@ -273,6 +273,27 @@ def test_bounds_of_a_promoted_column_are_converted(
     assert found["c"].type == now
 
 
+def test_a_column_without_an_index_may_have_any_value(
+    tmp_path: Path, page_reads: Counter[str]
+) -> None:
+    table = ids(200, other=[n * 7 % 200 for n in range(200)])
+    path = write(tmp_path, table, write_statistics=["id"])
+    assert read(path, table.schema, "id = 3 OR other = 7")["id"].to_pylist() == [1, 3]
+    assert read(path, table.schema, "id < 50 AND other = 7")["id"].to_pylist() == [1]
+    assert page_reads["reads"] >= 2
+
+
+def test_negative_numbers_beside_a_page_without_values(
+    tmp_path: Path, page_reads: Counter[str]
+) -> None:
+    numbers = [None if 50 <= n < 55 else n - 100 for n in range(200)]
+    table = ids(200, number=pa.array(numbers, pa.int32()))
+    path = write(tmp_path, table)
+    assert read(path, table.schema, "number = -98", ["number"])["number"].to_pylist() == [-98]
+    assert page_reads["rows"] == 5
+    assert read(path, table.schema, "number IS NULL")["id"].to_pylist() == list(range(50, 55))
+
+
 def test_a_damaged_page_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     table = ids(2000, text=[f"some text {n}" for n in range(2000)])
     path = write(tmp_path, table, compression="none", use_dictionary=False,
