@@ -294,6 +294,22 @@ def test_negative_numbers_beside_a_page_without_values(
     assert read(path, table.schema, "number IS NULL")["id"].to_pylist() == list(range(50, 55))
 
 
+def test_nan_is_in_no_bound_and_greater_than_every_number(
+    tmp_path: Path, page_reads: Counter[str]
+) -> None:
+    table = ids(100, x=[float("nan") if n == 57 else -0.0 if n == 3 else n for n in range(100)])
+    path = write(tmp_path, table)
+    for condition, wanted in (
+        ("x > 98.5", [57, 99]),
+        ("x = 'NaN'", [57]),
+        ("NOT (x <= 98)", [57, 99]),
+        ("x = 0.0", [0, 3]),
+        ("x IN (-0.0, 99)", [0, 3, 99]),
+    ):
+        assert read(path, table.schema, condition)["id"].to_pylist() == wanted
+    assert page_reads["reads"] >= 5
+
+
 def test_a_damaged_page_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     table = ids(2000, text=[f"some text {n}" for n in range(2000)])
     path = write(tmp_path, table, compression="none", use_dictionary=False,
