@@ -14,13 +14,12 @@ Source: Parquet format, `Statistics` (rules for NaN and signed zero).
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lakehouse_source.model import ColumnBounds
 from lakehouse_source.predicate.bound import (
     BoundAnd,
-    BoundColumn,
     BoundCompare,
     BoundConstant,
     BoundExpression,
@@ -64,6 +63,23 @@ def evaluate(predicate: BoundPredicate, statistics: Callable[[int], ColumnBounds
     return OUTCOMES[_evaluate(predicate.root, statistics)]
 
 
+def evaluate_each(
+    predicate: BoundPredicate, columns: Mapping[int, Sequence[ColumnBounds]], count: int
+) -> list[Outcome]:
+    """`evaluate` for each of `count` row groups, with the bounds of each column over them."""
+    root = predicate.root
+    if isinstance(root, (BoundCompare, BoundIn)) and root.column.kind != "nested":
+        return [OUTCOMES[_on_rows(root, known)] for known in columns[root.column.id]]
+    group: dict[int, ColumnBounds] = {}
+    look_up = group.__getitem__
+    outcomes = []
+    for number in range(count):
+        for column_id, known in columns.items():
+            group[column_id] = known[number]
+        outcomes.append(OUTCOMES[_evaluate(root, look_up)])
+    return outcomes
+
+
 def _evaluate(node: BoundNode, statistics: Callable[[int], ColumnBounds]) -> int:
     if isinstance(node, (BoundCompare, BoundIn)):  # by far the most frequent
         return _leaf(node, statistics)
@@ -93,10 +109,12 @@ def _evaluate(node: BoundNode, statistics: Callable[[int], ColumnBounds]) -> int
 
 
 def _leaf(node: BoundLeaf, statistics: Callable[[int], ColumnBounds]) -> int:
-    column = node.column
-    if column.kind == "nested":
+    if node.column.kind == "nested":
         return _BOTH  # only IS NULL is asked of it
-    known = statistics(column.id)
+    return _on_rows(node, statistics(node.column.id))
+
+
+def _on_rows(node: BoundLeaf, known: ColumnBounds) -> int:
     rows, nulls = known.row_count, known.null_count
     if nulls is None or not 0 <= nulls <= rows:
         may_be_null = may_have_value = rows != 0
@@ -105,19 +123,19 @@ def _leaf(node: BoundLeaf, statistics: Callable[[int], ColumnBounds]) -> int:
 
     if isinstance(node, BoundIsNull):
         return (TRUE_BIT if may_be_null else 0) | (FALSE_BIT if may_have_value else 0)
-    bits = _on_values(node, column, known) if may_have_value else 0
+    bits = _on_values(node, known) if may_have_value else 0
     if may_be_null:
         null_safe = isinstance(node, BoundCompare) and node.op == "<=>"
         bits |= FALSE_BIT if null_safe else NULL_BIT
     return bits
 
 
-def _on_values(node: BoundLeaf, column: BoundColumn, known: ColumnBounds) -> int:
+def _on_values(node: BoundLeaf, known: ColumnBounds) -> int:
     """The outcome on rows in which the column is not null."""
     # Ordinals of one column have one type, and None where unknown.
     lower: Any = known.lower
     upper: Any = known.upper
-    if column.kind == "float":
+    if node.column.kind == "float":
         may_be_nan = known.may_contain_nan
         if lower != lower or upper != upper:
             lower, upper, may_be_nan = None, None, True

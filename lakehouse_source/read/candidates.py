@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.model import ColumnBounds, FileRecord, RowGroupMetadata, Search
+from lakehouse_source.model import FileRecord, RowGroupMetadata, Search
 from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.pruning import bounds
-from lakehouse_source.pruning.evaluate import evaluate
+from lakehouse_source.pruning.evaluate import evaluate, evaluate_each
 from lakehouse_source.pruning.search import search
 from lakehouse_source.read.known_files import KnownColumns, KnownFile, known_files
 from lakehouse_source.read.snapshot import Snapshot
@@ -154,14 +154,10 @@ def _of_row_groups(
 ) -> Iterator[Candidate]:
     """The candidate that a file is by the bounds of its row groups, if it is one."""
     groups = file.row_groups or ()
+    outcomes = evaluate_each(bound, columns.groups, len(groups))
     kept: list[RowGroupMetadata] = []
     always = True
-    group_bounds: dict[int, ColumnBounds] = {}
-    look_up = group_bounds.__getitem__
-    for number, group in enumerate(groups):
-        for id, parts in columns.groups.items():
-            group_bounds[id] = parts[number]
-        outcome = evaluate(bound, look_up)
+    for group, outcome in zip(groups, outcomes):
         if outcome.may_match:
             kept.append(group)
             always = always and outcome.always

@@ -23,7 +23,7 @@ from lakehouse_source.pruning.bounds import (
     file_bounds,
     of_index_row,
 )
-from lakehouse_source.pruning.evaluate import evaluate
+from lakehouse_source.pruning.evaluate import evaluate, evaluate_each
 from lakehouse_source.pruning.keys import encoding, key_of, ordinal_of_key
 from lakehouse_source.pruning.search import certain, search
 from lakehouse_source.schema.fields import initial
@@ -76,6 +76,15 @@ def test_pruning_never_drops_a_matching_row(data):
     outcome = evaluate(PredicateSet.of(condition).bind(table.schema), statistics(table, group))
     for result in results(table, condition):
         assert result in outcome
+
+
+@given(st.data())
+def test_row_groups_are_evaluated_together_as_each_by_itself(data):
+    table, condition = data.draw(tables_and_conditions())
+    bound = PredicateSet.of(condition).bind(table.schema)
+    look_ups = [statistics(table, data.draw(row_groups(table))) for _ in range(3)]
+    columns = {leaf.id: [look_up(leaf.id) for look_up in look_ups] for leaf in table.leaves}
+    assert evaluate_each(bound, columns, 3) == [evaluate(bound, one) for one in look_ups]
 
 
 @given(st.data())
