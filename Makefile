@@ -55,6 +55,7 @@ integration: setup ## The long forms: other Spark versions, Connect, the oldest 
 	@. integration/java_home.sh && $(BIN)/python -m pytest -q -m long
 	@. integration/java_home.sh && HYPOTHESIS_PROFILE=property $(BIN)/python -m pytest -q -m 'hypothesis and spark'
 	@$(BIN)/python integration/fuzz_parquet.py --mutants 10000
+	@$(BIN)/python integration/damage.py --mutants 1000
 	@if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix integration/.azurite azurite; fi
 	@$(BIN)/python -m pytest -q tests/edges/test_object_stores.py
 	@PLAKE_WRITERS=8 PLAKE_COMMITS=200 $(BIN)/python -m pytest -q tests/verbs/test_concurrency.py

@@ -813,8 +813,8 @@ class Dataset:
     ) -> VerifyReport:
         """Compare the files of a version (default: this one) with the catalog.
 
-        Checks that each file exists and has the size and footer (rows, row groups) that
-        were committed. With `checksums` every page is read and decoded too, and its
+        Checks that each file exists and has the size and footer (rows, row groups, columns)
+        that were committed. With `checksums` every page is read and decoded too, and its
         checksum compared where the file has one. The report names each difference, prints
         as a table, and its `ok` is True where there is none. `progress` is as in
         `write_dataset`.
@@ -837,4 +837,5 @@ class Dataset:
             [(file, groups[file.id]) for file in files],
             checksums=checksums,
             progress=progress,
+            schemas=snapshot.file_schemas,
         )

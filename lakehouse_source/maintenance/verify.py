@@ -6,7 +6,7 @@ decoded. Every difference is reported; none stops the comparison.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +16,9 @@ from lakehouse_source.maintenance.reports import Difference, VerifyReport
 from lakehouse_source.maintenance.vacuum import in_parallel
 from lakehouse_source.model import FileRecord, RowGroupMetadata
 from lakehouse_source.parquet.checked_footer import open_footer
+from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.read.address import Address
+from lakehouse_source.schema.fields import is_nested
 from lakehouse_source.storage import Storage
 
 
@@ -27,8 +29,12 @@ def verify(
     *,
     checksums: bool,
     progress: bool | None = None,
+    schemas: Mapping[int, pa.Schema] | None = None,
 ) -> VerifyReport:
     """Compare stored files with the catalog's records of them and of their row groups.
+
+    `schemas` are those that files are recorded with, by schema version: a file that plake
+    wrote has no other columns. Names and types are in the footer, which has no checksum.
 
     With `checksums` every page is read: its checksum is compared where the file has one,
     the page must decode, and each row group must have the number of rows of its footer.
@@ -38,7 +44,8 @@ def verify(
     def inspect(item: tuple[FileRecord, Sequence[RowGroupMetadata]]) -> list[Difference]:
         file, groups = item
         try:
-            return list(_differences(storage, file, groups, checksums))
+            schema = None if is_foreign(file.path) else (schemas or {}).get(file.schema_version)
+            return list(_differences(storage, file, groups, schema, checksums))
         except (StorageError, CorruptDatasetError) as error:
             return [Difference(file.path, "file", "readable", error.reason)]
 
@@ -64,7 +71,11 @@ def _listed_twice(files: Sequence[FileRecord]) -> Iterator[Difference]:
 
 
 def _differences(
-    storage: Storage, file: FileRecord, groups: Sequence[RowGroupMetadata], checksums: bool
+    storage: Storage,
+    file: FileRecord,
+    groups: Sequence[RowGroupMetadata],
+    schema: pa.Schema | None,
+    checksums: bool,
 ) -> Iterator[Difference]:
     size = storage.size(file.path)
     if size is None:
@@ -74,10 +85,13 @@ def _differences(
         yield Difference(file.path, "size in bytes", str(file.size_bytes), str(size))
     with storage.open_input(file.path) as stored:
         try:
-            footer = open_footer(stored, file.path).metadata
+            checked = open_footer(stored, file.path)
+            footer, stored_schema = checked.metadata, checked.arrow_schema
         except CorruptDatasetError as error:
             yield Difference(file.path, "footer", "readable", _in_a_line(error.reason))
             return
+        if schema is not None:
+            yield from _other_columns(file.path, schema, stored_schema)
         if footer.num_rows != file.row_count:
             yield Difference(file.path, "rows", str(file.row_count), str(footer.num_rows))
         if footer.num_row_groups != len(groups):
@@ -91,6 +105,21 @@ def _differences(
         if checksums:
             parquet = pq.ParquetFile(stored, metadata=footer, page_checksum_verification=True)
             yield from _unreadable_pages(parquet, file.path)
+
+
+def _other_columns(path: str, schema: pa.Schema, stored: pa.Schema) -> Iterator[Difference]:
+    """Columns that a file has and its schema has not, by name or by type.
+
+    A column that the file lacks is none: another commit may have added it while the file was
+    written. Nested types are not compared: their fields are found by their places.
+    """
+    for field in stored:
+        expected = schema.field(field.name) if field.name in schema.names else None
+        if expected is None:
+            known = _in_a_line(", ".join(schema.names))
+            yield Difference(path, "column", f"one of {known}", field.name)
+        elif not is_nested(expected.type) and not field.type.equals(expected.type):
+            yield Difference(path, f"type of {field.name}", str(expected.type), str(field.type))
 
 
 def _unreadable_pages(parquet: pq.ParquetFile, path: str) -> Iterator[Difference]:

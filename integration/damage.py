@@ -1,0 +1,131 @@
+"""Damages a data file a thousand times: `verify` tells, or the rows are the same.
+
+    python integration/damage.py [--mutants 1000] [--first 0]
+
+Each mutant is one file of a dataset, cut off at some byte or with one bit changed; its
+number decides which. A child process compares it with the catalog by
+`Dataset.verify(checksums=True)` and reads all rows. An error that plake reports is right, and
+so are the rows that were written. The exit code is 1 when `verify` found nothing and the rows
+are others, when a child died, or when an error was no `PlakeError`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import decimal
+import multiprocessing
+import random
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+import lakehouse_source as lake
+
+ROWS = 1500
+# What may come out, and what must not.
+REPORTED, REFUSED, EQUAL = "verify reports it", "the read refuses it", "the rows are the same"
+SILENT, UNKNOWN, DIED = "OTHER ROWS, SILENTLY", "NO ERROR OF PLAKE", "THE PROCESS DIED"
+WRONG = (SILENT, UNKNOWN, DIED)
+
+
+def table() -> pa.Table:
+    """Rows of many types, in which each value differs from its neighbours."""
+    number = range(ROWS)
+    noon = datetime.datetime(2020, 1, 1, 12)
+    return pa.table(
+        {
+            "id": pa.array(number, pa.int64()),
+            "small": pa.array([n % 100 for n in number], pa.int16()),
+            "x": pa.array([None if n % 11 == 0 else n / 7 for n in number], pa.float64()),
+            "day": pa.array([datetime.date(2000, 1, 1 + n % 28) for n in number]),
+            "at": pa.array([noon + datetime.timedelta(seconds=n) for n in number]),
+            "money": pa.array([decimal.Decimal(n) / 4 for n in number], pa.decimal128(12, 2)),
+            "text": pa.array([f"text {n % 300}" for n in number]),
+            "flag": pa.array([n % 3 == 0 for n in number]),
+            "tags": pa.array([[n, n + 1] if n % 5 else None for n in number]),
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Damage:
+    """The dataset in a folder of its own, and the whole content of its file."""
+
+    folder: str
+
+    def outcome(self, number: int) -> str:
+        """What plake makes of mutant `number`. Runs in a child process."""
+        dataset = lake.open_dataset(self.folder)
+        path = Path(self.folder) / dataset.files()[0].path
+        whole = Path(self.folder + ".whole").read_bytes()
+        path.write_bytes(damaged(whole, number))
+        try:
+            if not dataset.verify(checksums=True).ok:
+                return REPORTED
+            try:
+                rows = dataset.scan().to_table()
+            except lake.PlakeError:
+                return REFUSED
+            return EQUAL if rows.equals(table()) else SILENT
+        except Exception as error:
+            print(f"mutant {number}: {type(error).__name__}: {error}", file=sys.stderr)
+            return UNKNOWN
+
+
+def damaged(whole: bytes, number: int) -> bytes:
+    """The content, cut off (one of five mutants) or with one bit changed."""
+    chance = random.Random(number)
+    at = chance.randrange(len(whole))
+    if chance.random() < 0.2:
+        return whole[:at]
+    changed = bytearray(whole)
+    changed[at] ^= 1 << chance.randrange(8)
+    return bytes(changed)
+
+
+def run(numbers: range, folder: Path) -> dict[int, str]:
+    """The outcome of each mutant. A process that dies is replaced."""
+    place = str(folder / "dataset")
+    lake.write_dataset(table(), place, row_group_rows=500, bloom_filter_columns=["id"])
+    written = Path(place) / lake.open_dataset(place).files()[0].path
+    Path(place + ".whole").write_bytes(written.read_bytes())
+    # Not forked: Arrow's threads do not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    damage = Damage(place)
+    found: dict[int, str] = {}
+    while left := [number for number in numbers if number not in found]:
+        with ProcessPoolExecutor(1, context) as pool:
+            waiting = {number: pool.submit(damage.outcome, number) for number in left}
+            for number, outcome in waiting.items():
+                try:
+                    found[number] = outcome.result()
+                except BrokenProcessPool:
+                    found[number] = DIED
+                    break
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--mutants", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = run(range(given.first, given.first + given.mutants), Path(folder))
+    for outcome, count in Counter(found.values()).most_common():
+        print(f"{count:6,} {outcome}")
+    wrong = {number: outcome for number, outcome in found.items() if outcome in WRONG}
+    for number, outcome in wrong.items():
+        print(f"mutant {number}: {outcome}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
