@@ -199,7 +199,7 @@ def test_two_first_writes_at_once_with_other_columns_are_a_conflict(
             options = write_options(index_columns=names)
             staged = begin(opened, address, rows(0).schema, options)
             written = write_files(
-                staged.spec, rows(len(begun)).to_batches(), Storage(address.given)
+                staged.spec, rows(len(begun)).to_batches(), Storage(address.location)
             )
             begun.append((staged, written))
         for number, (staged, written) in enumerate(begun):
