@@ -540,6 +540,30 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "parquet/duckdb_writer.py",
+        ("verbs/test_duckdb_writer.py",),
+        (
+            "DuckDB writer: a relation's rows are written although they have to be checked",
+            "if not field.nullable or is_nested(field.type):",
+            "if False:",
+        ),
+        (
+            "DuckDB writer: a stream that broke is written as far as it came",
+            "raise failure.pop()",
+            "return",
+        ),
+        (
+            "DuckDB writer: NULL and a text share a partition",
+            "THEN 'n' ELSE 'v' ||",
+            "THEN 'v6E' ELSE 'v' ||",
+        ),
+        (
+            "DuckDB writer: no float holds NaN",
+            "if pc.any(pc.is_nan(_column(file, number, leaf))).as_py()]",
+            "if False]",
+        ),
+    ),
+    *_in(
         "write/evolution.py",
         ("verbs/test_commit_protocol.py", *VERBS),
         (

@@ -122,6 +122,7 @@ def test_every_target_names_a_family_of_the_suite() -> None:
     full = {f"{files:,} files" for files in measure.FULL.planning}
     full.add(f"engines, TPC-H scale {measure.FULL.tpch:g}")
     full |= {f"TPC-H scale {measure.FULL.tpch:g}", f"{measure.FULL.write_rows:,} rows", ""}
+    full.add(f"{measure.FULL.memory_stream_gib:g} GiB")
     assert {one.size for one in TARGETS} <= full
     assert report.tables([]) == []
 

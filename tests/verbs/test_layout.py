@@ -323,6 +323,22 @@ def test_files_of_old_versions_are_found_by_a_column_that_joins(
     assert dataset.scan("a = 23").to_table()["b"].to_pylist() == [23.0]
 
 
+def test_old_versions_are_searched_with_keys_of_their_own_type(
+    catalog: lake.Catalog, uri: Path
+) -> None:
+    """Integers and decimals have other keys, and bounds of the one can be told in the other."""
+    for number in (1, 2, 3):
+        lake.write_dataset(rows(number), uri, catalog=catalog, index_columns=[])
+    dataset = lake.open_dataset(uri, catalog=catalog)
+    dataset.promote_column("a", pa.decimal128(20, 0))
+    decimals = rows(4).set_column(0, "a", pa.array(range(40, 50)).cast(pa.decimal128(20, 0)))
+    lake.write_dataset(decimals, uri, catalog=catalog)
+    dataset.refresh().set_properties(index_columns=["a"])
+    for version, condition, found in ((3, "a = 13", 1), (None, "a = 13", 1), (None, "a > 38", 11)):
+        assert dataset.scan(condition, version=version).count_rows() == found
+    assert found_by_the_index(dataset, "a = 43") == 4  # old files match each search
+
+
 def test_a_column_with_nan_and_null_that_joins_loses_no_row(
     catalog: lake.Catalog, uri: Path
 ) -> None:
