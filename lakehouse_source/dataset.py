@@ -530,6 +530,7 @@ class Dataset:
         """
         options = write_options(
             schema_merge=schema_merge,
+            promote_to_string=False,  # only rows that plake writes itself
             commit_metadata=commit_metadata,
             expected_version=expected_version,
             txn_app_id=txn_app_id,

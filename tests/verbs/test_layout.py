@@ -122,6 +122,15 @@ def test_what_one_write_chooses_wins_for_that_write_only(uri: Path) -> None:
     assert columns_in_order(dataset) == list(range(1, 1001))
 
 
+def test_files_that_are_added_turn_no_column_into_strings(uri: Path) -> None:
+    lake.write_dataset(numbers(2), uri, promote_to_string=True)
+    pq.write_table(pa.table({"n": ["x"], "k": ["y"]}), uri / "foreign.parquet")
+    dataset = lake.open_dataset(uri)
+    with pytest.raises(SchemaMismatchError):
+        dataset.add_files([str(uri / "foreign.parquet")], schema_merge=True)
+    assert dataset.refresh().schema.field("n").type == pa.int64()
+
+
 def test_target_file_size_is_followed(uri: Path) -> None:
     lake.write_dataset(numbers(2), uri)
     lake.open_dataset(uri).set_properties(target_file_size_bytes=1, row_group_rows=100)
