@@ -118,7 +118,8 @@ _FIRST: Sequence[str] = (
 # Versions below `oldest_version` cannot be read any more. `expired_at` is when the last
 # version that has a file was expired.
 _SECOND: Sequence[str] = (
-    "ALTER TABLE datasets ADD COLUMN oldest_version BIGINT NOT NULL DEFAULT 1",
+    # Without NOT NULL: DuckDB 1 adds no column that has a constraint.
+    "ALTER TABLE datasets ADD COLUMN oldest_version BIGINT DEFAULT 1",
     "ALTER TABLE files ADD COLUMN expired_at BIGINT",
 )
 
