@@ -1,12 +1,12 @@
-"""Damages a data file a thousand times: `verify` tells, or the rows are the same.
+"""Damages a data file a thousand times: a read that verifies checksums says so, or is right.
 
     python integration/damage.py [--mutants 1000] [--first 0]
 
 Each mutant is one file of a dataset, cut off at some byte or with one bit changed; its
-number decides which. A child process compares it with the catalog by
-`Dataset.verify(checksums=True)` and reads all rows. An error that plake reports is right, and
-so are the rows that were written. The exit code is 1 when `verify` found nothing and the rows
-are others, when a child died, or when an error was no `PlakeError`.
+number decides which. A child process reads all rows with `verify_checksums=True`, and compares
+the file with the catalog by `Dataset.verify(checksums=True)`. An error that plake reports is
+right, and so are the rows that were written. The exit code is 1 when the rows are others, when
+a child died, or when an error was no `PlakeError`.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ class Damage:
         whole = Path(self.folder + ".whole").read_bytes()
         path.write_bytes(damaged(whole, number))
         try:
-            if not dataset.verify(checksums=True).ok:
-                return REPORTED
             try:
-                rows = dataset.scan().to_table()
+                rows = dataset.scan(verify_checksums=True).to_table()
             except lake.PlakeError:
                 return REFUSED
-            return EQUAL if rows.equals(table()) else SILENT
+            if not rows.equals(table()):
+                return SILENT
+            return EQUAL if dataset.verify(checksums=True).ok else REPORTED
         except Exception as error:
             print(f"mutant {number}: {type(error).__name__}: {error}", file=sys.stderr)
             return UNKNOWN

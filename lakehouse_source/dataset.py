@@ -157,6 +157,7 @@ def read_dataset(
     predicates: Predicates = None,
     columns: Sequence[str] | None = None,
     as_dataset: bool = False,
+    verify_checksums: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> pa.Table | ds.FileSystemDataset:
     """Read exactly the rows that match `predicates`.
@@ -175,6 +176,8 @@ def read_dataset(
         columns: top-level columns to read, all by default.
         as_dataset: return a dataset of the fragments that may contain matching rows; they
             may contain other rows too.
+        verify_checksums: compare each page that is read with its checksum; it costs a little
+            time. Not with `as_dataset`. Files that plake did not write may have no checksums.
         storage_options: as in `write_dataset`.
 
     Returns:
@@ -196,7 +199,9 @@ def read_dataset(
     1
     """
     with open_dataset(dataset_uri, catalog=catalog, storage_options=storage_options) as dataset:
-        scan = dataset.scan(predicates, columns, version, timestamp)
+        scan = dataset.scan(
+            predicates, columns, version, timestamp, verify_checksums=verify_checksums
+        )
         return scan.to_dataset() if as_dataset else scan.to_table()
 
 
@@ -360,8 +365,6 @@ class Dataset:
     def set_properties(self, **properties: Any) -> WriteResult:
         """Choose how all later writes lay out their files, as one commit; moves to it.
 
-            dataset.set_properties(sort_by=["day", "flight"], compression="snappy")
-
         Every writer follows the properties: `write_dataset`, transactions, Spark. What one
         write chooses by its own arguments wins for that write. Files that are written
         already stay as they are. The first write's own choices are the first properties.
@@ -386,6 +389,11 @@ class Dataset:
             CommitConflictError: the schema or the properties were changed since this
                 version; see `refresh()`.
             CommitUnknownError: the catalog was lost during the commit.
+
+        >>> dataset.set_properties(sort_by=["carrier"], compression="snappy").version
+        2
+        >>> dataset.properties["sort_by"], dataset.properties["compression"]
+        (['carrier'], 'snappy')
         """
         with self._address.open() as catalog:
             result = set_properties(catalog, self._address, self._snapshot, properties)
@@ -450,6 +458,8 @@ class Dataset:
         columns: Sequence[str] | None = None,
         version: int | None = None,
         timestamp: datetime | str | None = None,
+        *,
+        verify_checksums: bool = False,
     ) -> Scan:
         """A scan of this version, or of the version or timestamp given; it reads nothing yet.
 
@@ -467,7 +477,7 @@ class Dataset:
         """
         if version is None and timestamp is None:
             version = self.version
-        return Scan(self._address, predicates, columns, version, timestamp)
+        return Scan(self._address, predicates, columns, version, timestamp, verify_checksums)
 
     def add_files(
         self,

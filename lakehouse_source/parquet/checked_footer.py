@@ -100,6 +100,12 @@ class CheckedFooter:
         )
         if self.row_count < 0 or min(self.row_counts, default=0) < 0:
             raise CorruptDatasetError(path=path, reason="its footer says a negative row count")
+        if sum(self.row_counts) != self.row_count:
+            raise CorruptDatasetError(
+                path=path,
+                reason=f"its footer says {self.row_count} rows, and its row groups have "
+                f"{sum(self.row_counts)}",
+            )
         self._chunks: dict[tuple[int, int], Chunk] = {}
         self._checked_structures: dict[tuple[int, int], Struct] = {}
 

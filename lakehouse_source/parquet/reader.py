@@ -10,7 +10,7 @@ fetched and decoded. Where few rows match, decoding stops after the last of them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -115,10 +115,18 @@ class _RowGroup:
 class _OpenFile:
     """A file whose footer was read. PyArrow opens it only if whole row groups are read."""
 
-    def __init__(self, file: pa.NativeFile, footer: CheckedFooter, *, pre_buffer: bool) -> None:
+    def __init__(
+        self,
+        file: pa.NativeFile,
+        footer: CheckedFooter,
+        *,
+        pre_buffer: bool,
+        verify_checksums: bool,
+    ) -> None:
         self.file = file
         self.footer = footer
         self._pre_buffer = pre_buffer
+        self._verify_checksums = verify_checksums
 
     @cached_property
     def parquet(self) -> pq.ParquetFile:
@@ -128,6 +136,7 @@ class _OpenFile:
             metadata=self.footer.metadata,
             pre_buffer=self._pre_buffer,
             coerce_int96_timestamp_unit=INT96_UNIT,
+            page_checksum_verification=self._verify_checksums,
         )
 
     def column(self, field: pa.Field) -> FileColumn:
@@ -222,7 +231,10 @@ class _FileReader:
             with self._errors():
                 footer = self._footer(file)
                 opened = _OpenFile(
-                    file, footer, pre_buffer=not (self.storage.is_local or self.alone)
+                    file,
+                    footer,
+                    pre_buffer=not (self.storage.is_local or self.alone),
+                    verify_checksums=self.spec.verify_checksums,
                 )
                 if self.foreign:
                     self.file_schema = read_schema(opened.parquet, self.file_schema)
@@ -387,7 +399,17 @@ class _FileReader:
         stored = parquet.read_row_group(
             group.index, columns=_all_paths(physical), use_threads=not self.alone
         )
+        if stored.num_rows != group.row_count:
+            raise self._has_other_rows(group, stored.num_rows)
         return stored.select([field.name for field in physical])
+
+    def _has_other_rows(self, group: _RowGroup, found: int) -> CorruptDatasetError:
+        # A damaged page header makes PyArrow skip a page. No checksum covers the header.
+        return CorruptDatasetError(
+            path=self.storage.display(self.task.path),
+            reason=f"the pages of row group {group.index} have {found} rows, "
+            f"and its footer says {group.row_count}",
+        )
 
     def _few(self, group: _RowGroup, wanted: pa.Schema, mask: pa.ChunkedArray) -> pa.Table:
         """As `_read`, but only the rows that `mask` marks, where they are few.
@@ -413,6 +435,8 @@ class _FileReader:
                 parts.append(pa.Table.from_batches([batch]).filter(part))
             if at > last:
                 break
+        if at <= last:
+            raise self._has_other_rows(group, at)
         stored = pa.concat_tables(parts).select([field.name for field in physical])
         return self._assembled(stored, physical, wanted, len(marked))
 
@@ -424,8 +448,29 @@ class _FileReader:
             stored = stored_by_id.get(field_id(field))
             if stored is not None and field.name not in self.spec.partition_by:
                 found.append(narrowed(stored, field, by_id) if field.name in self.parts else stored)
+        lacking = [field for field in found if field.name not in file.footer.names]
+        if not lacking:
+            return found
+        self._check_lacks(file, lacking)
         # A column that another commit added while this file was written is not in it.
         return [field for field in found if field.name in file.footer.names]
+
+    def _check_lacks(self, file: _OpenFile, lacking: Sequence[pa.Field]) -> None:
+        """Check that a file lacks columns, and does not have them under other names.
+
+        Raises:
+            CorruptDatasetError: a column of the file has the field id of one that it lacks.
+        """
+        if self.foreign:
+            return  # its columns are found by names, and ids in it mean nothing
+        names = {field_id(field): field.name for field in file.footer.arrow_schema}
+        for field in lacking:
+            other = names.get(field_id(field))
+            if other is not None:
+                raise CorruptDatasetError(
+                    path=self.storage.display(self.task.path),
+                    reason=f"its footer calls column {field.name!r} {other!r}",
+                )
 
     def _assembled(
         self, stored: pa.Table, physical: list[pa.Field], wanted: pa.Schema, rows: int
@@ -492,6 +537,8 @@ class _FileReader:
         except (pa.ArrowException, ValueError, LookupError, OverflowError) as error:
             raise CorruptDatasetError(path=shown, reason=str(error)) from error
         except OSError as error:
+            if "CRC checksum" in str(error):  # PyArrow has no class of its own for this
+                raise CorruptDatasetError(path=shown, reason=str(error)) from error
             raise StorageError(path=shown, reason=str(error)) from error
 
 

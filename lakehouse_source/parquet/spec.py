@@ -63,7 +63,8 @@ class ReadSpec:
 
     `schema` is the dataset's schema (with ids) at the version read, `columns`
     the top-level columns to return, `file_schemas` the schemas that data files
-    were written under, by schema version.
+    were written under, by schema version. `verify_checksums`: compare each page that is read
+    with its checksum.
     """
 
     uri: Where
@@ -74,6 +75,7 @@ class ReadSpec:
     predicate: BoundPredicate | None = None
     # Inverted: return the rows for which the predicate is FALSE or NULL.
     unmatched: bool = False
+    verify_checksums: bool = False
     # Structs that are read in part: by name, the field with only the wanted children.
     narrowed: Mapping[str, pa.Field] = dataclasses.field(default_factory=dict)
 

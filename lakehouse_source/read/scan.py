@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
 from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read import engine_files
@@ -43,12 +45,14 @@ class Scan:
         columns: Sequence[str] | None,
         version: int | None,
         timestamp: datetime | str | None,
+        verify_checksums: bool = False,
     ) -> None:
         self._address = address
         self._predicates = PredicateSet.of(predicates)
         self._columns = (columns,) if isinstance(columns, str) else columns
         self._version = version
         self._timestamp = timestamp
+        self._verify_checksums = verify_checksums
 
     def __repr__(self) -> str:
         return f"Scan({self._address.uri!r}, where={self._predicates})"
@@ -76,6 +80,25 @@ class Scan:
                 statistics=statistics,
             )
 
+    def _plan_to_read(self) -> ScanPlan:
+        found = self.plan()
+        if not self._verify_checksums:
+            return found
+        return replace(found, spec=replace(found.spec, verify_checksums=True))
+
+    def _check_hands_over(self) -> None:
+        """Check that other engines may read the files themselves.
+
+        Raises:
+            InvalidOptionError: checksums are to be verified, which plake does where it reads.
+        """
+        if self._verify_checksums:
+            raise InvalidOptionError(
+                option="verify_checksums",
+                value=True,
+                reason="applies where plake reads the files: use to_table() or to_batches().",
+            )
+
     def explain(self) -> Pruning:
         """How many files, row groups and bytes there are, and how many have to be read.
 
@@ -94,7 +117,7 @@ class Scan:
         >>> sum(batch.num_rows for batch in dataset.scan("carrier = 'UA'").to_batches())
         2
         """
-        found = self.plan()
+        found = self._plan_to_read()
         for table in read_all(found.spec, found.tasks, Storage(found.spec.uri)):
             yield from table.to_batches()
 
@@ -104,7 +127,7 @@ class Scan:
         >>> dataset.scan("carrier = 'UA'", columns=["miles"]).to_table().to_pydict()
         {'miles': [1400, 1089]}
         """
-        found = self.plan()
+        found = self._plan_to_read()
         tables = list(read_all(found.spec, found.tasks, Storage(found.spec.uri)))
         return pa.concat_tables(tables) if tables else found.spec.output_schema.empty_table()
 
@@ -155,6 +178,7 @@ class Scan:
         """
         from lakehouse_source.parquet import fragments
 
+        self._check_hands_over()
         found = self.plan(statistics=True)
         storage = Storage(found.spec.uri)
         return fragments.fragments(found.spec, found.tasks, found.known, storage)
@@ -174,6 +198,7 @@ class Scan:
         """
         from lakehouse_source.parquet import fragments
 
+        self._check_hands_over()
         found = self.plan(statistics=True)
         return fragments.dataset(found.spec, found.tasks, found.known, Storage(found.spec.uri))
 
@@ -231,6 +256,7 @@ class Scan:
         return datafusion_files.to_datafusion(handed, context, name)
 
     def _hand_over(self, engine: engine_files.Engine) -> engine_files.HandOver:
+        self._check_hands_over()
         with self._snapshot() as (reader, snapshot):
             schema = snapshot.schema
             named = resolve_columns(schema, self._columns)

@@ -47,6 +47,11 @@ def convert(
 
     The arguments, the result and the errors are those of `lakehouse_source.convert`. Executors
     get the storage options inside of the pickled function, which Spark shows and logs nowhere.
+
+    >>> df = spark.read.format("plake").load("/data/flights")
+    >>> df.write.parquet("/data/plain")
+    >>> lake.spark.convert(spark, "/data/plain").scan().count_rows()
+    4
     """
     options = write_options(
         mode="error", commit_metadata=commit_metadata, index_columns=index_columns
