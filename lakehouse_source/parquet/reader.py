@@ -18,7 +18,6 @@ from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from lakehouse_source.errors import (
     CorruptDatasetError,
@@ -30,11 +29,12 @@ from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.bloom import FileFilters
 from lakehouse_source.parquet.byte_ranges import ByteRanges
 from lakehouse_source.parquet.checked_footer import CheckedFooter, open_footer
-from lakehouse_source.parquet.foreign import INT96_UNIT, read_schema
+from lakehouse_source.parquet.foreign import read_schema
 from lakehouse_source.parquet.names import is_foreign
+from lakehouse_source.parquet.open_file import ColumnSet, OpenFile, PagesOfFile, leaf_paths
 from lakehouse_source.parquet.page_index import PageIndex, RowRange
 from lakehouse_source.parquet.page_pruning import PagePruning
-from lakehouse_source.parquet.page_reader import FileColumn, PageReader, UnusablePages, cut
+from lakehouse_source.parquet.page_reader import PageReader, UnusablePages, cut
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.predicate.row_filter import matching_mask
 from lakehouse_source.pruning.absent import asks_for_values
@@ -57,8 +57,6 @@ _PORTION_ROWS = 16_384
 _FEWEST_ROWS_FOR_PAGES = 16_384
 # By pages, up to this many matching rows are picked one by one from the other columns.
 _PICKED_ROWS = 1000
-# After so many row groups of a file in which they saved nothing, page indexes are not looked at.
-_FRUITLESS_ROW_GROUPS = 1
 
 
 def read_task(
@@ -107,99 +105,9 @@ def _whole(spec: ReadSpec, task: ScanTask, storage: Storage) -> list[pa.Table]:
 class _RowGroup:
     """One row group of an open file."""
 
-    file: _OpenFile
+    file: OpenFile
     index: int
     row_count: int
-
-
-class _OpenFile:
-    """A file whose footer was read. PyArrow opens it only if whole row groups are read."""
-
-    def __init__(
-        self,
-        file: pa.NativeFile,
-        footer: CheckedFooter,
-        *,
-        pre_buffer: bool,
-        verify_checksums: bool,
-    ) -> None:
-        self.file = file
-        self.footer = footer
-        self._pre_buffer = pre_buffer
-        self._verify_checksums = verify_checksums
-
-    @cached_property
-    def parquet(self) -> pq.ParquetFile:
-        # From afar, requests for neighbouring column chunks are made one.
-        return pq.ParquetFile(
-            self.file,
-            metadata=self.footer.metadata,
-            pre_buffer=self._pre_buffer,
-            coerce_int96_timestamp_unit=INT96_UNIT,
-            page_checksum_verification=self._verify_checksums,
-        )
-
-    def column(self, field: pa.Field) -> FileColumn:
-        """A field of the file's schema as leaf columns."""
-        paths = tuple(_paths(field))
-        schema = self.footer.metadata.schema
-        positions = tuple(at for path in paths for at in self.footer.leaves_by_path.get(path, ()))
-        has_lists = any(schema.column(at).max_repetition_level for at in positions)
-        return FileColumn(field.name, paths, positions, has_lists)
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Columns that are read together: as wanted, as the file has them, and as leaf columns."""
-
-    wanted: pa.Schema
-    physical: list[pa.Field]
-    columns: list[FileColumn]
-
-
-class _ByPages:
-    """The page indexes of a file that is read for a condition, while they save something.
-
-    `condition` are the condition's columns and `rest` the other columns to return.
-    """
-
-    def __init__(
-        self, pruning: PagePruning, reader: PageReader, condition: _Part, rest: _Part
-    ) -> None:
-        self.condition = condition
-        self.rest = rest
-        self._pruning = pruning
-        self._reader = reader
-        self._fruitless = 0
-
-    @property
-    def are_worth_a_look(self) -> bool:
-        return self._fruitless < _FRUITLESS_ROW_GROUPS
-
-    def rows(self, row_group: int) -> tuple[RowRange, ...] | None:
-        """The rows that may match; None if the row group should be read whole.
-
-        Raises:
-            UnusablePages: an index is wrong.
-        """
-        located = [at for column in self.rest.columns for at in column.positions]
-        rows = self._pruning.rows(row_group, located)
-        if rows == () or (
-            rows is not None and self._reader.choose(row_group, self.condition.columns, rows).pays
-        ):
-            self._fruitless = 0
-            return rows
-        self._fruitless += 1
-        return None
-
-    def read(self, row_group: int, part: _Part, rows: tuple[RowRange, ...]) -> pa.Table | None:
-        """The rows of columns; None where reading whole columns costs less.
-
-        Raises:
-            UnusablePages: an index is wrong, and with it perhaps the choice of the rows.
-        """
-        chosen = self._reader.choose(row_group, part.columns, rows)
-        return self._reader.read(chosen) if chosen.pays else None
 
 
 class _FileReader:
@@ -230,7 +138,7 @@ class _FileReader:
         with file:
             with self._errors():
                 footer = self._footer(file)
-                opened = _OpenFile(
+                opened = OpenFile(
                     file,
                     footer,
                     pre_buffer=not (self.storage.is_local or self.alone),
@@ -269,7 +177,7 @@ class _FileReader:
             return None
         return FileFilters(spec.predicate, footer, self.file_schema, file)
 
-    def _pages(self, opened: _OpenFile) -> _ByPages | None:
+    def _pages(self, opened: OpenFile) -> PagesOfFile | None:
         """The file's page indexes, None where they could not rule out rows."""
         spec = self.spec
         # Leaf columns are found by their paths, which names with dots make ambiguous.
@@ -287,16 +195,16 @@ class _FileReader:
             index,
             is_foreign=self.foreign,
         )
-        return _ByPages(
+        return PagesOfFile(
             pruning,
             PageReader(source, opened.footer, index, use_threads=not self.alone),
             self._part(opened, self.predicate_schema),
             self._part(opened, self._rest(self.predicate_schema.names)),
         )
 
-    def _part(self, opened: _OpenFile, wanted: pa.Schema) -> _Part:
+    def _part(self, opened: OpenFile, wanted: pa.Schema) -> ColumnSet:
         physical = self._physical(opened, wanted)
-        return _Part(wanted, physical, [opened.column(field) for field in physical])
+        return ColumnSet(wanted, physical, [opened.column(field) for field in physical])
 
     def _footer(self, file: pa.NativeFile) -> CheckedFooter:
         task = self.task
@@ -314,7 +222,7 @@ class _FileReader:
             )
         return footer
 
-    def _by_pages(self, group: _RowGroup, pages: _ByPages) -> pa.Table | None:
+    def _by_pages(self, group: _RowGroup, pages: PagesOfFile) -> pa.Table | None:
         """The matching rows, read by pages; None if the row group should be read whole."""
         spec = self.spec
         assert spec.predicate is not None
@@ -337,7 +245,7 @@ class _FileReader:
         return self._result(condition, table, mask, matching)
 
     def _read_rows(
-        self, group: _RowGroup, part: _Part, rows: tuple[RowRange, ...], pages: _ByPages
+        self, group: _RowGroup, part: ColumnSet, rows: tuple[RowRange, ...], pages: PagesOfFile
     ) -> pa.Table:
         """As `_read`, but only some rows."""
         stored = pa.table({})
@@ -440,7 +348,7 @@ class _FileReader:
         stored = pa.concat_tables(parts).select([field.name for field in physical])
         return self._assembled(stored, physical, wanted, len(marked))
 
-    def _physical(self, file: _OpenFile, wanted: pa.Schema) -> list[pa.Field]:
+    def _physical(self, file: OpenFile, wanted: pa.Schema) -> list[pa.Field]:
         """The fields of the file from which columns are made."""
         stored_by_id = {field_id(field): field for field in self.file_schema}
         found = []
@@ -455,7 +363,7 @@ class _FileReader:
         # A column that another commit added while this file was written is not in it.
         return [field for field in found if field.name in file.footer.names]
 
-    def _check_lacks(self, file: _OpenFile, lacking: Sequence[pa.Field]) -> None:
+    def _check_lacks(self, file: OpenFile, lacking: Sequence[pa.Field]) -> None:
         """Check that a file lacks columns, and does not have them under other names.
 
         Raises:
@@ -563,14 +471,7 @@ def _has_dots(fields: Iterable[pa.Field]) -> bool:
 
 
 def _all_paths(fields: Iterable[pa.Field]) -> list[str]:
-    return [path for field in fields for path in _paths(field)]
-
-
-def _paths(field: pa.Field) -> list[str]:
-    """The leaves below a field, as Parquet spells their paths; lists and maps as a whole."""
-    if not pa.types.is_struct(field.type):
-        return [field.name]
-    return [f"{field.name}.{path}" for child in children(field.type) for path in _paths(child)]
+    return [path for field in fields for path in leaf_paths(field)]
 
 
 def _bare(table: pa.Table, schema: pa.Schema) -> pa.Table:

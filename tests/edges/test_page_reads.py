@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import lakehouse_source as lake
 from lakehouse_source.model import ScanTask
-from lakehouse_source.parquet import reader
+from lakehouse_source.parquet import open_file, reader
 from lakehouse_source.parquet.byte_ranges import ByteRanges, OutsideFile, merged
 from lakehouse_source.parquet.page_reader import ChosenPages, PageReader
 from lakehouse_source.parquet.reader import read_task
@@ -43,7 +43,7 @@ def always_by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def for_any_size(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reader, "_FEWEST_ROWS_FOR_PAGES", 0)
-    patch.setattr(reader, "_FRUITLESS_ROW_GROUPS", 1_000_000)
+    patch.setattr(open_file, "_FRUITLESS_ROW_GROUPS", 1_000_000)
     patch.setattr(ChosenPages, "pays", True)
 
 
