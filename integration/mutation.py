@@ -557,6 +557,10 @@ MUTANTS = [
             "THEN 'n' ELSE 'v' ||",
             "THEN 'v6E' ELSE 'v' ||",
         ),
+    ),
+    *_in(
+        "parquet/duckdb_output.py",
+        ("verbs/test_duckdb_writer.py",),
         (
             "DuckDB writer: no float holds NaN",
             "if pc.any(pc.is_nan(_column(file, number, leaf))).as_py()]",
