@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakehouse_source.catalog import Catalog, open_catalog
-    from lakehouse_source.dataset import Dataset, convert, open_dataset, read_dataset, write_dataset
+    from lakehouse_source.dataset import Dataset
     from lakehouse_source.errors import (
         CatalogUnavailableError,
         CommitConflictError,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         StorageError,
         VersionNotFoundError,
     )
+    from lakehouse_source.functions import convert, open_dataset, read_dataset, write_dataset
     from lakehouse_source.maintenance.vacuum import vacuum
     from lakehouse_source.model import FileMetadata, RowGroupMetadata, WriteResult
     from lakehouse_source.parquet.prune import FilePruning, prune_file
@@ -90,13 +91,7 @@ _HOME = {
             "Catalog",
             "open_catalog",
         ),
-        "dataset": (
-            "Dataset",
-            "convert",
-            "open_dataset",
-            "read_dataset",
-            "write_dataset",
-        ),
+        "dataset": ("Dataset",),
         "errors": (
             "CatalogUnavailableError",
             "CommitConflictError",
@@ -110,6 +105,12 @@ _HOME = {
             "SchemaMismatchError",
             "StorageError",
             "VersionNotFoundError",
+        ),
+        "functions": (
+            "convert",
+            "open_dataset",
+            "read_dataset",
+            "write_dataset",
         ),
         "maintenance.vacuum": ("vacuum",),
         "model": (

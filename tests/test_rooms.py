@@ -30,6 +30,7 @@ FLOORS = (
     ("read",),
     ("write", "maintenance"),
     ("dataset",),
+    ("functions",),
     # --- above: what users import
     ("spark", "__init__"),
 )

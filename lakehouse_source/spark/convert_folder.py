@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakehouse_source.dataset import Dataset, open_dataset
+from lakehouse_source.dataset import Dataset
 from lakehouse_source.errors import PlakeError
+from lakehouse_source.functions import open_dataset
 from lakehouse_source.parquet.foreign import FooterReader, ForeignFile, ForeignSchema
 from lakehouse_source.read.address import Address, CatalogLike, PathLike
 from lakehouse_source.spark.workers import freeze_gc

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 import lakehouse_source as lake
 import lakehouse_source.catalog.sqlite
-import lakehouse_source.dataset
+import lakehouse_source.functions
 import lakehouse_source.parquet.fragments
 
 T = pa.types

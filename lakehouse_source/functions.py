@@ -1,0 +1,278 @@
+"""Verb. The functions that a Python user begins with: write, read, open, convert."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakehouse_source.dataset import Dataset
+from lakehouse_source.model import WriteResult
+from lakehouse_source.read.address import Address, CatalogLike, PathLike
+from lakehouse_source.read.scan import Predicates
+from lakehouse_source.write.add_files import add_files
+from lakehouse_source.write.commit import commit
+from lakehouse_source.write.inputs import opened_input
+from lakehouse_source.write.stage import stage, write_options
+
+if TYPE_CHECKING:  # it imports pandas: only who asks for a dataset or fragments waits for it
+    import pyarrow.dataset as ds
+
+
+def write_dataset(
+    data: Any,
+    dataset_uri: PathLike,
+    *,
+    catalog: CatalogLike = None,
+    mode: str = "append",
+    partition_by: str | Sequence[str] | None = None,
+    schema_merge: bool = False,
+    promote_to_string: bool | None = None,
+    overwrite_where: Predicates = None,
+    writer: str = "pyarrow",
+    commit_metadata: Mapping[str, Any] | None = None,
+    expected_version: int | None = None,
+    schema: pa.Schema | None = None,
+    progress: bool | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **layout: Any,
+) -> WriteResult:
+    """Write rows to a dataset as one new version; the first write creates the dataset.
+
+    Args:
+        data: a `pa.Table`, `pa.RecordBatch`, `pa.RecordBatchReader` or Arrow dataset, a
+            pandas DataFrame, a Polars DataFrame or LazyFrame, a DuckDB relation, a
+            DataFusion DataFrame, any object with `__arrow_c_stream__`, an iterable of
+            record batches, a list of dicts or a dict of lists. Streams are consumed batch
+            by batch.
+        dataset_uri: the dataset's folder or URI.
+        catalog: `sqlite:///abs/path.db`, `postgresql://…`, `duckdb:///abs/path.db`,
+            `env:NAME` or an open catalog. Default: the environment variable
+            `PLAKE_CATALOG`; else, for a local dataset, SQLite in
+            `<dataset>/_plake/catalog.db`.
+        mode: `"append"`, `"overwrite"`, or `"error"` if the dataset must be new.
+        partition_by: columns that become Hive-style folders; fixed by the first write.
+        schema_merge: add new columns and promote types instead of refusing them.
+        promote_to_string: turn a column into strings where no other promotion fits.
+        overwrite_where: with mode `"overwrite"`, replace only the rows that satisfy
+            this condition; all incoming rows must satisfy it.
+        writer: `"pyarrow"`, or `"duckdb"` (1.4 or later, for local datasets) to write the
+            files with DuckDB's `COPY`. With DuckDB 2 the rows of a DuckDB relation then stay
+            inside DuckDB, where no column has to be converted or checked. Types that DuckDB
+            does not write exactly, and bloom filters, are refused. A file has no page
+            checksums then, and row groups are only about as large as asked for.
+        commit_metadata: a mapping that JSON can hold, stored in the history.
+        expected_version: commit only if the dataset is still at this version.
+        schema: columns and types of Python values, or of an iterable of batches. Other data
+            must have this schema.
+        progress: show how many rows are written. By default only on a terminal (standard
+            error), and only if it takes more than a second.
+        storage_options: how to reach an object store, by name: the keyword arguments of
+            PyArrow's filesystem (`region`, `secret_key`, `account_key`, …), names that fsspec
+            and delta-rs have for them, or those of a driver of fsspec. `env:NAME` takes a value
+            from an environment variable. They are stored nowhere. Default: what the store's
+            client finds by itself.
+        layout: further keywords.
+
+            - `target_file_size_bytes`, `row_group_rows`, `compression`: the size of files
+              in bytes, of row groups in rows, and the codec.
+            - `sort_by`: columns by which the rows of each file are sorted.
+            - `bloom_filter_columns`: columns that get bloom filters.
+            - `index_columns`: columns of the catalog's search index, see below.
+
+              What a write does not choose of the above, nor of `promote_to_string`, the
+              dataset's properties do (`Dataset.set_properties`). The choices of the first
+              write become properties.
+            - `partition_overwrite_mode`: `"static"`, or `"dynamic"` to overwrite only the
+              partitions that the incoming rows belong to.
+            - `txn_app_id`, `txn_version`: an idempotency pair, a text and an integer. A
+              pair whose number, or a higher one, was committed before is not committed
+              again; the result is that of the earlier commit.
+
+    The catalog finds files by the values of the first 32 leaf columns, or of the columns
+    that the first write names in `index_columns` (dotted if nested; a struct stands for all
+    its fields; `Dataset.set_properties` changes them), and always by partition columns.
+    Conditions on other columns give the same rows, but the statistics of every remaining file
+    are read to check them.
+
+    Returns:
+        The new version and the files written.
+
+    Raises:
+        DatasetExistsError: the mode is `"error"` and the dataset exists.
+        SchemaMismatchError: the data does not fit the dataset's schema or `overwrite_where`.
+        InvalidOptionError, InvalidPredicateError: an argument is wrong.
+        CommitConflictError: another commit conflicts with this one.
+        CatalogUnavailableError, StorageError: the catalog or a file cannot be used.
+        CommitUnknownError: the catalog was lost during the commit; the data may be
+            committed or not. After every other error nothing was committed.
+
+    >>> more = pa.table({"month": [4], "carrier": ["WN"], "miles": [337]})
+    >>> lake.write_dataset(more, "/data/flights")
+    WriteResult(version=2, files=1, row_count=1, schema_version=1)
+    >>> april = {"mode": "overwrite", "overwrite_where": "month = 4"}
+    >>> lake.write_dataset(more, "/data/flights", **april).version
+    3
+    >>> lake.write_dataset({"month": [5.5]}, "/data/flights")
+    Traceback (most recent call last):
+    lakehouse_source.errors.SchemaMismatchError: column 'month' of file:///data/flights ...
+    """
+    options = write_options(
+        mode=mode,
+        partition_by=partition_by,
+        schema_merge=schema_merge,
+        promote_to_string=promote_to_string,
+        overwrite_where=overwrite_where,
+        writer=writer,
+        commit_metadata=commit_metadata,
+        expected_version=expected_version,
+        **layout,
+    )
+    rows, relation = opened_input(data, schema, options.writer)
+    address = Address(dataset_uri, catalog, storage_options)
+    with address.open(create=True) as opened:
+        staged, files = stage(opened, address, rows, options, relation=relation, progress=progress)
+        return commit(opened, staged, files)
+
+
+def read_dataset(
+    dataset_uri: PathLike,
+    *,
+    catalog: CatalogLike = None,
+    version: int | None = None,
+    timestamp: datetime | str | None = None,
+    predicates: Predicates = None,
+    columns: Sequence[str] | None = None,
+    as_dataset: bool = False,
+    verify_checksums: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> pa.Table | ds.FileSystemDataset:
+    """Read exactly the rows that match `predicates`.
+
+    Conditions follow Spark SQL's three-valued logic, and Arrow expressions Arrow's rules.
+
+    Args:
+        dataset_uri: the dataset's folder or URI.
+        catalog: as in `write_dataset`.
+        predicates: an SQL condition, a `(column, op, value)` triple, a predicate node, a
+            `pyarrow.dataset.Expression`, or a list of them, all of which must hold. A
+            list of lists is an OR of ANDs, as in `pyarrow.parquet.read_table(filters=)`.
+            Arrow decides which rows an expression keeps; plake prunes by what it implies.
+        version, timestamp: read an older version. A timestamp means the last version
+            committed at or before it; text is ISO 8601, and UTC without a zone.
+        columns: top-level columns to read, all by default.
+        as_dataset: return a dataset of the fragments that may contain matching rows; they
+            may contain other rows too.
+        verify_checksums: compare each page that is read with its checksum; it costs a little
+            time. Not with `as_dataset`. Files that plake did not write may have no checksums.
+        storage_options: as in `write_dataset`.
+
+    Returns:
+        A `pa.Table`, or with `as_dataset` a `pyarrow.dataset.FileSystemDataset`.
+
+    Raises:
+        DatasetNotFoundError: there is no dataset at this URI in the catalog.
+        VersionNotFoundError: there is no such version, or it was expired.
+        SchemaMismatchError: there is no such column.
+        InvalidPredicateError, InvalidOptionError: an argument is wrong.
+        CatalogUnavailableError, StorageError: the catalog or a file cannot be read.
+        CorruptDatasetError: a file is not what the catalog says.
+
+    >>> table = lake.read_dataset("/data/flights", predicates="carrier = 'UA'", columns=["miles"])
+    >>> table.to_pydict()
+    {'miles': [1400, 1089]}
+    >>> long = [("month", "<", 3), ("miles", ">", 1400)]
+    >>> lake.read_dataset("/data/flights", predicates=long).num_rows
+    1
+    """
+    with open_dataset(dataset_uri, catalog=catalog, storage_options=storage_options) as dataset:
+        scan = dataset.scan(
+            predicates, columns, version, timestamp, verify_checksums=verify_checksums
+        )
+        return scan.to_dataset() if as_dataset else scan.to_table()
+
+
+def open_dataset(
+    dataset_uri: PathLike,
+    *,
+    catalog: CatalogLike = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Dataset:
+    """Open an existing dataset at its newest version.
+
+    Args:
+        dataset_uri: the dataset's folder or URI.
+        catalog, storage_options: as in `write_dataset`. All methods of the dataset use them.
+
+    Raises:
+        DatasetNotFoundError: there is no dataset at this URI in the catalog.
+        InvalidOptionError, CatalogUnavailableError
+
+    >>> lake.open_dataset("/data/flights")
+    Dataset('file:///data/flights', version=1)
+    """
+    return Dataset(Address(dataset_uri, catalog, storage_options).kept_open())
+
+
+def convert(
+    folder: PathLike,
+    *,
+    catalog: CatalogLike = None,
+    partitioning: str | None = "hive",
+    partition_types: Mapping[str, pa.DataType] | None = None,
+    index_columns: str | Sequence[str] | None = None,
+    commit_metadata: Mapping[str, Any] | None = None,
+    progress: bool | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Dataset:
+    """Make a dataset of a folder of Parquet files, where it stands.
+
+    The files are added as by `Dataset.add_files`: not rewritten, and never deleted. Their
+    schemas are merged by column name: a column that a file lacks is NULL there, and types
+    are promoted where each value stays exact. Columns become nullable.
+
+    Args:
+        folder: the folder, which becomes the dataset's.
+        catalog: as in `write_dataset`.
+        partitioning: `"hive"` makes partition columns of folders named `key=value`; None
+            gives folders no meaning.
+        partition_types: types of partition columns by name. Others have the type of the
+            files' column of that name; else they are int32, int64, date32 or string,
+            whichever is the first that fits each value (`01` is the integer 1).
+        index_columns: as in `write_dataset`.
+        commit_metadata: a mapping that JSON can hold, stored in the history.
+        progress: show progress, as in `write_dataset`.
+        storage_options: as in `write_dataset`.
+
+    Returns:
+        The dataset, at version 1.
+
+    Raises:
+        DatasetExistsError: there is a dataset already.
+        InvalidOptionError, CorruptDatasetError, StorageError, SchemaMismatchError,
+        CommitUnknownError: as `Dataset.add_files` raises them.
+
+    >>> import pyarrow.parquet as pq
+    >>> pq.write_to_dataset(flights, "/data/exports", partition_cols=["month"])
+    >>> lake.convert("/data/exports").partition_by
+    ('month',)
+    """
+    options = write_options(
+        mode="error", commit_metadata=commit_metadata, index_columns=index_columns
+    )
+    address = Address(folder, catalog, storage_options)
+    with address.open(create=True) as opened:
+        add_files(
+            opened,
+            address,
+            folder,
+            options,
+            partitioning=partitioning,
+            partition_types=partition_types,
+            copy=False,
+            progress=progress,
+            is_new=True,
+        )
+    return open_dataset(folder, catalog=catalog, storage_options=storage_options)
