@@ -9,6 +9,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from itertools import takewhile
 from pathlib import Path
@@ -29,6 +30,7 @@ from lakehouse_source.catalog import (
     redact,
 )
 from lakehouse_source.catalog.locate import resolve_url
+from lakehouse_source.catalog.sqlite import _idle_connections
 from lakehouse_source.catalog.write_states import TRANSITIONS, WriteState
 from lakehouse_source.errors import (
     CatalogUnavailableError,
@@ -212,6 +214,16 @@ def _use_inherited(catalog: Catalog, answers: Any) -> None:
         answers.put(len(reader.datasets()))
     commit(catalog, uri=URI + "-child")
     catalog.close()
+
+
+@contextmanager
+def release_of_format(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Behave as a release whose catalogs have an older format."""
+    with monkeypatch.context() as patched:
+        patched.setattr(migrations, "LATEST", number)
+        _idle_connections.close_all()  # of this release; another process would have none
+        yield
+        _idle_connections.close_all()
 
 
 class CatalogContract:
@@ -1203,8 +1215,7 @@ class CatalogContract:
     ) -> None:
         """They would show NULL where a column that a file lacks has a default."""
         uri = str(tmp_path / "data")
-        with monkeypatch.context() as patched:
-            patched.setattr(migrations, "LATEST", 4)
+        with release_of_format(4, monkeypatch):
             lake.write_dataset(pa.table({"a": [1]}), uri, catalog=url)
             before = lake.open_dataset(uri, catalog=url)
             before.add_column("b", pa.int64())
@@ -1215,10 +1226,9 @@ class CatalogContract:
         assert dataset.scan().to_table().to_pylist() == [{"a": 1, "b": None}]
         dataset.add_column("c", pa.int64(), default=5)
         assert dataset.scan().to_table().to_pylist() == [{"a": 1, "b": None, "c": 5}]
-        with monkeypatch.context() as patched:
-            patched.setattr(migrations, "LATEST", 4)
-            with pytest.raises(CatalogUnavailableError, match="it has format 5"):
-                lake.read_dataset(uri, catalog=url)
+        refused = pytest.raises(CatalogUnavailableError, match="it has format 5")
+        with release_of_format(4, monkeypatch), refused:
+            lake.read_dataset(uri, catalog=url)
 
     def test_the_search_index_of_the_second_format_is_carried_over(
         self, url: str, plant: Callable[[str], None], monkeypatch: pytest.MonkeyPatch

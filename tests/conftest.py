@@ -25,7 +25,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 # Tests with Spark that `make test` runs after those without it, so that its two lanes take
 # about the same time.
-SECOND_LANE = {f"test_planner_{name}.py" for name in ("join_keys", "nested", "ranges", "views")}
+SECOND_LANE = {f"test_planner_{name}.py" for name in ("join_keys", "views")}
 
 # Left out by `make test-quick`: other processes, servers and disks, or many cases.
 SLOW = {

@@ -99,6 +99,7 @@ def test_only_readers_and_writers_hold_the_secret(
     assert AZURE_KEY.encode() not in (tmp_path / "catalog.db").read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_event_log_and_the_drivers_log_do_not_hold_the_secret(tmp_path: Path) -> None:

@@ -21,7 +21,14 @@ CPU_SECONDS, PEAK_BYTES = 10, 2 << 30
 
 
 @pytest.mark.skipif(not PUBLIC, reason="the public test files are not here")
-@pytest.mark.parametrize("path", PUBLIC, ids=str)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=() if number % 3 == 0 else pytest.mark.long)
+        for number, path in enumerate(PUBLIC)
+    ],
+    ids=str,
+)
 def test_a_public_file_has_the_rows_that_pyarrow_reads_or_is_refused(
     path: Path, tmp_path: Path
 ) -> None:
