@@ -16,7 +16,7 @@ from lakehouse_source.schema.fields import is_nested
 
 def with_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The same rows, where every array with offsets has a buffer of them."""
-    if not any(is_nested(field.type) for field in batch.schema):
+    if batch.num_rows and not any(is_nested(field.type) for field in batch.schema):
         return batch  # a column of a batch with rows has offsets
     given = batch.columns
     columns = [_completed(column) for column in given]
@@ -29,8 +29,10 @@ def _completed(array: pa.Array) -> pa.Array:
     type_, t = array.type, pa.types
     is_list = t.is_list(type_) or t.is_large_list(type_)
     has_offsets = is_list or t.is_map(type_) or _is_text(type_)
-    if len(array) == 0 and has_offsets and array.buffers()[1] is None:
-        return pa.array([], type_)
+    if len(array) == 0 and has_offsets:
+        offsets = array.buffers()[1]
+        if offsets is None or offsets.size == 0:
+            return pa.array([], type_)
     if array.offset or not is_nested(type_):
         return array
     if t.is_struct(type_):
