@@ -8,7 +8,7 @@ prevented here:
             compares NaN by IEEE. Filters on columns that may hold NaN are rewritten
             and applied to rows that were read without a filter.
     ids     It finds columns by name. A file in which a name means another column than
-            in this version is converted by plake when a scan opens it.
+            in this version is converted by plake, into memory.
     types   Its casts differ from plake's promotions, but for wider integers. Files with
             other promotions are converted too.
 """
@@ -21,12 +21,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.fs as fs
 
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.model import ColumnBounds, ScanTask
 from lakehouse_source.parquet.arrow_filter import as_engines_mean, names_any
-from lakehouse_source.parquet.converted_files import ConvertedFiles
+from lakehouse_source.parquet.converted_files import converted
 from lakehouse_source.parquet.foreign import schema_for_engines
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.spec import ReadSpec
@@ -56,12 +55,14 @@ def fragments(
     A task is one fragment, or one for each row group where Arrow cannot scan its file.
     """
     found: list[ds.ParquetFileFragment] = []
-    converted = ConvertedFiles(spec, storage)
     for task, bounds in zip(tasks, known):
         promise = _promise(spec, task, bounds)
         lacking = _lacking_as_today(spec, task, storage)
         if lacking is None:
-            found += _converted(converted, task, promise)
+            found += [
+                ds.ParquetFileFormat().make_fragment(file, partition_expression=promise)
+                for file in converted(spec, task, storage)
+            ]
             continue
         for field in lacking:
             default = initial_default(field)
@@ -288,13 +289,3 @@ def _reads_as(stored: pa.DataType, now: pa.DataType) -> bool:
             for a, b in zip(old, new)
         )
     return bool(stored.equals(now) or (pa.types.is_integer(stored) and pa.types.is_integer(now)))
-
-
-def _converted(
-    converted: ConvertedFiles, task: ScanTask, promise: pc.Expression | None
-) -> Iterator[ds.ParquetFileFragment]:
-    filesystem = fs.PyFileSystem(converted)
-    for path in converted.add(task):
-        yield ds.ParquetFileFormat().make_fragment(
-            path, filesystem=filesystem, partition_expression=promise
-        )

@@ -59,19 +59,14 @@ _FEWEST_ROWS_FOR_PAGES = 16_384
 _PICKED_ROWS = 1000
 
 
-def read_task(
-    spec: ReadSpec, task: ScanTask, storage: Storage, *, alone: bool = False
-) -> Iterator[pa.Table]:
+def read_task(spec: ReadSpec, task: ScanTask, storage: Storage) -> Iterator[pa.Table]:
     """The matching rows of one task, a table per row group, in file order.
-
-    `alone`: on the calling thread only. Needed on threads of Arrow's pools, which would wait
-    for each other.
 
     Raises:
         StorageError: the file is missing or cannot be read.
         CorruptDatasetError: the file is not the one that was committed.
     """
-    return _FileReader(spec, task, storage, alone).tables()
+    return _FileReader(spec, task, storage).tables()
 
 
 def read_all(spec: ReadSpec, tasks: tuple[ScanTask, ...], storage: Storage) -> Iterator[pa.Table]:
@@ -111,11 +106,8 @@ class _RowGroup:
 
 
 class _FileReader:
-    def __init__(
-        self, spec: ReadSpec, task: ScanTask, storage: Storage, alone: bool = False
-    ) -> None:
+    def __init__(self, spec: ReadSpec, task: ScanTask, storage: Storage) -> None:
         self.spec = spec
-        self.alone = alone
         self.task = task
         self.storage = storage
         # Of a file that plake did not write, the columns are known when it is open.
@@ -141,7 +133,7 @@ class _FileReader:
                 opened = OpenFile(
                     file,
                     footer,
-                    pre_buffer=not (self.storage.is_local or self.alone),
+                    pre_buffer=not self.storage.is_local,
                     verify_checksums=self.spec.verify_checksums,
                 )
                 if self.foreign:
@@ -197,7 +189,7 @@ class _FileReader:
         )
         return PagesOfFile(
             pruning,
-            PageReader(source, opened.footer, index, use_threads=not self.alone),
+            PageReader(source, opened.footer, index),
             self._part(opened, self.predicate_schema),
             self._part(opened, self._rest(self.predicate_schema.names)),
         )
@@ -304,9 +296,7 @@ class _FileReader:
 
     def _whole_columns(self, group: _RowGroup, physical: list[pa.Field]) -> pa.Table:
         parquet = group.file.parquet
-        stored = parquet.read_row_group(
-            group.index, columns=_all_paths(physical), use_threads=not self.alone
-        )
+        stored = parquet.read_row_group(group.index, columns=_all_paths(physical))
         if stored.num_rows != group.row_count:
             raise self._has_other_rows(group, stored.num_rows)
         return stored.select([field.name for field in physical])
@@ -335,7 +325,6 @@ class _FileReader:
             _PORTION_ROWS,
             row_groups=[group.index],
             columns=_all_paths(physical),
-            use_threads=not self.alone,
         ):
             part = mask.slice(at, batch.num_rows)
             at += batch.num_rows

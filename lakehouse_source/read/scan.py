@@ -189,8 +189,8 @@ class Scan:
         DuckDB, Polars, DataFusion and Arrow may filter it further: filters mean what SQL
         means by them (NaN is equal to itself and greater than every number, NULL is not
         in a list). A filter on a column that may hold NaN is refused if plake cannot read
-        it. No data is read here. Files in which a column has another name or type than in
-        this version are converted, a row group at a time, when a scan comes to them.
+        it. Files in which a column has another name or type than in this version are
+        converted into memory here.
 
         >>> files = dataset.scan("month = 1").to_dataset()
         >>> files.schema.names, len(files.files)

@@ -318,32 +318,6 @@ class TestFilesOfAnotherTime:
                     whole.filter(condition)["c"].combine_chunks()
                 ), condition
 
-    def test_no_file_is_read_before_a_scan(self, tmp_path: Path) -> None:
-        """One promoted column loaded every older file into memory."""
-        uri = str(tmp_path / "large")
-        rows_in_all = 1_500_000
-        numbers = pa.table({"n": pa.array(range(rows_in_all), pa.int64())})
-        lake.write_dataset(numbers, uri, row_group_rows=50_000)
-        lake.open_dataset(uri).promote_column("n", pa.decimal128(38, 0))
-        expected = pa.array(range(10), pa.int64()).cast(pa.decimal128(38, 0))
-        (file,) = Path(uri).glob("*.parquet")
-        file.rename(tmp_path / "elsewhere")
-        before = pa.total_allocated_bytes()
-        dataset = lake.read_dataset(uri, as_dataset=True)
-        assert pa.total_allocated_bytes() - before < 1 << 16
-        with pytest.raises(lake.StorageError, match="the file is missing"):
-            dataset.to_table()
-        (tmp_path / "elsewhere").rename(file)
-        seen, most = 0, 0
-        for batch in dataset.to_batches(batch_size=10_000, batch_readahead=1, fragment_readahead=1):
-            seen += batch.num_rows
-            most = max(most, pa.total_allocated_bytes() - before)
-        assert seen == rows_in_all
-        assert most < 16 * rows_in_all / 2
-        again = pickle.loads(pickle.dumps(dataset))
-        assert again.to_table(filter=pc.field("n") == expected[7])["n"].to_pylist() == [7]
-        assert again.count_rows() == rows_in_all
-
     def test_files_are_converted_on_the_only_thread_that_arrow_has(self, tmp_path: Path) -> None:
         """Threads of a pool that wait for others of the same pool would wait for ever."""
         uri = str(tmp_path / "many")
