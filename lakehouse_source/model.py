@@ -254,7 +254,7 @@ class DatasetRecord:
     """A row of `datasets`. `current_version` 0: registered, nothing committed yet.
 
     Versions below `oldest_version` were expired: the history lists them, and they can no
-    longer be read.
+    longer be read. `next_row_id` is the identity that the next new row gets.
     """
 
     id: int
@@ -263,6 +263,7 @@ class DatasetRecord:
     current_version: int
     properties: DatasetProperties
     oldest_version: int = 1
+    next_row_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +291,9 @@ class FileRecord:
 
     `partitions` maps partition columns to values as JSON texts, None for NULL. The catalog
     has them under the names that the columns had in the schema of `schema_version`.
+    `row_count` counts the rows in the file, those that a deletion vector marks too. The row
+    at position `p` of the file has the identity `first_row_id + p`, unless the file stores
+    another one.
     """
 
     id: int
@@ -300,6 +304,33 @@ class FileRecord:
     version: int
     partitions: Mapping[str, str | None]
     stats_complete: bool
+    first_row_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVector:
+    """Where the deletion vector of a data file is. Sizes and offsets are in bytes.
+
+    `path` is that of a Puffin file of `size_bytes`, relative to the dataset. The blob with the
+    positions is at `offset`. `cardinality` counts the deleted rows. `blob` is a copy of a
+    small blob, so that nobody has to open the Puffin file for it.
+    """
+
+    path: str
+    size_bytes: int
+    offset: int
+    length: int
+    cardinality: int
+    blob: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorRecord:
+    """A row of `deletion_vectors`: a vector of a file, and the version that committed it."""
+
+    file_id: int
+    version: int
+    vector: DeletionVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +393,8 @@ class ScanTask:
     `row_groups` None means all of them; `row_count` and `byte_count` count those to read.
     `filtered` False means that every row matches, so that no row filter is needed.
     `partitions` holds the partition values, which the file itself does not contain, in
-    the order of the dataset's partition columns.
+    the order of the dataset's partition columns. The rows that `deleted` marks are not
+    read; the counts include them. `first_row_id` and `version` are those of `FileRecord`.
     """
 
     path: str
@@ -374,3 +406,16 @@ class ScanTask:
     row_groups: tuple[int, ...] | None
     partitions: tuple[Any, ...]
     filtered: bool
+    deleted: DeletionVector | None = None
+    first_row_id: int = 0
+    version: int = 0
+
+    @property
+    def certain_row_count(self) -> int | None:
+        """How many rows the task gives; None where the file has to be read to know it."""
+        if self.filtered:
+            return None
+        if self.deleted is None:
+            return self.row_count
+        whole = self.row_count == self.file_row_count
+        return self.row_count - self.deleted.cardinality if whole else None

@@ -1168,6 +1168,14 @@ class CatalogContract:
 
     # --- format
 
+    def take_back_to_format(self, number: int, url: str, plant: Callable[[str], None]) -> None:
+        """Undo what later formats add to the tables of a catalog. For the formats 3 to 5."""
+        _idle_connections.close_all()
+        plant("DROP TABLE deletion_vectors")
+        plant("ALTER TABLE files DROP COLUMN first_row_id")
+        plant("ALTER TABLE datasets DROP COLUMN next_row_id")
+        plant(f"UPDATE catalog_format SET version = {number}")
+
     def test_a_catalog_of_the_first_format_is_brought_up_to_date(
         self, url: str, plant: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -1195,39 +1203,71 @@ class CatalogContract:
             assert len(reader.transactions(1000)) == 1
 
     def test_a_catalog_of_the_third_format_stays_readable_and_its_readers_are_refused(
-        self, url: str, monkeypatch: pytest.MonkeyPatch
+        self, url: str, plant: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """They would take the values of a renamed partition column for NULL."""
-        with monkeypatch.context() as patched:
-            patched.setattr(migrations, "LATEST", 3)
-            with open_catalog(url) as old:
-                dataset = commit(old, [(file_of("a"), [])])
+        with open_catalog(url) as old:
+            dataset = commit(old, [(file_of("a"), [])])
+        self.take_back_to_format(3, url, plant)
         with open_catalog(url) as catalog, catalog.read() as reader:
             assert paths(reader.files(dataset.id, 1)) == ["a"]
-        with monkeypatch.context() as patched:
-            patched.setattr(migrations, "LATEST", 3)
-            refused = pytest.raises(CatalogUnavailableError, match="it has format 5")
-            with refused, open_catalog(url) as old, old.read():
-                pass
+        refused = pytest.raises(CatalogUnavailableError, match="it has format 6")
+        with release_of_format(3, monkeypatch), refused, open_catalog(url) as old, old.read():
+            pass
 
     def test_a_catalog_of_the_fourth_format_stays_readable_and_its_readers_are_refused(
-        self, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        url: str,
+        plant: Callable[[str], None],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """They would show NULL where a column that a file lacks has a default."""
         uri = str(tmp_path / "data")
-        with release_of_format(4, monkeypatch):
-            lake.write_dataset(pa.table({"a": [1]}), uri, catalog=url)
-            before = lake.open_dataset(uri, catalog=url)
-            before.add_column("b", pa.int64())
-            schema = before.schema
+        lake.write_dataset(pa.table({"a": [1]}), uri, catalog=url)
+        before = lake.open_dataset(uri, catalog=url)
+        before.add_column("b", pa.int64())
+        schema = before.schema
+        self.take_back_to_format(4, url, plant)
         dataset = lake.open_dataset(uri, catalog=url)
         assert dataset.schema == schema
         assert dataset.version == 2
         assert dataset.scan().to_table().to_pylist() == [{"a": 1, "b": None}]
         dataset.add_column("c", pa.int64(), default=5)
         assert dataset.scan().to_table().to_pylist() == [{"a": 1, "b": None, "c": 5}]
-        refused = pytest.raises(CatalogUnavailableError, match="it has format 5")
+        refused = pytest.raises(CatalogUnavailableError, match="it has format 6")
         with release_of_format(4, monkeypatch), refused:
+            lake.read_dataset(uri, catalog=url)
+
+    def test_rows_of_the_fifth_format_get_identities_and_its_readers_are_refused(
+        self,
+        url: str,
+        plant: Callable[[str], None],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """They would show rows that a deletion vector deletes."""
+        uri = str(tmp_path / "data")
+        lake.write_dataset(pa.table({"a": [1, 2]}), uri, catalog=url)
+        lake.write_dataset(pa.table({"a": [3]}), uri, catalog=url, mode="overwrite")
+        lake.write_dataset(pa.table({"b": [7]}), tmp_path / "other", catalog=url)
+        lake.open_dataset(uri, catalog=url).restore(1)  # the first file has two rows in `files`
+        self.take_back_to_format(5, url, plant)
+        dataset = lake.open_dataset(uri, catalog=url)
+
+        def ids(version: int | None = None) -> list[tuple[int, int]]:
+            scan = dataset.scan(columns=["a", "_row_id"], version=version)
+            return sorted((row["a"], row["_row_id"]) for row in scan.to_table().to_pylist())
+
+        assert ids(1) == ids(3) == ids() == [(1, 0), (2, 1)]
+        assert ids(2) == [(3, 2)]
+        lake.write_dataset(pa.table({"a": [4]}), uri, catalog=url)
+        dataset.refresh()
+        assert ids() == [(1, 0), (2, 1), (4, 3)]
+        other = lake.open_dataset(tmp_path / "other", catalog=url)
+        assert other.scan(columns=["_row_id"]).to_table().to_pylist() == [{"_row_id": 0}]
+        refused = pytest.raises(CatalogUnavailableError, match="it has format 6")
+        with release_of_format(5, monkeypatch), refused:
             lake.read_dataset(uri, catalog=url)
 
     def test_the_search_index_of_the_second_format_is_carried_over(

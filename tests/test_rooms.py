@@ -20,8 +20,8 @@ PACKAGE = Path(lakehouse_source.__file__).parent
 # lower lines only; rooms of one line do not import each other.
 FLOORS = (
     ("errors", "model"),
-    ("history", "schema", "deletion"),
-    ("predicate",),
+    ("history", "schema"),
+    ("predicate", "deletion"),
     ("pruning",),
     # --- above: rooms that touch something outside the process
     ("failpoints", "progress", "storage"),

@@ -16,6 +16,7 @@ TABLES = (
     "schema_versions",
     "transactions",
     "files",
+    "deletion_vectors",
     "row_groups",
     "partitions",
     "column_bounds",
@@ -177,8 +178,45 @@ _FOURTH: Sequence[str] = ()
 # format would show NULL in these rows. It has to be refused.
 _FIFTH: Sequence[str] = ()
 
+# From this format on, rows of a file may be deleted by a vector, and each row has an identity. A
+# reader of an older format would show deleted rows. It has to be refused. Rows that exist get
+# their identities in the order in which their files were recorded. A file that was restored has
+# several rows in `files` and keeps the identities of the first one.
+_SIXTH: Sequence[str] = (
+    # Without NOT NULL: DuckDB 1 adds no column that has a constraint.
+    "ALTER TABLE datasets ADD COLUMN next_row_id BIGINT DEFAULT 0",
+    "ALTER TABLE files ADD COLUMN first_row_id BIGINT",
+    """CREATE TABLE first_row_ids AS
+        SELECT dataset_id, file_path,
+            CAST(sum(row_count) OVER (PARTITION BY dataset_id ORDER BY first_id
+                ROWS UNBOUNDED PRECEDING) AS BIGINT) - row_count AS first_row_id
+        FROM (SELECT dataset_id, file_path, min(id) AS first_id, max(row_count) AS row_count
+            FROM files GROUP BY dataset_id, file_path) AS each_file""",
+    "CREATE INDEX first_row_ids_by_path ON first_row_ids (dataset_id, file_path)",
+    """UPDATE files SET first_row_id = (SELECT f.first_row_id FROM first_row_ids AS f
+        WHERE f.dataset_id = files.dataset_id AND f.file_path = files.file_path)""",
+    """UPDATE datasets SET next_row_id = coalesce((SELECT max(f.first_row_id + f.row_count)
+        FROM files AS f WHERE f.dataset_id = datasets.id), 0)""",
+    "DROP TABLE first_row_ids",
+    """CREATE TABLE deletion_vectors (
+        dataset_id BIGINT NOT NULL,
+        file_id BIGINT NOT NULL REFERENCES files (id) ON DELETE CASCADE,
+        version BIGINT NOT NULL,
+        removed_version BIGINT,
+        file_path TEXT NOT NULL,
+        file_size_bytes BIGINT NOT NULL,
+        blob_offset BIGINT NOT NULL,
+        blob_length BIGINT NOT NULL,
+        cardinality BIGINT NOT NULL,
+        small_blob {bytes_type},
+        expired_at BIGINT,
+        PRIMARY KEY (file_id, version)
+    )""",
+    "CREATE INDEX deletion_vectors_by_dataset ON deletion_vectors (dataset_id, removed_version)",
+)
+
 # MIGRATIONS[n] leads from format n to format n + 1.
-MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
+MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
 LATEST = len(MIGRATIONS)
 
 

@@ -20,12 +20,14 @@ from lakehouse_source.catalog.write_states import WriteState, WriteStatus
 from lakehouse_source.errors import CorruptDatasetError
 from lakehouse_source.model import (
     DatasetRecord,
+    DeletionVector,
     ExpiredFile,
     FileBounds,
     FileRecord,
     RowGroupMetadata,
     Search,
     TransactionRecord,
+    VectorRecord,
 )
 
 _LARGEST = 2**63 - 1
@@ -210,14 +212,17 @@ class CatalogReader:
     ) -> int:
         """The rows of files that `search` finds and whose bounds are within those of `certain`.
 
-        All bounds of a column are within one range, and no value of it is NULL.
+        All bounds of a column are within one range, and no value of it is NULL. Deleted rows
+        are not counted.
         """
         condition = searching.compile_certain(certain)
         if condition is None:
             return 0
         found = searching.compile_search(self._session, dataset_id, search)
         version = _within_int64(version)
-        values = (*found.values, dataset_id, version, version, *condition.values)
+        # The version comes first: the part of the statement about deleted rows does.
+        values = (version, version, *found.values, dataset_id, version, version)
+        values += condition.values
         rows = self._session.query(sql.sum_rows_found(found.statement, condition.statement), values)
         return int(rows[0][0])
 
@@ -231,6 +236,29 @@ class CatalogReader:
     def files_added_since(self, dataset_id: int, version: int) -> list[FileRecord]:
         """Every file that was added after a version, those removed since then too."""
         return self._files(sql.FILES_ADDED_SINCE, (dataset_id, _within_int64(version)))
+
+    def vectors(self, file_ids: Sequence[int], version: int) -> dict[int, DeletionVector]:
+        """The deletion vectors of files that are live at a version, by file id."""
+        if not file_ids:
+            return {}
+        version = _within_int64(version)
+        values = (self._session.id_list(file_ids), version, version)
+        rows = self._session.query(sql.VECTORS_OF_FILES, values)
+        return {row[0]: records.vector_record(row).vector for row in rows}
+
+    def all_vectors(self, dataset_id: int, version: int) -> list[VectorRecord]:
+        """The deletion vectors that are live at a version, ordered by file id."""
+        version = _within_int64(version)
+        rows = self._session.query(sql.VECTORS, (dataset_id, version, version))
+        return [records.vector_record(row) for row in rows]
+
+    def vectors_since(self, file_ids: Sequence[int], version: int) -> list[VectorRecord]:
+        """The deletion vectors that files got after a version, oldest first for each file."""
+        if not file_ids:
+            return []
+        values = (self._session.id_list(file_ids), _within_int64(version))
+        rows = self._session.query(sql.VECTORS_SINCE, values)
+        return [records.vector_record(row) for row in rows]
 
     def row_groups(
         self, file_ids: Sequence[int], *, statistics: bool = True
@@ -272,14 +300,29 @@ class CatalogReader:
         ]
 
     def paths(self, dataset: DatasetRecord) -> tuple[set[str], set[str]]:
-        """The paths of files of readable versions, and the paths in all file rows."""
+        """The paths of files of readable versions, and all paths that the catalog has.
+
+        Data files and the Puffin files of deletion vectors are among them.
+        """
         readable: set[str] = set()
         known: set[str] = set()
-        for path, removed_version in self._session.query(sql.ALL_PATHS, (dataset.id,)):
-            known.add(path)
-            if removed_version is None or removed_version > dataset.oldest_version:
-                readable.add(path)
+        for statement in (sql.ALL_PATHS, sql.VECTOR_PATHS):
+            for path, removed_version in self._session.query(statement, (dataset.id,)):
+                known.add(path)
+                if removed_version is None or removed_version > dataset.oldest_version:
+                    readable.add(path)
         return readable, known
+
+    def expired_vectors(self, dataset: DatasetRecord) -> list[ExpiredFile]:
+        """The Puffin files with a vector that no readable version contains, ordered by path.
+
+        A file may hold other vectors that a readable version contains. The ids are 0.
+        """
+        rows = self._session.query(sql.EXPIRED_VECTORS, (dataset.id, dataset.oldest_version))
+        return [
+            ExpiredFile(0, path, size_bytes, to_datetime(expired_at or 0))
+            for path, size_bytes, expired_at in rows
+        ]
 
     def write_states(self, write_ids: Iterable[str]) -> dict[str, WriteStatus]:
         """What became of writes; those that this catalog does not know are left out."""

@@ -20,8 +20,10 @@ from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
 from lakehouse_source.model import (
     DatasetProperties,
     DatasetRecord,
+    DeletionVector,
     FileRecord,
     TransactionRecord,
+    VectorRecord,
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -51,37 +53,40 @@ class Description:
     """A dataset, all of its schemas by their version, and the summary of one version.
 
     `write_id` is that of the write that made the newest version, None before the first.
+    `has_vectors`: a version of the dataset has, or had, a file with deleted rows.
     """
 
     dataset: DatasetRecord
     schemas: dict[int, pa.Schema]
     summary: dict[str, Any]
     write_id: str | None
+    has_vectors: bool
 
 
 @lru_cache(maxsize=64)
 def description(rows: tuple[Row, ...], catalog: str) -> Description:
     """The answer to `statements.DESCRIPTION`, at least one row."""
     first = rows[0]
-    schemas = {row[7]: schema(row[8], catalog) for row in rows if row[7]}
+    schemas = {row[8]: schema(row[9], catalog) for row in rows if row[8]}
     return Description(
-        dataset_record(first[:6], catalog),
+        dataset_record(first[:7], catalog),
         dict(sorted(schemas.items())),
-        {} if first[6] is None else document(first[6], catalog),
-        first[9],
+        {} if first[7] is None else document(first[7], catalog),
+        first[10],
+        bool(first[11]),
     )
 
 
 def dataset_record(row: Sequence[Any], catalog: str) -> DatasetRecord:
     """A row of `datasets`."""
-    identity, name, base_uri, current_version, properties, oldest = row
+    identity, name, base_uri, current_version, properties, oldest, next_row_id = row
     try:
         parsed = DatasetProperties.from_json(document(properties, catalog))
     except TypeError as exc:
         raise CorruptDatasetError(
             path=catalog, reason=f"the properties of dataset {base_uri} cannot be read: {exc}"
         ) from exc
-    return DatasetRecord(identity, name, base_uri, current_version, parsed, oldest)
+    return DatasetRecord(identity, name, base_uri, current_version, parsed, oldest, next_row_id)
 
 
 def transaction_records(rows: Iterable[Row], catalog: str) -> list[TransactionRecord]:
@@ -108,7 +113,7 @@ _NOTHING: Mapping[str, str | None] = {}
 
 def file_record(row: Row, partitions: Mapping[str, str | None] | None) -> FileRecord:
     """A row of `files`, and the file's rows of `partitions`."""
-    identity, path, size_bytes, row_count, schema_version, version, stats_complete = row
+    identity, path, size_bytes, row_count, schema_version, version, stats_complete, first = row
     return FileRecord(
         identity,
         path,
@@ -118,7 +123,16 @@ def file_record(row: Row, partitions: Mapping[str, str | None] | None) -> FileRe
         version,
         _NOTHING if partitions is None else partitions,
         bool(stats_complete),
+        first,
     )
+
+
+def vector_record(row: Row) -> VectorRecord:
+    """A row of `deletion_vectors`."""
+    file_id, version, path, size_bytes, offset, length, cardinality, blob = row
+    content = None if blob is None else bytes(blob)
+    vector = DeletionVector(path, size_bytes, offset, length, cardinality, content)
+    return VectorRecord(file_id, version, vector)
 
 
 @lru_cache(maxsize=64)

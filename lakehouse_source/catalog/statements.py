@@ -137,7 +137,8 @@ DUCKDB = Dialect(
 # --- datasets and their history ----------------------------------------------
 
 _DATASET = (
-    "SELECT id, name, base_uri, current_version, properties_json, oldest_version FROM datasets"
+    "SELECT id, name, base_uri, current_version, properties_json, oldest_version, next_row_id "
+    "FROM datasets"
 )
 DATASET = f"{_DATASET} WHERE base_uri = ?"
 DATASET_LOCKED = f"{_DATASET} WHERE base_uri = ?{{lock}}"
@@ -157,7 +158,7 @@ def current(write_state: str) -> str:
     """
     return (
         "SELECT d.id, d.name, d.base_uri, d.current_version, d.properties_json, "
-        f"d.oldest_version, {_SCHEMA_NOW.format('s.version')}, "
+        f"d.oldest_version, d.next_row_id, {_SCHEMA_NOW.format('s.version')}, "
         f"{_SCHEMA_NOW.format('s.arrow_schema')}, {write_state} "
         "FROM datasets AS d WHERE d.base_uri = ?"
     )
@@ -166,8 +167,10 @@ def current(write_state: str) -> str:
 # Everything that opening a version needs, in one round trip: one row per schema.
 DESCRIPTION = (
     "SELECT d.id, d.name, d.base_uri, d.current_version, d.properties_json, d.oldest_version, "
-    "t.summary_json, s.version, s.arrow_schema, (SELECT n.write_id FROM transactions AS n "
-    "WHERE n.dataset_id = d.id AND n.version = d.current_version) FROM datasets AS d "
+    "d.next_row_id, t.summary_json, s.version, s.arrow_schema, "
+    "(SELECT n.write_id FROM transactions AS n "
+    "WHERE n.dataset_id = d.id AND n.version = d.current_version), "
+    "EXISTS (SELECT 1 FROM deletion_vectors AS x WHERE x.dataset_id = d.id) FROM datasets AS d "
     "LEFT JOIN transactions AS t ON t.dataset_id = d.id "
     "AND t.version = coalesce(CAST(? AS BIGINT), d.current_version) "
     "LEFT JOIN schema_versions AS s ON s.dataset_id = d.id WHERE d.base_uri = ?"
@@ -208,7 +211,7 @@ NEW_FILE_IDS = "{new_file_ids}"
 
 _FILE = (
     "f.id, f.file_path, f.file_size_bytes, f.row_count, f.schema_version, f.version, "
-    "f.stats_complete"
+    "f.stats_complete, f.first_row_id"
 )
 _LIVE = (
     "f.dataset_id = ? AND f.version <= ? AND (f.removed_version IS NULL OR f.removed_version > ?)"
@@ -220,6 +223,17 @@ FILE_IDS = f"SELECT f.id FROM files AS f WHERE {_LIVE} {_ORDER}"
 FILES_BY_ID = f"SELECT {_FILE} FROM files AS f WHERE f.id {{among}} {_ORDER}"
 FILES_ADDED_SINCE = (
     f"SELECT {_FILE} FROM files AS f WHERE f.dataset_id = ? AND f.version > ? {_ORDER}"
+)
+# The vectors that are live at a version, of some files; the same of a whole dataset.
+_VECTORS = (
+    "SELECT x.file_id, x.version, x.file_path, x.file_size_bytes, x.blob_offset, x.blob_length, "
+    "x.cardinality, x.small_blob FROM deletion_vectors AS x"
+)
+_LIVE_VECTOR = "x.version <= ? AND (x.removed_version IS NULL OR x.removed_version > ?)"
+VECTORS_OF_FILES = f"{_VECTORS} WHERE x.file_id {{among}} AND {_LIVE_VECTOR}"
+VECTORS = f"{_VECTORS} WHERE x.dataset_id = ? AND {_LIVE_VECTOR} ORDER BY x.file_id"
+VECTORS_SINCE = (
+    f"{_VECTORS} WHERE x.file_id {{among}} AND x.version > ? ORDER BY x.file_id, x.version"
 )
 PARTITIONS = "SELECT file_id, key, value FROM partitions WHERE file_id {among}"
 ROW_GROUPS = (
@@ -256,8 +270,15 @@ def count_found(search: str) -> str:
 
 
 def sum_rows_found(search: str, condition: str) -> str:
-    """The number of rows in the live files that `search` finds and that meet `condition`."""
-    return f"SELECT coalesce(sum(f.row_count), 0) {_found(search, condition)}"
+    """The number of live rows in the files that `search` finds and that meet `condition`.
+
+    The version comes first, twice.
+    """
+    deleted = (
+        "coalesce((SELECT x.cardinality FROM deletion_vectors AS x "
+        f"WHERE x.file_id = f.id AND {_LIVE_VECTOR}), 0)"
+    )
+    return f"SELECT coalesce(sum(f.row_count - {deleted}), 0) {_found(search, condition)}"
 
 
 def _found(search: str, condition: str) -> str:
@@ -308,7 +329,10 @@ REGISTER_DATASET = (
     "INSERT INTO datasets (name, base_uri) VALUES (?, ?) ON CONFLICT (base_uri) DO NOTHING"
 )
 SET_PROPERTIES = "UPDATE datasets SET properties_json = ? WHERE id = ?"
-ADVANCE = "UPDATE datasets SET current_version = ? WHERE id = ? AND current_version = ?"
+ADVANCE = (
+    "UPDATE datasets SET current_version = ?, next_row_id = next_row_id + ? "
+    "WHERE id = ? AND current_version = ?"
+)
 INSERT_SCHEMA = "INSERT INTO schema_versions (dataset_id, version, arrow_schema) VALUES (?, ?, ?)"
 # Comes after ADVANCE, and does nothing where ADVANCE changed nothing.
 INSERT_TRANSACTION = (
@@ -320,15 +344,31 @@ INSERT_TRANSACTION = (
     "AND NOT EXISTS (SELECT 1 FROM transactions WHERE dataset_id = ? AND version = ?)"
 )
 TIMESTAMP_OF = "SELECT timestamp FROM transactions WHERE write_id = ?"
-MOVE_FILES = "UPDATE files SET version = ? WHERE id {among}"
+MOVE_FILES = "UPDATE files SET version = ?, first_row_id = first_row_id + ? WHERE id {among}"
 REMOVE_FILES = (
     "UPDATE files SET removed_version = ?, is_tombstoned = TRUE "
     "WHERE dataset_id = ? AND removed_version IS NULL AND id {among}"
+)
+REMOVE_VECTORS = (
+    "UPDATE deletion_vectors SET removed_version = ? "
+    "WHERE dataset_id = ? AND removed_version IS NULL AND file_id {among}"
 )
 SET_OLDEST = "UPDATE datasets SET oldest_version = ? WHERE id = ? AND oldest_version < ?"
 EXPIRE_FILES = (
     "UPDATE files SET expired_at = {now} "
     "WHERE dataset_id = ? AND removed_version <= ? AND expired_at IS NULL"
+)
+EXPIRE_VECTORS = (
+    "UPDATE deletion_vectors SET expired_at = {now} "
+    "WHERE dataset_id = ? AND removed_version <= ? AND expired_at IS NULL"
+)
+EXPIRED_VECTORS = (
+    "SELECT file_path, max(file_size_bytes), max(expired_at) FROM deletion_vectors "
+    "WHERE dataset_id = ? AND removed_version <= ? GROUP BY file_path ORDER BY file_path"
+)
+VECTOR_PATHS = "SELECT file_path, removed_version FROM deletion_vectors WHERE dataset_id = ?"
+FORGET_VECTORS = (
+    "DELETE FROM deletion_vectors WHERE dataset_id = ? AND removed_version <= ? AND file_path = ?"
 )
 EXPIRED_FILES = (
     "SELECT id, file_path, file_size_bytes, expired_at FROM files "
@@ -337,6 +377,7 @@ EXPIRED_FILES = (
 ALL_PATHS = "SELECT file_path, removed_version FROM files WHERE dataset_id = ?"
 # Rows that refer to others first: DuckDB has no cascades.
 FORGET_FILES = (
+    "DELETE FROM deletion_vectors WHERE file_id {among}",
     "DELETE FROM column_bounds WHERE file_id {among}",
     "DELETE FROM partitions WHERE file_id {among}",
     "DELETE FROM row_groups WHERE file_id {among}",
@@ -350,7 +391,11 @@ INVALIDATE_BOUNDS = (
 
 FILE_COLUMNS = (
     "id", "dataset_id", "version", "schema_version", "file_path", "file_size_bytes",
-    "row_count", "stats_complete",
+    "row_count", "stats_complete", "first_row_id",
+)  # fmt: skip
+VECTOR_COLUMNS = (
+    "dataset_id", "file_id", "version", "file_path", "file_size_bytes", "blob_offset",
+    "blob_length", "cardinality", "small_blob",
 )  # fmt: skip
 ROW_GROUP_COLUMNS = (
     "file_id", "row_group_index", "row_count", "stats_min_json", "stats_max_json",

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 from lakehouse_source.model import (
     DatasetProperties,
     DatasetRecord,
+    DeletionVector,
     FileBounds,
     FileMetadata,
     TransactionRecord,
@@ -122,10 +124,12 @@ class CatalogTransaction(CatalogReader):
         txn_version: int | None = None,
         *,
         claim: Claim | None = None,
+        new_rows: int = 0,
     ) -> datetime:
         """Take the next version; answer its commit time, by the database's clock.
 
-        `claim` is that of `lock_for`; by default the write is claimed here.
+        `claim` is that of `lock_for`; by default the write is claimed here. `new_rows` counts
+        the rows of new files: so many identities are taken.
 
         Raises:
             CommitConflictError: the dataset is not at the version before, the write is
@@ -145,7 +149,7 @@ class CatalogTransaction(CatalogReader):
         if repeated is not None:
             raise self._conflict(dataset_id, version, repeated)
         here = (dataset_id, version)
-        self._session.send(sql.ADVANCE, (version, dataset_id, version - 1))
+        self._session.send(sql.ADVANCE, (version, new_rows, dataset_id, version - 1))
         self._session.send(sql.INSERT_TRANSACTION, (*here, dataset_id, *values, *here, *here))
         write_states.commit(self._session, write_id)
         inserted = self._session.query(sql.TIMESTAMP_OF, (write_id,))
@@ -189,22 +193,30 @@ class CatalogTransaction(CatalogReader):
         schema_version: int,
         bounds: Callable[[FileMetadata], Iterable[FileBounds]],
         ids: Sequence[int] = (),
-    ) -> None:
+        first_row_ids: Sequence[int] | None = None,
+    ) -> list[int]:
         """Record files added at a version: files, row groups, partitions and bounds.
 
         `FileMetadata.partitions` holds each value as a JSON text, or None for
         NULL. `bounds` gives a file's rows of the search index. It may be called under
         the dataset's lock, so it should only look up what was computed before.
-        `ids` are those of `current_with_new_file_ids`; by default the files get new ones.
+        `ids` are those of `current_with_new_file_ids`; by default the files get new ones. The
+        answer is the ids. `first_row_ids` are given for files that the dataset had before. The
+        rows of others get the next identities of `dataset`.
         """
         if not file_metadatas:
-            return
+            return []
         if not ids:
             found = self._session.query(sql.NEW_FILE_IDS, (len(file_metadatas),))
             ids = sorted(row[0] for row in found)
         numbered = list(zip(ids, file_metadatas))
+        firsts = first_row_ids
+        if firsts is None:
+            counts = (file.row_count for file in file_metadatas)
+            firsts = list(accumulate(counts, initial=dataset.next_row_id))
         insert = self._session.insert
-        insert("files", sql.FILE_COLUMNS, _file_rows(dataset.id, version, schema_version, numbered))
+        rows = _file_rows(dataset.id, version, schema_version, numbered, firsts)
+        insert("files", sql.FILE_COLUMNS, rows)
         insert("row_groups", sql.ROW_GROUP_COLUMNS, _row_group_rows(numbered))
         insert(
             "partitions",
@@ -217,10 +229,14 @@ class CatalogTransaction(CatalogReader):
         )
         index_rows = ((file_id, row) for file_id, file in numbered for row in bounds(file))
         insert("column_bounds", sql.BOUNDS_COLUMNS, _bounds_rows(dataset.id, index_rows))
+        return list(ids)
 
-    def move_files(self, version: int, file_ids: Iterable[int]) -> None:
-        """Change the version of files that this transaction recorded."""
-        self._session.send(sql.MOVE_FILES, (version, self._session.id_list(file_ids)))
+    def move_files(self, version: int, rows: int, file_ids: Iterable[int]) -> None:
+        """Change the version of files that this transaction recorded.
+
+        The identities of their rows go up by `rows`, which others took meanwhile.
+        """
+        self._session.send(sql.MOVE_FILES, (version, rows, self._session.id_list(file_ids)))
 
     def remove_files(self, dataset_id: int, version: int, file_ids: Iterable[int]) -> None:
         """Mark files as removed at a version; earlier versions keep them.
@@ -239,6 +255,36 @@ class CatalogTransaction(CatalogReader):
                 version,
                 f"{len(ids) - removed} of the {len(ids)} files to remove are not live",
             )
+        self._session.send(sql.REMOVE_VECTORS, values)
+
+    def set_vectors(
+        self, dataset_id: int, version: int, vectors: Mapping[int, DeletionVector | None]
+    ) -> None:
+        """Replace the deletion vectors of live files at a version; None: no row is deleted.
+
+        Earlier versions keep the vectors that they have.
+        """
+        if not vectors:
+            return
+        ids = self._session.id_list(sorted(vectors))
+        self._session.send(sql.REMOVE_VECTORS, (version, dataset_id, ids))
+        rows = [
+            (
+                dataset_id,
+                file_id,
+                version,
+                _without_nul(vector.path, "path"),
+                vector.size_bytes,
+                vector.offset,
+                vector.length,
+                vector.cardinality,
+                vector.blob,
+            )
+            for file_id, vector in sorted(vectors.items())
+            if vector is not None
+        ]
+        if rows:
+            self._session.insert("deletion_vectors", sql.VECTOR_COLUMNS, rows)
 
     def invalidate_bounds(self, dataset_id: int, column_id: int) -> None:
         """Let every file match any search over a column, whose keys get a new encoding."""
@@ -264,6 +310,7 @@ class CatalogTransaction(CatalogReader):
         values = (oldest_version, dataset_id, oldest_version)
         if self._session.execute(sql.SET_OLDEST, values):
             self._session.execute(sql.EXPIRE_FILES, (dataset_id, oldest_version))
+            self._session.execute(sql.EXPIRE_VECTORS, (dataset_id, oldest_version))
 
     def forget_files(self, file_ids: Iterable[int]) -> None:
         """Remove the rows of files, with their row groups, partitions and bounds."""
@@ -272,6 +319,12 @@ class CatalogTransaction(CatalogReader):
             some = self._session.id_list(ids[start : start + 1000])
             for statement in sql.FORGET_FILES:
                 self._session.execute(statement, (some,))
+
+    def forget_vectors(self, dataset: DatasetRecord, paths: Iterable[str]) -> None:
+        """Remove the rows of expired vectors in Puffin files that were deleted."""
+        for path in paths:
+            values = (dataset.id, dataset.oldest_version, path)
+            self._session.execute(sql.FORGET_VECTORS, values)
 
     # --- the life of a write (write_states.py says who may call what, and why)
 
@@ -328,7 +381,11 @@ def _claiming(write_id: str, dataset_id: int) -> list[Statement]:
 
 
 def _file_rows(
-    dataset_id: int, version: int, schema_version: int, files: Sequence[NumberedFile]
+    dataset_id: int,
+    version: int,
+    schema_version: int,
+    files: Sequence[NumberedFile],
+    first_row_ids: Sequence[int],
 ) -> list[Row]:
     return [
         (
@@ -340,8 +397,9 @@ def _file_rows(
             file.file_size_bytes,
             file.row_count,
             file.stats_complete,
+            first_row_id,
         )
-        for file_id, file in files
+        for (file_id, file), first_row_id in zip(files, first_row_ids)
     ]
 
 

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse_source.deletion.vector import Positions, VectorError, encode
+from lakehouse_source.schema.metadata_columns import POSITION_ID
 
 MAGIC = b"PFA1"
 VECTOR_TYPE = "deletion-vector-v1"
-# The reserved field id of Iceberg's metadata column `_pos`.
-POSITION_FIELD_ID = 2147483645
 # The size of the footer's JSON, four bytes of flags, the magic bytes; integers little-endian.
 _TAIL = struct.Struct("<I4s4s")
 _COMPRESSED_FOOTER = 0x01  # a bit of the first byte of flags
@@ -71,7 +70,7 @@ class PuffinFile:
 def _described(blob: Blob) -> dict[str, Any]:
     return {
         "type": VECTOR_TYPE,
-        "fields": [POSITION_FIELD_ID],
+        "fields": [POSITION_ID],
         # The specification asks for -1 where the writer cannot know them before the commit.
         "snapshot-id": -1,
         "sequence-number": -1,

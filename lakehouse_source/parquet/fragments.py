@@ -39,6 +39,7 @@ from lakehouse_source.schema.fields import (
     leaves,
     without_metadata,
 )
+from lakehouse_source.schema.metadata_columns import may_be_hidden
 from lakehouse_source.schema.ordinal import domain, to_scalar
 from lakehouse_source.schema.partitions import partition_value
 from lakehouse_source.storage import Storage
@@ -254,6 +255,8 @@ def _lacking_as_today(spec: ReadSpec, task: ScanTask, storage: Storage) -> list[
 
     None: it would not. The footer of a file that plake did not write is read for this.
     """
+    if task.deleted is not None:
+        return None  # Arrow knows nothing of deleted rows
     logical = spec.file_schemas[task.schema_version]
     partition_ids = {field_id(spec.schema.field(name)) for name in spec.partition_by}
     if is_foreign(task.path):
@@ -272,7 +275,7 @@ def _lacking_as_today(spec: ReadSpec, task: ScanTask, storage: Storage) -> list[
             continue
         found = by_id(field, stored)
         if found is None:
-            if field.name in names:
+            if field.name in names or may_be_hidden(field.name):
                 return None
             lacking.append(field)
         elif found.name != field.name or not _reads_as(found.type, field.type):

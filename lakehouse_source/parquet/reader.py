@@ -15,10 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse_source.deletion.vector import Positions, VectorError, decode, live_mask
 from lakehouse_source.errors import (
     CorruptDatasetError,
     PlakeError,
@@ -47,6 +49,7 @@ from lakehouse_source.schema.fields import (
     storage_type,
     without_metadata,
 )
+from lakehouse_source.schema.metadata_columns import FILE_ID, ROW_ID, VERSION_ID, is_metadata
 from lakehouse_source.schema.partitions import partition_value
 from lakehouse_source.storage import Storage
 
@@ -98,11 +101,47 @@ def _whole(spec: ReadSpec, task: ScanTask, storage: Storage) -> list[pa.Table]:
 
 @dataclass(frozen=True, slots=True)
 class _RowGroup:
-    """One row group of an open file."""
+    """One row group of an open file. `first_row` is the position of its first row in the file.
+
+    `live` marks the rows that are not deleted; None: no row is.
+    """
 
     file: OpenFile
     index: int
     row_count: int
+    first_row: int
+    live: pa.BooleanArray | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Some rows of a row group, in order: ranges of them, and of these those that `mask` marks."""
+
+    group: _RowGroup
+    ranges: tuple[RowRange, ...]
+    mask: pa.ChunkedArray | None = None
+
+    @property
+    def count(self) -> int:
+        if self.mask is not None:
+            return int(pc.sum(self.mask).as_py() or 0)
+        return sum(end - first for first, end in self.ranges)
+
+    @property
+    def positions(self) -> pa.Array:
+        """Where the rows are in the file."""
+        start = self.group.first_row
+        parts = [pa.arange(start + first, start + end) for first, end in self.ranges]
+        found = pa.chunked_array(parts, pa.int64()).combine_chunks()
+        return found if self.mask is None else found.filter(_one_array(self.mask))
+
+    @property
+    def live(self) -> pa.Array | None:
+        """Which of the rows are not deleted; None: all."""
+        live = self.group.live
+        if live is None or self.mask is not None:
+            return None
+        return pa.concat_arrays([live.slice(first, end - first) for first, end in self.ranges])
 
 
 class _FileReader:
@@ -143,11 +182,15 @@ class _FileReader:
                     groups = tuple(range(len(footer.row_counts)))
                 filters = self._filters(footer, file)
                 pages = self._pages(opened)
+                starts = list(accumulate(footer.row_counts, initial=0))
             for index in groups:
                 with self._errors():
                     if filters is not None and filters.rule_out(index):
                         continue
-                    group = _RowGroup(opened, index, footer.row_counts[index])
+                    live = None
+                    if self.task.deleted is not None:
+                        live = live_mask(self._deleted, starts[index], starts[index + 1])
+                    group = _RowGroup(opened, index, footer.row_counts[index], starts[index], live)
                     table = None
                     if pages is not None:
                         try:
@@ -158,6 +201,27 @@ class _FileReader:
                         table = self._row_group(group)
                 if table.num_rows:
                     yield table
+
+    @cached_property
+    def _deleted(self) -> Positions:
+        """The positions of the deleted rows of the file."""
+        vector = self.task.deleted
+        assert vector is not None
+        blob = vector.blob
+        if blob is None:
+            with self.storage.open_input(vector.path) as file:
+                (blob,) = (
+                    ByteRanges(file, is_local=self.storage.is_local)
+                    .read([(vector.offset, vector.length)])
+                    .values()
+                )
+        try:
+            return decode(blob, vector.cardinality, self.task.file_row_count)
+        except VectorError as error:
+            raise CorruptDatasetError(
+                path=self.storage.display(vector.path),
+                reason=f"its deletion vector of {self.task.path} cannot be read: {error}",
+            ) from error
 
     def _filters(self, footer: CheckedFooter, file: pa.NativeFile) -> FileFilters | None:
         """The file's bloom filters, None where they could not rule out a row group."""
@@ -226,7 +290,7 @@ class _FileReader:
         if not rows:
             return self.output_schema.empty_table()
         condition = self._read_rows(group, pages.condition, rows, pages)
-        mask = matching_mask(condition, spec.predicate)
+        mask = _of_live(matching_mask(condition, spec.predicate), _Rows(group, rows).live)
         matching = pc.sum(mask).as_py() or 0
         if matching == 0:
             return self.output_schema.empty_table()
@@ -247,18 +311,19 @@ class _FileReader:
                 found = self._whole_columns(group, part.physical)
                 found = cut(found, [(0, group.row_count)], rows)
             stored = found
-        count = sum(end - first for first, end in rows)
-        return self._assembled(stored, part.physical, part.wanted, count)
+        return self._assembled(stored, part.physical, part.wanted, _Rows(group, rows))
 
     def _row_group(self, group: _RowGroup) -> pa.Table:
         spec = self.spec
         rows = group.row_count
         if spec.predicate is None or not self.task.filtered:
-            return _bare(self._read(group, self.target), self.output_schema)
+            table = _bare(self._read(group, self.target), self.output_schema)
+            return table if group.live is None else table.filter(group.live)
         condition = self._read(group, self.predicate_schema)
         mask = matching_mask(condition, spec.predicate)
         if spec.unmatched:
             mask = pc.invert(mask)
+        mask = _of_live(mask, group.live)
         matching = pc.sum(mask).as_py() or 0
         if matching == 0:
             return self.output_schema.empty_table()
@@ -292,7 +357,8 @@ class _FileReader:
         stored = pa.table({})
         if physical:
             stored = self._whole_columns(group, physical)
-        return self._assembled(stored, physical, wanted, group.row_count)
+        rows = _Rows(group, ((0, group.row_count),))
+        return self._assembled(stored, physical, wanted, rows)
 
     def _whole_columns(self, group: _RowGroup, physical: list[pa.Field]) -> pa.Table:
         parquet = group.file.parquet
@@ -318,8 +384,9 @@ class _FileReader:
         marked = pc.indices_nonzero(mask)
         last = marked[-1].as_py()
         physical = self._physical(group.file, wanted)
+        rows = _Rows(group, ((0, group.row_count),), mask)
         if not physical:
-            return self._assembled(pa.table({}), physical, wanted, len(marked))
+            return self._assembled(pa.table({}), physical, wanted, rows)
         parts, at = [], 0
         for batch in group.file.parquet.iter_batches(
             _PORTION_ROWS,
@@ -335,13 +402,18 @@ class _FileReader:
         if at <= last:
             raise self._has_other_rows(group, at)
         stored = pa.concat_tables(parts).select([field.name for field in physical])
-        return self._assembled(stored, physical, wanted, len(marked))
+        return self._assembled(stored, physical, wanted, rows)
 
     def _physical(self, file: OpenFile, wanted: pa.Schema) -> list[pa.Field]:
         """The fields of the file from which columns are made."""
         stored_by_id = {field_id(field): field for field in self.file_schema}
         found = []
         for field in wanted:
+            if is_metadata(field):
+                hidden = None if self.foreign else by_id(field, list(file.footer.arrow_schema))
+                if hidden is not None:
+                    found.append(hidden)
+                continue
             stored = stored_by_id.get(field_id(field))
             if stored is not None and field.name not in self.spec.partition_by:
                 found.append(narrowed(stored, field, by_id) if field.name in self.parts else stored)
@@ -370,19 +442,40 @@ class _FileReader:
                 )
 
     def _assembled(
-        self, stored: pa.Table, physical: list[pa.Field], wanted: pa.Schema, rows: int
+        self, stored: pa.Table, physical: list[pa.Field], wanted: pa.Schema, rows: _Rows
     ) -> pa.Table:
-        """`stored` in the dataset's types, with partition values and defaults."""
+        """`stored` in the dataset's types, with partition values, defaults and metadata."""
         source = pa.schema(physical)
+        count = rows.count
         columns = []
         for field in wanted:
-            if field.name in self.spec.partition_by:
-                columns.append(pa.chunked_array([self._partition_column(field, rows)]))
+            if is_metadata(field):
+                hidden = by_id(field, physical)
+                moved = None if hidden is None else stored.column(hidden.name)
+                columns.append(self._metadata_column(field, moved, rows))
+            elif field.name in self.spec.partition_by:
+                columns.append(pa.chunked_array([self._partition_column(field, count)]))
             elif by_id(field, physical) is not None:
                 columns.append(self._align(stored, pa.schema([field]), source))
             else:
-                columns.append(column_without_data(field, rows))
+                columns.append(column_without_data(field, count))
         return pa.Table.from_arrays(columns, schema=wanted)
+
+    def _metadata_column(
+        self, field: pa.Field, moved: pa.ChunkedArray | None, rows: _Rows
+    ) -> pa.ChunkedArray:
+        """A metadata column. `moved` has the values of rows that came from other files."""
+        id = field_id(field)
+        if id == FILE_ID:
+            column = pa.repeat(self.task.path, rows.count)
+        elif id == VERSION_ID:
+            column = pa.repeat(pa.scalar(self.task.version, pa.int64()), rows.count)
+        else:
+            first = self.task.first_row_id if id == ROW_ID else 0
+            column = pc.add(rows.positions, pa.scalar(first, pa.int64()))
+        if moved is not None:
+            column = pc.coalesce(moved, column)
+        return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
 
     def _align(self, stored: pa.Table, wanted: pa.Schema, source: pa.Schema) -> pa.ChunkedArray:
         field = wanted.field(0)
@@ -437,6 +530,17 @@ class _FileReader:
             if "CRC checksum" in str(error):  # PyArrow has no class of its own for this
                 raise CorruptDatasetError(path=shown, reason=str(error)) from error
             raise StorageError(path=shown, reason=str(error)) from error
+
+
+def _one_array(values: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+def _of_live(
+    mask: pa.ChunkedArray | pa.BooleanArray, live: pa.BooleanArray | None
+) -> pa.ChunkedArray | pa.BooleanArray:
+    """The rows that `mask` marks and that are not deleted."""
+    return mask if live is None else pc.and_(_one_array(mask), live)
 
 
 def _marked(rows: tuple[RowRange, ...], mask: pa.ChunkedArray) -> tuple[RowRange, ...]:

@@ -65,10 +65,11 @@ def aggregate(
         found[()] = [_Tally(one) for one in aggregates]
     values = _Values(snapshot, groups)
     if bound.always_true and rows_only:
+        vectors = _vectors(reader, snapshot)
         for file in reader.files(snapshot.dataset.id, snapshot.version):
             tallies = found.setdefault(values(file), [_Tally(one) for one in aggregates])
             for tally in tallies:
-                tally.count += file.row_count
+                tally.count += file.row_count - vectors.get(file.id, 0)
         return _rows(found)
     statistics = snapshot.statistics()
     for candidate in candidates(reader, snapshot, bound, statistics=not rows_only):
@@ -80,6 +81,12 @@ def aggregate(
             name = tally.asked.column
             leaf = None if name is None else by_name[name]
             partition = leaf is not None and leaf.path[0] in snapshot.partition_by
+            if candidate.deleted is not None:
+                # The bounds are those of the deleted rows too.
+                if leaf is not None or candidate.row_count is None:
+                    return None
+                tally.count += candidate.row_count
+                continue
             if leaf is not None and not partition:
                 if is_foreign(candidate.file.path):
                     return None  # other writers may cut a bound or widen it
@@ -107,6 +114,14 @@ def count_certain(
         return 0, None
     rows = reader.count_certain_rows(snapshot.dataset.id, snapshot.version, narrowed, sure)
     return rows, sure
+
+
+def _vectors(reader: CatalogReader, snapshot: Snapshot) -> dict[int, int]:
+    """How many rows of files are deleted, by file id."""
+    if not snapshot.has_vectors:
+        return {}
+    found = reader.all_vectors(snapshot.dataset.id, snapshot.version)
+    return {one.file_id: one.vector.cardinality for one in found}
 
 
 def _rows(found: dict[Row, list[_Tally]]) -> list[Row]:

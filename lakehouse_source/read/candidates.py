@@ -8,11 +8,11 @@ some of its rows may match. If some may, the statistics of its row groups are re
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.model import FileRecord, RowGroupMetadata, Search
+from lakehouse_source.model import DeletionVector, FileRecord, RowGroupMetadata, Search
 from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.pruning import bounds
 from lakehouse_source.pruning.evaluate import evaluate, evaluate_each
@@ -29,7 +29,8 @@ class Candidate:
     """A file that may hold matches, and those of its row groups that may.
 
     `always`: every row of these row groups matches. `whole`: they are all row groups of
-    the file. `known` is kept with the file for later plans.
+    the file. `known` is kept with the file for later plans. `deleted` marks rows of the file
+    that the snapshot does not have; they count in the row groups.
     """
 
     file: FileRecord
@@ -37,6 +38,15 @@ class Candidate:
     always: bool
     whole: bool
     known: KnownColumns | None = None
+    deleted: DeletionVector | None = None
+
+    @property
+    def row_count(self) -> int | None:
+        """How many rows the row groups have; None where only the vector's positions tell."""
+        count = sum(group.row_count for group in self.row_groups)
+        if self.deleted is None:
+            return count
+        return count - self.deleted.cardinality if self.whole else None
 
 
 def candidates(
@@ -63,15 +73,33 @@ def candidates(
     else:
         portions = (files[start : start + at_once] for start in range(0, len(files), at_once))
     for some in portions:
-        if bound.always_true:
-            groups = reader.row_groups([file.id for file in some], statistics=statistics)
-            for file in some:
-                if groups[file.id]:
-                    yield Candidate(file, tuple(groups[file.id]), True, True)
-        elif statistics:
-            yield from _by_records(reader, snapshot, bound, some)
-        else:
-            yield from _by_known_bounds(reader, snapshot, bound, some, keep=files is None)
+        found = _of_portion(reader, snapshot, bound, some, files is None, statistics)
+        if not snapshot.has_vectors:
+            yield from found
+            continue
+        vectors = reader.vectors([file.id for file in some], snapshot.version)
+        for one in found:
+            yield replace(one, deleted=vectors.get(one.file.id))
+
+
+def _of_portion(
+    reader: CatalogReader,
+    snapshot: Snapshot,
+    bound: BoundPredicate,
+    some: Sequence[FileRecord],
+    keep: bool,
+    statistics: bool,
+) -> Iterator[Candidate]:
+    """The candidates among some files, without their deletion vectors."""
+    if bound.always_true:
+        groups = reader.row_groups([file.id for file in some], statistics=statistics)
+        for file in some:
+            if groups[file.id]:
+                yield Candidate(file, tuple(groups[file.id]), True, True)
+    elif statistics:
+        yield from _by_records(reader, snapshot, bound, some)
+    else:
+        yield from _by_known_bounds(reader, snapshot, bound, some, keep)
 
 
 def _portions(

@@ -4,6 +4,7 @@ An engine's own Parquet reader is faster than one in Python, and prunes by the f
 a query adds. It must give the rows that plake gives. So a file goes to the engine only if
 
     - it is on a local disk, where engines need no credentials;
+    - none of its rows is deleted by a vector;
     - the types of its columns mean the same to every engine (`_is_plain`);
     - every promotion of a column since then is an exact cast in every engine;
     - no float column that is read can hold NaN: DuckDB and DataFusion skip row groups by
@@ -46,6 +47,7 @@ from lakehouse_source.predicate import (
 from lakehouse_source.schema.align import by_id
 from lakehouse_source.schema.defaults import initial_ordinal
 from lakehouse_source.schema.fields import children, field_id, is_nested, leaves
+from lakehouse_source.schema.metadata_columns import is_metadata
 from lakehouse_source.schema.ordinal import PythonValue, domain, from_ordinal
 from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.storage import Storage
@@ -214,6 +216,8 @@ class _Division:
         filtered = _is_filtered(task)
         storage = self._storage
         if not storage.is_local or (filtered and not self._portable):
+            return False
+        if task.deleted is not None or any(map(is_metadata, self._fields)):
             return False
         if is_foreign(task.path):
             return False  # its columns are found by name, in whatever types it has

@@ -19,6 +19,7 @@ from lakehouse_source.pruning.search import search
 from lakehouse_source.read.candidates import RECORDS_OF_FILES, Candidate, candidates
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.schema.fields import leaves
+from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, with_metadata
 from lakehouse_source.schema.partitions import PartitionTexts
 
 # Of how many files row groups are read in one query, for a scan with a limit.
@@ -96,6 +97,7 @@ def plan(
     time_zone: str = "UTC",
     limit: int | None = None,
     without: Search | None = None,
+    metadata: Sequence[pa.Field] = METADATA_COLUMNS,
 ) -> ScanPlan:
     """Plan the reading of `columns` of the rows that match `predicates`.
 
@@ -103,12 +105,14 @@ def plan(
     With `account` the pruning counts the files that partition values alone prune, which
     takes a second query of the index. With `statistics` the plan holds the bounds of
     each task's rows. With a `limit` planning ends when the tasks are sure to give that
-    many rows. `without` leaves out files as `CatalogReader.iter_files` does.
+    many rows. `without` leaves out files as `CatalogReader.iter_files` does. `columns` may name
+    fields of `metadata` too, where the dataset has no column of that name.
 
     Raises:
         InvalidPredicateError, SchemaMismatchError.
     """
-    wanted = resolve_columns(snapshot.schema, columns)
+    schema = with_metadata(snapshot.schema, columns, metadata)
+    wanted = resolve_columns(schema, columns)
     bound = (predicates or PredicateSet.of(None)).bind(snapshot.schema, timezone=time_zone)
     at_once = RECORDS_OF_FILES if limit is None else _RECORDS_OF_FEW
     found: Iterable[Candidate] = candidates(
@@ -124,7 +128,7 @@ def plan(
     tasks = tuple(task_of(one) for one in found)
     spec = ReadSpec(
         uri=read_uri or snapshot.uri,
-        schema=snapshot.schema,
+        schema=schema,
         columns=wanted,
         partition_by=snapshot.partition_by,
         file_schemas={
@@ -146,7 +150,7 @@ def _enough(found: Iterable[Candidate], limit: int) -> Iterator[Candidate]:
             return
         yield one
         if one.always:
-            sure += sum(group.row_count for group in one.row_groups)
+            sure += one.row_count or 0
 
 
 class _Tasks:
@@ -161,8 +165,10 @@ class _Tasks:
         if found.known is None or not (found.always and found.whole):
             return self._task(found)
         if found.known.task is None:
-            found.known.task = self._task(found)
-        return found.known.task
+            found.known.task = self._task(replace(found, deleted=None))
+        known = found.known.task
+        # Versions share what is known of a file. Each has its own deleted rows.
+        return known if found.deleted is None else replace(known, deleted=found.deleted)
 
     def _task(self, found: Candidate) -> ScanTask:
         file, kept = found.file, found.row_groups
@@ -178,6 +184,9 @@ class _Tasks:
             row_groups=self._row_groups.setdefault(row_groups, row_groups),
             partitions=self._partitions.setdefault(partitions, partitions),
             filtered=not found.always,
+            deleted=found.deleted,
+            first_row_id=file.first_row_id,
+            version=file.version,
         )
 
 

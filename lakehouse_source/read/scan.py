@@ -19,6 +19,7 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.aggregates import count_certain
 from lakehouse_source.read.plan import Pruning, ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
+from lakehouse_source.schema.metadata_columns import with_metadata
 from lakehouse_source.storage import Storage
 
 if TYPE_CHECKING:  # it imports pandas: only who asks for a dataset or fragments waits for it
@@ -69,6 +70,9 @@ class Scan:
         >>> [(task.row_count, task.filtered) for task in plan.tasks]
         [(2, False)]
         """
+        return self._plan(account=account, statistics=statistics)
+
+    def _plan(self, **options: Any) -> ScanPlan:
         with self._snapshot() as (reader, snapshot):
             return plan(
                 reader,
@@ -76,8 +80,7 @@ class Scan:
                 read_uri=self._address.location,
                 predicates=self._predicates,
                 columns=self._columns,
-                account=account,
-                statistics=statistics,
+                **options,
             )
 
     def _plan_to_read(self) -> ScanPlan:
@@ -143,7 +146,8 @@ class Scan:
         """
         with self._snapshot() as (reader, snapshot):
             bound = self._predicates.bind(snapshot.schema)
-            resolve_columns(snapshot.schema, self._columns)  # refuses unknown ones
+            # Refuses unknown columns.
+            resolve_columns(with_metadata(snapshot.schema, self._columns), self._columns)
             if bound.always_true and "live_rows" in snapshot.summary:
                 return snapshot.summary["live_rows"]
             sure, counted = count_certain(reader, snapshot, bound)
@@ -157,10 +161,11 @@ class Scan:
             )
         unsure = []
         for task in found.tasks:
-            if task.filtered:
+            certain = task.certain_row_count
+            if certain is None:
                 unsure.append(task)
             else:
-                sure += task.row_count
+                sure += certain
         tables = read_all(found.spec, tuple(unsure), Storage(found.spec.uri))
         return sure + sum(int(table.num_rows) for table in tables)
 
@@ -179,7 +184,7 @@ class Scan:
         from lakehouse_source.parquet import fragments
 
         self._check_hands_over()
-        found = self.plan(statistics=True)
+        found = self._plan(statistics=True, metadata=())
         storage = Storage(found.spec.uri)
         return fragments.fragments(found.spec, found.tasks, found.known, storage)
 
@@ -199,7 +204,7 @@ class Scan:
         from lakehouse_source.parquet import fragments
 
         self._check_hands_over()
-        found = self.plan(statistics=True)
+        found = self._plan(statistics=True, metadata=())
         return fragments.dataset(found.spec, found.tasks, found.known, Storage(found.spec.uri))
 
     def to_polars(self) -> Any:
@@ -259,7 +264,7 @@ class Scan:
         self._check_hands_over()
         with self._snapshot() as (reader, snapshot):
             schema = snapshot.schema
-            named = resolve_columns(schema, self._columns)
+            named = resolve_columns(with_metadata(schema, self._columns), self._columns)
             named += self._predicates.bind(schema).columns
             found = plan(
                 reader,

@@ -46,6 +46,9 @@ class Snapshot:
     # The history that the version belongs to. None: plans must not use what others learned.
     history: History | None
 
+    # False: no version of the dataset has, or had, a file with deleted rows.
+    has_vectors: bool = False
+
     def partition_texts(self) -> PartitionTexts:
         """Finds the partition values of files, in the order of `partition_by`."""
         return self._partition_texts
@@ -140,6 +143,7 @@ def _snapshot(
         summary=found.summary,
         partition_by=same_columns(found.dataset.properties.partition_by, newest_schema, schema),
         history=history,
+        has_vectors=found.has_vectors,
     )
 
 

@@ -114,8 +114,9 @@ class PlakeReader(DataSourceReader):
         if not (self.pushdown.rows_only and has_placeholder(self.schema)):
             return self._pack(tasks)
         # Tasks that are only counted open no file: one partition is enough for all of them.
-        counted = ScanPartition(tuple(task for task in tasks if not task.filtered))
-        return [counted, *self._pack([task for task in tasks if task.filtered])]
+        known = [task for task in tasks if task.certain_row_count is not None]
+        others = [task for task in tasks if task.certain_row_count is None]
+        return [ScanPartition(tuple(known)), *self._pack(others)]
 
     def _pack(self, tasks: Sequence[ScanTask]) -> list[InputPartition]:
         share = decoded_share(self.plan().spec)
@@ -164,8 +165,9 @@ class TaskReader(DataSourceReader):
         tasks = partition.tasks if isinstance(partition, ScanPartition) else ()
         counting = self.rows_only and has_placeholder(self.schema)
         for task in tasks:
-            if counting and not task.filtered:
-                yield from _placeholder_batches(task.row_count, target)
+            certain = task.certain_row_count if counting else None
+            if certain is not None:
+                yield from _placeholder_batches(certain, target)
                 continue
             for table in read_task(self.spec, task, storage):
                 aligned = align(table, target, table.schema, by_name).combine_chunks()

@@ -92,6 +92,7 @@ def apply_commit(
         txn_app_id=options.txn_app_id,
         txn_version=options.txn_version,
         claim=locked.claim,
+        new_rows=sum(file.row_count for file in commit.files),
     )
     reach("transaction written")
     if not recorded:
@@ -290,24 +291,31 @@ def summary(
     removed_row_groups: Mapping[int, int] | None = None,
     *,
     last: TransactionRecord | None = None,
+    by_vectors: int = 0,
 ) -> dict[str, int]:
     """The summary of a commit (see `TransactionRecord`), from that of the commit before it.
 
     `removed_row_groups` has the numbers of row groups that are known already, by file id;
     `last` is the commit before this one, read from the catalog where it is not given.
+    `by_vectors` counts the rows that the commit brings back by deletion vectors, those of
+    `files` too; below zero, the rows that it deletes by them.
     """
     if last is None and record.current_version:
         last = tx.transaction(record.id, record.current_version)
     before: Mapping[str, int] = {} if last is None else last.summary
-    if removed and len(removed) == before.get("live_files"):
+    if removed and len(removed) == before.get("live_files") and "live_rows" in before:
         groups = before.get("live_row_groups", 0)  # every file is removed
+        removed_rows = before["live_rows"]
     else:
         known = removed_row_groups or {}
         unknown = [file.id for file in removed if file.id not in known]
         groups = sum(known.get(file.id, 0) for file in removed)
         groups += sum(len(found) for found in tx.row_groups(unknown).values())
-    added_rows = sum(file.row_count for file in files)
-    removed_rows = sum(file.row_count for file in removed)
+        vectors = tx.vectors([file.id for file in removed], record.current_version)
+        removed_rows = sum(file.row_count for file in removed)
+        removed_rows -= sum(vector.cardinality for vector in vectors.values())
+    added_rows = sum(file.row_count for file in files) + max(by_vectors, 0)
+    removed_rows += max(-by_vectors, 0)
     change = {
         "files_added": len(files),
         "files_removed": len(removed),

@@ -133,7 +133,8 @@ def rebase_prerecorded(
         tx.forget_files(prerecorded.file_ids)
         return False
     if version != prerecorded.version:
-        tx.move_files(version, prerecorded.file_ids)
+        taken = record.next_row_id - prerecorded.current.dataset.next_row_id
+        tx.move_files(version, taken, prerecorded.file_ids)
         reach("files moved")
     return True
 

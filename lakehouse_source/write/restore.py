@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import uuid6
 
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.catalog.retry import in_transaction
-from lakehouse_source.model import DatasetRecord, FileMetadata, FileRecord, WriteResult
+from lakehouse_source.model import (
+    DatasetRecord,
+    DeletionVector,
+    FileMetadata,
+    FileRecord,
+    WriteResult,
+)
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import leaves
@@ -37,8 +44,9 @@ def restore(catalog: Catalog, address: Address, version: int) -> WriteResult:
             return WriteResult(
                 done.version, counts["files_added"], counts["rows_added"], schema_version
             )
-        returning, removed = _changes(tx, record, version)
-        files = _metadata_by_schema(tx, target, returning)
+        changes = _changes(tx, record, version)
+        removed = changes.removed
+        files = _metadata_by_schema(tx, target, changes.returning)
         everything = [file for some in files.values() for file in some]
         new_version = record.current_version + 1
         schema_version = _record_schema(tx, record, target, new_version)
@@ -47,25 +55,55 @@ def restore(catalog: Catalog, address: Address, version: int) -> WriteResult:
             new_version,
             "restore",
             {"restored_version": version},
-            summary(tx, record, everything, removed),
+            summary(tx, record, everything, removed, by_vectors=changes.rows_by_vectors),
             write_id,
         )
-        _record_files(tx, record, target, new_version, files)
+        ids = _record_files(tx, record, target, new_version, files, changes)
         tx.remove_files(record.id, new_version, [file.id for file in removed])
+        vectors = {ids[path]: vector for path, vector in changes.vectors_of_returning.items()}
+        tx.set_vectors(record.id, new_version, {**vectors, **changes.other_vectors})
         return write_result(new_version, schema_version, everything)
 
     return in_transaction(catalog, address.uri, write_id, apply_restore)
 
 
-def _changes(
-    tx: CatalogTransaction, record: DatasetRecord, version: int
-) -> tuple[list[FileRecord], list[FileRecord]]:
-    """The files of a version that are no longer live, and the live files that it lacks."""
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """What a restore changes.
+
+    `returning` are the files of the old version that are no longer live, `removed` the live
+    files that it lacks. `vectors_of_returning` has deletion vectors by path, and
+    `other_vectors`, by file id, those of files that stay live and had another one.
+    `rows_by_vectors` is as in `summary`.
+    """
+
+    returning: list[FileRecord]
+    removed: list[FileRecord]
+    vectors_of_returning: dict[str, DeletionVector]
+    other_vectors: dict[int, DeletionVector | None]
+    rows_by_vectors: int
+
+
+def _changes(tx: CatalogTransaction, record: DatasetRecord, version: int) -> _Changes:
     live = {file.path: file for file in tx.files(record.id, record.current_version)}
     wanted = {file.path: file for file in tx.files(record.id, version)}
     returning = [file for path, file in wanted.items() if path not in live]
     removed = [file for path, file in live.items() if path not in wanted]
-    return returning, removed
+    then = {one.file_id: one.vector for one in tx.all_vectors(record.id, version)}
+    now = {one.file_id: one.vector for one in tx.all_vectors(record.id, record.current_version)}
+    of_returning = {file.path: then[file.id] for file in returning if file.id in then}
+    others: dict[int, DeletionVector | None] = {}
+    rows = -sum(vector.cardinality for vector in of_returning.values())
+    for path, file in live.items():
+        if path not in wanted:
+            continue
+        # A file that was restored before has another id now.
+        before, after = now.get(file.id), then.get(wanted[path].id)
+        if before != after:
+            others[file.id] = after
+            rows += 0 if before is None else before.cardinality
+            rows -= 0 if after is None else after.cardinality
+    return _Changes(returning, removed, of_returning, others, rows)
 
 
 def _metadata_by_schema(
@@ -116,7 +154,11 @@ def _record_files(
     target: Snapshot,
     new_version: int,
     files: Mapping[int, Sequence[FileMetadata]],
-) -> None:
+    changes: _Changes,
+) -> dict[str, int]:
+    """Record the files that return; answer their new ids by path."""
+    first_row_ids = {file.path: file.first_row_id for file in changes.returning}
+    ids: dict[str, int] = {}
     # A column may have been promoted after the file was written, up to the old version.
     types = {leaf.id: leaf.type for leaf in leaves(target.schema)}
     indexed = frozenset(record.properties.indexed_columns)
@@ -124,10 +166,13 @@ def _record_files(
     for schema_version, some in files.items():
         schema = target.file_schemas[schema_version]
         rows = compute_index_rows(some, schema, indexed, keys(schema_version), types)
-        tx.record_file_metadata(
+        new_ids = tx.record_file_metadata(
             record,
             new_version,
             some,
             schema_version=schema_version,
             bounds=lambda file, rows=rows: rows[file.path],  # type: ignore[misc]
+            first_row_ids=[first_row_ids[file.path] for file in some],
         )
+        ids |= {file.path: id for file, id in zip(some, new_ids)}
+    return ids

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
-from lakehouse_source.catalog import Catalog, open_catalog
+from lakehouse_source.catalog import Catalog, migrations, open_catalog
 from lakehouse_source.errors import CatalogUnavailableError, DatasetNotFoundError
 from tests.catalog_contract import URI, CatalogContract, commit, file_of
 
@@ -55,6 +56,26 @@ class TestDuckDBContract(CatalogContract):
                 connection.execute(statement)
 
         return run
+
+    def take_back_to_format(self, number: int, url: str, plant: Callable[[str], None]) -> None:
+        """DuckDB drops no column of a table with an index: the rows go to a new catalog."""
+        path = Path(url.removeprefix("duckdb://"))
+        before = path.with_name("before.db")
+        path.rename(before)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(migrations, "LATEST", number)
+            with open_catalog(url) as old, suppress(CatalogUnavailableError), old.write():
+                pass  # the tables are made; the statements are those of another format
+        with duckdb.connect(str(path)) as connection:
+            connection.execute(f"ATTACH '{before}' AS source")
+            for table in (t for t in migrations.TABLES if t != "deletion_vectors"):
+                found = connection.execute(f"PRAGMA table_info('{table}')").fetchall()
+                names = ", ".join(row[1] for row in found)
+                connection.execute(
+                    f"INSERT INTO {table} ({names}) SELECT {names} FROM source.{table}"
+                )
+            # Ids of new rows come after those of the rows that were copied.
+            connection.execute("SELECT nextval('plake_ids') FROM range(1000)")
 
     def test_processes_that_register_at_once_get_one_dataset(self, url: str) -> None:
         """Not at once here: the second process is told who is in its way."""
