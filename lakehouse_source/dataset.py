@@ -13,13 +13,14 @@ from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.history import History
 from lakehouse_source.maintenance import expiry, vacuum, vacuum_plan, verify
 from lakehouse_source.maintenance.reports import ExpiryReport, VacuumReport, VerifyReport
-from lakehouse_source.model import FileRecord, WriteResult
+from lakehouse_source.model import ChangeResult, FileRecord, WriteResult
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.scan import Predicates, Scan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.changes import comments
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.write.add_files import add_files
+from lakehouse_source.write.delete_rows import delete_rows
 from lakehouse_source.write.find_files import Paths
 from lakehouse_source.write.restore import restore
 from lakehouse_source.write.schema_change import SchemaUpdate
@@ -219,6 +220,37 @@ class Dataset:
         if version is None and timestamp is None:
             version = self.version
         return Scan(self._address, predicates, columns, version, timestamp, verify_checksums)
+
+    def delete(
+        self, where: Predicates = None, *, isolation: str = "write-serializable", **further: Any
+    ) -> ChangeResult:
+        """Delete the rows of a condition; without one, all rows.
+
+        A file of which every row matches is removed. Another one gets a deletion vector, a
+        small file that marks rows of it. Where more than `rewrite_threshold` of its rows would
+        be marked (a property, see `set_properties`), its other rows are written to a new file.
+
+        Args:
+            where: a condition in any form that `scan` takes.
+            isolation: what other commits made meanwhile. "write-serializable" and "snapshot"
+                commit unless one changed a row that is deleted here; "serializable" also
+                refuses where rows were added that may match.
+            further: `commit_metadata`, `expected_version`, `txn_app_id` and `txn_version`, as
+                in `write_dataset`.
+
+        Raises:
+            InvalidPredicateError, InvalidOptionError
+            CommitConflictError: another commit changed one of the rows.
+
+        >>> dataset.delete("carrier = 'UA'")
+        ChangeResult(version=2, rows_deleted=2, rows_updated=0, rows_inserted=0, ...)
+        >>> dataset.scan().count_rows(), dataset.scan(version=1).count_rows()
+        (2, 4)
+        """
+        with self._address.open() as catalog:
+            result = delete_rows(catalog, self._address, where, isolation=isolation, **further)
+        self.refresh()
+        return result
 
     def add_files(
         self,

@@ -125,6 +125,27 @@ class WriteResult:
     metadata: tuple[FileMetadata, ...] = field(repr=False, default=())
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeResult:
+    """What a statement that changes rows did.
+
+    `version` is the dataset's new version, or the old one where no row was changed. A moved
+    row (updated) is not among the deleted and inserted ones. `files_added` and
+    `files_removed` count data files, `vectors_written` the files that got a deletion vector.
+
+    >>> dataset.delete("carrier = 'UA'")
+    ChangeResult(version=2, rows_deleted=2, rows_updated=0, rows_inserted=0, ...)
+    """
+
+    version: int
+    rows_deleted: int = 0
+    rows_updated: int = 0
+    rows_inserted: int = 0
+    files_added: int = 0
+    files_removed: int = 0
+    vectors_written: int = 0
+
+
 # --- what the catalog answers -----------------------------------------------
 
 
@@ -133,7 +154,8 @@ class Layout:
     """How writes lay out rows in files. None: nothing was chosen.
 
     `sort_by` and `bloom_filter_columns` are names of top-level columns.
-    `promote_to_string` allows a write to turn a column into strings.
+    `promote_to_string` allows a write to turn a column into strings. `rewrite_threshold` is
+    the share of deleted rows, from 0 to 1, above which a file's other rows are written anew.
     """
 
     target_file_size_bytes: int | None = None
@@ -142,6 +164,7 @@ class Layout:
     sort_by: tuple[str, ...] | None = None
     bloom_filter_columns: tuple[str, ...] | None = None
     promote_to_string: bool | None = None
+    rewrite_threshold: float | None = None
 
     def over(self, other: Layout) -> Layout:
         """This layout, with the choices of `other` where this one has none."""
@@ -182,6 +205,7 @@ _SCALARS: Mapping[str, type] = {
     "row_group_rows": int,
     "compression": str,
     "promote_to_string": bool,
+    "rewrite_threshold": float,
 }
 
 

@@ -246,6 +246,11 @@ class CatalogReader:
         rows = self._session.query(sql.VECTORS_OF_FILES, values)
         return {row[0]: records.vector_record(row).vector for row in rows}
 
+    def live_among(self, file_ids: Sequence[int]) -> set[int]:
+        """Those of the files that the newest version has."""
+        rows = self._session.query(sql.LIVE_AMONG, (self._session.id_list(file_ids),))
+        return {row[0] for row in rows}
+
     def all_vectors(self, dataset_id: int, version: int) -> list[VectorRecord]:
         """The deletion vectors that are live at a version, ordered by file id."""
         version = _within_int64(version)

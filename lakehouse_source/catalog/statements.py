@@ -235,6 +235,7 @@ VECTORS = f"{_VECTORS} WHERE x.dataset_id = ? AND {_LIVE_VECTOR} ORDER BY x.file
 VECTORS_SINCE = (
     f"{_VECTORS} WHERE x.file_id {{among}} AND x.version > ? ORDER BY x.file_id, x.version"
 )
+LIVE_AMONG = "SELECT id FROM files WHERE removed_version IS NULL AND id {among}"
 PARTITIONS = "SELECT file_id, key, value FROM partitions WHERE file_id {among}"
 ROW_GROUPS = (
     "SELECT file_id, row_group_index, row_count, stats_min_json, stats_max_json, "

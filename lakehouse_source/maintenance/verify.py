@@ -19,6 +19,7 @@ from lakehouse_source.parquet.checked_footer import open_footer
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import is_nested
+from lakehouse_source.schema.metadata_columns import is_metadata
 from lakehouse_source.storage import Storage
 
 
@@ -114,6 +115,8 @@ def _other_columns(path: str, schema: pa.Schema, stored: pa.Schema) -> Iterator[
     written. Nested types are not compared: their fields are found by their places.
     """
     for field in stored:
+        if is_metadata(field):
+            continue  # a hidden column
         expected = schema.field(field.name) if field.name in schema.names else None
         if expected is None:
             known = _in_a_line(", ".join(schema.names))

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from lakehouse_source.model import ColumnBounds, FileMetadata, Ordinal, RowGroupMetadata
 from lakehouse_source.pruning import bounds
 from lakehouse_source.schema.fields import Leaf, leaves
+from lakehouse_source.schema.metadata_columns import is_reserved
 
 _PARQUET_MR = re.compile(r"parquet-mr(?: version (\d+)\.(\d+))?")
 
@@ -67,7 +68,7 @@ def _row_group(
     for position, leaf in enumerate(columns):
         chunk = group.column(position)
         compressed += chunk.total_compressed_size
-        if not leaf.in_list:
+        if not leaf.in_list and not is_reserved(leaf.id):
             may_have_nan = pa.types.is_floating(leaf.type) and (nans is None or leaf.id in nans)
             bounds_ = chunk_bounds(chunk.statistics, leaf, group.num_rows, may_have_nan, created_by)
             described.append((leaf, bounds_))

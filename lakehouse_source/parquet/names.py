@@ -2,6 +2,7 @@
 
     <write id>-<UUIDv7>.parquet         plake wrote the file: its columns have plake's field ids
     <write id>-<UUIDv7>.copy.parquet    plake copied the file: somebody else wrote it
+    <write id>-<UUIDv7>.puffin          deletion vectors that a commit of plake wrote
     any other name                      a file that was added where it stands
 
 Nothing else records who wrote a file. A file that plake did not write is read by the
@@ -16,7 +17,7 @@ from uuid import UUID
 import uuid6
 
 _UUID7 = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
-_OWN_NAME = re.compile(rf"({_UUID7})-({_UUID7})(\.copy)?\.parquet")
+_OWN_NAME = re.compile(rf"({_UUID7})-({_UUID7})(?:(\.copy)?\.parquet|\.puffin)")
 
 
 def own_name(path: str) -> tuple[UUID, UUID] | None:
@@ -35,6 +36,16 @@ def is_of_write(path: str, write_id: str) -> bool:
     """Tell whether a write gave a file its name, so that the write may delete it."""
     found = own_name(path)
     return found is not None and str(found[0]) == write_id
+
+
+def is_vector_file(path: str) -> bool:
+    """Tell whether plake wrote a file as one with deletion vectors."""
+    return path.endswith(".puffin") and own_name(path) is not None
+
+
+def vector_file_name(write_id: str) -> str:
+    """A new name for a file with deletion vectors."""
+    return f"{write_id}-{uuid6.uuid7()}.puffin"
 
 
 def copy_name(write_id: str) -> str:

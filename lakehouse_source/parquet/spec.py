@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.schema.fields import without_metadata
+from lakehouse_source.schema.metadata_columns import hidden_columns
 from lakehouse_source.storage import StorageLocation
 
 # Rows of a row group, and the codec. Measured by integration/benchmarks/row_group_rows.py on
@@ -36,7 +37,8 @@ class WriteSpec:
 
     `schema` is the dataset's schema (with ids) that the files are written under.
     `must_match` is the condition of an `overwrite where`: a row that does not
-    satisfy it is refused.
+    satisfy it is refused. `moved_rows`: rows come from other files, and the batches have the
+    hidden columns too.
     """
 
     uri: Where
@@ -50,11 +52,18 @@ class WriteSpec:
     bloom_filter_columns: tuple[str, ...] = ()
     must_match: BoundPredicate | None = None
     max_open_files: int = MAX_OPEN_FILES
+    moved_rows: bool = False
+
+    @property
+    def row_schema(self) -> pa.Schema:
+        """The columns of the rows that are written: those of the dataset, and hidden ones."""
+        hidden = hidden_columns(self.schema) if self.moved_rows else ()
+        return pa.schema([*self.schema, *hidden])
 
     @property
     def file_schema(self) -> pa.Schema:
         """The physical schema of data files: partition columns live in the catalog only."""
-        return pa.schema([f for f in self.schema if f.name not in self.partition_by])
+        return pa.schema([f for f in self.row_schema if f.name not in self.partition_by])
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,7 @@ class _PartitionedWriter:
         # A run of one partition value that is sorted is in memory twice.
         most = BUFFERED_BYTES // 2 if spec.sort_by else BUFFERED_BYTES
         self.run_bytes = min(ROW_GROUP_BYTES * run, most)
-        self.overhead_bytes = CHUNK_BYTES * sum(1 for _ in leaves(spec.schema))
+        self.overhead_bytes = CHUNK_BYTES * sum(1 for _ in leaves(spec.row_schema))
 
     def add(self, batch: pa.RecordBatch) -> None:
         batch = with_offsets(batch)
@@ -361,14 +361,14 @@ class _OpenFile:
 
 
 def checked_rows(spec: WriteSpec, batch: pa.RecordBatch) -> pa.Table:
-    """The rows of a batch with the columns of `spec.schema`.
+    """The rows of a batch with the columns of `spec.row_schema`.
 
     Raises:
         SchemaMismatchError: the batch does not fit `spec.schema`.
         InvalidPredicateError: a row does not satisfy `spec.must_match`.
     """
     table = pa.Table.from_batches([batch])
-    table = align(table, spec.schema, batch.schema, by_name, write_default)
+    table = align(table, spec.row_schema, batch.schema, by_name, write_default)
     if spec.must_match is not None:
         _check_rows(table, spec.must_match)
     return table

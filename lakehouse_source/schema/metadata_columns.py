@@ -46,10 +46,15 @@ _HIDDEN = (
 )
 
 
+def is_reserved(id: int) -> bool:
+    """Tell whether a field id is one that no column of a user gets."""
+    return id > _LAST_ID_OF_USERS
+
+
 def is_metadata(field: pa.Field) -> bool:
     """Tell whether a field is one of these columns, by its id."""
     id = field_id(field)
-    return id is not None and id > _LAST_ID_OF_USERS
+    return id is not None and is_reserved(id)
 
 
 def with_metadata(

@@ -98,6 +98,13 @@ def scan(
     target = pa.schema([snapshot.schema.field(name) for name in needed])
     groups = _FileGroups(snapshot, target)
     for one in found:
+        if one.deleted is not None:
+            raise InvalidOptionError(
+                option="path",
+                value=one.file.path,
+                reason="has deleted rows, which lake.spark.scan does not read. "
+                "Read the dataset with spark.read.format('plake').",
+            )
         groups.add(one.file, one.row_groups)
     frame = groups.frame(spark, Location(address.location.given))
     if not all(one.always for one in found):

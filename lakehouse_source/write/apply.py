@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import pyarrow as pa
+
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.errors import CommitConflictError, DatasetExistsError
@@ -20,10 +22,12 @@ from lakehouse_source.model import (
     WriteResult,
 )
 from lakehouse_source.parquet.names import own_name
+from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.pruning.indexed import same_index_columns
 from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.snapshot import open_snapshot
 from lakehouse_source.schema.partitions import PartitionTexts
+from lakehouse_source.storage import Storage
 from lakehouse_source.write import conflicts
 from lakehouse_source.write.conflicts import Change, Verdict
 from lakehouse_source.write.evolution import (
@@ -38,6 +42,12 @@ from lakehouse_source.write.prerecord import (
     rebase_prerecorded,
     record_files,
     removed_from_catalog,
+)
+from lakehouse_source.write.row_changes import (
+    AppliedRows,
+    RewriteOutdated,
+    RowConflict,
+    apply_rows,
 )
 
 
@@ -63,12 +73,12 @@ def apply_commit(
     if done is not None:
         return _first_result(tx, commit, prerecorded, record, done)
     check_may_commit(staged.uri, record, options)
-    _check_conflicts(tx, commit, record, prerecorded)
+    newer = _check_conflicts(tx, commit, record, prerecorded)
     reach("conflicts checked")
     version = record.current_version + 1
     known = prerecorded.current
     schema_version, before = locked.schema or (known.schema_version, known.schema)
-    schema = schema_to_commit(tx, record, before, staged)
+    schema = _schema_to_commit(tx, record, before, commit)
     if schema is not before:
         schema_version = version
         record = record_schema(tx, record, version, schema, before, staged)
@@ -78,10 +88,19 @@ def apply_commit(
     same = locked.schema is None and schema is before
     recorded = rebase_prerecorded(tx, record, version, schema, commit, prerecorded, same)
     _check_not_live(tx, record, commit)
-    removed = _files_to_remove(tx, record, commit)
+    rows = _apply_rows(tx, record, commit, newer)
+    removed = _files_to_remove(tx, record, commit) if rows is None else rows.removed
     counts = summary(
-        tx, record, commit.files, removed, commit.rewritten_row_groups, last=locked.last
+        tx,
+        record,
+        commit.files,
+        removed,
+        commit.rewritten_row_groups,
+        last=locked.last,
+        by_vectors=0 if rows is None else rows.rows_by_vectors,
     )
+    if rows is not None:
+        counts = _with_rows(counts, commit, rows)
     tx.insert_transaction(
         record.id,
         version,
@@ -103,6 +122,9 @@ def apply_commit(
     reach("files written")
     tx.remove_files(record.id, version, [file.id for file in removed])
     reach("files removed")
+    if rows is not None:
+        tx.set_vectors(record.id, version, rows.vectors)
+        reach("vectors recorded")
     return write_result(version, schema_version, commit.files)
 
 
@@ -168,10 +190,11 @@ def _check_conflicts(
     commit: PreparedCommit,
     record: DatasetRecord,
     prerecorded: PrerecordedFiles,
-) -> None:
+) -> list[TransactionRecord]:
+    """Check what was committed since the write began; answers these commits."""
     staged = commit.staged
     if record.current_version == staged.base_version:
-        return
+        return []
 
     def conflict(reason: str) -> CommitConflictError:
         return CommitConflictError(
@@ -192,15 +215,20 @@ def _check_conflicts(
         if not same_index_columns(schema, names, record.properties, partition_by):
             raise conflict("the dataset has other columns in its index")
     check_added = False
-    for newer in tx.transactions_since(record.id, staged.base_version):
+    change = staged.options.change
+    commits = tx.transactions_since(record.id, staged.base_version)
+    for newer in commits:
         theirs = conflicts.change_of(newer.operation)
         if theirs is None:
             raise conflict(
                 f"version {newer.version} did {newer.operation!r}, unknown to this release"
             )
-        found = conflicts.verdict(staged.options.change, theirs)
+        found = conflicts.verdict(change, theirs)
         if found is Verdict.CHECK_ADDED:
             check_added = True
+        elif found is Verdict.CHECK_ROWS:
+            assert commit.rows is not None  # the others are checked by `_apply_rows`
+            check_added = conflicts.checks_added(change, commit.rows.changes.isolation)
         elif found in (Verdict.CONFLICT, Verdict.CHECK_MINE):
             raise conflict(f"version {newer.version} did {newer.operation!r}")
     if check_added:
@@ -209,7 +237,64 @@ def _check_conflicts(
         added = [file for file in newer_files if file.id not in own]
         touched = _first_replaced(tx, record, commit, added)
         if touched is not None:
-            raise conflict(f"{touched.path}, added by version {touched.version}, may be replaced")
+            what = "replaced" if commit.rows is None else "matched by the condition"
+            raise conflict(f"{touched.path}, added by version {touched.version}, may be {what}")
+    return commits
+
+
+def _schema_to_commit(
+    tx: CatalogTransaction, record: DatasetRecord, before: pa.Schema | None, commit: PreparedCommit
+) -> pa.Schema:
+    if commit.staged.options.change is not Change.DELETE or before is None:
+        return schema_to_commit(tx, record, before, commit.staged)
+    # Deleted rows need no schema. Rows that were written anew have the one of the base version.
+    if commit.files and not before.equals(commit.staged.spec.schema, check_metadata=True):
+        raise RewriteOutdated
+    return before
+
+
+def _apply_rows(
+    tx: CatalogTransaction,
+    record: DatasetRecord,
+    commit: PreparedCommit,
+    newer: Sequence[TransactionRecord],
+) -> AppliedRows | None:
+    if commit.rows is None:
+        return None
+    staged = commit.staged
+    try:
+        return apply_rows(
+            tx,
+            record,
+            commit.rows,
+            staged.base_version,
+            newer,
+            staged.write_id,
+            Storage(staged.spec.uri),
+        )
+    except RowConflict as error:
+        raise CommitConflictError(
+            dataset=staged.uri,
+            base_version=staged.base_version,
+            current_version=record.current_version,
+            reason=str(error),
+        ) from error
+
+
+def _with_rows(
+    counts: Mapping[str, int], commit: PreparedCommit, rows: AppliedRows
+) -> dict[str, int]:
+    """The summary of a commit that changes rows. Rows that it only copies are not counted."""
+    assert commit.rows is not None
+    return {
+        **counts,
+        "rows_added": counts["rows_added"] - rows.copied,
+        "rows_removed": counts["rows_removed"] - rows.copied,
+        "rows_deleted": rows.deleted,
+        "rows_updated": rows.updated,
+        "rows_inserted": commit.rows.changes.inserted,
+        "vectors_written": len(rows.vectors),
+    }
 
 
 def _check_not_live(tx: CatalogTransaction, record: DatasetRecord, commit: PreparedCommit) -> None:
@@ -245,9 +330,13 @@ def _first_replaced(
         mine = _partitions_of(commit)
         texts = _partition_texts(tx, record, staged)
         return next((file for file in added if texts(file) in mine), None)
-    assert staged.options.overwrite_where is not None
+    if commit.rows is None:
+        condition = staged.options.overwrite_where
+        assert condition is not None
+    else:
+        condition = commit.rows.changes.condition or PredicateSet.of(None)
     snapshot = open_snapshot(tx, staged.key, staged.uri, "")
-    bound = staged.options.overwrite_where.bind(snapshot.schema)
+    bound = condition.bind(snapshot.schema)
     return next((found.file for found in candidates(tx, snapshot, bound, added)), None)
 
 

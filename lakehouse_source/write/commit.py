@@ -23,17 +23,25 @@ from lakehouse_source.storage import Storage
 from lakehouse_source.write import reservations
 from lakehouse_source.write.apply import apply_commit
 from lakehouse_source.write.options import StagedWrite
+from lakehouse_source.write.prepare_rows import prepare_rows
 from lakehouse_source.write.prerecord import PreparedCommit, prepare_files, prerecord_files
 from lakehouse_source.write.rewrite import rewrite_matching
+from lakehouse_source.write.row_changes import RewriteOutdated, RowChanges
 
 # Files of an object store whose sizes are asked for at the same time; each is a request.
 CHECKS_AT_ONCE = 16
 
 
-def commit(catalog: Catalog, staged: StagedWrite, files: Sequence[FileMetadata]) -> WriteResult:
+def commit(
+    catalog: Catalog,
+    staged: StagedWrite,
+    files: Sequence[FileMetadata],
+    rows: RowChanges | None = None,
+) -> WriteResult:
     """Make the files of a write, and the removal of what they replace, one new version.
 
-    A write that was committed before gets the result of its first commit.
+    `rows` are the rows of existing files that the write takes out. A write that was committed
+    before gets the result of its first commit.
 
     Raises:
         CommitConflictError: a newer commit conflicts.
@@ -41,7 +49,40 @@ def commit(catalog: Catalog, staged: StagedWrite, files: Sequence[FileMetadata])
         CommitUnknownError: the catalog was lost and cannot be asked. After any other error
             nothing was committed, and the write has been given up (see `abort`).
     """
-    return commit_all(catalog, [(staged, files)])[0]
+    if rows is None:
+        return commit_all(catalog, [(staged, files)])[0]
+    return _commit_rows(catalog, staged, files, rows)
+
+
+def _commit_rows(
+    catalog: Catalog, staged: StagedWrite, files: Sequence[FileMetadata], rows: RowChanges
+) -> WriteResult:
+    """Commit a write that takes rows out of existing files."""
+    reach("commit begun")
+    written: list[FileMetadata] = []  # beside `files`
+    try:
+        _check_stored(staged, files)
+        reach("files checked")
+        try:
+            prepared = prepare_rows(catalog, staged, files, rows, written)
+            (result,) = _commit_prepared(catalog, [prepared])
+        except RewriteOutdated:
+            # Another commit changed a row of a file whose other rows were written anew. That
+            # was to save space: now its deletion vector grows instead.
+            _delete(staged, written)
+            written.clear()
+            prepared = prepare_rows(catalog, staged, files, rows, written, rewrite=False)
+            (result,) = _commit_prepared(catalog, [prepared])
+    except BaseException as failure:
+        abort(catalog, staged, (*files, *written), failure=failure)
+        raise
+    if staged.options.txn_app_id is not None:
+        with catalog.read() as reader:
+            mine = reader.transaction_by_write_id(staged.write_id)
+        if mine is None:
+            # An earlier write with the same idempotency pair was committed instead.
+            abort(catalog, staged, (*files, *written))
+    return result
 
 
 def commit_all(

@@ -13,6 +13,21 @@ class Change(Enum):
     OVERWRITE_WHERE = "overwrite where"
     SCHEMA = "schema change"
     REWRITE = "rewrite"
+    DELETE = "delete"
+    UPDATE = "update"
+    MERGE = "merge"
+
+
+class Isolation(Enum):
+    """What a statement that changes rows must not miss of other commits.
+
+    SNAPSHOT: nothing is missed but a change of the same row. WRITE_SERIALIZABLE: a MERGE does
+    not miss added rows either, which it would have matched. SERIALIZABLE: no statement does.
+    """
+
+    SNAPSHOT = "snapshot"
+    WRITE_SERIALIZABLE = "write-serializable"
+    SERIALIZABLE = "serializable"
 
 
 class Verdict(Enum):
@@ -21,17 +36,20 @@ class Verdict(Enum):
     REBASE: take the next version. REBASE_SCHEMA: the same, if the schemas can be merged
     again. CHECK_ADDED: rebase if no file that the other commit added can hold a row that
     this one replaces. CHECK_MINE: rebase if the other commit removed no file that this one
-    rewrites. CONFLICT: raise an error.
+    rewrites. CHECK_ROWS: rebase if the other commit changed no row that this one changes, and
+    as the isolation asks. CONFLICT: raise an error.
     """
 
     REBASE = "rebase"
     REBASE_SCHEMA = "re-merge the schema"
     CHECK_ADDED = "check the files they added"
     CHECK_MINE = "check the files mine rewrites"
+    CHECK_ROWS = "check the rows mine changes"
     CONFLICT = "conflict"
 
 
-_A, _O, _W, _S, _R = Change
+_A, _O, _W, _S, _R, _D, _U, _M = Change
+_ROWS = (_D, _U, _M)
 # Rows are this commit's change, columns the other one's. For a commit that only adds
 # files, another commit's overwrite of a condition or of partitions is like any overwrite:
 # it replaced rows that were there before. A rewrite changes no rows.
@@ -42,6 +60,7 @@ TABLE: dict[Change, dict[Change, Verdict]] = {
         _W: Verdict.REBASE,
         _S: Verdict.REBASE_SCHEMA,
         _R: Verdict.REBASE,
+        **dict.fromkeys(_ROWS, Verdict.REBASE),
     },
     _O: {
         _A: Verdict.REBASE,
@@ -49,13 +68,16 @@ TABLE: dict[Change, dict[Change, Verdict]] = {
         _W: Verdict.REBASE,
         _S: Verdict.REBASE_SCHEMA,
         _R: Verdict.REBASE,
+        **dict.fromkeys(_ROWS, Verdict.REBASE),
     },
+    # The rows to keep were read before: a row that was deleted since then would return.
     _W: {
         _A: Verdict.CHECK_ADDED,
         _O: Verdict.CONFLICT,
         _W: Verdict.CONFLICT,
         _S: Verdict.CONFLICT,
         _R: Verdict.CONFLICT,
+        **dict.fromkeys(_ROWS, Verdict.CONFLICT),
     },
     _S: {
         _A: Verdict.REBASE,
@@ -63,6 +85,7 @@ TABLE: dict[Change, dict[Change, Verdict]] = {
         _W: Verdict.REBASE,
         _S: Verdict.CONFLICT,
         _R: Verdict.REBASE,
+        **dict.fromkeys(_ROWS, Verdict.REBASE),
     },
     _R: {
         _A: Verdict.CHECK_MINE,
@@ -70,6 +93,32 @@ TABLE: dict[Change, dict[Change, Verdict]] = {
         _W: Verdict.CONFLICT,
         _S: Verdict.CONFLICT,
         _R: Verdict.CONFLICT,
+        **dict.fromkeys(_ROWS, Verdict.CONFLICT),
+    },
+    # Positions mean the same under every schema. Values do not: they were computed before.
+    _D: {
+        _A: Verdict.CHECK_ROWS,
+        _O: Verdict.CONFLICT,
+        _W: Verdict.CHECK_ROWS,
+        _S: Verdict.REBASE,
+        _R: Verdict.CHECK_ROWS,
+        **dict.fromkeys(_ROWS, Verdict.CHECK_ROWS),
+    },
+    _U: {
+        _A: Verdict.CHECK_ROWS,
+        _O: Verdict.CONFLICT,
+        _W: Verdict.CHECK_ROWS,
+        _S: Verdict.CONFLICT,
+        _R: Verdict.CHECK_ROWS,
+        **dict.fromkeys(_ROWS, Verdict.CHECK_ROWS),
+    },
+    _M: {
+        _A: Verdict.CHECK_ROWS,
+        _O: Verdict.CONFLICT,
+        _W: Verdict.CHECK_ROWS,
+        _S: Verdict.CONFLICT,
+        _R: Verdict.CHECK_ROWS,
+        **dict.fromkeys(_ROWS, Verdict.CHECK_ROWS),
     },
 }
 
@@ -84,6 +133,9 @@ OPERATIONS: dict[str, Change] = {
     # A property can name columns, and can allow a change of their types.
     "set properties": Change.SCHEMA,
     "rewrite": Change.REWRITE,
+    "delete": Change.DELETE,
+    "update": Change.UPDATE,
+    "merge": Change.MERGE,
 }
 
 
@@ -95,3 +147,10 @@ def verdict(mine: Change, theirs: Change) -> Verdict:
 def change_of(operation: str) -> Change | None:
     """The change of an operation; None for an operation of a later release."""
     return OPERATIONS.get(operation)
+
+
+def checks_added(mine: Change, isolation: Isolation) -> bool:
+    """Tell whether files that others added may hold no row that a statement would match."""
+    if isolation is Isolation.WRITE_SERIALIZABLE:
+        return mine is Change.MERGE
+    return isolation is Isolation.SERIALIZABLE

@@ -32,6 +32,9 @@ def layout_of(given: Mapping[str, Any]) -> Layout:
     chosen = dict(given)
     for name in COLUMN_LISTS:
         chosen[name] = listed(chosen.get(name))
+    threshold = chosen.get("rewrite_threshold")
+    if isinstance(threshold, int) and not isinstance(threshold, bool):
+        chosen["rewrite_threshold"] = float(threshold)
     layout = Layout(**chosen)
     check_layout(layout)
     return layout
@@ -62,6 +65,11 @@ def check_layout(layout: Layout) -> None:
     if layout.promote_to_string not in (None, True, False):
         raise InvalidOptionError(
             option="promoteToString", value=layout.promote_to_string, reason="must be a bool."
+        )
+    threshold = layout.rewrite_threshold
+    if threshold is not None and not (isinstance(threshold, float) and 0 <= threshold <= 1):
+        raise InvalidOptionError(
+            option="rewriteThreshold", value=threshold, reason="must be a number from 0 to 1."
         )
     codec = layout.compression
     if codec is None:

@@ -25,7 +25,8 @@ class WriteOptions:
 
     What `layout` does not choose, the dataset's properties do. The layout of the first write
     becomes the dataset's. `index_columns` are the columns that the search index of a new
-    dataset covers; a struct stands for all its fields.
+    dataset covers; a struct stands for all its fields. `row_change` is DELETE, UPDATE or MERGE
+    where the write takes rows out of existing files; then the mode is "append".
     """
 
     mode: str = "append"
@@ -40,6 +41,7 @@ class WriteOptions:
     writer: str = "pyarrow"
     layout: Layout = field(default_factory=Layout)
     index_columns: tuple[str, ...] | None = None
+    row_change: Change | None = None
 
     def check(self) -> None:
         """Check the values and their combinations.
@@ -73,6 +75,8 @@ class WriteOptions:
     @property
     def change(self) -> Change:
         """What this write does to the dataset, for the conflict table."""
+        if self.row_change is not None:
+            return self.row_change
         if self.mode != "overwrite":
             return Change.APPEND
         partial = self.overwrite_where is not None or self.dynamic_partitions

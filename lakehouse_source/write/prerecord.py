@@ -22,6 +22,7 @@ from lakehouse_source.pruning import bounds, keys
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.partitions import partition_ordinal, partition_text
 from lakehouse_source.write.options import StagedWrite
+from lakehouse_source.write.row_changes import PreparedRows
 
 IndexRows = Mapping[str, Sequence[FileBounds]]
 
@@ -34,6 +35,7 @@ class PreparedCommit:
     as the catalog stores them (JSON texts); `index_rows` has their rows of the search
     index by path, over the columns with the ids `indexed`. `rewritten` are the files whose
     rows of the condition this write replaces, with their numbers of row groups by file id.
+    `rows` are the rows of existing files that it takes out.
     """
 
     staged: StagedWrite
@@ -43,6 +45,7 @@ class PreparedCommit:
     index_rows: IndexRows
     rewritten: tuple[FileRecord, ...]
     rewritten_row_groups: Mapping[int, int]
+    rows: PreparedRows | None = None
 
 
 def prepare_files(
@@ -50,6 +53,7 @@ def prepare_files(
     files: Sequence[FileMetadata],
     rewritten: Sequence[FileRecord],
     rewritten_row_groups: Mapping[int, int],
+    rows: PreparedRows | None = None,
 ) -> PreparedCommit:
     """Compute what the catalog will store of files, under the schema the write began with."""
     schema = staged.spec.schema
@@ -63,6 +67,7 @@ def prepare_files(
         index_rows=compute_index_rows(encoded, schema, indexed, staged.spec.partition_by),
         rewritten=tuple(rewritten),
         rewritten_row_groups=rewritten_row_groups,
+        rows=rows,
     )
 
 

@@ -1,0 +1,144 @@
+"""Verb. What a commit that changes rows does before its transaction: vectors, and files anew.
+
+A file of which few rows are left is not worth its deletion vector: its rows are written to a
+new file in the same commit, with their identities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lakehouse_source.catalog.base import Catalog
+from lakehouse_source.deletion.vector import encode
+from lakehouse_source.errors import CommitConflictError, VersionNotFoundError
+from lakehouse_source.failpoints import reach
+from lakehouse_source.model import DeletionVector, FileMetadata, ScanTask
+from lakehouse_source.parquet.reader import read_all
+from lakehouse_source.parquet.spec import ReadSpec
+from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.read.snapshot import Snapshot, open_snapshot
+from lakehouse_source.schema.metadata_columns import hidden_columns
+from lakehouse_source.storage import Storage
+from lakehouse_source.write.options import StagedWrite
+from lakehouse_source.write.prerecord import PreparedCommit, prepare_files
+from lakehouse_source.write.row_changes import (
+    FileChange,
+    PreparedRows,
+    RowChanges,
+    find_changes,
+    write_vectors,
+)
+
+REWRITE_THRESHOLD = 0.3
+
+
+def prepare_rows(
+    catalog: Catalog,
+    staged: StagedWrite,
+    files: Sequence[FileMetadata],
+    rows: RowChanges,
+    written: list[FileMetadata],
+    *,
+    rewrite: bool = True,
+) -> PreparedCommit:
+    """Write the deletion vectors of a commit, and the rows of files that are not worth one.
+
+    Appends to `written` each file that it writes. Without `rewrite` every file that keeps a
+    row gets a vector.
+
+    Raises:
+        CommitConflictError: the version that the write is based on was expired.
+        CorruptDatasetError, StorageError
+    """
+    storage = Storage(staged.spec.uri)
+    with catalog.read() as reader:
+        if reader.transaction_by_write_id(staged.write_id) is not None:
+            # The commit finds this under the lock too.
+            return prepare_files(staged, files, (), {}, PreparedRows(rows, ()))
+        try:
+            snapshot = open_snapshot(
+                reader, staged.key, staged.uri, "", version=staged.base_version
+            )
+        except VersionNotFoundError as error:
+            raise CommitConflictError(
+                dataset=staged.uri,
+                base_version=staged.base_version,
+                current_version=error.last,
+                reason="the version it is based on was expired",
+            ) from error
+        live = reader.files(snapshot.dataset.id, snapshot.version) if rows.touched else []
+        changes = find_changes(reader, rows, live, snapshot.version, storage)
+    reach("changed files found")
+    threshold = snapshot.dataset.properties.layout.rewrite_threshold
+    if threshold is None:
+        threshold = REWRITE_THRESHOLD
+    if rewrite:
+        changes = [
+            replace(one, replaced=not one.is_empty and _share(one) > threshold) for one in changes
+        ]
+        replaced = [one for one in changes if one.replaced]
+        written += _write_anew(staged, snapshot, replaced, storage)
+    moved = tuple(written)
+    reach("rows written anew")
+    stay = {
+        one.file.id: (one.file, one.after)
+        for one in changes
+        if not one.replaced and not one.is_empty
+    }
+    vectors = write_vectors(stay, staged.write_id, storage)
+    for vector in list(vectors.values())[:1]:
+        # One file holds all of them. `abort` has to know it.
+        written.append(FileMetadata(vector.path, 0, vector.size_bytes, pa.schema([]), ()))
+    prepared = PreparedRows(rows, tuple(changes), vectors)
+    return prepare_files(staged, (*files, *moved), (), {}, prepared)
+
+
+def _share(change: FileChange) -> float:
+    """The share of a file's rows that are deleted."""
+    return len(change.after) / change.file.row_count
+
+
+def _write_anew(
+    staged: StagedWrite, snapshot: Snapshot, changes: Sequence[FileChange], storage: Storage
+) -> list[FileMetadata]:
+    """Write the rows that are left of files to new files."""
+    if not changes:
+        return []
+    hidden = hidden_columns(snapshot.schema)
+    texts = snapshot.partition_texts()
+    tasks = []
+    for one in changes:
+        file, blob = one.file, encode(one.after)
+        left = DeletionVector("", len(blob), 0, len(blob), len(one.after), blob)
+        tasks.append(
+            ScanTask(
+                path=file.path,
+                size_bytes=file.size_bytes,
+                file_row_count=file.row_count,
+                row_count=file.row_count,
+                byte_count=file.size_bytes,
+                schema_version=file.schema_version,
+                row_groups=None,
+                partitions=texts(file),
+                filtered=False,
+                deleted=left,
+                first_row_id=file.first_row_id,
+                version=file.version,
+            )
+        )
+    spec = ReadSpec(
+        uri=staged.spec.uri,
+        schema=pa.schema([*snapshot.schema, *hidden]),
+        columns=(*snapshot.schema.names, *(column.name for column in hidden)),
+        partition_by=snapshot.partition_by,
+        file_schemas=snapshot.file_schemas,
+    )
+    tables = read_all(spec, tuple(tasks), storage)
+    return write_files(
+        replace(staged.spec, schema=snapshot.schema, must_match=None, moved_rows=True),
+        (batch for table in tables for batch in table.to_batches()),
+        storage,
+    )

@@ -1,0 +1,200 @@
+"""Verb. What DELETE, UPDATE and MERGE in Python have in common: begin, find rows, commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.catalog.base import Catalog
+from lakehouse_source.deletion.vector import Positions
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.model import ChangeResult, FileMetadata, ScanTask
+from lakehouse_source.parquet.reader import read_task
+from lakehouse_source.parquet.spec import ReadSpec
+from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.plan import plan
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.fields import dataframe_schema, without_metadata
+from lakehouse_source.schema.metadata_columns import POSITION, ROW, unused_names
+from lakehouse_source.storage import Storage
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import abort, commit
+from lakehouse_source.write.conflicts import Change, Isolation
+from lakehouse_source.write.options import StagedWrite, WriteOptions
+from lakehouse_source.write.row_changes import RowChanges, TouchedRows
+
+_FURTHER = ("commit_metadata", "expected_version", "txn_app_id", "txn_version")
+
+
+def isolation_of(name: str) -> Isolation:
+    """The isolation of a name.
+
+    Raises:
+        InvalidOptionError
+    """
+    known = {one.value: one for one in Isolation}
+    if name not in known:
+        raise InvalidOptionError(
+            option="isolation", value=name, reason="is not an isolation.", known=tuple(known)
+        )
+    return known[name]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRows:
+    """Rows of one data file: their columns, and where they are.
+
+    `table` has the columns that were asked for, and those named `position` and `row_id`.
+    """
+
+    path: str
+    table: pa.Table
+    position: str
+    row_id: str
+
+    @property
+    def positions(self) -> pa.ChunkedArray:
+        return self.table.column(self.position)
+
+
+class RowStatement:
+    """One statement over a dataset at the version that is the newest when it begins.
+
+    Raises:
+        DatasetNotFoundError, InvalidOptionError
+        CommitConflictError: the dataset is not at `expected_version`.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        address: Address,
+        change: Change,
+        isolation: str,
+        given: Mapping[str, Any],
+        *,
+        schema: pa.Schema | None = None,
+    ) -> None:
+        self.isolation = isolation_of(isolation)
+        for name in given:
+            if name not in _FURTHER:
+                raise InvalidOptionError(option=name, reason="is unknown.", known=_FURTHER)
+        with catalog.read() as reader:
+            snapshot = address.snapshot(catalog, reader)
+        options = WriteOptions(
+            row_change=change,
+            schema_merge=schema is not None,
+            **{**given, "commit_metadata": dict(given.get("commit_metadata") or {})},
+        )
+        incoming = dataframe_schema(without_metadata(snapshot.schema if schema is None else schema))
+        self.catalog = catalog
+        self.staged: StagedWrite = begin(catalog, address, incoming, options)
+        self.files: list[FileMetadata] = []
+        try:
+            with catalog.read() as reader:
+                self.snapshot: Snapshot = address.snapshot(
+                    catalog, reader, self.staged.base_version
+                )
+        except BaseException as failure:
+            self.give_up(failure)
+            raise
+        self.storage = Storage(self.staged.spec.uri)
+
+    def tasks(
+        self, where: PredicateSet, columns: Sequence[str]
+    ) -> tuple[ReadSpec, tuple[ScanTask, ...], tuple[str, str]]:
+        """How to read the rows of a condition: `columns`, and where the rows are.
+
+        The names of the last two columns are those of `FoundRows`.
+        """
+        position, row = unused_names((POSITION, ROW), self.snapshot.schema.names)
+        with self.catalog.read() as reader:
+            found = plan(
+                reader,
+                self.snapshot,
+                read_uri=self.staged.spec.uri,
+                predicates=where,
+                columns=[*columns, position.name, row.name],
+                metadata=(position, row),
+            )
+        return found.spec, found.tasks, (position.name, row.name)
+
+    def rows(self, where: PredicateSet, columns: Sequence[str]) -> Iterator[FoundRows]:
+        """The rows of a condition, file by file."""
+        spec, tasks, names = self.tasks(where, columns)
+        for task in tasks:
+            for table in read_task(spec, task, self.storage):
+                yield FoundRows(task.path, table, *names)
+
+    def write(self, batches: Iterator[pa.RecordBatch], *, moved_rows: bool) -> None:
+        """Write rows to new files. Moved rows have the hidden columns too."""
+        spec = replace(self.staged.spec, moved_rows=moved_rows)
+        self.files += write_files(spec, batches, self.storage)
+
+    def commit(
+        self,
+        touched: Mapping[str, TouchedRows],
+        *,
+        inserted: int = 0,
+        condition: PredicateSet | None = None,
+    ) -> ChangeResult:
+        """Commit the statement, or give it up where it changes nothing."""
+        if not touched and not self.files:
+            self.give_up(None)
+            return ChangeResult(self.staged.base_version)
+        changes = RowChanges(touched, inserted, condition, self.isolation)
+        result = commit(self.catalog, self.staged, self.files, changes)
+        with self.catalog.read() as reader:
+            done = reader.transaction(self.snapshot.dataset.id, result.version)
+        assert done is not None
+        counts = done.summary
+        return ChangeResult(
+            result.version,
+            *(counts.get(name, 0) for name in ("rows_deleted", "rows_updated", "rows_inserted")),
+            *(counts.get(name, 0) for name in ("files_added", "files_removed", "vectors_written")),
+        )
+
+    def give_up(self, failure: BaseException | None) -> None:
+        """Delete the files that were written; the statement cannot be committed any more."""
+        abort(self.catalog, self.staged, self.files, failure=failure)
+
+
+class TouchedFiles:
+    """Gathers the rows that a statement takes out of files, by path."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, TouchedRows] = {}
+
+    def delete(self, path: str, positions: Positions) -> None:
+        """Add rows that are deleted."""
+        if positions:
+            self._of(path).deleted.update(positions)
+
+    def update(self, path: str, positions: Positions) -> None:
+        """Add rows that are written anew elsewhere."""
+        if positions:
+            self._of(path).updated.update(positions)
+
+    def _of(self, path: str) -> TouchedRows:
+        return self._rows.setdefault(path, TouchedRows(Positions(), Positions()))
+
+    @property
+    def found(self) -> dict[str, TouchedRows]:
+        return self._rows
+
+
+def positions_of(column: pa.ChunkedArray | pa.Array) -> Positions:
+    """A column of positions as a bitmap."""
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    found = Positions()
+    for chunk in chunks:
+        if len(chunk):
+            raw = memoryview(chunk.buffers()[1]).cast("B")
+            begin, end = chunk.offset * 8, (chunk.offset + len(chunk)) * 8
+            found.update(Positions(raw[begin:end].cast("Q")))
+    return found
