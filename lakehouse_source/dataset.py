@@ -598,7 +598,8 @@ class Dataset:
         """Compare the files of a version (default: this one) with the catalog.
 
         Checks that each file exists and has the size and footer (rows, row groups, columns)
-        that were committed. With `checksums` every page is read and decoded too, and its
+        that were committed, and that each deletion vector has the positions that were
+        committed. With `checksums` every page is read and decoded too, and its
         checksum compared where the file has one. The report names each difference, prints
         as a table, and its `ok` is True where there is none. `progress` is as in
         `write_dataset`.
@@ -615,6 +616,7 @@ class Dataset:
             snapshot = self._address.snapshot(catalog, reader, wanted)
             files = reader.files(snapshot.dataset.id, snapshot.version)
             groups = reader.row_groups([file.id for file in files])
+            vectors = reader.all_vectors(snapshot.dataset.id, snapshot.version)
         return verify.verify(
             self._address,
             snapshot.version,
@@ -622,4 +624,5 @@ class Dataset:
             checksums=checksums,
             progress=progress,
             schemas=snapshot.file_schemas,
+            vectors={one.file_id: one.vector for one in vectors},
         )

@@ -34,6 +34,7 @@ from lakehouse_source.maintenance.vacuum_plan import (
     VacuumPlanner,
 )
 from lakehouse_source.model import DatasetRecord
+from lakehouse_source.parquet.names import is_vector_file
 from lakehouse_source.progress import counted
 from lakehouse_source.read.address import Address
 from lakehouse_source.storage import Storage, local_path
@@ -234,6 +235,15 @@ def _forget_rows(
     for start in range(0, len(ids), 5000):
         forget = partial(CatalogTransaction.forget_files, file_ids=ids[start : start + 5000])
         in_transaction(catalog, address.uri, "", forget, resolve=False)
+    paths = [file.path for file in deleted if is_vector_file(file.path)]
+
+    def forget_vectors(tx: CatalogTransaction) -> None:
+        record = tx.dataset(address.key)
+        if record is not None:
+            tx.forget_vectors(record, paths)
+
+    if paths:
+        in_transaction(catalog, address.uri, "", forget_vectors, resolve=False)
     return len(ids)
 
 

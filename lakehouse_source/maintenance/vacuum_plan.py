@@ -31,7 +31,7 @@ from lakehouse_source.catalog.write_states import WriteState
 from lakehouse_source.errors import CorruptDatasetError, DatasetNotFoundError, InvalidOptionError
 from lakehouse_source.maintenance.reports import Tallies
 from lakehouse_source.model import DatasetRecord
-from lakehouse_source.parquet.names import own_name
+from lakehouse_source.parquet.names import is_vector_file, own_name
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.partitions import partition_folder, same_columns
 from lakehouse_source.storage import FoundFile
@@ -166,6 +166,7 @@ class VacuumPlanner:
         known_names = {_name(path) for path in known}
         self._check_listing(readable_names)
         rows_to_forget = self._plan_expired(readable_names)
+        self._plan_expired_vectors(readable_names)
         below_others = self._nested_datasets()
         orphans: list[_Orphan] = []
         for file in self.listed:
@@ -214,6 +215,16 @@ class VacuumPlanner:
                 self.to_delete.append(FileToDelete(path, size, EXPIRED, tuple(ids)))
         return tuple(rows_to_forget)
 
+    def _plan_expired_vectors(self, readable_names: set[str]) -> None:
+        """Decide about files whose deletion vectors belong to expired versions."""
+        for file in self.tx.expired_vectors(self.record):
+            if _name(file.path) in readable_names:
+                continue  # another vector in it is needed
+            if self.now - file.expired_at < self.retention:
+                self.kept.add(YOUNG, file.path, file.size_bytes)
+            else:
+                self.to_delete.append(FileToDelete(file.path, file.size_bytes, EXPIRED))
+
     def _nested_datasets(self) -> list[str]:
         inside = self.uri.rstrip("/") + "/"
         return [
@@ -228,8 +239,15 @@ class VacuumPlanner:
             self.kept.add(NOT_OURS, file.path, file.size_bytes)
             return []
         folders = file.path.split("/")[:-1]
-        ours = len(folders) == len(self.folder_prefixes) and all(
-            folder.startswith(prefixes) for folder, prefixes in zip(folders, self.folder_prefixes)
+        # Deletion vectors of all partitions are in one file, in the dataset's own folder.
+        ours = (
+            not folders
+            if is_vector_file(name)
+            else len(folders) == len(self.folder_prefixes)
+            and all(
+                folder.startswith(prefixes)
+                for folder, prefixes in zip(folders, self.folder_prefixes)
+            )
         )
         if not ours:
             self.kept.add(ELSEWHERE, file.path, file.size_bytes)

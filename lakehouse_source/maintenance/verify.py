@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from lakehouse_source.errors import CorruptDatasetError, StorageError
 from lakehouse_source.maintenance.reports import Difference, VerifyReport
 from lakehouse_source.maintenance.vacuum import in_parallel
-from lakehouse_source.model import FileRecord, RowGroupMetadata
+from lakehouse_source.maintenance.verify_vectors import differing_vectors
+from lakehouse_source.model import DeletionVector, FileRecord, RowGroupMetadata
 from lakehouse_source.parquet.checked_footer import open_footer
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.read.address import Address
@@ -31,8 +32,11 @@ def verify(
     checksums: bool,
     progress: bool | None = None,
     schemas: Mapping[int, pa.Schema] | None = None,
+    vectors: Mapping[int, DeletionVector] | None = None,
 ) -> VerifyReport:
     """Compare stored files with the catalog's records of them and of their row groups.
+
+    `vectors` are the deletion vectors by file id. Their positions and checksums are compared too.
 
     `schemas` are those that files are recorded with, by schema version: a file that plake
     wrote has no other columns. Names and types are in the footer, which has no checksum.
@@ -53,6 +57,13 @@ def verify(
     differences = list(_listed_twice([file for file, _groups in files]))
     for found in in_parallel(inspect, files, progress, "verifying"):
         differences += found
+    puffins: dict[str, list[tuple[FileRecord, DeletionVector]]] = {}
+    for file, _groups in files:
+        vector = (vectors or {}).get(file.id)
+        if vector is not None:
+            puffins.setdefault(vector.path, []).append((file, vector))
+    for path, some in puffins.items():
+        differences += differing_vectors(storage, path, some)
     return VerifyReport(
         dataset=address.uri,
         version=version,

@@ -74,9 +74,18 @@ def read_task(spec: ReadSpec, task: ScanTask, storage: Storage) -> Iterator[pa.T
 
 def read_all(spec: ReadSpec, tasks: tuple[ScanTask, ...], storage: Storage) -> Iterator[pa.Table]:
     """The matching rows of many tasks, in task order, files decoded side by side."""
+    for _task, table in read_each(spec, tasks, storage):
+        yield table
+
+
+def read_each(
+    spec: ReadSpec, tasks: Sequence[ScanTask], storage: Storage
+) -> Iterator[tuple[ScanTask, pa.Table]]:
+    """As `read_all`, each table with its task."""
     if len(tasks) <= 1:
         for task in tasks:
-            yield from read_task(spec, task, storage)
+            for table in read_task(spec, task, storage):
+                yield task, table
         return
     width = min(len(tasks), max(2, pa.cpu_count()))
     with ThreadPoolExecutor(width, thread_name_prefix="plake-read") as pool:
@@ -85,18 +94,19 @@ def read_all(spec: ReadSpec, tasks: tuple[ScanTask, ...], storage: Storage) -> I
         following = iter(tasks[2 * width :])
         try:
             while window:
-                tables = window.pop(0).result()
+                task, tables = window.pop(0).result()
                 coming = next(following, None)
                 if coming is not None:
                     window.append(pool.submit(_whole, spec, coming, storage))
-                yield from tables
+                for table in tables:
+                    yield task, table
         finally:
             for waiting in window:
                 waiting.cancel()
 
 
-def _whole(spec: ReadSpec, task: ScanTask, storage: Storage) -> list[pa.Table]:
-    return list(read_task(spec, task, storage))
+def _whole(spec: ReadSpec, task: ScanTask, storage: Storage) -> tuple[ScanTask, list[pa.Table]]:
+    return task, list(read_task(spec, task, storage))
 
 
 @dataclass(frozen=True, slots=True)

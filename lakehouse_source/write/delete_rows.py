@@ -7,7 +7,7 @@ from typing import Any
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.deletion.vector import Positions
 from lakehouse_source.model import ChangeResult
-from lakehouse_source.parquet.reader import read_task
+from lakehouse_source.parquet.reader import read_each
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.scan import Predicates
@@ -31,13 +31,14 @@ def delete_rows(
     touched = TouchedFiles()
     try:
         spec, tasks, (position, _row) = statement.tasks(condition, ())
+        unsure = []
         for task in tasks:
-            whole = not task.filtered and task.row_count == task.file_row_count
-            if whole and task.deleted is None:
+            if task.deleted is None and task.certain_row_count == task.file_row_count:
                 touched.delete(task.path, Positions(range(task.file_row_count)))
-                continue
-            for table in read_task(spec, task, statement.storage):
-                touched.delete(task.path, positions_of(table.column(position)))
+            else:
+                unsure.append(task)
+        for task, table in read_each(spec, unsure, statement.storage):
+            touched.delete(task.path, positions_of(table.column(position)))
     except BaseException as failure:
         statement.give_up(failure)
         raise

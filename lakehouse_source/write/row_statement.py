@@ -12,7 +12,7 @@ from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.deletion.vector import Positions
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import ChangeResult, FileMetadata, ScanTask
-from lakehouse_source.parquet.reader import read_task
+from lakehouse_source.parquet.reader import read_each
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
@@ -127,9 +127,8 @@ class RowStatement:
     def rows(self, where: PredicateSet, columns: Sequence[str]) -> Iterator[FoundRows]:
         """The rows of a condition, file by file."""
         spec, tasks, names = self.tasks(where, columns)
-        for task in tasks:
-            for table in read_task(spec, task, self.storage):
-                yield FoundRows(task.path, table, *names)
+        for task, table in read_each(spec, tasks, self.storage):
+            yield FoundRows(task.path, table, *names)
 
     def write(self, batches: Iterator[pa.RecordBatch], *, moved_rows: bool) -> None:
         """Write rows to new files. Moved rows have the hidden columns too."""
