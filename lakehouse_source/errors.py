@@ -6,7 +6,9 @@ Grouped by what a handler does:
       correct the call
     ├── InvalidOptionError              PLAKE_INVALID_OPTION
     ├── InvalidPredicateError           PLAKE_INVALID_PREDICATE
+    ├── InvalidExpressionError          PLAKE_INVALID_EXPRESSION
     ├── SchemaMismatchError             PLAKE_SCHEMA_MISMATCH
+    ├── AmbiguousMergeError             PLAKE_AMBIGUOUS_MERGE
       check what exists, then correct the path, catalog, mode or version
     ├── DatasetNotFoundError            PLAKE_DATASET_NOT_FOUND
     ├── DatasetExistsError              PLAKE_DATASET_EXISTS
@@ -128,6 +130,46 @@ class InvalidPredicateError(PlakeError):
             if position is not None:
                 message += f" at character {position}"
         super().__init__(message, reason=reason, text=text, position=position)
+
+
+class InvalidExpressionError(PlakeError):
+    """An expression that cannot be parsed, does not fit the schema, or fails on a row's values.
+
+    `position` is the 0-based character offset in `text`, where known. Where values have no
+    result, as in an overflow, `reason` names them and `text` is the part that fails.
+    """
+
+    code = "PLAKE_INVALID_EXPRESSION"
+    reason: str
+    text: str | None
+    position: int | None
+
+    def __init__(
+        self, *, reason: str, text: str | None = None, position: int | None = None
+    ) -> None:
+        message = f"invalid expression: {reason}"
+        if text is not None:
+            message += f", in {text!r}"
+            if position is not None:
+                message += f" at character {position}"
+        super().__init__(message, reason=reason, text=text, position=position)
+
+
+class AmbiguousMergeError(PlakeError):
+    """A row of a MERGE's target that several rows of the source match; nothing was changed.
+
+    `key` shows the row by the columns that the condition compares.
+    """
+
+    code = "PLAKE_AMBIGUOUS_MERGE"
+    key: str
+
+    def __init__(self, *, key: str) -> None:
+        super().__init__(
+            f"the row of the target with {key} matches several rows of the source. Make the rows "
+            "of the source unique, or make the condition narrower.",
+            key=key,
+        )
 
 
 class SchemaMismatchError(PlakeError):

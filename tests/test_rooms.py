@@ -22,6 +22,7 @@ FLOORS = (
     ("errors", "model"),
     ("history", "schema"),
     ("predicate", "deletion"),
+    ("expression",),
     ("pruning",),
     # --- above: rooms that touch something outside the process
     ("failpoints", "progress", "storage"),

@@ -14,8 +14,8 @@ from lakehouse_source.errors import InvalidPredicateError
 Tree: TypeAlias = Any  # sqlglot's expressions; its typing differs between versions
 
 
-def tree_of(text: str) -> Tree:
-    """The condition in `text`, as sqlglot reads it.
+def tree_of(text: str, dialect: Any = "spark") -> Tree:
+    """The condition or other expression in `text`, as sqlglot reads it.
 
     Raises:
         InvalidPredicateError: the text is no SQL. The error has the position where sqlglot gave up.
@@ -23,7 +23,7 @@ def tree_of(text: str) -> Tree:
     if not text.strip():
         raise InvalidPredicateError(reason="it is empty", text=text)
     try:
-        return sqlglot.parse_one(_single_quoted(text), read="spark", into=sql.Condition)
+        return sqlglot.parse_one(_single_quoted(text), read=dialect, into=sql.Condition)
     except ParseError as exc:
         error = exc.errors[0] if exc.errors else {}
         before = error.get("start_context") or ""

@@ -1,0 +1,394 @@
+"""Pure. The functions that expressions know: their arguments, types and kernels.
+
+Source: Spark's `stringExpressions`, `mathExpressions`, `datetimeExpressions` and
+`conditionalExpressions`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import tzinfo
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from lakehouse_source.expression import numbers, text
+from lakehouse_source.expression.comparison import compare, extreme, is_null
+from lakehouse_source.expression.conditional import choice, first_valid
+from lakehouse_source.expression.moments import (
+    DAY_US,
+    SECOND_US,
+    civil,
+    date_text,
+    wall_us,
+)
+from lakehouse_source.expression.nested import array, struct
+from lakehouse_source.expression.nodes import Call, Literal, Node, spark_name
+from lakehouse_source.expression.rows import Bound, Failure, Kernel, Rows, each, strict
+from lakehouse_source.expression.types import INSTANT, INTEGERS, WALL, is_atomic, is_number
+
+INT, STRING, DATE, BOOLEAN = pa.int32(), pa.string(), pa.date32(), pa.bool_()
+
+
+class Context(Protocol):
+    """What functions need of the binder."""
+
+    zone: tzinfo
+    now_us: int
+
+    def bind(self, node: Node) -> Bound: ...
+
+    def cast(self, value: Bound, to: pa.DataType) -> Bound: ...
+
+    def alike(self, values: Sequence[Bound]) -> list[Bound]: ...
+
+
+Builder = Callable[[Context, Call, list[Bound]], Bound]
+
+
+# --- arguments --------------------------------------------------------------
+
+
+def _text(context: Context, value: Bound) -> Bound:
+    if value.type == pa.binary() or not (is_atomic(value.type) or pa.types.is_null(value.type)):
+        raise Failure(f"{spark_name(value.type)} stands where text should")
+    return context.cast(value, STRING)
+
+
+def _integer(context: Context, value: Bound) -> Bound:
+    if value.type not in INTEGERS[:3] and not pa.types.is_null(value.type):
+        raise Failure(f"{spark_name(value.type)} stands where an INT should: cast it")
+    return context.cast(value, INT)
+
+
+def _number(context: Context, value: Bound) -> Bound:
+    if not is_number(value.type):
+        raise Failure(f"{spark_name(value.type)} stands where a number should: cast it")
+    return value
+
+
+def _double(context: Context, value: Bound) -> Bound:
+    if not pa.types.is_null(value.type):
+        _number(context, value)
+    return context.cast(value, pa.float64())
+
+
+def _date(context: Context, value: Bound) -> Bound:
+    if value.type not in (DATE, INSTANT, WALL) and not pa.types.is_null(value.type):
+        raise Failure(f"{spark_name(value.type)} stands where a date should: cast it")
+    return context.cast(value, DATE)
+
+
+def _only_date(context: Context, value: Bound) -> Bound:
+    if value.type != DATE and not pa.types.is_null(value.type):
+        raise Failure(f"{spark_name(value.type)} stands where a date should: cast it")
+    return context.cast(value, DATE)
+
+
+def _any(context: Context, value: Bound) -> Bound:
+    return value
+
+
+Argument = Callable[[Context, Bound], Bound]
+
+
+def _function(
+    kernel: Kernel, type_: pa.DataType, *arguments: Argument, can_fail: bool = False
+) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        values = [convert(context, value) for convert, value in zip(arguments, given)]
+        return strict(call, type_, values, kernel, can_fail=can_fail)
+
+    return build
+
+
+# --- text -------------------------------------------------------------------
+
+
+def _length(context: Context, call: Call, given: list[Bound]) -> Bound:
+    value = given[0] if given[0].type == pa.binary() else _text(context, given[0])
+    return strict(call, INT, [value], text.length, can_fail=False)
+
+
+def _concat(context: Context, call: Call, given: list[Bound]) -> Bound:
+    if given and all(value.type == pa.binary() for value in given):
+        return strict(call, pa.binary(), given, text.concat, can_fail=False)
+    values = [_text(context, value) for value in given]
+    return strict(call, STRING, values, text.concat, can_fail=False)
+
+
+def _substring(context: Context, call: Call, given: list[Bound]) -> Bound:
+    values = [_text(context, given[0]), *(_integer(context, value) for value in given[1:])]
+    if len(values) == 2:
+        whole = each(lambda found, start: text.substring(found, start, 2**31 - 1), STRING)
+        return strict(call, STRING, values, whole, can_fail=False)
+    return strict(call, STRING, values, each(text.substring, STRING), can_fail=False)
+
+
+def _replace(context: Context, call: Call, given: list[Bound]) -> Bound:
+    values = [_text(context, value) for value in given]
+    if len(values) == 2:
+        kernel = each(lambda found, old: text.replace(found, old, ""), STRING)
+        return strict(call, STRING, values, kernel, can_fail=False)
+    return strict(call, STRING, values, each(text.replace, STRING), can_fail=False)
+
+
+def _pad(function: Callable[[str, int, str], str]) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        if len(given) == 2:
+            given = [*given, context.bind(Literal(" ", STRING))]
+        values = [
+            _text(context, given[0]),
+            _integer(context, given[1]),
+            _text(context, given[2]),
+        ]
+        return strict(call, STRING, values, each(function, STRING), can_fail=True)
+
+    return build
+
+
+def _search(function: Callable[[Any, Any], bool]) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        values = given
+        if not all(value.type == pa.binary() for value in given):
+            values = [_text(context, value) for value in given]
+        return strict(call, BOOLEAN, values, text.search(function, values[1]), can_fail=False)
+
+    return build
+
+
+def _like(context: Context, call: Call, given: list[Bound]) -> Bound:
+    escape = call.arguments[2]
+    assert isinstance(escape, Literal)
+    values = [_text(context, value) for value in given[:2]]
+    literal = isinstance(values[1].node, Literal)
+    kernel = text.like_kernel(values[1], escape.value)
+    return strict(call, BOOLEAN, values, kernel, can_fail=not literal)
+
+
+def _ilike(context: Context, call: Call, given: list[Bound]) -> Bound:
+    low = [Call("lower", (argument,)) for argument in call.arguments[:2]]
+    return context.bind(Call("like", (*low, call.arguments[2])))
+
+
+# --- numbers ----------------------------------------------------------------
+
+
+def _abs(context: Context, call: Call, given: list[Bound]) -> Bound:
+    return numbers.absolute(call, _number(context, given[0]))
+
+
+def _round(context: Context, call: Call, given: list[Bound]) -> Bound:
+    scale = 0
+    if len(given) == 2:
+        argument = call.arguments[1]
+        if not isinstance(argument, Literal) or argument.type not in INTEGERS[:3]:
+            raise Failure("round takes a literal INT as its second argument")
+        scale = argument.value
+    return numbers.rounded(call, _number(context, given[0]), scale)
+
+
+def _whole(function: Callable[[float], int], mode: str) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        return numbers.whole(call, _number(context, given[0]), function, mode)
+
+    return build
+
+
+def _is_nan(context: Context, call: Call, given: list[Bound]) -> Bound:
+    value = _double(context, given[0])
+
+    def run(rows: Rows) -> pa.Array:
+        return numbers.is_nan(value.run(rows))
+
+    return Bound(call, BOOLEAN, run, value.can_fail)
+
+
+def _extreme(greatest: bool) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        return extreme(call, context.alike(given), greatest=greatest)
+
+    return build
+
+
+def _operator(op: str) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        return context.bind(Call(op, call.arguments))
+
+    return build
+
+
+def _normalised(context: Context, call: Call, given: list[Bound]) -> Bound:
+    return strict(call, given[0].type, given, numbers.normalised, can_fail=False)
+
+
+# --- NULL -------------------------------------------------------------------
+
+
+def _is_null(negated: bool) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        return is_null(call, given[0], negated=negated)
+
+    return build
+
+
+def _coalesce(context: Context, call: Call, given: list[Bound]) -> Bound:
+    return first_valid(call, context.alike(given))
+
+
+def _null_if(context: Context, call: Call, given: list[Bound]) -> Bound:
+    left, right = context.alike(given)
+    equal = compare(call, "=", left, right)
+    null = context.cast(context.bind(Literal(None, pa.null())), given[0].type)
+    return choice(call, [(equal, null)], given[0])
+
+
+def _nvl2(context: Context, call: Call, given: list[Bound]) -> Bound:
+    yes, no = context.alike(given[1:])
+    return choice(call, [(is_null(call, given[0], negated=True), yes)], no)
+
+
+# --- dates ------------------------------------------------------------------
+
+
+def _calendar(place: int) -> Builder:
+    return _function(each(lambda days: civil(days)[place], INT), INT, _date)
+
+
+def _clock(unit: int, modulus: int) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        value = given[0]
+        if value.type not in (INSTANT, WALL):
+            raise Failure(f"{spark_name(value.type)} stands where a timestamp should: cast it")
+        zone = context.zone
+
+        def part(micros: int) -> int:
+            wall = wall_us(micros, zone) if value.type == INSTANT else micros
+            return wall // SECOND_US // unit % modulus
+
+        return strict(call, INT, [value], each(part, INT), can_fail=False)
+
+    return build
+
+
+def _shifted(sign: int) -> Kernel:
+    def one(days: int, count: int) -> int:
+        found = days + sign * count
+        if not -(2**31) <= found < 2**31:
+            raise Failure(f"{date_text(days)} and {count} days are out of range of a date")
+        return found
+
+    return each(one, DATE)
+
+
+def _cast_to(type_: pa.DataType) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        allowed = (STRING, DATE, INSTANT, WALL, pa.null())
+        if given[0].type not in allowed:
+            raise Failure(f"{spark_name(given[0].type)} stands where text should")
+        return context.cast(given[0], type_)
+
+    return build
+
+
+def _now(context: Context, call: Call, given: list[Bound]) -> Bound:
+    return context.bind(Literal(context.now_us, INSTANT))
+
+
+def _today(context: Context, call: Call, given: list[Bound]) -> Bound:
+    return context.bind(Literal(wall_us(context.now_us, context.zone) // DAY_US, DATE))
+
+
+# --- the list ---------------------------------------------------------------
+
+_UPPER = _function(text.change_case(str.upper, text.ascii_upper), STRING, _text, can_fail=True)
+_LOWER = _function(text.change_case(str.lower, text.ascii_lower), STRING, _text, can_fail=True)
+_CEILING = _whole(math.ceil, "ROUND_CEILING")
+_ADDED = _function(_shifted(1), DATE, _only_date, _integer, can_fail=True)
+_DAYS = _function(each(lambda end, start: end - start, INT), INT, _only_date, _only_date)
+
+# By name: how many arguments a function takes at least and at most, and what builds it.
+FUNCTIONS: dict[str, tuple[int, int | None, Builder]] = {
+    **dict.fromkeys(("upper", "ucase"), (1, 1, _UPPER)),
+    **dict.fromkeys(("lower", "lcase"), (1, 1, _LOWER)),
+    **{
+        side: (1, 1, _function(text.trim(side), STRING, _text))
+        for side in ("trim", "ltrim", "rtrim")
+    },
+    **dict.fromkeys(("length", "len", "char_length", "character_length"), (1, 1, _length)),
+    "concat": (0, None, _concat),
+    **dict.fromkeys(("substring", "substr"), (2, 3, _substring)),
+    "left": (2, 2, _function(each(text.left, STRING), STRING, _text, _integer)),
+    "right": (2, 2, _function(each(text.right, STRING), STRING, _text, _integer)),
+    "replace": (2, 3, _replace),
+    "lpad": (2, 3, _pad(text.lpad)),
+    "rpad": (2, 3, _pad(text.rpad)),
+    "startswith": (2, 2, _search(text.starts_with)),
+    "endswith": (2, 2, _search(text.ends_with)),
+    "contains": (2, 2, _search(text.contains)),
+    "like": (3, 3, _like),
+    "ilike": (3, 3, _ilike),
+    "abs": (1, 1, _abs),
+    "round": (1, 2, _round),
+    "floor": (1, 1, _whole(math.floor, "ROUND_FLOOR")),
+    **dict.fromkeys(("ceil", "ceiling"), (1, 1, _CEILING)),
+    "sqrt": (1, 1, _function(numbers.square_root, pa.float64(), _double)),
+    **dict.fromkeys(
+        ("power", "pow"),
+        (
+            2,
+            2,
+            _function(
+                each(numbers.power, pa.float64()), pa.float64(), _double, _double, can_fail=True
+            ),
+        ),
+    ),
+    "mod": (2, 2, _operator("%")),
+    "greatest": (2, None, _extreme(True)),
+    "least": (2, None, _extreme(False)),
+    "isnan": (1, 1, _is_nan),
+    "isnull": (1, 1, _is_null(False)),
+    "isnotnull": (1, 1, _is_null(True)),
+    "coalesce": (1, None, _coalesce),
+    **dict.fromkeys(("nvl", "ifnull"), (2, 2, _coalesce)),
+    "nullif": (2, 2, _null_if),
+    "nvl2": (3, 3, _nvl2),
+    "year": (1, 1, _calendar(0)),
+    "month": (1, 1, _calendar(1)),
+    **dict.fromkeys(("day", "dayofmonth"), (1, 1, _calendar(2))),
+    "hour": (1, 1, _clock(3600, 24)),
+    "minute": (1, 1, _clock(60, 60)),
+    "second": (1, 1, _clock(1, 60)),
+    **dict.fromkeys(("date_add", "dateadd"), (2, 2, _ADDED)),
+    "date_sub": (2, 2, _function(_shifted(-1), DATE, _only_date, _integer, can_fail=True)),
+    **dict.fromkeys(("datediff", "date_diff"), (2, 2, _DAYS)),
+    "to_date": (1, 1, _cast_to(DATE)),
+    "to_timestamp": (1, 1, _cast_to(INSTANT)),
+    **dict.fromkeys(("current_date", "curdate"), (0, 0, _today)),
+    **dict.fromkeys(("current_timestamp", "now"), (0, 0, _now)),
+    "struct": (1, None, struct),
+    "named_struct": (2, None, struct),
+    "array": (1, None, array),
+    # Not of Spark's SQL: what Spark's joins do to keys.
+    "normalised_key": (1, 1, _normalised),
+}
+
+
+def build(context: Context, call: Call) -> Bound:
+    """The function that a call names.
+
+    Raises:
+        Failure: it is not known, or does not take these arguments.
+    """
+    known = FUNCTIONS.get(call.name)
+    if known is None:
+        raise Failure(
+            f"function {call.name} is not supported; known are "
+            + ", ".join(sorted(set(FUNCTIONS) - {"normalised_key"}))
+        )
+    least, most, builder = known
+    count = len(call.arguments)
+    if count < least or (most is not None and count > most):
+        raise Failure(f"function {call.name} does not take {count} arguments")
+    return builder(context, call, [context.bind(argument) for argument in call.arguments])

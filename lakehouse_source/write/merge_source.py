@@ -1,0 +1,250 @@
+"""Pure. The source of a MERGE in memory, and which of its rows match rows of the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse_source.errors import InvalidExpressionError
+from lakehouse_source.expression import (
+    BoundValue,
+    Equality,
+    Expression,
+    Scope,
+    conjuncts,
+    equality,
+    mask,
+    only_of,
+    require_condition,
+)
+
+# Without an equality to join by, so many pairs of rows are compared at a time.
+_PAIRS_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The qualifiers of a MERGE's two tables."""
+
+    target: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """One equality of the condition, by which rows are joined."""
+
+    target: BoundValue
+    source: BoundValue
+    null_safe: bool
+
+
+class JoinCondition:
+    """The ON condition of a MERGE, taken apart.
+
+    `target_terms` read the target only: a row of it that does not satisfy them has no match.
+    """
+
+    def __init__(self, condition: Expression, scope: Scope, names: Names) -> None:
+        require_condition(condition.bind(scope))
+        self._names = names
+        self._keys: list[_Key] = []
+        self.equalities: list[tuple[Expression, Equality]] = []
+        self.target_terms: list[Expression] = []
+        self._source_terms: list[BoundValue] = []
+        self._others: list[BoundValue] = []
+        self._residual_columns: set[str] = set()
+        for term in conjuncts(condition):
+            found = equality(term, scope)
+            if found is not None:
+                self._add_key(term, found, scope)
+            elif only_of(term, scope, names.target) and not only_of(term, scope, names.source):
+                self.target_terms.append(term)
+                self._others.append(term.bind(scope))
+            elif only_of(term, scope, names.source):
+                self._source_terms.append(term.bind(scope))
+            else:
+                self._others.append(term.bind(scope))
+
+    def _add_key(self, term: Expression, found: Equality, scope: Scope) -> None:
+        self.equalities.append((term, found))
+        sides = {found.left_qualifier: found.left, found.right_qualifier: found.right}
+        self._keys.append(
+            _Key(
+                sides[self._names.target].bind(scope),
+                sides[self._names.source].bind(scope),
+                found.null_safe,
+            )
+        )
+
+    @property
+    def target_columns(self) -> list[str]:
+        """The columns of the target that matching reads."""
+        bound = [*(key.target for key in self._keys), *self._others]
+        columns = (column for one in bound for column in one.columns)
+        return list(dict.fromkeys(name for table, name in columns if table == self._names.target))
+
+    def prepare(self, source: pa.Table) -> SourceRows:
+        """Compute what joining needs of the source, once."""
+        names = self._names
+        eligible = pa.arange(0, source.num_rows)
+        for term in self._source_terms:
+            rows = source.take(eligible)
+            eligible = eligible.filter(_one(mask(term, {names.source: rows}, rows.num_rows)))
+        rows = source.take(eligible) if len(eligible) < source.num_rows else source
+        values = [key.source.evaluate({names.source: rows}, rows.num_rows) for key in self._keys]
+        return SourceRows(self, source, *_joinable(values, eligible, self._keys))
+
+    def pairs(self, source: SourceRows, target: pa.Table) -> tuple[pa.Array, pa.Array]:
+        """The pairs of rows that satisfy the condition: positions in `target` and in the source."""
+        if not target.num_rows or not len(source.rows):
+            return _nothing(), _nothing()
+        if self._keys:
+            found = self._joined(source, target)
+            return self._satisfying(source, target, *found)
+        parts = [
+            self._satisfying(source, target, *some)
+            for some in _all_pairs(target.num_rows, source.rows)
+        ]
+        left, right = zip(*parts)
+        return pa.concat_arrays(left), pa.concat_arrays(right)
+
+    def _joined(self, source: SourceRows, target: pa.Table) -> tuple[pa.Array, pa.Array]:
+        tables = {self._names.target: target}
+        values = [key.target.evaluate(tables, target.num_rows) for key in self._keys]
+        columns, rows = _joinable(values, pa.arange(0, target.num_rows), self._keys)
+        names = [f"k{i}" for i in range(len(columns))]
+        mine = pa.table([*columns, rows], [*names, "target"])
+        if len(columns) == 1:
+            # Most rows match nothing. To look that up is faster than a join.
+            known = pc.is_in(columns[0], value_set=source.distinct)
+            mine = mine.filter(known)
+        joined = mine.join(source.keys, names, join_type="inner")
+        joined = joined.sort_by([("target", "ascending"), ("source", "ascending")])
+        return _one(joined.column("target")), _one(joined.column("source"))
+
+    def _satisfying(
+        self, source: SourceRows, target: pa.Table, left: pa.Array, right: pa.Array
+    ) -> tuple[pa.Array, pa.Array]:
+        """The pairs that satisfy what is no equality."""
+        for term in self._others:
+            if not len(left):
+                break
+            sides = pair_tables(self._names, term, target, source.table, left, right)
+            keep = _one(mask(term, sides, len(left)))
+            left, right = left.filter(keep), right.filter(keep)
+        return left, right
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRows:
+    """The source, and the columns that join it: of the rows that can match at all.
+
+    `rows` are their positions in `table`.
+    """
+
+    condition: JoinCondition
+    table: pa.Table
+    columns: Sequence[pa.Array]
+    rows: pa.Array
+
+    @property
+    def keys(self) -> pa.Table:
+        names = [f"k{i}" for i in range(len(self.columns))]
+        return pa.table([*self.columns, self.rows], [*names, "source"])
+
+    @property
+    def distinct(self) -> pa.Array:
+        """The distinct values of the only key."""
+        return self.columns[0]
+
+
+def pair_tables(
+    names: Names,
+    bound: BoundValue,
+    target: pa.Table,
+    source: pa.Table,
+    left: pa.Array,
+    right: pa.Array,
+) -> dict[str, pa.Table]:
+    """The columns that an expression reads, of pairs of rows."""
+    found: dict[str, pa.Table] = {}
+    for name, table, rows in ((names.target, target, left), (names.source, source, right)):
+        columns = [column for qualifier, column in bound.columns if qualifier == name]
+        found[name] = table.select(columns).take(rows)
+    return found
+
+
+def _joinable(
+    values: Sequence[pa.ChunkedArray], rows: pa.Array, keys: Sequence[_Key]
+) -> tuple[list[pa.Array], pa.Array]:
+    """Key columns in the form that Arrow joins, and the rows that can have a partner.
+
+    A NULL equals nothing unless the equality is null-safe.
+    """
+    columns = [_bits(_one(column)) for column in values]
+    present = None
+    for column, key in zip(columns, keys):
+        if not key.null_safe and column.null_count:
+            valid = pc.is_valid(column)
+            present = valid if present is None else pc.and_(present, valid)
+    if present is not None:
+        columns = [column.filter(present) for column in columns]
+        rows = rows.filter(present)
+    found: list[pa.Array] = []
+    for column, key in zip(columns, keys):
+        if key.null_safe:
+            # As a value and as a flag: Arrow joins no NULL.
+            found += [pc.fill_null(column, _any_value(column.type)), pc.is_valid(column)]
+        else:
+            found.append(column)
+    return found, rows
+
+
+def _bits(column: pa.Array) -> pa.Array:
+    """Floats as integers of the same bits. Arrow's join compares NaN as SQL does not."""
+    if pa.types.is_float64(column.type):
+        return column.view(pa.int64())
+    if pa.types.is_float32(column.type):
+        return column.view(pa.int32())
+    if pa.types.is_boolean(column.type):
+        return column.cast(pa.int8())
+    return column
+
+
+def _any_value(type_: pa.DataType) -> pa.Scalar:
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return pa.scalar("", type_)
+    if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
+        return pa.scalar(b"", type_)
+    return pa.scalar(0, pa.int32()).cast(type_)
+
+
+def _all_pairs(targets: int, sources: pa.Array) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """Every pair of a row of the target and one of the source, some at a time."""
+    step = max(1, _PAIRS_AT_ONCE // len(sources))
+    for start in range(0, targets, step):
+        count = min(step, targets - start)
+        at = pa.arange(0, count * len(sources))
+        left = pc.add(pc.divide(at, len(sources)), start)
+        right = pc.subtract(at, pc.multiply(pc.divide(at, len(sources)), len(sources)))
+        yield left, sources.take(right)
+
+
+def _one(values: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+def _nothing() -> pa.Array:
+    return pa.array([], pa.int64())
+
+
+def cardinality_error(key: str) -> InvalidExpressionError:
+    """The error of a target row that several source rows match."""
+    return InvalidExpressionError(
+        reason=f"the row of the target with {key} matches several rows of the source. Make the "
+        "rows of the source unique, or make the condition narrower"
+    )
