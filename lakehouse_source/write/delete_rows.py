@@ -6,13 +6,15 @@ from typing import Any
 
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.deletion.vector import Positions
+from lakehouse_source.expression import Scope
 from lakehouse_source.model import ChangeResult
 from lakehouse_source.parquet.reader import read_each
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.scan import Predicates
 from lakehouse_source.write.conflicts import Change
+from lakehouse_source.write.row_condition import RowCondition
 from lakehouse_source.write.row_statement import RowStatement, TouchedFiles, positions_of
+from lakehouse_source.write.update_rows import TARGET
 
 
 def delete_rows(
@@ -23,23 +25,29 @@ def delete_rows(
     Of files in which every row matches, none is read. Of others the condition's columns are.
 
     Raises:
-        DatasetNotFoundError, InvalidPredicateError, InvalidOptionError
+        DatasetNotFoundError, InvalidPredicateError, InvalidExpressionError, InvalidOptionError
         CommitConflictError: another commit changed one of the rows.
     """
-    condition = PredicateSet.of(where)
     statement = RowStatement(catalog, address, Change.DELETE, isolation, further)
     touched = TouchedFiles()
     try:
-        spec, tasks, (position, _row) = statement.tasks(condition, ())
+        schema = statement.snapshot.schema
+        condition = RowCondition.of(where, schema, Scope({TARGET: schema}))
+        columns = condition.columns(TARGET)
+        spec, tasks, (position, _row) = statement.tasks(condition.pruning, columns)
         unsure = []
         for task in tasks:
-            if task.deleted is None and task.certain_row_count == task.file_row_count:
+            certain = task.deleted is None and task.certain_row_count == task.file_row_count
+            if certain and not condition.rest:
                 touched.delete(task.path, Positions(range(task.file_row_count)))
             else:
                 unsure.append(task)
         for task, table in read_each(spec, unsure, statement.storage):
-            touched.delete(task.path, positions_of(table.column(position)))
+            matching = condition.matching(table, TARGET)
+            positions = table.column(position)
+            found = positions if matching is None else positions.filter(matching)
+            touched.delete(task.path, positions_of(found))
     except BaseException as failure:
         statement.give_up(failure)
         raise
-    return statement.commit(touched.found, condition=condition)
+    return statement.commit(touched.found, condition=condition.pruning)

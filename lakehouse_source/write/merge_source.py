@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse_source.errors import InvalidExpressionError
 from lakehouse_source.expression import (
     BoundValue,
     Equality,
@@ -56,7 +55,6 @@ class JoinCondition:
         self.target_terms: list[Expression] = []
         self._source_terms: list[BoundValue] = []
         self._others: list[BoundValue] = []
-        self._residual_columns: set[str] = set()
         for term in conjuncts(condition):
             found = equality(term, scope)
             if found is not None:
@@ -240,11 +238,3 @@ def _one(values: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 def _nothing() -> pa.Array:
     return pa.array([], pa.int64())
-
-
-def cardinality_error(key: str) -> InvalidExpressionError:
-    """The error of a target row that several source rows match."""
-    return InvalidExpressionError(
-        reason=f"the row of the target with {key} matches several rows of the source. Make the "
-        "rows of the source unique, or make the condition narrower"
-    )

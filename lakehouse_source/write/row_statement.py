@@ -61,6 +61,18 @@ class FoundRows:
     def positions(self) -> pa.ChunkedArray:
         return self.table.column(self.position)
 
+    @property
+    def row_ids(self) -> pa.ChunkedArray:
+        return self.table.column(self.row_id)
+
+    def filter(self, mask: pa.Array) -> FoundRows:
+        """Those of the rows that a mask marks."""
+        return replace(self, table=self.table.filter(mask))
+
+    def take(self, rows: pa.Array) -> FoundRows:
+        """Some of the rows, by their places in `table`."""
+        return replace(self, table=self.table.take(rows))
+
 
 class RowStatement:
     """One statement over a dataset at the version that is the newest when it begins.

@@ -1,0 +1,140 @@
+"""Pure. Values that a statement assigns to the columns of a dataset, computed from rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
+from lakehouse_source.expression import (
+    BoundValue,
+    Expression,
+    Scope,
+    assign,
+    require_assignable,
+)
+from lakehouse_source.schema.fields import find_field, without_metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Assignments:
+    """Which value each of some columns gets. `values` are by the columns' names."""
+
+    fields: Mapping[str, pa.Field]
+    values: Mapping[str, BoundValue]
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], schema: pa.Schema, scope: Scope) -> Assignments:
+        """Assignments by column: SQL text, an `Expression`, or another Python value.
+
+        Raises:
+            InvalidOptionError: nothing is assigned, or a column twice.
+            SchemaMismatchError: there is no such column, or it does not take the values.
+            InvalidExpressionError: an expression cannot be read.
+        """
+        if not given:
+            raise InvalidOptionError(option="updates", reason="is empty: name a column at least.")
+        bare = without_metadata(schema)
+        fields: dict[str, pa.Field] = {}
+        values: dict[str, BoundValue] = {}
+        for name, value in given.items():
+            found = find_field(name, bare)
+            if found is None:
+                raise SchemaMismatchError(
+                    column=name,
+                    reason="is not in the dataset",
+                    hint=f"It has: {', '.join(bare.names)}. Fields of structs cannot be assigned "
+                    "by themselves: assign the whole column.",
+                )
+            if found.name in values:
+                raise InvalidOptionError(
+                    option="updates", value=name, reason="is a column that is assigned twice."
+                )
+            bound = Expression.of(value).bind(scope)
+            require_assignable(bound.type, found)
+            fields[found.name], values[found.name] = found, bound
+        return cls(fields, values)
+
+    def columns(self, qualifier: str) -> list[str]:
+        """The columns of one table that the values are computed from."""
+        found = (column for value in self.values.values() for column in value.columns)
+        return list(dict.fromkeys(name for table, name in found if table == qualifier))
+
+    def evaluate(self, tables: Mapping[str, pa.Table], rows: int) -> dict[str, pa.ChunkedArray]:
+        """The values of the assigned columns, by name, in the columns' types.
+
+        Raises:
+            InvalidExpressionError: an expression fails on a row.
+            SchemaMismatchError: a value does not fit its column.
+        """
+        return {
+            name: _chunked(assign(value.evaluate(tables, rows), self.fields[name]))
+            for name, value in self.values.items()
+        }
+
+
+def everything_from(schema: pa.Schema, source: pa.Schema, qualifier: str) -> dict[str, Any]:
+    """Assignments of each column from the column of the same name in the source.
+
+    Raises:
+        SchemaMismatchError: the source lacks a column.
+    """
+    found: dict[str, Any] = {}
+    for field in schema:
+        mine = find_field(field.name, source)
+        if mine is None:
+            raise SchemaMismatchError(
+                column=field.name,
+                reason="is not in the source",
+                hint="Name the columns to assign: when_matched_update({...}), "
+                "when_not_matched_insert({...}).",
+            )
+        found[field.name] = f"{quoted(qualifier)}.{quoted(mine.name)}"
+    return found
+
+
+def assembled(
+    schema: pa.Schema, before: pa.Table | None, assigned: Mapping[str, pa.ChunkedArray]
+) -> dict[str, pa.ChunkedArray]:
+    """The columns of new rows: assigned ones, and the others as they were before.
+
+    Without rows before, columns that are not assigned are left out: they get their defaults.
+    """
+    columns: dict[str, pa.ChunkedArray] = {}
+    for field in schema:
+        if field.name in assigned:
+            columns[field.name] = assigned[field.name]
+        elif before is not None:
+            columns[field.name] = before.column(field.name)
+    return columns
+
+
+def _chunked(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
+    return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+
+
+def quoted(name: str) -> str:
+    """A name in backquotes, as SQL text."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def checked_names(names: Sequence[str], schema: pa.Schema, option: str) -> list[str]:
+    """Columns in the schema's spelling.
+
+    Raises:
+        InvalidOptionError: there is no such column, or none is given.
+    """
+    if not names:
+        raise InvalidOptionError(option=option, reason="names no column.")
+    found = []
+    for name in names:
+        field = find_field(name, schema)
+        if field is None:
+            raise InvalidOptionError(
+                option=option, value=name, reason="is not a column.", known=schema.names
+            )
+        found.append(field.name)
+    return found
