@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakehouse_source.read.engine_files import Engine, FileGroup, HandOver, missing_engine
 from lakehouse_source.read.engine_frames import Words, frame
+from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.ordinal import PythonValue
 
 try:
@@ -38,7 +39,15 @@ def to_polars(handed: HandOver) -> Any:
 
 
 def _read(group: FileGroup) -> Any:
-    return pl.scan_parquet(list(group.paths), glob=False, hive_partitioning=False)
+    # Without a schema Polars refuses hidden columns that only some of the files have.
+    stored = [source.stored for source in group.sources if source.stored is not None]
+    return pl.scan_parquet(
+        list(group.paths),
+        glob=False,
+        hive_partitioning=False,
+        schema=pl.Schema(without_metadata(pa.schema(stored))),
+        extra_columns="ignore",
+    )
 
 
 def _type(type_: pa.DataType) -> Any:

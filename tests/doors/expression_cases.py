@@ -33,20 +33,75 @@ COLUMNS: dict[str, tuple[pa.DataType, list[object]]] = {
     ),
     "s": (
         pa.string(),
-        ["", "a", "Abc", " pad ", "straße", "ŉ", "ıİ", "ΑΣ ΣΑΣ", "a%b_c\\d", "\U0001f600x", "é\n",
-         "ǆ", "ﬁ", "\tx\u00a0", "~\uffee\U00010400"],
+        [
+            "",
+            "a",
+            "Abc",
+            " pad ",
+            "straße",
+            "ŉ",
+            "ıİ",
+            "ΑΣ ΣΑΣ",
+            "a%b_c\\d",
+            "\U0001f600x",
+            "é\n",
+            "ǆ",
+            "ﬁ",
+            "\tx\u00a0",
+            "~\uffee\U00010400",
+        ],
     ),
     "n": (
         pa.string(),
-        ["0", "12", "-7", "+5", " 42 ", "1.5", ".5", "1.", "1e3", "2147483648", "NaN", "-inf", "1e400",
-         "true", "NO", "abc", "", "1d", "0x1F", "99999999999999999999", "1_000", "١٢", "3\u00a0"],
+        [
+            "0",
+            "12",
+            "-7",
+            "+5",
+            " 42 ",
+            "1.5",
+            ".5",
+            "1.",
+            "1e3",
+            "2147483648",
+            "NaN",
+            "-inf",
+            "1e400",
+            "true",
+            "NO",
+            "abc",
+            "",
+            "1d",
+            "0x1F",
+            "99999999999999999999",
+            "1_000",
+            "١٢",
+            "3\u00a0",
+        ],
     ),
     "m": (
         pa.string(),
-        ["2024-02-29", "2023-02-29", "2024-1-5", "2024", "2024-07", "2024-01-31 12:30:00",
-         "2024-01-31T12:30:00.123456789", " 2024-01-31 ", "2024-01-31 12:30:00+05:30",
-         "2024-03-10 02:30:00 America/New_York", "x", "12:30", "+12024-01-01", "0001-01-01",
-         "2024-01-31 24:00:00", "2024-01-31 1:2:3.4", "2024-01-31 12:30Z", "99999-01-01", "2024-01-31 "],
+        [
+            "2024-02-29",
+            "2023-02-29",
+            "2024-1-5",
+            "2024",
+            "2024-07",
+            "2024-01-31 12:30:00",
+            "2024-01-31T12:30:00.123456789",
+            " 2024-01-31 ",
+            "2024-01-31 12:30:00+05:30",
+            "2024-03-10 02:30:00 America/New_York",
+            "x",
+            "12:30",
+            "+12024-01-01",
+            "0001-01-01",
+            "2024-01-31 24:00:00",
+            "2024-01-31 1:2:3.4",
+            "2024-01-31 12:30Z",
+            "99999-01-01",
+            "2024-01-31 ",
+        ],
     ),
     "b": (pa.bool_(), [True, False]),
     "t": (pa.date32(), [0, -1, 19782, -719162, 2932896, 10957]),
@@ -97,7 +152,9 @@ def written() -> list[str]:
     found += [
         f"{a} {op} {b}" for a in COLUMNS for b in columns for op in ("=", "<", ">=", "<=>", "!=")
     ]
-    found += [f"{word}({a} AS {to})" for a in COLUMNS for to in _TYPES for word in ("CAST", "TRY_CAST")]
+    found += [
+        f"{word}({a} AS {to})" for a in COLUMNS for to in _TYPES for word in ("CAST", "TRY_CAST")
+    ]
     for name in (
         *("upper", "lower", "trim", "ltrim", "rtrim", "length", "char_length", "abs", "floor"),
         *("ceil", "round", "sqrt", "isnan", "isnull", "isnotnull", "year", "month", "day", "hour"),
@@ -110,8 +167,15 @@ def written() -> list[str]:
     found += [f"{a} IN ({b}, NULL)" for a in COLUMNS for b in columns]
     found += [f"round({a}, {n})" for a in _NUMBERS for n in (-3, -1, 0, 1, 2, 12)]
     found += [f"substring(s, {a}, {n})" for a in (-9, -2, -1, 0, 1, 2, 5) for n in (-1, 0, 1, 3, 9)]
-    found += [f"{f}(s, {n}, {p})" for f in ("lpad", "rpad") for n in (-1, 0, 3, 9) for p in ("'xy'", "''", "s")]
-    found += [f"{f}(s, {n})" for f in ("left", "right", "substr", "lpad") for n in (-2, 0, 1, 2, 40, "y")]
+    found += [
+        f"{f}(s, {n}, {p})"
+        for f in ("lpad", "rpad")
+        for n in (-1, 0, 3, 9)
+        for p in ("'xy'", "''", "s")
+    ]
+    found += [
+        f"{f}(s, {n})" for f in ("left", "right", "substr", "lpad") for n in (-2, 0, 1, 2, 40, "y")
+    ]
     found += _OTHERS
     return found
 
@@ -155,14 +219,18 @@ class Generator:
         self.random = random.Random(seed)
 
     def expression(self, depth: int = 3) -> str:
-        return getattr(self, self.random.choice(("number", "text", "truth", "truth", "moment")))(depth)
+        return getattr(self, self.random.choice(("number", "text", "truth", "truth", "moment")))(
+            depth
+        )
 
     def pick(self, *forms: str) -> str:
         return self.random.choice(forms)
 
     def number(self, depth: int) -> str:
         if depth <= 0 or self.random.random() < 0.15:
-            return self.pick(*_NUMBERS, *_NUMBERS, "0", "1", "-3", "7L", "2.5", "0.10", "1e1", "100Y", "NULL")
+            return self.pick(
+                *_NUMBERS, *_NUMBERS, "0", "1", "-3", "7L", "2.5", "0.10", "1e1", "100Y", "NULL"
+            )
         a, b = self.number(depth - 1), self.number(depth - 1)
         return self.pick(
             f"({a} + {b})", f"({a} - {b})", f"({a} * {b})", f"({a} / {b})", f"({a} % {b})",
