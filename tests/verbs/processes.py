@@ -52,6 +52,32 @@ def write_once(
             answers.send(result.version)
 
 
+def change_rows_once(
+    url: str, uri: str, statement: str, arguments: dict[str, Any], point: str | None, answers: Any
+) -> None:
+    """One statement that may be killed; its result or error is sent to `answers`."""
+    failpoints.arm(point)
+    with lake.open_catalog(url) as catalog:
+        try:
+            result = change_rows(lake.open_dataset(uri, catalog=catalog), statement, **arguments)
+        except lake.PlakeError as error:
+            answers.send(error)
+        else:
+            answers.send(result.version)
+
+
+def change_rows(dataset: lake.Dataset, statement: str, **arguments: Any) -> lake.ChangeResult:
+    """One of three statements, over a dataset with the columns `id` and `k`."""
+    if statement == "delete":
+        return dataset.delete("id BETWEEN 1 AND 3", **arguments)
+    if statement == "update":
+        return dataset.update({"k": "concat(k, k)"}, "id BETWEEN 1 AND 3", **arguments)
+    source = pa.table({"id": pa.array([3, 4, 9], pa.int64()), "k": ["x", "y", "z"]})
+    merge = dataset.merge(source, "target.id = source.id", **arguments)
+    merge = merge.when_matched_delete("source.k = 'x'").when_matched_update_all()
+    return merge.when_not_matched_insert_all().execute()
+
+
 # --- many writers of one dataset ------------------------------------------------
 
 

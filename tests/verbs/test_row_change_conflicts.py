@@ -1,0 +1,318 @@
+"""Two commits at once, of which one changes rows: what the second one does about the first.
+
+The second statement has found its rows. Before it commits, another process commits. `SAME`
+changes the row that the second statement changes, `OTHER` another row of the same file.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakehouse_source as lake
+from lakehouse_source.write import commit as committing
+from tests.verbs import processes
+
+FIRST = pa.table({"id": pa.array(range(10), pa.int64()), "v": pa.array([0] * 10, pa.int64())})
+SECOND = pa.table({"id": pa.array(range(10, 20), pa.int64()), "v": pa.array([0] * 10, pa.int64())})
+ROWS = dict.fromkeys(range(20), 0)
+
+Rows = dict[int, int]
+
+
+def merge(dataset: lake.Dataset, ids: list[int], **options: Any) -> lake.ChangeResult:
+    source = pa.table({"id": pa.array(ids, pa.int64()), "v": pa.array([7] * len(ids), pa.int64())})
+    return dataset.upsert(source, on="id", **options)
+
+
+# What a process does, and the rows after it alone.
+ACTS: dict[str, tuple[Callable[[lake.Dataset], Any], Callable[[Rows], Rows]]] = {
+    "delete same": (lambda d: d.delete("id = 3"), lambda r: {k: r[k] for k in r if k != 3}),
+    "delete other": (lambda d: d.delete("id = 4"), lambda r: {k: r[k] for k in r if k != 4}),
+    "update same": (lambda d: d.update({"v": 5}, "id = 3"), lambda r: {**r, 3: 5}),
+    "update other": (lambda d: d.update({"v": 5}, "id = 4"), lambda r: {**r, 4: 5}),
+    "merge same": (lambda d: merge(d, [3, 30]), lambda r: {**r, 3: 7, 30: 7}),
+    "merge other": (lambda d: merge(d, [4, 31]), lambda r: {**r, 4: 7, 31: 7}),
+    "append": (
+        lambda d: lake.write_dataset({"id": [90], "v": [9]}, d.uri, catalog=d._address.catalog),
+        lambda r: {**r, 90: 9},
+    ),
+    "append a key of the merge": (
+        lambda d: lake.write_dataset({"id": [50], "v": [9]}, d.uri, catalog=d._address.catalog),
+        lambda r: {**r, 50: 9},
+    ),
+    "overwrite": (
+        lambda d: lake.write_dataset(
+            {"id": [1], "v": [1]}, d.uri, mode="overwrite", catalog=d._address.catalog
+        ),
+        lambda r: {1: 1},
+    ),
+    "overwrite where same": (
+        lambda d: lake.write_dataset(
+            FIRST.slice(0, 0), d.uri, mode="overwrite", overwrite_where="id < 2",
+            catalog=d._address.catalog,
+        ),
+        lambda r: {k: r[k] for k in r if k >= 2},
+    ),
+    "overwrite where other": (
+        lambda d: lake.write_dataset(
+            FIRST.slice(0, 0), d.uri, mode="overwrite", overwrite_where="id > 15",
+            catalog=d._address.catalog,
+        ),
+        lambda r: {k: r[k] for k in r if k <= 15},
+    ),
+    "schema change": (lambda d: d.add_column("w", pa.int64()), lambda r: r),
+    "restore": (lambda d: d.restore(1), lambda r: dict.fromkeys(range(10), 0)),
+}  # fmt: skip
+
+STATEMENTS = ("delete", "update", "merge")
+# (mine, theirs): True: both commit. Written out: this is the specification.
+CELLS: dict[tuple[str, str], bool] = {
+    ("delete", "delete same"): True,
+    ("delete", "delete other"): True,
+    ("delete", "update same"): False,
+    ("delete", "update other"): True,
+    ("delete", "merge same"): False,
+    ("delete", "merge other"): True,
+    ("delete", "append"): True,
+    ("delete", "append a key of the merge"): True,
+    ("delete", "overwrite"): False,
+    ("delete", "overwrite where same"): False,
+    ("delete", "overwrite where other"): True,
+    ("delete", "schema change"): True,
+    ("delete", "restore"): False,
+    ("update", "delete same"): False,
+    ("update", "delete other"): True,
+    ("update", "update same"): False,
+    ("update", "update other"): True,
+    ("update", "merge same"): False,
+    ("update", "merge other"): True,
+    ("update", "append"): True,
+    ("update", "append a key of the merge"): True,
+    ("update", "overwrite"): False,
+    ("update", "overwrite where same"): False,
+    ("update", "overwrite where other"): True,
+    ("update", "schema change"): False,
+    ("update", "restore"): False,
+    ("merge", "delete same"): False,
+    ("merge", "delete other"): True,
+    ("merge", "update same"): False,
+    ("merge", "update other"): True,
+    ("merge", "merge same"): False,
+    # A file with the keys 4 and 31 may hold a key between them, as far as its bounds tell.
+    ("merge", "merge other"): True,
+    ("merge", "append"): True,
+    ("merge", "append a key of the merge"): False,
+    ("merge", "overwrite"): False,
+    ("merge", "overwrite where same"): False,
+    ("merge", "overwrite where other"): True,
+    ("merge", "schema change"): False,
+    ("merge", "restore"): False,
+}
+MINE: dict[str, tuple[Callable[..., Any], Callable[[Rows], Rows]]] = {
+    "delete": (lambda d, **k: d.delete("id = 3", **k), ACTS["delete same"][1]),
+    "update": (lambda d, **k: d.update({"v": 1}, "id = 3", **k), lambda r: {**r, 3: 1}),
+    "merge": (lambda d, **k: merge(d, [3, 50], **k), lambda r: {**r, 3: 7, 50: 7}),
+}
+
+
+def sampled(cells: Iterable[tuple[str, ...]]) -> list[Any]:
+    """Each cell over SQLite; over PostgreSQL, which decides by the same code, in the long form."""
+    return [
+        pytest.param(
+            kind, *cell, id=" | ".join((kind, *cell)),
+            marks=pytest.mark.long if kind == "postgres" else (),
+        )
+        for kind in ("sqlite", "postgres")
+        for cell in cells
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def dataset(catalog: lake.Catalog, tmp_path: Path) -> lake.Dataset:
+    """Two files of ten rows. No file is written anew because of its deleted rows."""
+    uri = str(tmp_path / "things")
+    lake.write_dataset(FIRST, uri, catalog=catalog, rewrite_threshold=1.0)
+    lake.write_dataset(SECOND, uri, catalog=catalog)
+    return lake.open_dataset(uri, catalog=catalog)
+
+
+def before_commit(act: Callable[[], None]) -> pytest.MonkeyPatch:
+    """Run `act` when the next commit has written everything and begins its transaction."""
+    patch = pytest.MonkeyPatch()
+    commit = committing._commit_prepared
+
+    def later(*arguments: Any) -> Any:
+        patch.undo()
+        act()
+        return commit(*arguments)
+
+    patch.setattr(committing, "_commit_prepared", later)
+    return patch
+
+
+def act_in_process(url: str, uri: str, name: str) -> None:
+    with lake.open_catalog(url) as catalog:
+        ACTS[name][0](lake.open_dataset(uri, catalog=catalog))
+
+
+def content(dataset: lake.Dataset) -> Rows:
+    table = dataset.refresh().scan(columns=["id", "v"]).to_table()
+    found = dict(zip(table["id"].to_pylist(), table["v"].to_pylist()))
+    assert len(found) == table.num_rows == dataset.scan().count_rows()
+    return found
+
+
+def run_both(
+    dataset: lake.Dataset, mine: Callable[[], Any], theirs: str
+) -> lake.CommitConflictError | None:
+    catalog = dataset._address.catalog
+    assert isinstance(catalog, lake.Catalog)
+
+    def act() -> None:
+        assert processes.run(act_in_process, catalog.url, dataset.uri, theirs) == 0
+
+    patch = before_commit(act)
+    try:
+        mine()
+    except lake.CommitConflictError as error:
+        return error
+    finally:
+        patch.undo()
+    return None
+
+
+def files_of(dataset: lake.Dataset) -> tuple[set[str], set[str]]:
+    """The files that versions have, and those on the disk."""
+    root = Path(dataset.uri.removeprefix("file://"))
+    known = {file.path for n in range(1, dataset.version + 1) for file in dataset.files(n)}
+    disk = {str(path.relative_to(root)) for path in root.rglob("*.parquet")}
+    return known, disk
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("catalog", "mine", "theirs"), sampled(CELLS), indirect=["catalog"])
+def test_a_change_of_rows_meets_another_commit(
+    mine: str, theirs: str, dataset: lake.Dataset
+) -> None:
+    statement, alone = MINE[mine]
+    error = run_both(dataset, lambda: statement(dataset), theirs)
+    expected = ACTS[theirs][1](ROWS)
+    if CELLS[mine, theirs]:
+        assert error is None
+        # Rows that others added are not touched; a row that both delete is deleted once.
+        assert content(dataset) == alone(expected)
+        assert dataset.version == 4
+    else:
+        assert error is not None
+        assert error.current_version == 3
+        assert content(dataset) == expected
+        known, disk = files_of(dataset)
+        assert known == disk
+    assert dataset.verify(checksums=True).ok
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("catalog", "mine", "theirs"),
+    sampled(
+        itertools.product(
+            [name for name in ACTS if name.split()[0] not in STATEMENTS],
+            ["delete other", "update other", "merge other"],
+        )
+    ),
+    indirect=["catalog"],
+)
+def test_another_change_meets_a_change_of_rows(
+    mine: str, theirs: str, dataset: lake.Dataset
+) -> None:
+    if mine == "restore" or mine == "schema change":
+        act_in_process(dataset._address.catalog.url, dataset.uri, theirs)  # type: ignore[union-attr]
+        error = None
+        ACTS[mine][0](dataset)  # no file is written: it is decided under the lock
+    else:
+        error = run_both(dataset, lambda: ACTS[mine][0](dataset), theirs)
+    expected = ACTS[theirs][1](ROWS)
+    if mine.startswith("overwrite where"):
+        # The rows that it keeps were read before: a deleted one would return.
+        assert error is not None
+        assert content(dataset) == expected
+    else:
+        assert error is None
+        assert content(dataset) == ACTS[mine][1](expected)
+
+
+@pytest.mark.parametrize(
+    ("mine", "isolation", "commits"),
+    [
+        ("delete", "serializable", False),
+        ("delete", "snapshot", True),
+        ("update", "serializable", False),
+        ("merge", "serializable", False),
+        ("merge", "write-serializable", False),
+        ("merge", "snapshot", True),
+    ],
+)
+def test_isolation_decides_about_added_rows(
+    mine: str, isolation: str, commits: bool, dataset: lake.Dataset
+) -> None:
+    def theirs() -> None:
+        lake.write_dataset({"id": [3], "v": [9]}, dataset.uri, catalog=dataset._address.catalog)
+
+    patch = before_commit(theirs)
+    error = None
+    try:
+        MINE[mine][0](dataset, isolation=isolation)
+    except lake.CommitConflictError as caught:
+        error = caught
+    finally:
+        patch.undo()
+    assert (error is None) is commits
+    assert error is None or "may be matched by the condition" in error.reason
+
+
+def test_a_file_that_was_written_anew_gets_a_vector_where_another_commit_came_first(
+    catalog: lake.Catalog, tmp_path: Path
+) -> None:
+    """It was to save space: it must not make two changes of different rows conflict."""
+    uri = str(tmp_path / "things")
+    lake.write_dataset(FIRST, uri, catalog=catalog, rewrite_threshold=0.3)
+    dataset = lake.open_dataset(uri, catalog=catalog)
+    patch = before_commit(lambda: lake.open_dataset(uri, catalog=catalog).delete("id = 9"))
+    try:
+        result = dataset.delete("id < 5")
+    finally:
+        patch.undo()
+    assert (result.rows_deleted, result.vectors_written, result.files_added) == (5, 1, 0)
+    assert content(dataset) == {5: 0, 6: 0, 7: 0, 8: 0}
+    known, disk = files_of(dataset)
+    assert known == disk
+
+
+def test_two_deletes_of_one_row_count_it_once(dataset: lake.Dataset) -> None:
+    patch = before_commit(
+        lambda: lake.open_dataset(dataset.uri, catalog=dataset._address.catalog).delete("id = 3")  # type: ignore[func-returns-value, arg-type]
+    )
+    try:
+        result = dataset.delete("id IN (3, 4)")
+    finally:
+        patch.undo()
+    assert (result.version, result.rows_deleted) == (4, 1)
+    assert dataset.scan().count_rows() == 18
+
+
+def test_the_last_rows_of_a_file_are_deleted_by_two_commits(dataset: lake.Dataset) -> None:
+    patch = before_commit(
+        lambda: lake.open_dataset(dataset.uri, catalog=dataset._address.catalog).delete("id < 5")  # type: ignore[func-returns-value, arg-type]
+    )
+    try:
+        result = dataset.delete("id >= 5 AND id < 10")
+    finally:
+        patch.undo()
+    assert (result.files_removed, result.vectors_written) == (1, 0)
+    assert content(dataset) == dict.fromkeys(range(10, 20), 0)
