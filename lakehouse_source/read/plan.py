@@ -19,7 +19,7 @@ from lakehouse_source.pruning.search import search
 from lakehouse_source.read.candidates import RECORDS_OF_FILES, Candidate, candidates
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.schema.fields import leaves
-from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, with_metadata
+from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, hidden_columns, with_metadata
 from lakehouse_source.schema.partitions import PartitionTexts
 
 # Of how many files row groups are read in one query, for a scan with a limit.
@@ -215,7 +215,8 @@ def keep_others(
 ) -> tuple[list[FileRecord], tuple[ScanTask, ...], ReadSpec]:
     """The files that may hold rows of `condition`, and the tasks that read their other rows.
 
-    A file whose rows all match needs no task: none of its rows stays.
+    A file whose rows all match needs no task: none of its rows stays. The others are read with
+    the hidden columns, which keep their identities.
     """
     bound = condition.bind(snapshot.schema)
     found = list(candidates(reader, snapshot, bound))
@@ -225,10 +226,11 @@ def keep_others(
         for one in found
         if not (one.whole and one.always)
     )
+    schema = pa.schema([*snapshot.schema, *hidden_columns(snapshot.schema)])
     spec = ReadSpec(
         uri=read_uri,
-        schema=snapshot.schema,
-        columns=tuple(snapshot.schema.names),
+        schema=schema,
+        columns=tuple(schema.names),
         partition_by=snapshot.partition_by,
         file_schemas=snapshot.file_schemas,
         predicate=bound,

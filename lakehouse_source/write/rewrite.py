@@ -63,7 +63,7 @@ def rewrite_matching(catalog: Catalog, staged: StagedWrite) -> Rewrite:
         return Rewrite(tuple(removed), (), counts)
     storage = Storage(staged.spec.uri)
     kept = write_files(
-        replace(staged.spec, must_match=None),
+        replace(staged.spec, must_match=None, moved_rows=True),
         (batch for table in read_all(spec, tasks, storage) for batch in table.to_batches()),
         storage,
     )

@@ -149,7 +149,7 @@ def _changed(before: Layout, chosen: Layout, given: Mapping[str, Any], schema: p
 
 def _shown(value: Any) -> Any:
     """A property as the history shows it."""
-    return value if value is None or isinstance(value, (str, int)) else list(value)
+    return value if value is None or isinstance(value, (str, int, float)) else list(value)
 
 
 # --- the search index ----------------------------------------------------------------
