@@ -46,6 +46,7 @@ FAMILIES = {
     "python": Family("python_reads", "Reads from Python", 600),
     "writes": Family("writes", "Writes", 900),
     "commits": Family("commit_rates", "Small commits", 600),
+    "changes": Family("row_changes", "Rows that change", 900),
     "memory": Family("memory", "Memory", 900),
     "layout": Family("row_group_rows", "Layouts", 300),
 }

@@ -148,8 +148,9 @@ class _Merge:
         columns = list(self.condition.target_columns)
         for one in clauses:
             columns += one.columns(names.target)
-        if any(one.clause.action is Action.UPDATE for one in clauses):
-            columns += self.stored.names
+            if one.assigned is not None:
+                # What is assigned is not read: an update of all columns reads the keys alone.
+                columns += [n for n in self.stored.names if n not in one.assigned.values]
         where = self.may_match
         for one in self.clauses[Kind.NOT_MATCHED_BY_SOURCE]:
             if one.clause.predicate is None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +24,9 @@ from lakehouse_source.expression import (
 
 # Without an equality to join by, so many pairs of rows are compared at a time.
 _PAIRS_AT_ONCE = 1 << 20
+# So many rows of the target are looked up one by one, in a source of so many rows.
+_FEW_ROWS = 10_000
+_FEW_SOURCE_ROWS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +119,10 @@ class JoinCondition:
         tables = {self._names.target: target}
         values = [key.target.evaluate(tables, target.num_rows) for key in self._keys]
         columns, rows = _joinable(values, pa.arange(0, target.num_rows), self._keys)
+        if len(rows) <= _FEW_ROWS and len(source.rows) <= _FEW_SOURCE_ROWS:
+            return _looked_up(source.places, columns, rows)
         names = [f"k{i}" for i in range(len(columns))]
         mine = pa.table([*columns, rows], [*names, "target"])
-        if len(columns) == 1:
-            # Most rows match nothing. To look that up is faster than a join.
-            known = pc.is_in(columns[0], value_set=source.distinct)
-            mine = mine.filter(known)
         joined = mine.join(source.keys, names, join_type="inner")
         joined = joined.sort_by([("target", "ascending"), ("source", "ascending")])
         return _one(joined.column("target")), _one(joined.column("source"))
@@ -137,7 +140,7 @@ class JoinCondition:
         return left, right
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SourceRows:
     """The source, and the columns that join it: of the rows that can match at all.
 
@@ -154,10 +157,14 @@ class SourceRows:
         names = [f"k{i}" for i in range(len(self.columns))]
         return pa.table([*self.columns, self.rows], [*names, "source"])
 
-    @property
-    def distinct(self) -> pa.Array:
-        """The distinct values of the only key."""
-        return self.columns[0]
+    @cached_property
+    def places(self) -> dict[tuple[Any, ...], list[int]]:
+        """The positions of rows by their key."""
+        found: dict[tuple[Any, ...], list[int]] = {}
+        keys = zip(*(column.to_pylist() for column in self.columns))
+        for key, row in zip(keys, self.rows.to_pylist()):
+            found.setdefault(key, []).append(row)
+        return found
 
 
 def pair_tables(
@@ -174,6 +181,20 @@ def pair_tables(
         columns = [column for qualifier, column in bound.columns if qualifier == name]
         found[name] = table.select(columns).take(rows)
     return found
+
+
+def _looked_up(
+    places: Mapping[tuple[Any, ...], list[int]], columns: Sequence[pa.Array], rows: pa.Array
+) -> tuple[pa.Array, pa.Array]:
+    """The pairs of a join of few rows, for which Arrow's join would take longer to begin."""
+    left: list[int] = []
+    right: list[int] = []
+    keys = zip(*(column.to_pylist() for column in columns))
+    for key, row in zip(keys, rows.to_pylist()):
+        for place in places.get(key, ()):
+            left.append(row)
+            right.append(place)
+    return pa.array(left, pa.int64()), pa.array(right, pa.int64())
 
 
 def _joinable(
@@ -203,7 +224,14 @@ def _joinable(
 
 
 def _bits(column: pa.Array) -> pa.Array:
-    """Floats as integers of the same bits. Arrow's join compares NaN as SQL does not."""
+    """Floats as integers of the same bits: Arrow's join compares NaN as SQL does not.
+
+    Moments too: Python has no value for some of them.
+    """
+    if pa.types.is_timestamp(column.type):
+        return column.view(pa.int64())
+    if pa.types.is_date32(column.type):
+        return column.view(pa.int32())
     if pa.types.is_float64(column.type):
         return column.view(pa.int64())
     if pa.types.is_float32(column.type):

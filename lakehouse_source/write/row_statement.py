@@ -140,7 +140,8 @@ class RowStatement:
         """The rows of a condition, file by file."""
         spec, tasks, names = self.tasks(where, columns)
         for task, table in read_each(spec, tasks, self.storage):
-            yield FoundRows(task.path, table, *names)
+            if table.num_rows:
+                yield FoundRows(task.path, table, *names)
 
     def write(self, batches: Iterator[pa.RecordBatch], *, moved_rows: bool) -> None:
         """Write rows to new files. Moved rows have the hidden columns too."""

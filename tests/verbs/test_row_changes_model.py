@@ -16,6 +16,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -292,6 +293,7 @@ def bag(rows: Any) -> Counter[str]:
     return Counter(re.sub(r"-0\.0\b", "0.0", repr(row)) for row in rows)
 
 
+@pytest.mark.timeout(7200)
 @settings(max_examples=2000 if THOROUGH else 15, phases=(Phase.explicit, Phase.generate))
 @given(seed=st.integers(0, 2**32))
 def test_a_dataset_has_the_rows_of_the_model(seed: int, tmp_path_factory: Any) -> None:
