@@ -20,7 +20,7 @@ from itertools import accumulate
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse_source.deletion.vector import Positions, VectorError, decode, live_mask
+from lakehouse_source.deletion.vector import Positions, live_mask
 from lakehouse_source.errors import (
     CorruptDatasetError,
     PlakeError,
@@ -31,6 +31,7 @@ from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.bloom import FileFilters
 from lakehouse_source.parquet.byte_ranges import ByteRanges
 from lakehouse_source.parquet.checked_footer import CheckedFooter, open_footer
+from lakehouse_source.parquet.deleted_rows import deleted_rows
 from lakehouse_source.parquet.foreign import read_schema
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.open_file import ColumnSet, OpenFile, PagesOfFile, leaf_paths
@@ -214,24 +215,8 @@ class _FileReader:
 
     @cached_property
     def _deleted(self) -> Positions:
-        """The positions of the deleted rows of the file."""
-        vector = self.task.deleted
-        assert vector is not None
-        blob = vector.blob
-        if blob is None:
-            with self.storage.open_input(vector.path) as file:
-                (blob,) = (
-                    ByteRanges(file, is_local=self.storage.is_local)
-                    .read([(vector.offset, vector.length)])
-                    .values()
-                )
-        try:
-            return decode(blob, vector.cardinality, self.task.file_row_count)
-        except VectorError as error:
-            raise CorruptDatasetError(
-                path=self.storage.display(vector.path),
-                reason=f"its deletion vector of {self.task.path} cannot be read: {error}",
-            ) from error
+        task = self.task
+        return deleted_rows(task.deleted, task.path, task.file_row_count, self.storage)
 
     def _filters(self, footer: CheckedFooter, file: pa.NativeFile) -> FileFilters | None:
         """The file's bloom filters, None where they could not rule out a row group."""

@@ -6,6 +6,7 @@ DuckDB's own reader. Every name and value is quoted here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -38,7 +39,8 @@ def _is_path(path: str) -> bool:
     return not any(char in path for char in "*?[]{}\0")
 
 
-ENGINE = Engine(_is_path)
+_POSITION = "file_row_number"
+ENGINE = Engine(_is_path, position=_POSITION)
 # For a connection that may not open files.
 ROWS_ONLY = Engine(lambda _path: False)
 
@@ -50,13 +52,20 @@ class FilesRefused(Exception):
 def to_duckdb(handed: HandOver, connection: Any, name: str) -> Any:
     """Make a temporary view of a connection; returns it as a relation.
 
-    Rows that plake read are in a view of their own, `<name> (from memory)`.
+    Rows that plake read are in a view of their own, `<name> (from memory)`, and the positions
+    of deleted rows in `<name> (deleted rows)`.
 
     Raises:
         FilesRefused
     """
     in_memory = f"{name} (from memory)"
-    parts = [_select(group, handed) for group in handed.groups]
+    deleted = f"{name} (deleted rows)"
+    parts = [_select(group, number, deleted, handed) for number, group in enumerate(handed.groups)]
+    positions = _positions(handed.groups)
+    if positions is None:
+        connection.unregister(deleted)
+    else:
+        connection.register(deleted, positions)
     if handed.rows.num_rows or not parts:
         connection.register(in_memory, handed.rows)
         parts.append(f"SELECT * FROM {_quoted(in_memory)}")
@@ -73,10 +82,27 @@ def to_duckdb(handed: HandOver, connection: Any, name: str) -> Any:
     return connection.sql(f"SELECT * FROM {_quoted(name)}")
 
 
-def _select(group: FileGroup, handed: HandOver) -> str:
+def _positions(groups: Sequence[FileGroup]) -> pa.Table | None:
+    """The deleted rows of all groups: the group's number, and the position in its file."""
+    parts = [
+        pa.table({"part": pa.repeat(number, len(group.deleted)), "position": group.deleted})
+        for number, group in enumerate(groups)
+        if group.deleted is not None
+    ]
+    return pa.concat_tables(parts) if parts else None
+
+
+def _select(group: FileGroup, number: int, deleted: str, handed: HandOver) -> str:
     paths = ", ".join(_text(path) for path in group.paths)
     columns = ", ".join(_column(source) for source in group.sources)
-    read = f"SELECT {columns} FROM read_parquet([{paths}], {_OPTIONS})"
+    if group.deleted is None:
+        read = f"SELECT {columns} FROM read_parquet([{paths}], {_OPTIONS})"
+    else:
+        read = (
+            f"SELECT {columns} FROM read_parquet([{paths}], {_OPTIONS}, {_POSITION} = true) AS f "
+            f"ANTI JOIN (SELECT position FROM {_quoted(deleted)} WHERE part = {number}) AS d "
+            f"ON f.{_POSITION} = d.position"
+        )
     if not group.filtered or handed.condition is None:
         return read
     wanted = ", ".join(_quoted(name) for name in handed.schema.names)

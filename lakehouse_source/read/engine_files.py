@@ -4,7 +4,7 @@ An engine's own Parquet reader is faster than one in Python, and prunes by the f
 a query adds. It must give the rows that plake gives. So a file goes to the engine only if
 
     - it is on a local disk, where engines need no credentials;
-    - none of its rows is deleted by a vector;
+    - none of its rows is deleted by a vector, or the engine can tell rows by their positions;
     - the types of its columns mean the same to every engine (`_is_plain`);
     - every promotion of a column since then is an exact cast in every engine;
     - no float column that is read can hold NaN: DuckDB and DataFusion skip row groups by
@@ -27,6 +27,7 @@ import pyarrow as pa
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, StorageError
 from lakehouse_source.model import ColumnBounds, ScanTask
 from lakehouse_source.parquet.checked_footer import open_footer
+from lakehouse_source.parquet.deleted_rows import deleted_rows
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.parquet.spec import ReadSpec
@@ -80,12 +81,14 @@ class FileGroup:
     """Files that an engine reads alike: absolute paths, and the source of each column.
 
     `filtered`: the condition must be applied. Then the sources of the columns to return are
-    followed by those of further columns, which only the condition names.
+    followed by those of further columns, which only the condition names. `deleted` are the
+    positions of rows to leave out; then there is one file.
     """
 
     paths: tuple[str, ...]
     sources: tuple[Source, ...]
     filtered: bool
+    deleted: pa.Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +96,14 @@ class Engine:
     """What an engine can be given.
 
     `is_path` tells whether it reads a text as the path of one file. Its queries have one
-    scan for each group of files; `one_file_each`: a scan takes a single file.
+    scan for each group of files; `one_file_each`: a scan takes a single file. `position` is
+    the name under which the engine gives the position of a row in its file, which no column
+    may have; None: it gives none.
     """
 
     is_path: Callable[[str], bool]
     one_file_each: bool = False
+    position: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +223,9 @@ class _Division:
         storage = self._storage
         if not storage.is_local or (filtered and not self._portable):
             return False
-        if task.deleted is not None or any(map(is_metadata, self._fields)):
+        if any(map(is_metadata, self._fields)):
+            return False
+        if task.deleted is not None and not self._gives_positions(task.schema_version):
             return False
         if is_foreign(task.path):
             return False  # its columns are found by name, in whatever types it has
@@ -241,12 +249,18 @@ class _Division:
         there = set(footer.metadata.schema.to_arrow_schema().names)
         return {field.name for field in stored.values() if field is not None} <= there
 
+    def _gives_positions(self, schema_version: int) -> bool:
+        """Tell whether the engine gives positions of rows in files of a schema."""
+        position = self._engine.position
+        names = self._spec.file_schemas[schema_version].names
+        return position is not None and position not in {name.lower() for name in names}
+
     def group_of(self, task: ScanTask) -> tuple[Any, ...]:
         """What files that an engine reads alike have in common."""
         filtered = _is_filtered(task)
         read = {field.name for field in self._read(filtered)}
         named = zip(self._spec.partition_by, task.partitions)
-        alone = task.path if self._engine.one_file_each else ""
+        alone = task.path if self._engine.one_file_each or task.deleted is not None else ""
         partitions = tuple(text for name, text in named if name in read)
         return task.schema_version, filtered, partitions, alone
 
@@ -262,7 +276,11 @@ class _Division:
             for field in self._read(filtered)
         ]
         paths = [self._paths[task.path] for task in tasks]
-        return FileGroup(tuple(paths), tuple(sources), filtered)
+        deleted = None
+        if first.deleted is not None:
+            rows = deleted_rows(first.deleted, first.path, first.file_row_count, self._storage)
+            deleted = pa.array(rows.to_array(), pa.int64())
+        return FileGroup(tuple(paths), tuple(sources), filtered, deleted)
 
     def _read(self, filtered: bool) -> list[pa.Field]:
         """The columns to return, and those of the condition if it must be applied."""

@@ -27,7 +27,8 @@ def _is_path(path: str) -> bool:
     return "\0" not in path
 
 
-ENGINE = Engine(_is_path)
+_POSITION = "plake position"
+ENGINE = Engine(_is_path, position=_POSITION)
 
 
 def to_polars(handed: HandOver) -> Any:
@@ -41,13 +42,19 @@ def to_polars(handed: HandOver) -> Any:
 def _read(group: FileGroup) -> Any:
     # Without a schema Polars refuses hidden columns that only some of the files have.
     stored = [source.stored for source in group.sources if source.stored is not None]
-    return pl.scan_parquet(
+    found = pl.scan_parquet(
         list(group.paths),
         glob=False,
         hive_partitioning=False,
         schema=pl.Schema(without_metadata(pa.schema(stored))),
         extra_columns="ignore",
+        row_index_name=None if group.deleted is None else _POSITION,
     )
+    if group.deleted is None:
+        return found
+    deleted = pl.DataFrame({_POSITION: pl.Series(group.deleted, dtype=pl.get_index_type())})
+    # Counted before rows are left out by other filters: an index is that of the file's rows.
+    return found.join(deleted.lazy(), on=_POSITION, how="anti", maintain_order="left")
 
 
 def _type(type_: pa.DataType) -> Any:

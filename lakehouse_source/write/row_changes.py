@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.deletion.puffin import PuffinFile
-from lakehouse_source.deletion.vector import Positions, VectorError, decode
+from lakehouse_source.deletion.vector import Positions
 from lakehouse_source.errors import CorruptDatasetError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import (
@@ -23,6 +23,7 @@ from lakehouse_source.model import (
     FileRecord,
     TransactionRecord,
 )
+from lakehouse_source.parquet.deleted_rows import deleted_rows
 from lakehouse_source.parquet.names import vector_file_name
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.storage import Storage
@@ -147,32 +148,10 @@ def find_changes(
                 path=file.path,
                 reason=f"row {mine.max():,} is changed, and it has {file.row_count:,} rows",
             )
-        after = mine | read_positions(before, file, storage)
+        after = mine | _deleted(before, file, storage)
         if mine:
             found.append(FileChange(file, before, rows, after))
     return found
-
-
-def read_positions(vector: DeletionVector | None, file: FileRecord, storage: Storage) -> Positions:
-    """The positions of a file's deleted rows.
-
-    Raises:
-        StorageError: the Puffin file cannot be read.
-        CorruptDatasetError: it holds no vector of this file.
-    """
-    if vector is None:
-        return Positions()
-    blob = vector.blob
-    if blob is None:
-        with storage.open_input(vector.path) as source, storage.errors(vector.path):
-            blob = source.read_at(vector.length, vector.offset)
-    try:
-        return decode(blob, vector.cardinality, file.row_count)
-    except VectorError as error:
-        raise CorruptDatasetError(
-            path=storage.display(vector.path),
-            reason=f"its deletion vector of {file.path} cannot be read: {error}",
-        ) from error
 
 
 def write_vectors(
@@ -285,11 +264,11 @@ def _merged(
             continue
         if one.replaced:
             raise RewriteOutdated
-        before = read_positions(one.before, file, storage)
+        before = _deleted(one.before, file, storage)
         now = before
         moved = Positions()  # rows that another commit wrote anew
         for version, vector in since[file.id]:
-            after = read_positions(vector, file, storage)
+            after = _deleted(vector, file, storage)
             if version not in only_deletes:
                 moved |= after - now
             now = after
@@ -300,3 +279,7 @@ def _merged(
         merged[file.id] = one.after | now
         taken[file.id] = theirs
     return merged, taken
+
+
+def _deleted(vector: DeletionVector | None, file: FileRecord, storage: Storage) -> Positions:
+    return deleted_rows(vector, file.path, file.row_count, storage)
