@@ -6,11 +6,20 @@ import itertools
 
 import pytest
 
-from lakehouse_source.write.conflicts import OPERATIONS, Change, Verdict, change_of, verdict
+from lakehouse_source.write.conflicts import (
+    OPERATIONS,
+    Change,
+    Isolation,
+    Verdict,
+    change_of,
+    checks_added,
+    verdict,
+)
 
-A, O, W, S, R = Change  # noqa: E741 - the letters of the table
+A, O, W, S, R, D, U, M = Change  # noqa: E741 - the letters of the table
 REBASE, SCHEMA = Verdict.REBASE, Verdict.REBASE_SCHEMA
 ADDED, MINE, STOP = Verdict.CHECK_ADDED, Verdict.CHECK_MINE, Verdict.CONFLICT
+ROWS = Verdict.CHECK_ROWS
 
 # (mine, theirs): what must happen. Written out, not computed: this is the specification.
 CELLS = {
@@ -19,6 +28,17 @@ CELLS = {
     (W, A): ADDED, (W, O): STOP, (W, W): STOP, (W, S): STOP, (W, R): STOP,
     (S, A): REBASE, (S, O): REBASE, (S, W): REBASE, (S, S): STOP, (S, R): REBASE,
     (R, A): MINE, (R, O): STOP, (R, W): STOP, (R, S): STOP, (R, R): STOP,
+    (A, D): REBASE, (A, U): REBASE, (A, M): REBASE,
+    (O, D): REBASE, (O, U): REBASE, (O, M): REBASE,
+    (W, D): STOP, (W, U): STOP, (W, M): STOP,
+    (S, D): REBASE, (S, U): REBASE, (S, M): REBASE,
+    (R, D): STOP, (R, U): STOP, (R, M): STOP,
+    (D, A): ROWS, (D, O): STOP, (D, W): ROWS, (D, S): REBASE, (D, R): ROWS,
+    (U, A): ROWS, (U, O): STOP, (U, W): ROWS, (U, S): STOP, (U, R): ROWS,
+    (M, A): ROWS, (M, O): STOP, (M, W): ROWS, (M, S): STOP, (M, R): ROWS,
+    (D, D): ROWS, (D, U): ROWS, (D, M): ROWS,
+    (U, D): ROWS, (U, U): ROWS, (U, M): ROWS,
+    (M, D): ROWS, (M, U): ROWS, (M, M): ROWS,
 }  # fmt: skip
 
 
@@ -37,3 +57,11 @@ def test_a_delete_and_a_compaction_of_the_same_files_never_both_land() -> None:
 def test_every_operation_of_the_history_is_a_change() -> None:
     assert {change_of(name) for name in OPERATIONS} == set(Change)
     assert change_of("an operation of a later release") is None
+
+
+def test_which_statements_look_at_rows_that_others_added() -> None:
+    looking = {(mine, one) for mine in (D, U, M) for one in Isolation if checks_added(mine, one)}
+    assert looking == {
+        (M, Isolation.WRITE_SERIALIZABLE),
+        *((mine, Isolation.SERIALIZABLE) for mine in (D, U, M)),
+    }
