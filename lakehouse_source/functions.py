@@ -12,7 +12,7 @@ from lakehouse_source.dataset import Dataset
 from lakehouse_source.model import WriteResult
 from lakehouse_source.read.address import Address, CatalogLike, PathLike
 from lakehouse_source.read.scan import Predicates
-from lakehouse_source.write.add_files import add_files
+from lakehouse_source.write.add_files import ReadFooters, add_files
 from lakehouse_source.write.commit import commit
 from lakehouse_source.write.inputs import opened_input
 from lakehouse_source.write.stage import stage, write_options
@@ -259,6 +259,32 @@ def convert(
     >>> lake.convert("/data/exports").partition_by
     ('month',)
     """
+    return convert_with(
+        None,
+        folder,
+        catalog=catalog,
+        partitioning=partitioning,
+        partition_types=partition_types,
+        index_columns=index_columns,
+        commit_metadata=commit_metadata,
+        progress=progress,
+        storage_options=storage_options,
+    )
+
+
+def convert_with(
+    read_footers: ReadFooters | None,
+    folder: PathLike,
+    *,
+    catalog: CatalogLike,
+    partitioning: str | None,
+    partition_types: Mapping[str, pa.DataType] | None,
+    index_columns: str | Sequence[str] | None,
+    commit_metadata: Mapping[str, Any] | None,
+    progress: bool | None,
+    storage_options: Mapping[str, Any] | None,
+) -> Dataset:
+    """Do what `convert` does; `read_footers` reads the files' footers (see `add_files`)."""
     options = write_options(
         mode="error", commit_metadata=commit_metadata, index_columns=index_columns
     )
@@ -274,5 +300,6 @@ def convert(
             copy=False,
             progress=progress,
             is_new=True,
+            read_footers=read_footers,
         )
     return open_dataset(folder, catalog=catalog, storage_options=storage_options)

@@ -12,14 +12,13 @@ import pyarrow as pa
 
 from lakehouse_source.dataset import Dataset
 from lakehouse_source.errors import PlakeError
-from lakehouse_source.functions import open_dataset
+from lakehouse_source.functions import convert_with
 from lakehouse_source.parquet.foreign import FooterReader, ForeignFile, ForeignSchema
-from lakehouse_source.read.address import Address, CatalogLike, PathLike
+from lakehouse_source.read.address import CatalogLike, PathLike
 from lakehouse_source.spark.workers import freeze_gc
 from lakehouse_source.storage import Storage
-from lakehouse_source.write.add_files import add_files, read_footer
+from lakehouse_source.write.add_files import read_footer
 from lakehouse_source.write.find_files import GivenFile
-from lakehouse_source.write.stage import write_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,24 +53,17 @@ def convert(
     >>> lake.spark.convert(spark, "/data/plain").scan().count_rows()
     4
     """
-    options = write_options(
-        mode="error", commit_metadata=commit_metadata, index_columns=index_columns
+    return convert_with(
+        partial(_read_footers, spark),
+        folder,
+        catalog=catalog,
+        partitioning=partitioning,
+        partition_types=partition_types,
+        index_columns=index_columns,
+        commit_metadata=commit_metadata,
+        progress=progress,
+        storage_options=storage_options,
     )
-    address = Address(folder, catalog, storage_options)
-    with address.open(create=True) as opened:
-        add_files(
-            opened,
-            address,
-            folder,
-            options,
-            partitioning=partitioning,
-            partition_types=partition_types,
-            copy=False,
-            progress=progress,
-            is_new=True,
-            read_footers=partial(_read_footers, spark),
-        )
-    return open_dataset(folder, catalog=catalog, storage_options=storage_options)
 
 
 def _read_footers(spark: SparkSession, given: Sequence[GivenFile]) -> Iterator[ForeignFile]:
