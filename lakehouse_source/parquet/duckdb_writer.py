@@ -20,6 +20,7 @@ import pyarrow as pa
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError, StorageError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import FileMetadata
+from lakehouse_source.parquet.duckdb_names import flat_type_name, quoted, quoted_text
 from lakehouse_source.parquet.duckdb_output import described, relative
 from lakehouse_source.parquet.names import is_of_write
 from lakehouse_source.parquet.spec import TARGET_FILE_SIZE_BYTES, WriteSpec
@@ -40,27 +41,6 @@ _INPUT = "plake_rows"
 # Longer texts are no names of folders: each byte takes two letters of at most 255.
 _LONGEST_TEXT_BYTES = 100
 _CODECS = {"none": "uncompressed", "lz4": "lz4_raw"}
-_FLAT = {
-    pa.bool_(): "BOOLEAN",
-    pa.int8(): "TINYINT",
-    pa.int16(): "SMALLINT",
-    pa.int32(): "INTEGER",
-    pa.int64(): "BIGINT",
-    pa.uint8(): "UTINYINT",
-    pa.uint16(): "USMALLINT",
-    pa.uint32(): "UINTEGER",
-    pa.uint64(): "UBIGINT",
-    pa.float32(): "FLOAT",
-    pa.float64(): "DOUBLE",
-    pa.string(): "VARCHAR",
-    pa.binary(): "BLOB",
-    pa.date32(): "DATE",
-    pa.time64("us"): "TIME",
-    pa.timestamp("ms"): "TIMESTAMP_MS",
-    pa.timestamp("us"): "TIMESTAMP",
-    pa.timestamp("ns"): "TIMESTAMP_NS",
-    pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE",
-}
 
 
 def check_duckdb_writes(spec: WriteSpec, storage: Storage) -> None:
@@ -169,7 +149,7 @@ def _needs_no_check(spec: WriteSpec, relation: Any) -> bool:
             return False
         if found is None and write_default(field) is not None:
             return False
-        if found is not None and types[found] != _type_name(field.type):
+        if found is not None and types[found] != flat_type_name(field.type):
             return False
     return True
 
@@ -190,18 +170,11 @@ def _version() -> tuple[int, ...]:
 # --- types -----------------------------------------------------------------------
 
 
-def _type_name(type_: pa.DataType) -> str | None:
-    """DuckDB's name of a flat type that it writes exactly."""
-    if pa.types.is_decimal128(type_) and 0 <= type_.scale <= type_.precision:
-        return f"DECIMAL({type_.precision},{type_.scale})"
-    return _FLAT.get(type_)
-
-
 def _is_exact(type_: pa.DataType) -> bool:
     if is_nested(type_):
         exact = pa.types.is_list(type_) or pa.types.is_struct(type_) or pa.types.is_map(type_)
         return exact and all(_is_exact(child.type) for child in children(type_))
-    return _type_name(type_) is not None
+    return flat_type_name(type_) is not None
 
 
 def _bare(schema: pa.Schema) -> pa.Schema:
@@ -217,37 +190,37 @@ def _copy(spec: WriteSpec, storage: Storage, columns: Sequence[str]) -> str:
     selected = []
     for field in spec.schema:
         found = find_field(field.name, given)
-        value = f"NULL::{_type_name(field.type)}" if found is None else _quoted(found.name)
+        value = f"NULL::{flat_type_name(field.type)}" if found is None else quoted(found.name)
         if field.name in spec.partition_by:
             value = _partition_sql(value, field)
-        selected.append(f"{value} AS {_quoted(field.name)}")
+        selected.append(f"{value} AS {quoted(field.name)}")
     order = ", ".join(
-        f"{_quoted(name)} ASC NULLS LAST" for name in spec.sort_by if name not in spec.partition_by
+        f"{quoted(name)} ASC NULLS LAST" for name in spec.sort_by if name not in spec.partition_by
     )
     codec = spec.compression.lower()
     options = [
         "FORMAT parquet",
         "RETURN_STATS",
         "APPEND",
-        f"FILENAME_PATTERN {_text(spec.write_id + '-{uuidv7}')}",
-        f"COMPRESSION {_text(_CODECS.get(codec, codec))}",
+        f"FILENAME_PATTERN {quoted_text(spec.write_id + '-{uuidv7}')}",
+        f"COMPRESSION {quoted_text(_CODECS.get(codec, codec))}",
         f"ROW_GROUP_SIZE {spec.row_group_rows}",
         f"FIELD_IDS {{{', '.join(_field_ids(list(spec.file_schema)))}}}",
     ]
     if spec.partition_by:
-        options.append(f"PARTITION_BY ({', '.join(map(_quoted, spec.partition_by))})")
+        options.append(f"PARTITION_BY ({', '.join(map(quoted, spec.partition_by))})")
     if not spec.partition_by or _version() >= COMPLETE:
         options.append(f"FILE_SIZE_BYTES {spec.target_file_size_bytes}")
     return (
         f"COPY (SELECT {', '.join(selected)} FROM {_INPUT}"
         f"{' ORDER BY ' + order if order else ''}) "
-        f"TO {_text(storage.root)} ({', '.join(options)})"
+        f"TO {quoted_text(storage.root)} ({', '.join(options)})"
     )
 
 
 def _field_ids(fields: Sequence[pa.Field], names: Sequence[str] = ()) -> Iterator[str]:
     for position, field in enumerate(fields):
-        name = _text(names[position] if names else field.name)
+        name = quoted_text(names[position] if names else field.name)
         if not is_nested(field.type):
             yield f"{name}: {field_id(field)}"
             continue
@@ -260,14 +233,6 @@ def _field_ids(fields: Sequence[pa.Field], names: Sequence[str] = ()) -> Iterato
         yield f"{name}: {{__duckdb_field_id: {field_id(field)}, {below}}}"
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _text(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
 # --- partition values --------------------------------------------------------------
 
 
@@ -276,7 +241,7 @@ def _partition_sql(column: str, field: pa.Field) -> str:
     t, type_ = pa.types, field.type
     if t.is_string(type_):
         bytes_ = f"encode({column})"
-        refusal = _text(
+        refusal = quoted_text(
             f"a value of partition column {field.name} is longer than {_LONGEST_TEXT_BYTES} "
             "bytes. Use writer='pyarrow'"
         )

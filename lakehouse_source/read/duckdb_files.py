@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from lakehouse_source.parquet.duckdb_names import flat_type_name, quoted, quoted_text
 from lakehouse_source.predicate import (
     BoundAnd,
     BoundColumn,
@@ -68,18 +69,18 @@ def to_duckdb(handed: HandOver, connection: Any, name: str) -> Any:
         connection.register(deleted, positions)
     if handed.rows.num_rows or not parts:
         connection.register(in_memory, handed.rows)
-        parts.append(f"SELECT * FROM {_quoted(in_memory)}")
+        parts.append(f"SELECT * FROM {quoted(in_memory)}")
     else:
         connection.unregister(in_memory)  # what an earlier scan of this name left
     body = " UNION ALL ".join(parts)
     try:
-        connection.execute(f"CREATE OR REPLACE TEMPORARY VIEW {_quoted(name)} AS {body}")
+        connection.execute(f"CREATE OR REPLACE TEMPORARY VIEW {quoted(name)} AS {body}")
     except duckdb.PermissionException as error:
         if not handed.groups:
             raise
         # To ask for the settings before would be one more query each time.
         raise FilesRefused from error
-    return connection.sql(f"SELECT * FROM {_quoted(name)}")
+    return connection.sql(f"SELECT * FROM {quoted(name)}")
 
 
 def _positions(groups: Sequence[FileGroup]) -> pa.Table | None:
@@ -93,28 +94,28 @@ def _positions(groups: Sequence[FileGroup]) -> pa.Table | None:
 
 
 def _select(group: FileGroup, number: int, deleted: str, handed: HandOver) -> str:
-    paths = ", ".join(_text(path) for path in group.paths)
+    paths = ", ".join(quoted_text(path) for path in group.paths)
     columns = ", ".join(_column(source) for source in group.sources)
     if group.deleted is None:
         read = f"SELECT {columns} FROM read_parquet([{paths}], {_OPTIONS})"
     else:
         read = (
             f"SELECT {columns} FROM read_parquet([{paths}], {_OPTIONS}, {_POSITION} = true) AS f "
-            f"ANTI JOIN (SELECT position FROM {_quoted(deleted)} WHERE part = {number}) AS d "
+            f"ANTI JOIN (SELECT position FROM {quoted(deleted)} WHERE part = {number}) AS d "
             f"ON f.{_POSITION} = d.position"
         )
     if not group.filtered or handed.condition is None:
         return read
-    wanted = ", ".join(_quoted(name) for name in handed.schema.names)
+    wanted = ", ".join(quoted(name) for name in handed.schema.names)
     return f"SELECT {wanted} FROM ({read}) WHERE {_condition(handed.condition.root)}"
 
 
 def _column(source: Source) -> str:
     name, type_ = source.field.name, source.field.type
     if source.stored is None:
-        return f"{_literal(source.constant, type_)} AS {_quoted(name)}"
-    stored = _quoted(source.stored.name)
-    return f"{f'CAST({stored} AS {_type(type_)})' if source.is_cast else stored} AS {_quoted(name)}"
+        return f"{_literal(source.constant, type_)} AS {quoted(name)}"
+    stored = quoted(source.stored.name)
+    return f"{f'CAST({stored} AS {_type(type_)})' if source.is_cast else stored} AS {quoted(name)}"
 
 
 # --- conditions -----------------------------------------------------------------
@@ -130,9 +131,9 @@ def _condition(node: BoundNode) -> str:
     if isinstance(node, BoundConstant):
         return _literal(node.value, pa.bool_())
     if isinstance(node, BoundIsNull):
-        return f"({_quoted(node.column.path[0])} IS NULL)"
+        return f"({quoted(node.column.path[0])} IS NULL)"
     if isinstance(node, IfPresent):
-        return f"(CASE WHEN {_quoted(node.column.path[0])} IS NOT NULL THEN {node.truth} END)"
+        return f"(CASE WHEN {quoted(node.column.path[0])} IS NOT NULL THEN {node.truth} END)"
     assert isinstance(node, (BoundCompare, BoundIn, BoundText)), node
     return _of_value(node)
 
@@ -142,7 +143,7 @@ def _of_value(node: BoundCompare | BoundIn | BoundText) -> str:
     column = _compared(node.column)
     if isinstance(node, BoundText):
         function = {"prefix": "starts_with", "suffix": "ends_with", "contains": "contains"}
-        return f"{function[node.form]}({column}, {_text(node.text.decode())})"
+        return f"{function[node.form]}({column}, {quoted_text(node.text.decode())})"
     if isinstance(node, BoundIn):
         values = [_literal(from_ordinal(value, type_), type_) for value in node.values]
         values += ["NULL"] if node.has_null else []
@@ -153,57 +154,28 @@ def _of_value(node: BoundCompare | BoundIn | BoundText) -> str:
 
 def _compared(column: BoundColumn) -> str:
     # Text compares by its bytes, whatever the connection's default collation is.
-    name = _quoted(column.path[0])
+    name = quoted(column.path[0])
     return f'{name} COLLATE "binary"' if column.kind == "string" else name
 
 
-# --- names, values and types ----------------------------------------------------
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _text(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+# --- values and types -----------------------------------------------------------
 
 
 def _literal(value: PythonValue | None, type_: pa.DataType) -> str:
     if value is None:
         return f"CAST(NULL AS {_type(type_)})"
     if pa.types.is_string(type_):
-        return _text(str(value))
+        return quoted_text(str(value))
     text = f"{value:f}" if isinstance(value, Decimal) else str(value)
-    return f"CAST({_text(text)} AS {_type(type_)})"
-
-
-_TYPES = {
-    pa.bool_(): "BOOLEAN",
-    pa.int8(): "TINYINT",
-    pa.int16(): "SMALLINT",
-    pa.int32(): "INTEGER",
-    pa.int64(): "BIGINT",
-    pa.uint8(): "UTINYINT",
-    pa.uint16(): "USMALLINT",
-    pa.uint32(): "UINTEGER",
-    pa.uint64(): "UBIGINT",
-    pa.float32(): "FLOAT",
-    pa.float64(): "DOUBLE",
-    pa.string(): "VARCHAR",
-    pa.binary(): "BLOB",
-    pa.date32(): "DATE",
-}
+    return f"CAST({quoted_text(text)} AS {_type(type_)})"
 
 
 def _type(type_: pa.DataType) -> str:
-    if type_ in _TYPES:
-        return _TYPES[type_]
-    if pa.types.is_timestamp(type_):
-        return "TIMESTAMP" if type_.tz is None else "TIMESTAMPTZ"
-    if pa.types.is_decimal(type_):
-        return f"DECIMAL({type_.precision}, {type_.scale})"
+    name = flat_type_name(type_)
+    if name is not None:
+        return name
     below = children(type_)
     if pa.types.is_list(type_):
         return f"{_type(below[0].type)}[]"
     assert pa.types.is_struct(type_), type_
-    return f"STRUCT({', '.join(f'{_quoted(child.name)} {_type(child.type)}' for child in below)})"
+    return f"STRUCT({', '.join(f'{quoted(child.name)} {_type(child.type)}' for child in below)})"
