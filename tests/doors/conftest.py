@@ -1,11 +1,13 @@
-"""Sessions with the planner extension, in the JVM of the plain `spark` session."""
+"""Sessions with the planner extension, in the JVM of the plain `spark` session; ways to read."""
 
 from __future__ import annotations
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+import lakehouse_source as lake
 from lakehouse_source.spark import enable
+from tests.doors.frames import Read, load
 
 
 def unshared_session(spark: SparkSession) -> SparkSession:
@@ -27,3 +29,18 @@ def unshared_session(spark: SparkSession) -> SparkSession:
 def spark_planner(spark: SparkSession) -> SparkSession:
     """A session whose queries are planned with the extension; `spark` stays without."""
     return enable(unshared_session(spark))
+
+
+@pytest.fixture(params=["plain", "planner", "scan"])
+def read(request: pytest.FixtureRequest, spark: SparkSession) -> Read:
+    """Reads a dataset, at a version if one is given."""
+    if request.param == "scan":
+        return lambda uri, version=None: lake.spark.scan(spark, uri, version=version)
+    session = spark
+    if request.param == "planner":
+        session = request.getfixturevalue("spark_planner")
+
+    def read(uri: str, version: int | None = None) -> DataFrame:
+        return load(session, uri, **({} if version is None else {"versionAsOf": version}))
+
+    return read

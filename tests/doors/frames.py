@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+# Reads a dataset by its URI, and with `version=` one of its versions.
+Read: TypeAlias = Callable[..., DataFrame]
 
 
 def quoted(name: str) -> str:
@@ -36,6 +39,15 @@ def through_parquet(frame: DataFrame, path: Path | str) -> DataFrame:
     """The same rows as Spark itself writes and reads them."""
     frame.write.mode("overwrite").parquet(str(path))
     return frame.sparkSession.read.parquet(str(path))
+
+
+def collected(frame: DataFrame) -> list[str]:
+    """The rows in no order, with the names of their columns; compare them with `shown` ones."""
+    return sorted(repr(row.asDict(recursive=True)) for row in frame.collect())
+
+
+def shown(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(map(repr, rows))
 
 
 def rows(frame: DataFrame) -> list[str]:

@@ -3,48 +3,21 @@
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import lakehouse_source as lake
-from tests.doors.frames import load, save
+from tests.doors.frames import Read, collected, load, save, shown
 
 pytestmark = pytest.mark.spark
 
-Read: TypeAlias = Callable[..., DataFrame]
 NAN = float("nan")
-
-
-@pytest.fixture(params=["plain", "planner", "scan"])
-def read(request: pytest.FixtureRequest, spark: SparkSession) -> Read:
-    """Reads a dataset, at a version if one is given."""
-    if request.param == "scan":
-        return lambda uri, version=None: lake.spark.scan(spark, uri, version=version)
-    session = spark
-    if request.param == "planner":
-        session = request.getfixturevalue("spark_planner")
-
-    def read(uri: str, version: int | None = None) -> DataFrame:
-        return load(session, uri, **({} if version is None else {"versionAsOf": version}))
-
-    return read
-
-
-def collected(frame: DataFrame) -> list[str]:
-    return sorted(repr(row.asDict(recursive=True)) for row in frame.collect())
-
-
-def shown(rows: list[dict[str, Any]]) -> list[str]:
-    return sorted(map(repr, rows))
-
-
 UTC = timezone.utc
 # Type, default, and what Spark's Row has for it.
 DEFAULTS: dict[str, tuple[pa.DataType, Any, Any]] = {

@@ -2,44 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import lakehouse_source as lake
-from tests.doors.frames import load, save
+from tests.doors.frames import Read, collected, save, shown
 
 pytestmark = pytest.mark.spark
-
-Read: TypeAlias = Callable[..., DataFrame]
-
-
-@pytest.fixture(params=["plain", "planner", "scan"])
-def read(request: pytest.FixtureRequest, spark: SparkSession) -> Read:
-    """Reads a dataset, at a version if one is given."""
-    if request.param == "scan":
-        return lambda uri, version=None: lake.spark.scan(spark, uri, version=version)
-    session = spark
-    if request.param == "planner":
-        session = request.getfixturevalue("spark_planner")
-
-    def read(uri: str, version: int | None = None) -> DataFrame:
-        return load(session, uri, **({} if version is None else {"versionAsOf": version}))
-
-    return read
-
-
-def collected(frame: DataFrame) -> list[str]:
-    return sorted(repr(row.asDict(recursive=True)) for row in frame.collect())
-
-
-def shown(rows: list[dict[str, Any]]) -> list[str]:
-    return sorted(map(repr, rows))
 
 
 def test_spark_reads_old_files_under_the_new_schema_and_old_versions_under_theirs(
