@@ -5,11 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark import cloudpickle
@@ -21,6 +17,7 @@ import lakehouse_source as lake
 from lakehouse_source.spark import secrets
 from lakehouse_source.spark.source import PlakeDataSource
 from tests.doors.frames import load, save
+from tests.doors.logged_session import run_logged
 from tests.postgres_server import PostgresServer
 
 CANARY = "CANARY-7b31"
@@ -138,21 +135,7 @@ def test_the_kept_url_can_be_read_by_its_user_only(
 
 
 SCRIPT = """
-    import os, sys
-    from pyspark.sql import SparkSession
-    import lakehouse_source as lake
-
-    folder, log = sys.argv[1:]
-    builder = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.eventLog.enabled", "true")
-        .config("spark.eventLog.compress", "false")
-        .config("spark.eventLog.dir", log)
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.log.level", "INFO")
-    )
-    spark = lake.spark.configure(builder).getOrCreate()
+    folder, = sys.argv[1:]
     for catalog in (os.environ["SECRET_URL"], "env:SECRET_URL"):
         options = {"path": folder, "catalog": catalog}
         spark.range(3).write.format("plake").mode("append").options(**options).save()
@@ -161,42 +144,17 @@ SCRIPT = """
         listed = ", ".join(f"{key} '{value}'" for key, value in options.items())
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING plake OPTIONS ({listed})")
         print("view", spark.sql("SELECT count(*) FROM v").first())
-    spark.stop()
 """
-
-
-@pytest.fixture
-def run_folder(tmp_path: Path) -> Path:
-    (tmp_path / "log").mkdir()
-    return tmp_path
 
 
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_event_log_and_the_drivers_log_do_not_hold_the_password(
-    catalog: str, run_folder: Path
+    catalog: str, tmp_path: Path
 ) -> None:
-    script = run_folder / "script.py"
-    script.write_text(textwrap.dedent(SCRIPT))
-    environment: dict[str, Any] = {
-        **os.environ,
-        "SECRET_URL": catalog,
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    done = subprocess.run(
-        [sys.executable, str(script), str(run_folder / "dataset"), f"file://{run_folder}/log"],
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=run_folder,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "view Row(count(1)=6)" in done.stdout
-    events = words_of(run_folder / "log").decode()
-    assert "SparkListenerSQLExecutionStart" in events
-    assert CANARY not in done.stdout + done.stderr
-    assert [line for line in events.splitlines() if CANARY in line] == []
-    assert CANARY.encode() not in words_of(run_folder / "dataset")
+    environment = {**os.environ, "SECRET_URL": catalog}
+    logged = run_logged(SCRIPT, [str(tmp_path / "dataset")], environment, tmp_path)
+    assert "view Row(count(1)=6)" in logged.printed
+    assert CANARY not in logged.output
+    assert [line for line in logged.events if CANARY in line] == []
+    assert CANARY.encode() not in words_of(tmp_path / "dataset")

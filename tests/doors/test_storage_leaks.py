@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +13,14 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import lakehouse_source as lake
 from lakehouse_source.spark.source import PlakeDataSource
+from tests.doors.logged_session import run_logged
 from tests.edges.object_stores import AZURE_KEY, s3
 
 CANARY = "CANARY-95c2"
 SCHEMA = StructType([StructField("id", LongType(), False)])
 
 SCRIPT = """
-    import sys
-    from pyspark.sql import SparkSession
-    import lakehouse_source as lake
-
-    uri, catalog, log, endpoint, foreign = sys.argv[1:]
-    builder = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.eventLog.enabled", "true")
-        .config("spark.eventLog.compress", "false")
-        .config("spark.eventLog.dir", log)
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.log.level", "INFO")
-    )
-    spark = lake.spark.configure(builder).getOrCreate()
+    uri, catalog, endpoint, foreign = sys.argv[1:]
     options = {
         "access_key": "env:STORE_KEY",
         "secret_key": "env:STORE_SECRET",
@@ -56,7 +40,6 @@ SCRIPT = """
     print("view", spark.sql("SELECT count(*) FROM v").first())
     taken = lake.spark.convert(spark, foreign, catalog=catalog, storage_options=options)
     print("taken", taken.scan().count_rows())
-    spark.stop()
 """
 
 
@@ -103,41 +86,25 @@ def test_only_readers_and_writers_hold_the_secret(
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_event_log_and_the_drivers_log_do_not_hold_the_secret(tmp_path: Path) -> None:
-    (tmp_path / "log").mkdir()
-    script = tmp_path / "script.py"
-    script.write_text(textwrap.dedent(SCRIPT))
-    environment: dict[str, Any] = {
+    environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
         "AWS_EC2_METADATA_DISABLED": "true",
         "STORE_KEY": "user",
         "STORE_SECRET": CANARY,
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
     }
     with s3() as store:
         foreign = f"{store.root}/foreign"
         for number in range(3):
             pq.write_table(_table(number), f"{foreign}/{number}.parquet", filesystem=store.client)
         arguments = [f"{store.base}/data/things", f"sqlite://{tmp_path}/catalog.db"]
-        arguments += [f"file://{tmp_path}/log", store.options["endpoint_override"]]
-        done = subprocess.run(
-            [sys.executable, str(script), *arguments, f"s3://{foreign}"],
-            capture_output=True,
-            text=True,
-            env=environment,
-            cwd=tmp_path,
-            timeout=550,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
+        arguments += [store.options["endpoint_override"], f"s3://{foreign}"]
+        logged = run_logged(SCRIPT, arguments, environment, tmp_path)
         assert len(store.objects("data/things")) >= 2
-    assert "rows [1, 2, 3, 4, 5]" in done.stdout
-    assert "view Row(count(1)=6)" in done.stdout
-    assert "taken 3" in done.stdout
-    events = b"".join(f.read_bytes() for f in (tmp_path / "log").rglob("*") if f.is_file())
-    assert b"SparkListenerSQLExecutionStart" in events
-    assert CANARY not in done.stdout + done.stderr
-    assert [line for line in events.decode().splitlines() if CANARY in line] == []
+    assert "rows [1, 2, 3, 4, 5]" in logged.printed
+    assert "view Row(count(1)=6)" in logged.printed
+    assert "taken 3" in logged.printed
+    assert CANARY not in logged.output
+    assert [line for line in logged.events if CANARY in line] == []
     assert CANARY.encode() not in (tmp_path / "catalog.db").read_bytes()
 
 
