@@ -517,7 +517,7 @@ MUTANTS = [
         ),
         (
             "layout: a name may mean another column by now",
-            "if not now.equals(base.schema, check_metadata=True):",
+            "if not schema.equals(base.schema, check_metadata=True):",
             "if False:",
         ),
     ),
@@ -609,14 +609,18 @@ MUTANTS = [
             "if False:",
         ),
         (
-            "schema change: two changes of the schema at once",
-            "verdict(Change.SCHEMA, theirs) is Verdict.CONFLICT",
-            "verdict(Change.SCHEMA, theirs) is None",
-        ),
-        (
             "schema change: a file that lacks a column holds no NULL in it",
             "    if group is None or leaf.id not in written:\n        return False\n",
             "    if group is None or leaf.id not in written:\n        return True\n",
+        ),
+    ),
+    *_in(
+        "write/metadata_commit.py",
+        CHANGES,
+        (
+            "schema change: two changes of the schema at once",
+            "verdict(Change.SCHEMA, theirs) is Verdict.CONFLICT",
+            "verdict(Change.SCHEMA, theirs) is None",
         ),
     ),
     *_in(

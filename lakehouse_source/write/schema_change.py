@@ -10,17 +10,10 @@ from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
-import uuid6
 
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.catalog.retry import in_transaction
-from lakehouse_source.errors import (
-    CommitConflictError,
-    DatasetNotFoundError,
-    InvalidOptionError,
-    SchemaMismatchError,
-)
+from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
 from lakehouse_source.model import DatasetRecord, FileRecord, RowGroupMetadata, WriteResult
 from lakehouse_source.pruning import keys
 from lakehouse_source.read.address import Address
@@ -42,14 +35,10 @@ from lakehouse_source.schema.defaults import checked_default, initial_default
 from lakehouse_source.schema.fields import Leaf, field_id, leaves, max_id, storage_type
 from lakehouse_source.schema.partitions import PartitionTexts
 from lakehouse_source.schema.paths import checked_path, shown
-from lakehouse_source.write import conflicts
-from lakehouse_source.write.apply import summary
-from lakehouse_source.write.conflicts import Change, Verdict
 from lakehouse_source.write.evolution import evolve_properties, with_names_of
 from lakehouse_source.write.layout import check_sort_columns_stay
+from lakehouse_source.write.metadata_commit import NewMetadata, commit_metadata, conflict
 from lakehouse_source.write.stored_values import stored_values_fit
-
-OPERATION = "schema change"
 
 
 class SchemaUpdate:
@@ -231,55 +220,23 @@ def change_schema(
         CommitConflictError: the schema was changed since then.
         CommitUnknownError: the catalog was lost during the commit.
     """
-    write_id = str(uuid6.uuid7())
 
-    def apply_changes(tx: CatalogTransaction) -> WriteResult:
-        record = tx.lock_dataset(address.key)
-        if record is None or record.current_version == 0:
-            raise DatasetNotFoundError(dataset=address.uri, catalog=catalog.redacted_url)
-        done = tx.transaction_by_write_id(write_id)
-        if done is not None:
-            return WriteResult(done.version, 0, 0, tx.schema_at(record.id, done.version)[0])
-        _check_conflicts(tx, record, base, address.uri)
-        schema_version, before = tx.schema_at(record.id, record.current_version)
+    def change(
+        tx: CatalogTransaction, record: DatasetRecord, before: pa.Schema
+    ) -> NewMetadata | None:
         after = _changed(tx, record, before, base, changes, address.uri)
         if after.equals(before, check_metadata=True):
-            return WriteResult(record.current_version, 0, 0, schema_version)
-        version = record.current_version + 1
+            return None
         check_sort_columns_stay(record.properties.layout, before, after)
-        tx.insert_schema(record.id, version, after)
         properties = with_names_of(record.properties, before, after)
         properties, unsearchable = evolve_properties(
             properties, after, before, properties.partition_by
         )
         for column_id in unsearchable:
             tx.invalidate_bounds(record.id, column_id)
-        tx.set_properties(record.id, properties)
-        tx.insert_transaction(
-            record.id,
-            version,
-            OPERATION,
-            {"changes": [str(change) for change in changes]},
-            summary(tx, record, (), ()),
-            write_id,
-        )
-        return WriteResult(version, 0, 0, version)
+        return NewMetadata({"changes": [str(one) for one in changes]}, properties, after)
 
-    return in_transaction(catalog, address.uri, write_id, apply_changes)
-
-
-def _check_conflicts(
-    tx: CatalogTransaction, record: DatasetRecord, base: Snapshot, uri: str
-) -> None:
-    """Check that no commit since `base` conflicts with a change of the schema."""
-    if record.id != base.dataset.id:
-        raise _conflict(uri, record, base, "the dataset was removed and made again")
-    if record.current_version == base.version:
-        return
-    for newer in tx.transactions_since(record.id, base.version):
-        theirs = conflicts.change_of(newer.operation)
-        if theirs is None or conflicts.verdict(Change.SCHEMA, theirs) is Verdict.CONFLICT:
-            raise _conflict(uri, record, base, f"version {newer.version} did {newer.operation!r}")
+    return commit_metadata(catalog, address, base, "schema change", change)
 
 
 def _changed(
@@ -313,9 +270,9 @@ def _changed(
     try:
         after, named = apply_all(before, changes, facts)
     except SchemaMismatchError as error:
-        raise _conflict(uri, record, base, f"the schema changed: {error}") from error
+        raise conflict(uri, record, base, f"the schema changed: {error}") from error
     if _without_new(named, first) != _without_new(meant, first_then):
-        raise _conflict(uri, record, base, "a name means another column by now")
+        raise conflict(uri, record, base, "a name means another column by now")
     return after
 
 
@@ -340,15 +297,6 @@ def _partition_ids(names: Sequence[str], schema: pa.Schema) -> frozenset[int | N
 def _same_keys(old: pa.DataType, new: pa.DataType) -> bool:
     """Tell whether the index compares values of the two types by the same keys."""
     return keys.encoding(old) is not None and keys.encoding(old) == keys.encoding(new)
-
-
-def _conflict(uri: str, record: DatasetRecord, base: Snapshot, reason: str) -> CommitConflictError:
-    return CommitConflictError(
-        dataset=uri,
-        base_version=base.version,
-        current_version=record.current_version,
-        reason=reason,
-    )
 
 
 def _checked_type(type_: Any) -> pa.DataType:

@@ -7,11 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-import uuid6
 
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
-from lakehouse_source.catalog.retry import in_transaction
-from lakehouse_source.errors import CommitConflictError, DatasetNotFoundError, InvalidOptionError
+from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import (
     DatasetProperties,
     DatasetRecord,
@@ -26,13 +24,10 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.partitions import check_partition_columns
-from lakehouse_source.write import conflicts
-from lakehouse_source.write.apply import summary
-from lakehouse_source.write.conflicts import Change, Verdict
 from lakehouse_source.write.evolution import evolve_properties
 from lakehouse_source.write.layout import LAYOUT_KEYWORDS, fitted, layout_of, listed
+from lakehouse_source.write.metadata_commit import NewMetadata, commit_metadata, conflict
 
-OPERATION = "set properties"
 _KEYWORDS = ("partition_by", *LAYOUT_KEYWORDS, "index_columns")
 # Files whose row groups are in memory at the same time while index rows are computed.
 _AT_ONCE = 1000
@@ -56,17 +51,13 @@ def set_properties(
         if name not in _KEYWORDS:
             raise InvalidOptionError(option=name, reason="is not a property.", known=_KEYWORDS)
     layout = layout_of({name: given[name] for name in LAYOUT_KEYWORDS if name in given})
-    write_id = str(uuid6.uuid7())
 
-    def change(tx: CatalogTransaction) -> WriteResult:
-        record = tx.lock_dataset(address.key)
-        if record is None or record.current_version == 0:
-            raise DatasetNotFoundError(dataset=address.uri, catalog=catalog.redacted_url)
-        done = tx.transaction_by_write_id(write_id)
-        if done is not None:
-            return WriteResult(done.version, 0, 0, tx.schema_at(record.id, done.version)[0])
-        _check_conflicts(tx, record, base, address.uri)
-        schema_version, schema = tx.schema_at(record.id, record.current_version)
+    def change(
+        tx: CatalogTransaction, record: DatasetRecord, schema: pa.Schema
+    ) -> NewMetadata | None:
+        # A write in between may have changed the columns that the names here mean.
+        if not schema.equals(base.schema, check_metadata=True):
+            raise conflict(address.uri, record, base, "the schema changed")
         properties = record.properties
         if "partition_by" in given:
             names = check_partition_columns(schema, listed(given["partition_by"]) or ())
@@ -79,47 +70,12 @@ def set_properties(
         if "index_columns" in given or properties.partition_by != record.properties.partition_by:
             properties = _indexing(schema, properties, address.uri)
         if properties == record.properties:
-            return WriteResult(record.current_version, 0, 0, schema_version)
+            return None
         _rebuild_index(tx, record, schema, properties)
-        version = record.current_version + 1
-        tx.set_properties(record.id, properties)
-        tx.insert_transaction(
-            record.id,
-            version,
-            OPERATION,
-            {"properties": {name: _shown(given[name]) for name in given}},
-            summary(tx, record, (), ()),
-            write_id,
-        )
-        return WriteResult(version, 0, 0, schema_version)
+        details = {"properties": {name: _shown(given[name]) for name in given}}
+        return NewMetadata(details, properties)
 
-    return in_transaction(catalog, address.uri, write_id, change)
-
-
-def _check_conflicts(
-    tx: CatalogTransaction, record: DatasetRecord, base: Snapshot, uri: str
-) -> None:
-    """Check that the names of columns still mean what they mean in `base`."""
-
-    def conflict(reason: str) -> CommitConflictError:
-        return CommitConflictError(
-            dataset=uri,
-            base_version=base.version,
-            current_version=record.current_version,
-            reason=reason,
-        )
-
-    if record.id != base.dataset.id:
-        raise conflict("the dataset was removed and made again")
-    if record.current_version == base.version:
-        return
-    for newer in tx.transactions_since(record.id, base.version):
-        theirs = conflicts.change_of(newer.operation)
-        if theirs is None or conflicts.verdict(Change.SCHEMA, theirs) is Verdict.CONFLICT:
-            raise conflict(f"version {newer.version} did {newer.operation!r}")
-    now = tx.schema_at(record.id, record.current_version)[1]
-    if not now.equals(base.schema, check_metadata=True):
-        raise conflict("the schema changed")
+    return commit_metadata(catalog, address, base, "set properties", change)
 
 
 def _check_no_files(

@@ -1,0 +1,101 @@
+"""Verb. A commit of metadata alone: a schema or properties, while no file is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import uuid6
+
+from lakehouse_source.catalog.base import Catalog, CatalogTransaction
+from lakehouse_source.catalog.retry import in_transaction
+from lakehouse_source.errors import CommitConflictError, DatasetNotFoundError
+from lakehouse_source.model import DatasetProperties, DatasetRecord, WriteResult
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.write import conflicts
+from lakehouse_source.write.apply import summary
+from lakehouse_source.write.conflicts import Change, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class NewMetadata:
+    """What a change makes of a dataset.
+
+    `details` are for the history. Without `schema` the schema in force stays.
+    """
+
+    details: Mapping[str, Any]
+    properties: DatasetProperties
+    schema: pa.Schema | None = None
+
+
+# Gets the locked dataset and the schema in force. None: there is nothing to change.
+MetadataChange: TypeAlias = Callable[
+    [CatalogTransaction, DatasetRecord, pa.Schema], NewMetadata | None
+]
+
+
+def commit_metadata(
+    catalog: Catalog, address: Address, base: Snapshot, operation: str, change: MetadataChange
+) -> WriteResult:
+    """Commit a change that was asked for when the dataset was at `base`.
+
+    `change` is called under the lock of the dataset, and again if the transaction is repeated.
+    Where it changes nothing, no version is committed.
+
+    Raises:
+        DatasetNotFoundError
+        CommitConflictError: a newer commit changed the schema or the properties.
+        CommitUnknownError: the catalog was lost during the commit.
+    """
+    write_id = str(uuid6.uuid7())
+
+    def apply_change(tx: CatalogTransaction) -> WriteResult:
+        record = tx.lock_dataset(address.key)
+        if record is None or record.current_version == 0:
+            raise DatasetNotFoundError(dataset=address.uri, catalog=catalog.redacted_url)
+        done = tx.transaction_by_write_id(write_id)
+        if done is not None:
+            return WriteResult(done.version, 0, 0, tx.schema_at(record.id, done.version)[0])
+        _check_conflicts(tx, record, base, address.uri)
+        schema_version, schema = tx.schema_at(record.id, record.current_version)
+        new = change(tx, record, schema)
+        if new is None:
+            return WriteResult(record.current_version, 0, 0, schema_version)
+        version = record.current_version + 1
+        if new.schema is not None:
+            tx.insert_schema(record.id, version, new.schema)
+            schema_version = version
+        tx.set_properties(record.id, new.properties)
+        counts = summary(tx, record, (), ())
+        tx.insert_transaction(record.id, version, operation, new.details, counts, write_id)
+        return WriteResult(version, 0, 0, schema_version)
+
+    return in_transaction(catalog, address.uri, write_id, apply_change)
+
+
+def conflict(uri: str, record: DatasetRecord, base: Snapshot, reason: str) -> CommitConflictError:
+    """The error of a change that was asked for at `base` and can no longer be made."""
+    return CommitConflictError(
+        dataset=uri,
+        base_version=base.version,
+        current_version=record.current_version,
+        reason=reason,
+    )
+
+
+def _check_conflicts(
+    tx: CatalogTransaction, record: DatasetRecord, base: Snapshot, uri: str
+) -> None:
+    """Check that no commit since `base` conflicts with a change of the schema or properties."""
+    if record.id != base.dataset.id:
+        raise conflict(uri, record, base, "the dataset was removed and made again")
+    if record.current_version == base.version:
+        return
+    for newer in tx.transactions_since(record.id, base.version):
+        theirs = conflicts.change_of(newer.operation)
+        if theirs is None or conflicts.verdict(Change.SCHEMA, theirs) is Verdict.CONFLICT:
+            raise conflict(uri, record, base, f"version {newer.version} did {newer.operation!r}")
