@@ -153,12 +153,8 @@ class DropColumn:
         place = find(schema, self.path)
         _check_in_struct(schema, place, self.path, "dropped")
         dropped = field_at(schema, place)
-        if len(place) == 1 and field_id(dropped) in facts.partition_ids:
-            raise SchemaMismatchError(
-                column=shown(self.path),
-                reason="is a partition column and cannot be dropped",
-                hint="Write the rows to a new dataset that is not partitioned by it.",
-            )
+        hint = "Write the rows to a new dataset that is not partitioned by it."
+        _check_no_partition_column(dropped, place, self.path, facts, "be dropped", hint)
 
         def drop(fields: list[pa.Field]) -> list[pa.Field]:
             del fields[place[-1]]
@@ -205,7 +201,7 @@ class PromoteColumn:
 
         if is_nested(field.type) or is_nested(wanted):
             raise refused("one of them is nested", "Add, promote or drop single fields instead.")
-        is_partition = len(place) == 1 and field_id(field) in facts.partition_ids
+        is_partition = _is_partition_column(field, place, facts)
         if is_partition and not facts.keeps_partitions(field.type, wanted):
             raise refused(
                 "it is a partition column, and its recorded values have another form in that type",
@@ -321,12 +317,8 @@ class SetDefault:
         place = find(schema, self.path)
         _check_in_struct(schema, place, self.path, "given a default")
         field = field_at(schema, place)
-        if len(place) == 1 and field_id(field) in facts.partition_ids:
-            raise SchemaMismatchError(
-                column=shown(self.path),
-                reason="is a partition column and cannot have a default",
-                hint="Give the column in the data.",
-            )
+        hint = "Give the column in the data."
+        _check_no_partition_column(field, place, self.path, facts, "have a default", hint)
         value = self.value
         if value is not None:
             value = checked_default(value, field.type, shown(self.path))
@@ -396,6 +388,19 @@ def _commented(field: pa.Field, text: str | None) -> pa.Field:
         return with_metadata(field, {SPARK_METADATA: json.dumps(document).encode()})
     kept = {k: v for k, v in (field.metadata or {}).items() if k != SPARK_METADATA}
     return field.with_metadata(kept)
+
+
+def _is_partition_column(field: pa.Field, place: Place, facts: Facts) -> bool:
+    return len(place) == 1 and field_id(field) in facts.partition_ids
+
+
+def _check_no_partition_column(
+    field: pa.Field, place: Place, path: Path, facts: Facts, what: str, hint: str
+) -> None:
+    if _is_partition_column(field, place, facts):
+        raise SchemaMismatchError(
+            column=shown(path), reason=f"is a partition column and cannot {what}", hint=hint
+        )
 
 
 def _check_in_struct(schema: pa.Schema, place: Place, path: Path, what: str) -> None:
