@@ -890,7 +890,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "parquet/checked_footer.py",
+        "parquet/footer_structure.py",
         ("edges/test_bad_files.py",),
         (
             "PyArrow is asked for a column chunk of another physical type",
@@ -912,10 +912,14 @@ MUTANTS = [
             "if field == _ENCRYPTION_ALGORITHM:",
             "if False:",
         ),
+    ),
+    *_in(
+        "parquet/checked_footer.py",
+        ("edges/test_bad_files.py",),
         (
             "a row group has as many column chunks as it says",
-            "if len(starts) != self.leaf_count:",
-            "if position >= len(starts):",
+            "if chunk_count != self.leaf_count:",
+            "if position >= chunk_count:",
         ),
     ),
     *_in(

@@ -31,20 +31,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakehouse_source.errors import CorruptDatasetError, StorageError
-from lakehouse_source.parquet.thrift import (
-    I64,
-    LIST,
-    STOP,
-    STRUCT,
-    Struct,
-    ThriftError,
-    read_field_head,
-    read_list_head,
-    read_struct,
-    skip_value,
-    write_list,
-    write_struct,
+from lakehouse_source.parquet.footer_structure import (
+    FooterLayout,
+    bloom_filter_offset,
+    chunk_problem,
+    footer_layout,
+    has_usable_statistics,
 )
+from lakehouse_source.parquet.thrift import Struct, ThriftError
 from lakehouse_source.schema.fields import children, is_nested
 
 _MAGIC = b"PAR1"
@@ -58,12 +52,6 @@ _TAIL_BYTES = 64 * 1024
 _ITEM_BYTES = 8
 _SHORTEST_LIMIT = 1000
 _LONGEST_LIMIT = 1_000_000
-# Source: parquet.thrift, `Type`.
-_TYPES = (
-    *("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE"),
-    *("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"),
-)
-_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +116,14 @@ class CheckedFooter:
         """
         key = (row_group, position)
         if key not in self._checked_structures:
-            layout = self._layout
-            starts = layout.row_groups[row_group]
-            if len(starts) != self.leaf_count:
+            chunk_count = len(self._layout.row_groups[row_group])
+            if chunk_count != self.leaf_count:
                 raise self._corrupt(
-                    f"row group {row_group} has {len(starts)} column chunks, not {self.leaf_count}"
+                    f"row group {row_group} has {chunk_count} column chunks, not {self.leaf_count}"
                 )
             try:
-                raw, _ = read_struct(layout.data, starts[position])
-                problem = _problem(raw, self.metadata.schema.column(position))
+                raw = self._layout.chunk(row_group, position)
+                problem = chunk_problem(raw, self.metadata.schema.column(position))
             except ThriftError as error:
                 raise self._corrupt(str(error)) from error
             if problem is not None:
@@ -149,14 +136,7 @@ class CheckedFooter:
 
         The schema, the key-value metadata and the name of the writer are copied byte for byte.
         """
-        layout = self._layout
-        fields: list[tuple[int, int, int | bytes]] = [
-            (field, kind, layout.data[start:end])
-            for field, (kind, start, end) in layout.fields.items()
-        ]
-        fields.append((_NUM_ROWS, I64, row_count))
-        fields.append((_ROW_GROUPS, LIST, write_list(STRUCT, row_groups)))
-        return write_struct(sorted(fields))
+        return self._layout.with_row_groups(row_groups, row_count)
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -204,16 +184,16 @@ class CheckedFooter:
         return places if len(places) == len(found) == self.leaf_count else {}
 
     @cached_property
-    def _layout(self) -> _Layout:
+    def _layout(self) -> FooterLayout:
         """Where things are in the footer as PyArrow understood it."""
         try:
-            given = _layout_of(self._raw)
+            given = footer_layout(self._raw)
             sink = pa.BufferOutputStream()
             with _arrow_errors(self.path):
                 self.metadata.write_metadata_file(sink)
             written: bytes = _between_frames(sink.getvalue().to_pybytes())
             # Most writers lay a footer out as PyArrow does.
-            return given if given.data == written else _layout_of(written)
+            return given if given.data == written else footer_layout(written)
         except ThriftError as error:
             raise self._corrupt(str(error)) from error
 
@@ -221,12 +201,12 @@ class CheckedFooter:
         raw = self.structure(row_group, position)
         column = self.metadata.schema.column(position)
         statistics = None
-        if _usable(raw[_META_DATA].get(_STATISTICS), column):
+        if has_usable_statistics(raw, column):
             statistics = self.metadata.row_group(row_group).column(position).statistics
         return Chunk(
             physical_type=column.physical_type,
             statistics=statistics,
-            bloom_filter_offset=raw[_META_DATA].get(_BLOOM_FILTER_OFFSET),
+            bloom_filter_offset=bloom_filter_offset(raw),
         )
 
     def _corrupt(self, reason: str) -> CorruptDatasetError:
@@ -349,106 +329,3 @@ def _read_names(fields: Iterable[pa.Field]) -> None:
 
 def _have_dots(fields: Iterable[pa.Field]) -> bool:
     return any("." in field.name or _have_dots(children(field.type)) for field in fields)
-
-
-# --- the Thrift structure of a column chunk ----------------------------------------
-# Source: parquet.thrift, `FileMetaData`, `RowGroup`, `ColumnChunk`, `ColumnMetaData`,
-# `Statistics`, `SizeStatistics`: field ids.
-
-_NUM_ROWS, _ROW_GROUPS, _ENCRYPTION_ALGORITHM = 3, 4, 8
-# The version, the schema, the key-value metadata, the writer's name and the order of values.
-_COPIED = frozenset((1, 2, 5, 6, 7))
-_COLUMNS_HEAD = bytes([1 << 4 | LIST])
-_META_DATA = 3
-_CRYPTO_METADATA, _ENCRYPTED_METADATA = 8, 9
-_TYPE, _STATISTICS, _BLOOM_FILTER_OFFSET, _SIZE_STATISTICS = 1, 12, 14, 16
-_BOUNDS = (1, 2, 5, 6)
-_BYTE_ARRAY_BYTES, _REPETITION_HISTOGRAM, _DEFINITION_HISTOGRAM = 1, 2, 3
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """Where things are in the bytes of a `FileMetaData`.
-
-    `row_groups` has the position of each `ColumnChunk`, by row group. A row group that
-    does not start with its column chunks, as no known writer leaves it, counts as one
-    without any. `fields` has the kind, start and end of each field in `_COPIED`.
-    """
-
-    data: bytes
-    row_groups: list[list[int]]
-    fields: dict[int, tuple[int, int, int]]
-
-
-def _layout_of(data: bytes) -> _Layout:
-    """Find the column chunks in a `FileMetaData`.
-
-    Raises:
-        ThriftError: the bytes are not a structure, or say that the file is encrypted.
-    """
-    groups: list[list[int]] = []
-    fields: dict[int, tuple[int, int, int]] = {}
-    at = field = 0
-    while True:
-        field, kind, at = read_field_head(data, at, field)
-        if kind == STOP:
-            return _Layout(data, groups, fields)
-        if field == _ENCRYPTION_ALGORITHM:
-            # PyArrow would write the footer encrypted, without a key: it reads address 0.
-            raise ThriftError("the file is encrypted")
-        if (field, kind) != (_ROW_GROUPS, LIST):
-            start, at = at, skip_value(data, kind, at)
-            if field in _COPIED:
-                fields[field] = (kind, start, at)
-            continue
-        size, _, at = read_list_head(data, at)
-        groups = []
-        for _ in range(size):
-            starts, at = _starts_in_row_group(data, at)
-            groups.append(starts)
-
-
-def _starts_in_row_group(data: bytes, at: int) -> tuple[list[int], int]:
-    starts: list[int] = []
-    if data[at : at + 1] == _COLUMNS_HEAD:
-        size, _, at = read_list_head(data, at + 1)
-        for _ in range(size):
-            starts.append(at)
-            at = skip_value(data, STRUCT, at)
-    # The fields that follow the column chunks read like a structure of their own.
-    return starts, skip_value(data, STRUCT, at)
-
-
-def _problem(chunk: Struct, column: pq.ColumnSchema) -> str | None:
-    """Why PyArrow must not be asked for a column chunk, None where it may be."""
-    if _CRYPTO_METADATA in chunk or _ENCRYPTED_METADATA in chunk:
-        return "is encrypted"
-    meta = chunk.get(_META_DATA)
-    if meta is None:
-        return "has no metadata"
-    type_ = meta[_TYPE]
-    physical = _TYPES[type_] if 0 <= type_ < len(_TYPES) else f"number {type_}"
-    if physical != column.physical_type:
-        return f"has physical type {physical}; the schema says {column.physical_type}"
-    sizes = meta.get(_SIZE_STATISTICS, {})
-    levels = (
-        (_REPETITION_HISTOGRAM, column.max_repetition_level),
-        (_DEFINITION_HISTOGRAM, column.max_definition_level),
-    )
-    for histogram, highest in levels:
-        if len(sizes.get(histogram, ())) not in (0, highest + 1):
-            return "has a histogram of levels that the schema does not have"
-    if _BYTE_ARRAY_BYTES in sizes and physical != "BYTE_ARRAY":
-        return f"has a size of byte arrays and physical type {physical}"
-    return None
-
-
-def _usable(statistics: Struct | None, column: pq.ColumnSchema) -> bool:
-    """Tell whether every bound has the width of the column's type."""
-    if statistics is None:
-        return False
-    physical = column.physical_type
-    if physical == "BYTE_ARRAY":
-        return True
-    width = column.length if physical == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS[physical]
-    return all(len(statistics[bound]) == width for bound in _BOUNDS if bound in statistics)
