@@ -238,11 +238,13 @@ def _restart_under_load(server: PostgresServer, how: str, tmp_path: Path) -> Non
 
     with ThreadPoolExecutor(2) as pool:
         done = [pool.submit(work, writer) for writer in range(2)]
-        for _ in range(2):
+        try:
+            for _ in range(2):
+                time.sleep(0.5)
+                restart(server, how)
             time.sleep(0.5)
-            restart(server, how)
-        time.sleep(0.5)
-        stop.set()
+        finally:
+            stop.set()  # the pool waits for its threads
         results = [one.result(timeout=120) for one in done]
     with lake.open_catalog(url) as catalog:
         acknowledged = set().union(*(mine for mine, _ in results))
