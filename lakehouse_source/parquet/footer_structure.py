@@ -26,7 +26,7 @@ from lakehouse_source.parquet.thrift import (
 )
 
 # Source: parquet.thrift, `Type`.
-_TYPES = (
+PHYSICAL_TYPES = (
     *("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE"),
     *("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"),
 )
@@ -122,7 +122,7 @@ def chunk_problem(chunk: Struct, column: pq.ColumnSchema) -> str | None:
     if meta is None:
         return "has no metadata"
     type_ = meta[_TYPE]
-    physical = _TYPES[type_] if 0 <= type_ < len(_TYPES) else f"number {type_}"
+    physical = PHYSICAL_TYPES[type_] if 0 <= type_ < len(PHYSICAL_TYPES) else f"number {type_}"
     if physical != column.physical_type:
         return f"has physical type {physical}; the schema says {column.physical_type}"
     sizes = meta.get(_SIZE_STATISTICS, {})

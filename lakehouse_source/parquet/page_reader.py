@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from lakehouse_source.errors import CorruptDatasetError
 from lakehouse_source.parquet.byte_ranges import ByteRange, ByteRanges, OutsideFile
 from lakehouse_source.parquet.checked_footer import CheckedFooter
+from lakehouse_source.parquet.footer_structure import PHYSICAL_TYPES
 from lakehouse_source.parquet.foreign import INT96_UNIT
 from lakehouse_source.parquet.page_index import ChunkPages, PageIndex, PageLocation, RowRange
 from lakehouse_source.parquet.thrift import (
@@ -56,6 +57,9 @@ _IN_DICTIONARY = frozenset((2, 8))
 _VALUES_OF_ENTRY = 4
 # A column chunk that is not in the file in memory: only `file_offset`, which is required.
 _NO_CHUNK = write_struct([(2, I64, 0)])
+# PyArrow before 26 reads as many rows of the nth column that it is asked for as the nth column
+# chunk has values, whether it is the chunk of that column or of another one.
+_COUNTS_BY_POSITION = int(pa.__version__.split(".")[0]) < 26
 # What damaged bytes may raise while they are parsed.
 _DAMAGE = (LookupError, TypeError, ValueError, OverflowError, struct.error)
 
@@ -82,7 +86,8 @@ class FileColumn:
 class _Leaf:
     """A leaf column of the file in memory: the dictionary and data pages of a column chunk.
 
-    `in_dictionary` tells that the values of all pages are in a small dictionary.
+    `value_count` counts the values of all pages, NULLs included. `in_dictionary` tells that
+    they are all in a small dictionary.
     """
 
     position: int
@@ -90,6 +95,7 @@ class _Leaf:
     dictionary: ByteRange | None
     pages: list[PageLocation]
     spans: list[ByteRange]
+    value_count: int = 0
     in_dictionary: bool = False
 
 
@@ -242,7 +248,13 @@ class PageReader:
         size = len(_MAGIC)
         row_groups = []
         for group in groups:
+            # PyArrow reads no more rows than a row group says. With one more it reads all of
+            # them, and those of lists can be counted.
+            row_count = group.row_count + group.has_lists
             chunks = [_NO_CHUNK] * self._footer.leaf_count
+            if _COUNTS_BY_POSITION:
+                for position in range(min(len(chunks), len(group.paths))):
+                    chunks[position] = self._empty_chunk(position, row_count)
             group_size = 0
             for leaf in group.leaves:
                 pieces = [fetched[span] for span in leaf.spans]
@@ -251,6 +263,9 @@ class PageReader:
                     chunk, length = _column_chunk(meta, leaf, pieces, size)
                 except _DAMAGE as error:
                     raise UnusablePages(str(error)) from error
+                counts = _COUNTS_BY_POSITION and leaf.position < len(group.paths)
+                if counts and leaf.value_count < row_count:
+                    raise UnusablePages("this PyArrow would not read one row more")
                 chunks[leaf.position] = chunk
                 parts += pieces
                 size += length
@@ -260,14 +275,28 @@ class PageReader:
                     [
                         (1, LIST, write_list(STRUCT, chunks)),
                         (2, I64, group_size),
-                        # PyArrow reads no more rows than a row group says. With one more it
-                        # reads all of them, and those of lists can be counted.
-                        (3, I64, group.row_count + group.has_lists),
+                        (3, I64, row_count),
                     ]
                 )
             )
         footer = self._footer.with_row_groups(row_groups, sum(group.row_count for group in groups))
         return b"".join((*parts, footer, len(footer).to_bytes(4, "little"), _MAGIC))
+
+    def _empty_chunk(self, position: int, value_count: int) -> bytes:
+        """A `ColumnChunk` that is not read but asked how many values it has."""
+        type_ = PHYSICAL_TYPES.index(self._footer.metadata.schema.column(position).physical_type)
+        # Source: parquet.thrift, `ColumnMetaData`: field ids.
+        meta: list[tuple[int, int, int | bytes]] = [
+            (1, I32, type_),
+            (2, LIST, write_list(I32, [])),
+            (3, LIST, write_list(BINARY, [])),
+            (4, I32, 0),
+            (5, I64, value_count),
+            (6, I64, 0),
+            (7, I64, 0),
+            (9, I64, 0),
+        ]
+        return write_struct([(2, I64, 0), (3, STRUCT, write_struct(meta))])
 
 
 def cut(table: pa.Table, runs: Sequence[RowRange], rows: Sequence[RowRange]) -> pa.Table:
@@ -350,6 +379,7 @@ def _column_chunk(
         value_count += values
         encodings.add(encoding)
         at += page.size_bytes
+    leaf.value_count = value_count
     if distinct is not None and encodings <= _IN_DICTIONARY:
         leaf.in_dictionary = distinct * _VALUES_OF_ENTRY <= value_count
     # Source: parquet.thrift, `ColumnMetaData`: field ids.
