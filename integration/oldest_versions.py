@@ -100,7 +100,8 @@ def main() -> int:
     parser.add_argument("pytest", nargs="*", help="arguments for pytest instead of the two runs")
     options = parser.parse_args()
     print(re.sub(r"(.{1,90})(?:\s|$)", r"  \1\n", " ".join(oldest())), end="", flush=True)
-    runs = [options.pytest or ["-m", "not spark"]]
+    # The mutants are texts of the checkout, which the tests cannot see here.
+    runs = [options.pytest or ["-m", "not spark", "--ignore=tests/test_mutants.py"]]
     runs += [] if options.pytest else [["-m", "spark", *SPARK_SAMPLE]]
     with tempfile.TemporaryDirectory(prefix="plake-oldest-venv-") as scratch:
         python = environment((options.venv or Path(scratch)).resolve())

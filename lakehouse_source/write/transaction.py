@@ -61,7 +61,7 @@ class Transaction:
         ...     tx.write(flights, "/data/all", partition_by="month")
         ...     tx.write(flights, "/data/all")
         Traceback (most recent call last):
-        lakehouse_source.errors.InvalidOptionError: option 'path' (given: 'file:///data/all') ...
+        lakehouse_source.errors.InvalidOptionError: option 'path' (given: 'file:///data/all'): ...
         """
         if self._catalog is None:
             raise InvalidOptionError(

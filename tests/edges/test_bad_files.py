@@ -28,7 +28,7 @@ from tests.edges.parquet_edit import (
     file_of,
     fuzz,
 )
-from tests.versions import bloom_filters
+from tests.versions import PYARROW, bloom_filters
 
 TABLE = pa.table({"n": list(range(10)), "word": [f"w{i}" for i in range(10)], "x": [0.5] * 10})
 VALID = file_of(TABLE, row_group_size=5)
@@ -171,10 +171,11 @@ REFUSED = {
     "more children than elements": (change(schema((b"r", 5), (b"a", None))), ""),
     "fewer children than elements": (change(schema((b"r", 1), (b"a", None), (b"b", None))), ""),
     "negative children": (change(schema((b"r", -1), (b"a", None))), ""),
-    "deep groups": (change(schema(*[(b"g", 1)] * 60_000, (b"a", None))), ""),
     "name that is not UTF-8": (change(name(b"\xff\xfe")), "utf-8"),
     "writer that is not UTF-8": (change(value(6, b"\xff\xfe")), "utf-8"),
 }
+if PYARROW >= 26:  # older ones run out of stack, and the process ends
+    REFUSED["deep groups"] = (change(schema(*[(b"g", 1)] * 60_000, (b"a", None))), "")
 ANSWERED = {
     "valid": (VALID, [1]),
     "bounds of no bytes": (change(bound(b"")), [0, 1]),
@@ -248,7 +249,8 @@ def test_footers_say_what_pyarrow_says(tmp_path: Path) -> None:
                 found = footer.chunk(group, position)
                 chunk_ = expected.row_group(group).column(position)
                 assert found.physical_type == chunk_.physical_type
-                assert found.bloom_filter_offset == chunk_.bloom_filter_offset
+                if PYARROW >= 25:  # the first that tells it
+                    assert found.bloom_filter_offset == chunk_.bloom_filter_offset
                 structure = footer.structure(group, position)
                 assert (4 in structure) == chunk_.has_offset_index
                 assert (6 in structure) == chunk_.has_column_index

@@ -176,13 +176,23 @@ def test_a_footer_alone_gives_statistics(path: str) -> None:
     assert pruned.pruned_by_bloom_filter == ()
 
 
+def filter_offset(path: str, column: int) -> int | None:
+    """Where DuckDB finds the bloom filter of a column in the first row group."""
+    found = duckdb.execute(
+        "SELECT bloom_filter_offset FROM parquet_metadata(?) "
+        "WHERE row_group_id = 0 AND column_id = ?",
+        [path, column],
+    ).fetchall()
+    return found[0][0]
+
+
 def test_a_filter_written_by_duckdb_is_honoured(tmp_path: Path) -> None:
     path = str(tmp_path / "duck.parquet")
     duckdb.sql(
         f"COPY (SELECT 2 * (i % 100) AS even, 'w' || 2 * (i % 100) AS word FROM range(5000) t(i)) "
         f"TO '{path}' (FORMAT parquet)"
     )
-    assert pq.read_metadata(path).row_group(0).column(0).bloom_filter_offset is not None
+    assert filter_offset(path, 0) is not None
     for value in range(0, 200, 2):
         assert lake.prune_file(path, f"even = {value} AND word = 'w{value}'").row_groups
     pruned = [
@@ -268,7 +278,8 @@ class TestDamagedFilters:
 
     def test_changed_bytes_of_the_header(self, path: str) -> None:
         whole = Path(path).read_bytes()
-        offset = pq.read_metadata(path).row_group(0).column(1).bloom_filter_offset
+        offset = filter_offset(path, 1)
+        assert offset is not None
         opened = 0
         for seed in range(200):
             data = bytearray(whole)

@@ -36,7 +36,15 @@ def folder(tmp_path: Path) -> Path:
 def rows(table: pa.Table | Iterable[dict[str, Any]]) -> list[str]:
     """Rows in one order; text, so that NaN equals NaN."""
     found = table.to_pylist() if isinstance(table, pa.Table) else list(table)
-    return sorted(repr(sorted(row.items())) for row in found)
+    return sorted(
+        repr(sorted((name, _in_utc(value)) for name, value in row.items())) for row in found
+    )
+
+
+def _in_utc(value: Any) -> Any:
+    """The value; a moment with one object for UTC, of which there are several in Python."""
+    moment = isinstance(value, datetime) and value.tzinfo is not None
+    return value.astimezone(timezone.utc) if moment else value
 
 
 def write(path: Path, **columns: Any) -> Path:

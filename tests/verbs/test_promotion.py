@@ -87,10 +87,13 @@ def test_a_promoted_column_keeps_its_values_and_is_searched(
     assert lake.read_dataset(uri).schema.field("c").type == wide
     assert stored(uri) == [*map(repr, expected or values), "None"]
     everything = lake.read_dataset(uri)
+    connection = duckdb.connect()
+    # Its own table: DuckDB before 2.0 lets PyArrow filter others, which loses NaN.
+    connection.execute("CREATE TABLE own AS FROM everything")
     for value in everything["c"].to_pylist()[:-1]:
         for op in ("=", "<=", ">", "!="):
             found = lake.read_dataset(uri, predicates=[("c", op, value)])
-            own = duckdb.execute(f"SELECT c FROM everything WHERE c {op} ?", [value])
+            own = connection.execute(f"SELECT c FROM own WHERE c {op} ?", [value])
             assert repr(found["c"].to_pylist()) == repr([row[0] for row in own.fetchall()])
     assert lake.open_dataset(uri).scan("c IS NULL").count_rows() == 1
 
