@@ -28,6 +28,7 @@ _CHECKED: dict[str, Callable[..., Any]] = {
 _FLOATING: dict[str, Callable[..., Any]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 # Spark's Decimal multiplies with this many digits and divides to one digit more than a scale.
 _PRODUCT = Context(prec=MAX_PRECISION + 1, rounding=ROUND_HALF_UP, Emax=10**6, Emin=-(10**6))
+_DIGITS = 34  # of Scala's BigDecimal
 _QUOTIENT_DIGITS = Decimal(1).scaleb(-(MAX_PRECISION + 1))
 
 
@@ -65,8 +66,21 @@ def negative(node: Node, value: Bound) -> Bound:
     if pa.types.is_floating(value.type):
         return strict(node, value.type, [value], pc.negate, can_fail=False)
     if is_decimal(value.type):
-        return strict(node, value.type, [value], pc.negate, can_fail=False)
+        return strict(node, value.type, [value], with_few_digits(pc.negate), can_fail=True)
     raise Failure(f"the minus sign does not apply to {spark_name(value.type)}")
+
+
+def with_few_digits(kernel: Callable[..., Any]) -> Kernel:
+    """The kernel for decimals of at most 34 digits. Spark rounds longer ones when it negates."""
+
+    def checked(values: pa.Array) -> pa.Array:
+        if values.type.precision > _DIGITS:
+            for value in values.to_pylist():
+                if value is not None and len(value.as_tuple().digits) > _DIGITS:
+                    raise Failure(f"{value} has more than {_DIGITS} digits, and Spark rounds it")
+        return kernel(values)
+
+    return checked
 
 
 # --- integers and floats ----------------------------------------------------

@@ -26,7 +26,7 @@ from lakehouse_source.expression.moments import (
     wall_us,
 )
 from lakehouse_source.expression.nodes import Node, spark_name
-from lakehouse_source.expression.rows import Bound, Failure, Kernel, Rows, each, strict
+from lakehouse_source.expression.rows import Bound, Failure, Kernel, Rows, Unsupported, each, strict
 from lakehouse_source.expression.types import (
     INSTANT,
     INTEGERS,
@@ -57,7 +57,7 @@ def cast(node: Node, value: Bound, to: pa.DataType, zone: tzinfo, *, safe: bool 
 
         return Bound(node, to, run, False)
     kernel, can_fail = cast_kernel(value.type, to, zone, safe=safe)
-    return strict(node, to, [value], kernel, can_fail=can_fail and not safe)
+    return strict(node, to, [value], kernel, can_fail=can_fail)
 
 
 def cast_kernel(
@@ -73,6 +73,8 @@ def cast_kernel(
         return kernel, False
     if to in INTEGERS and from_ in INTEGERS:
         return _narrowing(to, safe), True
+    if is_float(from_) and to == STRING:
+        return _printed, True
     function = _one_value(from_, to, zone)
     if function is None:
         raise Failure(f"a cast from {spark_name(from_)} to {spark_name(to)} is not supported")
@@ -80,6 +82,10 @@ def cast_kernel(
     def checked(value: Any) -> Any:
         try:
             return function(value)
+        except Unsupported as exc:
+            raise Failure(
+                f"the cast of {value!r} to {spark_name(to)} is not supported: {exc}"
+            ) from exc
         except (ValueError, ArithmeticError) as exc:
             if safe:
                 return None
@@ -113,7 +119,7 @@ def _vectorised(from_: pa.DataType, to: pa.DataType) -> Kernel | None:
         return lambda values: values.cast(to, safe=False)
     if to == STRING and (from_ in INTEGERS or from_ == BOOLEAN):
         return lambda values: values.cast(STRING)
-    if to == STRING and (is_float(from_) or is_decimal(from_)):
+    if to == STRING and is_decimal(from_):
         return lambda values: cast_to_string(pa.chunked_array([values]))
     if from_ == STRING and to == pa.binary():
         return lambda values: values.cast(to)
@@ -122,6 +128,19 @@ def _vectorised(from_: pa.DataType, to: pa.DataType) -> Kernel | None:
     if from_ in INTEGERS and is_decimal(to) and to.precision - to.scale >= 19:
         return lambda values: values.cast(to)
     return None
+
+
+_LEAST_NORMAL = {pa.float32(): 2.0**-126, pa.float64(): 2.0**-1022}
+
+
+def _printed(values: pa.Array) -> pa.Array:
+    least = pa.scalar(_LEAST_NORMAL[values.type], values.type)
+    zero = pa.scalar(0.0, values.type)
+    odd = pc.and_(pc.less(pc.abs(values), least), pc.not_equal(values, zero))
+    if pc.any(odd).as_py():
+        first = values.filter(odd)[0].as_py()
+        raise Failure(f"{first} is not cast to STRING: Java's versions print it differently")
+    return cast_to_string(pa.chunked_array([values]))
 
 
 def _holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
@@ -156,7 +175,7 @@ def _one_value(from_: pa.DataType, to: pa.DataType, zone: tzinfo) -> Function | 
     if from_ == BOOLEAN:
         return (lambda value: to_decimal(Decimal(int(value)), to)) if is_decimal(to) else None
     if from_ == pa.binary() and to == STRING:
-        return lambda value: value.decode()
+        return _decoded
     if is_decimal(to):
         if is_float(from_):
             return lambda value: _float_to_decimal(value, to)
@@ -172,8 +191,16 @@ def _one_value(from_: pa.DataType, to: pa.DataType, zone: tzinfo) -> Function | 
             return float
         return _to_single if to == pa.float32() else None
     if to == INSTANT and from_ in INTEGERS:
-        return lambda value: to_integer(value * SECOND_US, pa.int64())
+        low, high = -(1 << 63), (1 << 63) - 1  # as Java's TimeUnit.toMicros
+        return lambda value: min(max(value * SECOND_US, low), high)
     return None
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise Unsupported("it is not UTF-8") from None
 
 
 def to_integer(value: int, to: pa.DataType) -> int:
@@ -268,7 +295,10 @@ def _to_single_text(text: str) -> float:
 
 
 def _text_to_decimal(text: str, to: pa.DataType) -> Decimal:
-    value = Decimal(_matched(_NUMBER, text.strip(_CONTROLS)))
+    bare = text.strip(_CONTROLS)
+    if not bare.isascii() and any(character.isdigit() for character in bare):
+        raise Unsupported("Java knows digits of other scripts")
+    value = Decimal(_matched(_NUMBER, bare))
     if value and not -1000 < value.adjusted() < MAX_PRECISION:
         if value.adjusted() < 0:
             return Decimal(0).scaleb(-to.scale)

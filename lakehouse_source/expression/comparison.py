@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.expression.conditional import any_true
-from lakehouse_source.expression.nodes import Literal, Node, spark_name
-from lakehouse_source.expression.rows import Bound, Failure, Kernel, Rows, flat, strict
+from lakehouse_source.expression.nodes import Node, spark_name
+from lakehouse_source.expression.rows import Bound, Failure, Kernel, Rows, flat, literal, strict
 from lakehouse_source.expression.types import is_atomic, is_float, is_moment
 
 _KERNELS: dict[str, Callable[..., Any]] = {
@@ -90,7 +90,7 @@ def is_in(node: Node, value: Bound, values: Sequence[Bound]) -> Bound:
         Failure: values of the type are not compared.
     """
     terms = [compare(node, "=", value, other) for other in values]
-    literals = [other.node.value for other in values if isinstance(other.node, Literal)]
+    literals = [found.value for other in values if (found := literal(other)) is not None]
     if len(literals) == len(values) and not is_float(value.type) and not is_moment(value.type):
         kernel = _in_literals([x for x in literals if x is not None], None in literals, value.type)
         return strict(node, pa.bool_(), [value], kernel, can_fail=False)

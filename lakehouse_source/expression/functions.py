@@ -25,7 +25,7 @@ from lakehouse_source.expression.moments import (
 )
 from lakehouse_source.expression.nested import array, struct
 from lakehouse_source.expression.nodes import Call, Literal, Node, spark_name
-from lakehouse_source.expression.rows import Bound, Failure, Kernel, Rows, each, strict
+from lakehouse_source.expression.rows import Bound, Failure, Kernel, Rows, each, literal, strict
 from lakehouse_source.expression.types import INSTANT, INTEGERS, WALL, is_atomic, is_number
 
 INT, STRING, DATE, BOOLEAN = pa.int32(), pa.string(), pa.date32(), pa.bool_()
@@ -112,7 +112,9 @@ def _length(context: Context, call: Call, given: list[Bound]) -> Bound:
 
 
 def _concat(context: Context, call: Call, given: list[Bound]) -> Bound:
-    if given and all(value.type == pa.binary() for value in given):
+    if not given:
+        return context.bind(Literal("", STRING))
+    if all(value.type == pa.binary() for value in given):
         return strict(call, pa.binary(), given, text.concat, can_fail=False)
     values = [_text(context, value) for value in given]
     return strict(call, STRING, values, text.concat, can_fail=False)
@@ -162,9 +164,8 @@ def _like(context: Context, call: Call, given: list[Bound]) -> Bound:
     escape = call.arguments[2]
     assert isinstance(escape, Literal)
     values = [_text(context, value) for value in given[:2]]
-    literal = isinstance(values[1].node, Literal)
     kernel = text.like_kernel(values[1], escape.value)
-    return strict(call, BOOLEAN, values, kernel, can_fail=not literal)
+    return strict(call, BOOLEAN, values, kernel, can_fail=literal(values[1]) is None)
 
 
 def _ilike(context: Context, call: Call, given: list[Bound]) -> Bound:
@@ -207,6 +208,9 @@ def _is_nan(context: Context, call: Call, given: list[Bound]) -> Bound:
 
 def _extreme(greatest: bool) -> Builder:
     def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        texts = [value.type == STRING for value in given if not pa.types.is_null(value.type)]
+        if any(texts) and not all(texts):
+            raise Failure(f"{call.name} does not take texts beside other values: cast them")
         return extreme(call, context.alike(given), greatest=greatest)
 
     return build

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, timedelta, tzinfo
 
-from lakehouse_source.predicate.times import offset_at, parse_date, parse_timestamp, to_instant
-from lakehouse_source.schema.ordinal import DAY_NS, EPOCH_DATE, YEARS, YEARS_DAYS
+from lakehouse_source.expression.rows import Failure, Unsupported
+from lakehouse_source.predicate.times import offset_at, parse_zone, to_instant
+from lakehouse_source.schema.ordinal import EPOCH_DATE, YEARS, YEARS_DAYS
 
 SECOND_US = 10**6
 DAY_US = 86_400 * SECOND_US
@@ -50,33 +52,66 @@ def instant_us(wall: int, zone: tzinfo) -> int:
     return to_instant(wall * 1000, zone) // 1000
 
 
+# --- text -------------------------------------------------------------------
+
+_DATE = re.compile(
+    r"([+-]?)(\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.ASCII | re.DOTALL
+)
+_TIMESTAMP = re.compile(
+    r"([+-]?)(\d{4,6})(?:-(\d{1,2})(?:-(\d{1,2})"
+    r"(?:[ T](\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?([^\d.].*)?)?)?)?)?)?",
+    re.ASCII | re.DOTALL,
+)
+_ONLY_TIME = re.compile(r"T|\d+:", re.ASCII)
+
+
 def days_of_text(text: str) -> int:
-    """Text as a count of days, as Spark casts it.
+    """Text as a count of days, as Spark casts it: `stringToDate` of `SparkDateTimeUtils`.
 
     Raises:
-        ValueError: it is not a date.
+        Failure: it is not a date.
     """
-    found = parse_date(_without_blanks(text))
-    return (found - EPOCH_DATE).days if isinstance(found, date) else found.nanoseconds // DAY_NS
+    match = _DATE.fullmatch(text.strip(BLANKS))
+    if match is None:
+        raise Failure
+    return _days(match)
 
 
 def micros_of_text(text: str, zone: tzinfo, *, zoned: bool) -> int:
-    """Text as microseconds: of an instant, or of a wall clock if not `zoned`.
+    """Text as microseconds, as Spark casts it: `parseTimestampString` of `SparkDateTimeUtils`.
+
+    They count to an instant, or on a wall clock if not `zoned`; a zone in the text then
+    has no effect.
 
     Raises:
-        ValueError: it is not a timestamp, or names a zone and must not.
+        Failure: it is not a timestamp.
+        Unsupported: its date is that of the day on which it is read, or its zone is not known.
     """
-    found = parse_timestamp(_without_blanks(text))
-    micros = found.nanoseconds // 1000
-    if zoned:
-        return micros if found.zoned else instant_us(micros, zone)
-    if found.zoned:
-        raise ValueError(f"the text {text!r} has a zone and TIMESTAMP_NTZ has none")
-    return micros
-
-
-def _without_blanks(text: str) -> str:
     bare = text.strip(BLANKS)
-    if bare != bare.strip():  # other white space, which Spark does not take away
-        raise ValueError(f"the text {text!r} is not a date or timestamp")
-    return bare
+    match = _TIMESTAMP.fullmatch(bare)
+    if match is None:
+        if _ONLY_TIME.match(bare):
+            raise Unsupported("a time without a date means today")
+        raise Failure
+    hour, minute, second = (int(match[place] or 0) for place in (5, 6, 7))
+    if hour > 23 or minute > 59 or second > 59:
+        raise Failure
+    clock = (hour * 3600 + minute * 60 + second) * SECOND_US
+    wall = _days(match) * DAY_US + clock + int((match[8] or "")[:6].ljust(6, "0"))
+    if match[9] is not None:
+        try:
+            zone = parse_zone(match[9])
+        except ValueError as exc:
+            raise Unsupported(str(exc)) from exc
+    return instant_us(wall, zone) if zoned else wall
+
+
+def _days(match: re.Match[str]) -> int:
+    """Days from 1970-01-01 to the first three numbers; the calendar repeats every 400 years."""
+    year = int(match[2]) * (-1 if match[1] == "-" else 1)
+    cycles, within = divmod(year - EPOCH_DATE.year, YEARS)
+    try:
+        near = date(EPOCH_DATE.year + within, int(match[3] or 1), int(match[4] or 1))
+    except ValueError as exc:
+        raise Failure from exc
+    return (near - EPOCH_DATE).days + cycles * YEARS_DAYS

@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Context, Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse_source.expression.arithmetic import with_few_digits
 from lakehouse_source.expression.casts import to_decimal, to_integer
 from lakehouse_source.expression.nodes import Node, spark_name
 from lakehouse_source.expression.rows import Bound, Failure, each, strict
 from lakehouse_source.expression.types import INTEGERS, MAX_PRECISION, is_decimal, is_float
 from lakehouse_source.schema.ordinal import EXACT
 
+# Enough for the digits of every double before its point and of a scale after it.
+_WIDE = Context(prec=1500, Emax=10**6, Emin=-(10**6))
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 
 
 def absolute(node: Node, value: Bound) -> Bound:
     """The value without its sign; the lowest integer has none."""
     if value.type not in INTEGERS:
-        return strict(node, value.type, [value], pc.abs, can_fail=False)
+        kernel = with_few_digits(pc.abs) if is_decimal(value.type) else pc.abs
+        return strict(node, value.type, [value], kernel, can_fail=is_decimal(value.type))
 
-    def kernel(values: pa.Array) -> pa.Array:
+    def checked(values: pa.Array) -> pa.Array:
         try:
             return pc.abs_checked(values)
         except pa.ArrowInvalid:
             raise Failure(f"overflow of {spark_name(values.type)} at its lowest value") from None
 
-    return strict(node, value.type, [value], kernel, can_fail=True)
+    return strict(node, value.type, [value], checked, can_fail=True)
 
 
 def rounded(node: Node, value: Bound, scale: int) -> Bound:
@@ -71,7 +75,7 @@ def rounded(node: Node, value: Bound, scale: int) -> Bound:
 def _half_up(number: Decimal, scale: int) -> Decimal:
     if scale > 400:  # finer than any number
         return number
-    return number.quantize(Decimal(1).scaleb(-scale), "ROUND_HALF_UP", EXACT)
+    return number.quantize(Decimal(1).scaleb(-scale), "ROUND_HALF_UP", _WIDE)
 
 
 def _rounded_decimal(type_: pa.DataType, scale: int) -> pa.DataType:
@@ -95,13 +99,11 @@ def whole(node: Node, value: Bound, function: Callable[[float], int], mode: str)
         return strict(node, pa.int64(), [value], lambda v: v.cast(pa.int64()), can_fail=False)
 
     def one(number: float) -> int:
-        if number != number:
-            return 0  # as Java casts NaN, and what is out of range below
-        if math.isinf(number):
-            return _HIGHEST if number > 0 else _LOWEST
-        return min(max(function(number), _LOWEST), _HIGHEST)
+        if not math.isfinite(number) or not _LOWEST <= (found := function(number)) <= _HIGHEST:
+            raise Failure(f"{number} is out of range of BIGINT")
+        return found
 
-    return strict(node, pa.int64(), [value], each(one, pa.int64()), can_fail=False)
+    return strict(node, pa.int64(), [value], each(one, pa.int64()), can_fail=True)
 
 
 def square_root(values: pa.Array) -> pa.Array:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidExpressionError
-from lakehouse_source.expression.nodes import Node
+from lakehouse_source.expression.nodes import Literal, Node
 
 # A qualifier, a column of its table, and the places of the fields inside it from the top down.
 Key: TypeAlias = tuple[str, str, tuple[int, ...]]
@@ -23,6 +23,10 @@ Kernel: TypeAlias = Callable[..., pa.Array]
 
 class Failure(ValueError):
     """A value that has no result; the message names the value."""
+
+
+class Unsupported(Failure):
+    """A value whose result is not known here; TRY_CAST does not make it NULL."""
 
 
 def fail(node: Node, reason: str) -> NoReturn:
@@ -57,6 +61,13 @@ class Bound:
     type: pa.DataType
     run: Callable[[Rows], pa.Array]
     can_fail: bool
+
+
+def literal(bound: Bound) -> Literal | None:
+    """The literal that a value is; None for a literal that was cast to another type."""
+    if isinstance(bound.node, Literal) and bound.node.type == bound.type:
+        return bound.node
+    return None
 
 
 def flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:

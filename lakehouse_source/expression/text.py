@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.expression.nodes import Literal
-from lakehouse_source.expression.rows import Bound, Failure, Kernel, each
+from lakehouse_source.expression.rows import Bound, Failure, Kernel, each, literal
 from lakehouse_source.predicate import like
 
 STRING = pa.string()
@@ -127,16 +126,18 @@ _SEARCHES: dict[Callable[..., Any], Callable[..., Any]] = {
 
 def search(function: Callable[[Any, Any], bool], part: Bound) -> Kernel:
     """`startswith`, `endswith` or `contains`; a literal is searched by Arrow."""
-    if not isinstance(part.node, Literal) or not part.node.value:
+    found = literal(part)
+    if found is None or not found.value:
         return each(function, pa.bool_())
-    pattern, kernel = part.node.value, _SEARCHES[function]
+    pattern, kernel = found.value, _SEARCHES[function]
     return lambda values, _: kernel(values, pattern=pattern)
 
 
 def like_kernel(pattern: Bound, escape: str) -> Kernel:
     """LIKE with one escape character; a literal pattern is searched by Arrow."""
-    if isinstance(pattern.node, Literal) and pattern.node.value is not None:
-        regex = like.regex(_pieces(pattern.node.value, escape))
+    found = literal(pattern)
+    if found is not None and found.value is not None:
+        regex = like.regex(_pieces(found.value, escape))
         return lambda values, _: pc.match_substring_regex(values, pattern=rf"(?s)\A(?:{regex})\z")
     return each(lambda text, wanted: _matches(text, wanted, escape), pa.bool_())
 
