@@ -70,13 +70,16 @@ def negative(node: Node, value: Bound) -> Bound:
     raise Failure(f"the minus sign does not apply to {spark_name(value.type)}")
 
 
-def with_few_digits(kernel: Callable[..., Any]) -> Kernel:
+def with_few_digits(kernel: Callable[..., Any], *, negative_only: bool = False) -> Kernel:
     """The kernel for decimals of at most 34 digits. Spark rounds longer ones when it negates."""
+
+    def is_rounded(value: Decimal) -> bool:
+        return len(value.as_tuple().digits) > _DIGITS and (value < 0 or not negative_only)
 
     def checked(values: pa.Array) -> pa.Array:
         if values.type.precision > _DIGITS:
             for value in values.to_pylist():
-                if value is not None and len(value.as_tuple().digits) > _DIGITS:
+                if value is not None and is_rounded(value):
                     raise Failure(f"{value} has more than {_DIGITS} digits, and Spark rounds it")
         return kernel(values)
 

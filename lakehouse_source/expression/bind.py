@@ -55,7 +55,7 @@ from lakehouse_source.expression.types import (
 from lakehouse_source.predicate.times import parse_zone
 from lakehouse_source.schema.ordinal import wall_ns
 
-DATE, BOOLEAN = pa.date32(), pa.bool_()
+DATE, BOOLEAN, NULL_TYPE = pa.date32(), pa.bool_(), pa.null()
 _COMPARISONS = frozenset({"=", "<=>", "!=", "<", "<=", ">", ">="})
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "div"})
 
@@ -161,9 +161,12 @@ class Binder:
         return self.cast(value, BOOLEAN)
 
     def _case(self, node: Case) -> Bound:
-        conditions = [self._truth(self.bind(condition)) for condition, _ in node.branches]
-        given = [*(value for _, value in node.branches), node.otherwise]
-        *values, otherwise = self.alike([self.bind(value) for value in given])
+        conditions = [self.bind(condition) for condition, _ in node.branches]
+        if any(condition.type == NULL_TYPE for condition in conditions):
+            raise Failure("a condition is NULL, which has no type")
+        conditions = [self._truth(condition) for condition in conditions]
+        results = [*(value for _, value in node.branches), node.otherwise]
+        *values, otherwise = self.alike([self.bind(value) for value in results])
         return choice(node, list(zip(conditions, values)), otherwise)
 
     def compared(self, left: Bound, right: Bound) -> tuple[Bound, Bound]:

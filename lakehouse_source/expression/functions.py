@@ -173,6 +173,11 @@ def _ilike(context: Context, call: Call, given: list[Bound]) -> Bound:
     return context.bind(Call("like", (*low, call.arguments[2])))
 
 
+def _rlike(context: Context, call: Call, given: list[Bound]) -> Bound:
+    values = [_text(context, value) for value in given]
+    return strict(call, BOOLEAN, values, text.regex_kernel(values[1]), can_fail=False)
+
+
 # --- numbers ----------------------------------------------------------------
 
 
@@ -333,6 +338,7 @@ FUNCTIONS: dict[str, tuple[int, int | None, Builder]] = {
     "contains": (2, 2, _search(text.contains)),
     "like": (3, 3, _like),
     "ilike": (3, 3, _ilike),
+    **dict.fromkeys(("rlike", "regexp", "regexp_like"), (2, 2, _rlike)),
     "abs": (1, 1, _abs),
     "round": (1, 2, _round),
     "floor": (1, 1, _whole(math.floor, "ROUND_FLOOR")),

@@ -24,7 +24,7 @@ _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 def absolute(node: Node, value: Bound) -> Bound:
     """The value without its sign; the lowest integer has none."""
     if value.type not in INTEGERS:
-        kernel = with_few_digits(pc.abs) if is_decimal(value.type) else pc.abs
+        kernel = with_few_digits(pc.abs, negative_only=True) if is_decimal(value.type) else pc.abs
         return strict(node, value.type, [value], kernel, can_fail=is_decimal(value.type))
 
     def checked(values: pa.Array) -> pa.Array:
@@ -99,7 +99,9 @@ def whole(node: Node, value: Bound, function: Callable[[float], int], mode: str)
         return strict(node, pa.int64(), [value], lambda v: v.cast(pa.int64()), can_fail=False)
 
     def one(number: float) -> int:
-        if not math.isfinite(number) or not _LOWEST <= (found := function(number)) <= _HIGHEST:
+        if number != number:
+            return 0  # as Java casts it
+        if math.isinf(number) or not _LOWEST <= (found := function(number)) <= _HIGHEST:
             raise Failure(f"{number} is out of range of BIGINT")
         return found
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.expression.regex import to_re2
 from lakehouse_source.expression.rows import Bound, Failure, Kernel, each, literal
 from lakehouse_source.predicate import like
 
@@ -19,6 +20,8 @@ STRING = pa.string()
 # Scripts with upper and lower case that Unicode may still add to lie below this character,
 # but for some that are as old as it: Python and Java may know different versions of Unicode.
 _FIRST_WITHOUT_CASE = 0x1F000
+# Unicode 16 gave these an upper case.
+_LATE_UPPER_CASE = frozenset("\u019b\u0264\ua7d3\ua7d5")
 
 
 def change_case(function: Callable[[str], str], ascii_kernel: Callable[..., Any]) -> Kernel:
@@ -26,10 +29,10 @@ def change_case(function: Callable[[str], str], ascii_kernel: Callable[..., Any]
 
     def one(text: str) -> str:
         for character in text:
-            if ord(character) < _FIRST_WITHOUT_CASE and unicodedata.category(character) == "Cn":
-                raise Failure(
-                    f"{text!r} holds a character that this Python's Unicode does not know"
-                )
+            if character in _LATE_UPPER_CASE or (
+                ord(character) < _FIRST_WITHOUT_CASE and unicodedata.category(character) == "Cn"
+            ):
+                raise Failure(f"Python and Java may know another upper case of {character!r}")
         return function(text)
 
     by_python = each(one, STRING)
@@ -140,6 +143,22 @@ def like_kernel(pattern: Bound, escape: str) -> Kernel:
         regex = like.regex(_pieces(found.value, escape))
         return lambda values, _: pc.match_substring_regex(values, pattern=rf"(?s)\A(?:{regex})\z")
     return each(lambda text, wanted: _matches(text, wanted, escape), pa.bool_())
+
+
+def regex_kernel(pattern: Bound) -> Kernel:
+    """RLIKE of a literal pattern: does it match anywhere?"""
+    found = literal(pattern)
+    if found is None or found.value is None:
+        raise Failure("RLIKE takes a literal text")
+    expression = to_re2(found.value)
+
+    def kernel(values: pa.Array, _: pa.Array) -> pa.Array:
+        try:
+            return pc.match_substring_regex(values, pattern=expression)
+        except pa.ArrowInvalid as exc:
+            raise Failure(f"the regular expression {found.value!r} is not supported") from exc
+
+    return kernel
 
 
 def _pieces(pattern: str, escape: str) -> list[str]:
