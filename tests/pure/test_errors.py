@@ -17,6 +17,7 @@ CODES = {
     "PlakeError": "PLAKE_ERROR",
     "InvalidOptionError": "PLAKE_INVALID_OPTION",
     "InvalidPredicateError": "PLAKE_INVALID_PREDICATE",
+    "InvalidExpressionError": "PLAKE_INVALID_EXPRESSION",
     "SchemaMismatchError": "PLAKE_SCHEMA_MISMATCH",
     "DatasetNotFoundError": "PLAKE_DATASET_NOT_FOUND",
     "DatasetExistsError": "PLAKE_DATASET_EXISTS",
@@ -31,6 +32,7 @@ CODES = {
 EXAMPLES: list[PlakeError] = [
     errors.InvalidOptionError(option="mode", value="x", reason="is no mode.", known=("append",)),
     errors.InvalidPredicateError(reason="is odd", text="a = ", position=4),
+    errors.InvalidExpressionError(reason="is odd", text="a + ", position=4),
     errors.SchemaMismatchError(column="c", expected=pa.int32(), got=pa.string(), dataset="d"),
     errors.DatasetNotFoundError(dataset="d", catalog="c"),
     errors.DatasetExistsError(dataset="d"),
