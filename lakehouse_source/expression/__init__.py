@@ -23,9 +23,10 @@ import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidExpressionError
 from lakehouse_source.expression.bind import Binder, load
+from lakehouse_source.expression.failures import Failure
 from lakehouse_source.expression.literals import literal_of
 from lakehouse_source.expression.nodes import Call, Cast, Name, Node, names, spark_name
-from lakehouse_source.expression.rows import Bound, Failure, Key, Rows, flat
+from lakehouse_source.expression.rows import Bound, Key, Rows, flat
 from lakehouse_source.expression.scope import Scope
 from lakehouse_source.expression.store_assignment import assign, require_assignable
 from lakehouse_source.expression.types import is_atomic, is_float

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.expression.casts import to_decimal, to_integer
+from lakehouse_source.expression.failures import Failure
 from lakehouse_source.expression.nodes import Node, spark_name
-from lakehouse_source.expression.rows import Bound, Failure, Kernel, each, listed, strict
+from lakehouse_source.expression.rows import Bound, Kernel, each, listed, strict
 from lakehouse_source.expression.types import INTEGERS, MAX_PRECISION, adjusted, is_decimal
 from lakehouse_source.schema.ordinal import EXACT
 

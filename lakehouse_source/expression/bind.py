@@ -15,6 +15,7 @@ from lakehouse_source.errors import InvalidExpressionError
 from lakehouse_source.expression import arithmetic, casts, functions
 from lakehouse_source.expression.comparison import compare, is_in
 from lakehouse_source.expression.conditional import all_true, any_true, choice, negation
+from lakehouse_source.expression.failures import Failure
 from lakehouse_source.expression.moments import DAY_US, instant_us, wall_us
 from lakehouse_source.expression.nodes import (
     Call,
@@ -28,7 +29,6 @@ from lakehouse_source.expression.nodes import (
 )
 from lakehouse_source.expression.rows import (
     Bound,
-    Failure,
     Key,
     Rows,
     constant,

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse_source.expression.failures import Failure, Unsupported
 from lakehouse_source.expression.moments import (
     BLANKS,
     DAY_US,
@@ -26,7 +27,7 @@ from lakehouse_source.expression.moments import (
     wall_us,
 )
 from lakehouse_source.expression.nodes import Node, spark_name
-from lakehouse_source.expression.rows import Bound, Failure, Kernel, Rows, Unsupported, each, strict
+from lakehouse_source.expression.rows import Bound, Kernel, Rows, each, strict
 from lakehouse_source.expression.types import (
     INSTANT,
     INTEGERS,

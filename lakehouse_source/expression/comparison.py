@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.expression.conditional import any_true
+from lakehouse_source.expression.failures import Failure
 from lakehouse_source.expression.nodes import Node, spark_name
-from lakehouse_source.expression.rows import Bound, Failure, Kernel, Rows, flat, literal, strict
+from lakehouse_source.expression.rows import Bound, Kernel, Rows, flat, literal, strict
 from lakehouse_source.expression.types import is_atomic, is_float, is_moment
 
 _KERNELS: dict[str, Callable[..., Any]] = {

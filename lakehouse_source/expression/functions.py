@@ -7,15 +7,16 @@ Source: Spark's `stringExpressions`, `mathExpressions`, `datetimeExpressions` an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from datetime import tzinfo
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.expression import numbers, text
+from lakehouse_source.expression import arguments, numbers, text
+from lakehouse_source.expression.arguments import Context
 from lakehouse_source.expression.comparison import compare, extreme, is_null
 from lakehouse_source.expression.conditional import choice, first_valid
+from lakehouse_source.expression.failures import Failure
 from lakehouse_source.expression.moments import (
     DAY_US,
     SECOND_US,
@@ -24,80 +25,21 @@ from lakehouse_source.expression.moments import (
     wall_us,
 )
 from lakehouse_source.expression.nested import array, struct
-from lakehouse_source.expression.nodes import Call, Literal, Node, spark_name
-from lakehouse_source.expression.rows import Bound, Failure, Kernel, Rows, each, literal, strict
-from lakehouse_source.expression.types import INSTANT, INTEGERS, WALL, is_atomic, is_number
+from lakehouse_source.expression.nodes import Call, Literal, spark_name
+from lakehouse_source.expression.rows import Bound, Kernel, Rows, each, literal, strict
+from lakehouse_source.expression.types import INSTANT, INTEGERS, WALL
 
 INT, STRING, DATE, BOOLEAN = pa.int32(), pa.string(), pa.date32(), pa.bool_()
-
-
-class Context(Protocol):
-    """What functions need of the binder."""
-
-    zone: tzinfo
-    now_us: int
-
-    def bind(self, node: Node) -> Bound: ...
-
-    def cast(self, value: Bound, to: pa.DataType) -> Bound: ...
-
-    def alike(self, values: Sequence[Bound]) -> list[Bound]: ...
 
 
 Builder = Callable[[Context, Call, list[Bound]], Bound]
 
 
-# --- arguments --------------------------------------------------------------
-
-
-def _text(context: Context, value: Bound) -> Bound:
-    if value.type == pa.binary() or not (is_atomic(value.type) or pa.types.is_null(value.type)):
-        raise Failure(f"{spark_name(value.type)} stands where text should")
-    return context.cast(value, STRING)
-
-
-def _integer(context: Context, value: Bound) -> Bound:
-    if value.type not in INTEGERS[:3] and not pa.types.is_null(value.type):
-        raise Failure(f"{spark_name(value.type)} stands where an INT should: cast it")
-    return context.cast(value, INT)
-
-
-def _number(context: Context, value: Bound) -> Bound:
-    if not is_number(value.type):
-        raise Failure(f"{spark_name(value.type)} stands where a number should: cast it")
-    return value
-
-
-def _double(context: Context, value: Bound) -> Bound:
-    if not pa.types.is_null(value.type):
-        _number(context, value)
-    return context.cast(value, pa.float64())
-
-
-def _date(context: Context, value: Bound) -> Bound:
-    if value.type not in (DATE, INSTANT, WALL) and not pa.types.is_null(value.type):
-        raise Failure(f"{spark_name(value.type)} stands where a date should: cast it")
-    return context.cast(value, DATE)
-
-
-def _only_date(context: Context, value: Bound) -> Bound:
-    if value.type != DATE and not pa.types.is_null(value.type):
-        raise Failure(f"{spark_name(value.type)} stands where a date should: cast it")
-    return context.cast(value, DATE)
-
-
-def _any(context: Context, value: Bound) -> Bound:
-    return value
-
-
-Argument = Callable[[Context, Bound], Bound]
-
-
 def _function(
-    kernel: Kernel, type_: pa.DataType, *arguments: Argument, can_fail: bool = False
+    kernel: Kernel, type_: pa.DataType, *converts: arguments.Argument, can_fail: bool = False
 ) -> Builder:
     def build(context: Context, call: Call, given: list[Bound]) -> Bound:
-        values = [convert(context, value) for convert, value in zip(arguments, given)]
+        values = [convert(context, value) for convert, value in zip(converts, given)]
         return strict(call, type_, values, kernel, can_fail=can_fail)
 
     return build
@@ -107,7 +49,7 @@ def _function(
 
 
 def _length(context: Context, call: Call, given: list[Bound]) -> Bound:
-    value = given[0] if given[0].type == pa.binary() else _text(context, given[0])
+    value = given[0] if given[0].type == pa.binary() else arguments.text(context, given[0])
     return strict(call, INT, [value], text.length, can_fail=False)
 
 
@@ -116,12 +58,15 @@ def _concat(context: Context, call: Call, given: list[Bound]) -> Bound:
         return context.bind(Literal("", STRING))
     if all(value.type == pa.binary() for value in given):
         return strict(call, pa.binary(), given, text.concat, can_fail=False)
-    values = [_text(context, value) for value in given]
+    values = [arguments.text(context, value) for value in given]
     return strict(call, STRING, values, text.concat, can_fail=False)
 
 
 def _substring(context: Context, call: Call, given: list[Bound]) -> Bound:
-    values = [_text(context, given[0]), *(_integer(context, value) for value in given[1:])]
+    values = [
+        arguments.text(context, given[0]),
+        *(arguments.integer(context, value) for value in given[1:]),
+    ]
     if len(values) == 2:
         whole = each(lambda found, start: text.substring(found, start, 2**31 - 1), STRING)
         return strict(call, STRING, values, whole, can_fail=False)
@@ -129,7 +74,7 @@ def _substring(context: Context, call: Call, given: list[Bound]) -> Bound:
 
 
 def _replace(context: Context, call: Call, given: list[Bound]) -> Bound:
-    values = [_text(context, value) for value in given]
+    values = [arguments.text(context, value) for value in given]
     if len(values) == 2:
         kernel = each(lambda found, old: text.replace(found, old, ""), STRING)
         return strict(call, STRING, values, kernel, can_fail=False)
@@ -141,9 +86,9 @@ def _pad(function: Callable[[str, int, str], str]) -> Builder:
         if len(given) == 2:
             given = [*given, context.bind(Literal(" ", STRING))]
         values = [
-            _text(context, given[0]),
-            _integer(context, given[1]),
-            _text(context, given[2]),
+            arguments.text(context, given[0]),
+            arguments.integer(context, given[1]),
+            arguments.text(context, given[2]),
         ]
         return strict(call, STRING, values, each(function, STRING), can_fail=True)
 
@@ -154,7 +99,7 @@ def _search(function: Callable[[Any, Any], bool]) -> Builder:
     def build(context: Context, call: Call, given: list[Bound]) -> Bound:
         values = given
         if not all(value.type == pa.binary() for value in given):
-            values = [_text(context, value) for value in given]
+            values = [arguments.text(context, value) for value in given]
         return strict(call, BOOLEAN, values, text.search(function, values[1]), can_fail=False)
 
     return build
@@ -163,7 +108,7 @@ def _search(function: Callable[[Any, Any], bool]) -> Builder:
 def _like(context: Context, call: Call, given: list[Bound]) -> Bound:
     escape = call.arguments[2]
     assert isinstance(escape, Literal)
-    values = [_text(context, value) for value in given[:2]]
+    values = [arguments.text(context, value) for value in given[:2]]
     kernel = text.like_kernel(values[1], escape.value)
     return strict(call, BOOLEAN, values, kernel, can_fail=literal(values[1]) is None)
 
@@ -174,7 +119,7 @@ def _ilike(context: Context, call: Call, given: list[Bound]) -> Bound:
 
 
 def _rlike(context: Context, call: Call, given: list[Bound]) -> Bound:
-    values = [_text(context, value) for value in given]
+    values = [arguments.text(context, value) for value in given]
     return strict(call, BOOLEAN, values, text.regex_kernel(values[1]), can_fail=False)
 
 
@@ -182,7 +127,7 @@ def _rlike(context: Context, call: Call, given: list[Bound]) -> Bound:
 
 
 def _abs(context: Context, call: Call, given: list[Bound]) -> Bound:
-    return numbers.absolute(call, _number(context, given[0]))
+    return numbers.absolute(call, arguments.number(context, given[0]))
 
 
 def _round(context: Context, call: Call, given: list[Bound]) -> Bound:
@@ -192,18 +137,18 @@ def _round(context: Context, call: Call, given: list[Bound]) -> Bound:
         if not isinstance(argument, Literal) or argument.type not in INTEGERS[:3]:
             raise Failure("round takes a literal INT as its second argument")
         scale = argument.value
-    return numbers.rounded(call, _number(context, given[0]), scale)
+    return numbers.rounded(call, arguments.number(context, given[0]), scale)
 
 
 def _whole(function: Callable[[float], int], mode: str) -> Builder:
     def build(context: Context, call: Call, given: list[Bound]) -> Bound:
-        return numbers.whole(call, _number(context, given[0]), function, mode)
+        return numbers.whole(call, arguments.number(context, given[0]), function, mode)
 
     return build
 
 
 def _is_nan(context: Context, call: Call, given: list[Bound]) -> Bound:
-    value = _double(context, given[0])
+    value = arguments.double(context, given[0])
 
     def run(rows: Rows) -> pa.Array:
         return numbers.is_nan(value.run(rows))
@@ -262,7 +207,7 @@ def _nvl2(context: Context, call: Call, given: list[Bound]) -> Bound:
 
 
 def _calendar(place: int) -> Builder:
-    return _function(each(lambda days: civil(days)[place], INT), INT, _date)
+    return _function(each(lambda days: civil(days)[place], INT), INT, arguments.date)
 
 
 def _clock(unit: int, modulus: int) -> Builder:
@@ -311,25 +256,31 @@ def _today(context: Context, call: Call, given: list[Bound]) -> Bound:
 
 # --- the list ---------------------------------------------------------------
 
-_UPPER = _function(text.change_case(str.upper, text.ascii_upper), STRING, _text, can_fail=True)
-_LOWER = _function(text.change_case(str.lower, text.ascii_lower), STRING, _text, can_fail=True)
+_UPPER = _function(
+    text.change_case(str.upper, text.ascii_upper), STRING, arguments.text, can_fail=True
+)
+_LOWER = _function(
+    text.change_case(str.lower, text.ascii_lower), STRING, arguments.text, can_fail=True
+)
 _CEILING = _whole(math.ceil, "ROUND_CEILING")
-_ADDED = _function(_shifted(1), DATE, _only_date, _integer, can_fail=True)
-_DAYS = _function(each(lambda end, start: end - start, INT), INT, _only_date, _only_date)
+_ADDED = _function(_shifted(1), DATE, arguments.only_date, arguments.integer, can_fail=True)
+_DAYS = _function(
+    each(lambda end, start: end - start, INT), INT, arguments.only_date, arguments.only_date
+)
 
 # By name: how many arguments a function takes at least and at most, and what builds it.
 FUNCTIONS: dict[str, tuple[int, int | None, Builder]] = {
     **dict.fromkeys(("upper", "ucase"), (1, 1, _UPPER)),
     **dict.fromkeys(("lower", "lcase"), (1, 1, _LOWER)),
     **{
-        side: (1, 1, _function(text.trim(side), STRING, _text))
+        side: (1, 1, _function(text.trim(side), STRING, arguments.text))
         for side in ("trim", "ltrim", "rtrim")
     },
     **dict.fromkeys(("length", "len", "char_length", "character_length"), (1, 1, _length)),
     "concat": (0, None, _concat),
     **dict.fromkeys(("substring", "substr"), (2, 3, _substring)),
-    "left": (2, 2, _function(each(text.left, STRING), STRING, _text, _integer)),
-    "right": (2, 2, _function(each(text.right, STRING), STRING, _text, _integer)),
+    "left": (2, 2, _function(each(text.left, STRING), STRING, arguments.text, arguments.integer)),
+    "right": (2, 2, _function(each(text.right, STRING), STRING, arguments.text, arguments.integer)),
     "replace": (2, 3, _replace),
     "lpad": (2, 3, _pad(text.lpad)),
     "rpad": (2, 3, _pad(text.rpad)),
@@ -343,14 +294,18 @@ FUNCTIONS: dict[str, tuple[int, int | None, Builder]] = {
     "round": (1, 2, _round),
     "floor": (1, 1, _whole(math.floor, "ROUND_FLOOR")),
     **dict.fromkeys(("ceil", "ceiling"), (1, 1, _CEILING)),
-    "sqrt": (1, 1, _function(numbers.square_root, pa.float64(), _double)),
+    "sqrt": (1, 1, _function(numbers.square_root, pa.float64(), arguments.double)),
     **dict.fromkeys(
         ("power", "pow"),
         (
             2,
             2,
             _function(
-                each(numbers.power, pa.float64()), pa.float64(), _double, _double, can_fail=True
+                each(numbers.power, pa.float64()),
+                pa.float64(),
+                arguments.double,
+                arguments.double,
+                can_fail=True,
             ),
         ),
     ),
@@ -371,7 +326,11 @@ FUNCTIONS: dict[str, tuple[int, int | None, Builder]] = {
     "minute": (1, 1, _clock(60, 60)),
     "second": (1, 1, _clock(1, 60)),
     **dict.fromkeys(("date_add", "dateadd"), (2, 2, _ADDED)),
-    "date_sub": (2, 2, _function(_shifted(-1), DATE, _only_date, _integer, can_fail=True)),
+    "date_sub": (
+        2,
+        2,
+        _function(_shifted(-1), DATE, arguments.only_date, arguments.integer, can_fail=True),
+    ),
     **dict.fromkeys(("datediff", "date_diff"), (2, 2, _DAYS)),
     "to_date": (1, 1, _cast_to(DATE)),
     "to_timestamp": (1, 1, _cast_to(INSTANT)),

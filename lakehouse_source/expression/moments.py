@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import date, timedelta, tzinfo
 
-from lakehouse_source.expression.rows import Failure, Unsupported
+from lakehouse_source.expression.failures import Failure, Unsupported
 from lakehouse_source.predicate.times import offset_at, parse_zone, to_instant
 from lakehouse_source.schema.ordinal import EPOCH_DATE, YEARS, YEARS_DAYS
 

@@ -7,8 +7,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from lakehouse_source.expression.failures import Failure
 from lakehouse_source.expression.nodes import Call, Literal, Name, Node
-from lakehouse_source.expression.rows import Bound, Failure, Rows, flat
+from lakehouse_source.expression.rows import Bound, Rows, flat
 
 
 class Context(Protocol):

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from lakehouse_source.expression.moments import date_text, timestamp_text
 from lakehouse_source.predicate.nodes import spell as spell_value
 
 
@@ -151,8 +152,6 @@ def _spell_literal(value: Any, type_: pa.DataType) -> str:
 
 def spell_moment(count: int, type_: pa.DataType) -> str:
     """A count of days, or of microseconds on a wall clock or in UTC, as text that Spark reads."""
-    from lakehouse_source.expression.moments import date_text, timestamp_text
-
     if pa.types.is_date(type_):
         return date_text(count)
     return timestamp_text(count) + ("+00:00" if type_.tz is not None else "")

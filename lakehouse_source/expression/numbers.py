@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from lakehouse_source.expression.arithmetic import with_few_digits
 from lakehouse_source.expression.casts import to_decimal, to_integer
+from lakehouse_source.expression.failures import Failure
 from lakehouse_source.expression.nodes import Node, spark_name
-from lakehouse_source.expression.rows import Bound, Failure, each, strict
+from lakehouse_source.expression.rows import Bound, each, strict
 from lakehouse_source.expression.types import INTEGERS, MAX_PRECISION, is_decimal, is_float
 from lakehouse_source.schema.ordinal import EXACT
 

@@ -13,44 +13,13 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 from sqlglot import expressions as sql
-from sqlglot.dialects.spark import Spark
-from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
-from lakehouse_source.expression.nodes import Call, Case, Cast, Interval, Literal, Name, Node
+from lakehouse_source.expression.dialect import SUFFIXED, PlakeSpark
+from lakehouse_source.expression.nodes import Call, Case, Cast, Interval, Literal, Name, Node, below
 from lakehouse_source.expression.types import INTEGERS, MAX_PRECISION
 from lakehouse_source.predicate.casts import spark_type
 from lakehouse_source.predicate.sql_text import Tree, tree_of
-
-# Types of sqlglot that Spark lacks mark the literals 1L, 1S and 1Y: sqlglot makes each a
-# cast, and Spark gives decimals of other precisions to a literal than to a cast.
-_SUFFIXED = {"INT128": pa.int64(), "UINT128": pa.int16(), "UINT256": pa.int8()}
-
-
-class PlakeSpark(Spark):
-    """Spark's dialect with functions left as they are written."""
-
-    class Tokenizer(Spark.Tokenizer):
-        KEYWORDS = {  # noqa: RUF012
-            **Spark.Tokenizer.KEYWORDS,
-            "PLAKE LONG": TokenType.INT128,
-            "PLAKE SHORT": TokenType.UINT128,
-            "PLAKE TINY": TokenType.UINT256,
-        }
-        NUMERIC_LITERALS = {  # noqa: RUF012
-            **Spark.Tokenizer.NUMERIC_LITERALS,
-            "L": "PLAKE LONG",
-            "S": "PLAKE SHORT",
-            "Y": "PLAKE TINY",
-        }
-
-    class Parser(Spark.Parser):  # type: ignore[misc, valid-type]
-        STRICT_CAST = True
-        FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012
-        FUNCTION_PARSERS = {  # noqa: RUF012
-            name: Spark.Parser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST")
-        }
-
 
 _BINARY: dict[type, str] = {
     sql.Add: "+",
@@ -168,6 +137,7 @@ class _Reader:
 
     def chain(self, tree: Tree) -> Node:
         """`a AND b AND c`, which sqlglot nests to the left; no recursion."""
+        name = "and" if isinstance(tree, sql.And) else "or"
         terms: list[Node] = []
         stack = [tree]
         while stack:
@@ -176,9 +146,11 @@ class _Reader:
                 top = top.this
             if type(top) is type(tree):
                 stack += [top.expression, top.this]
-            else:
-                terms.append(self.read(top))
-        return Call("and" if isinstance(tree, sql.And) else "or", tuple(terms))
+                continue
+            term = self.read(top)
+            inner = isinstance(term, Call) and term.name == name
+            terms += below(term) if inner else (term,)  # BETWEEN is an AND
+        return Call(name, tuple(terms))
 
     def negation(self, tree: Tree) -> Node:
         return Call("not", (self.read(tree.this),))
@@ -247,8 +219,8 @@ class _Reader:
 
     def cast(self, tree: Tree) -> Node:
         kind, inner = tree.to.this.value.upper(), tree.this
-        if kind in _SUFFIXED:
-            return self._suffixed(tree, int(inner.this), _SUFFIXED[kind])
+        if kind in SUFFIXED:
+            return self._suffixed(tree, int(inner.this), SUFFIXED[kind])
         to = _cast_type(tree.to)
         if to is None:
             self._refuse(tree, f"a cast to {tree.to.sql('spark')} is not supported")
@@ -302,7 +274,7 @@ class _Reader:
         precision = max(len(digits) + max(0, int(exponent)), scale)
         if precision > MAX_PRECISION:
             self._refuse(tree, f"{text} has more than {MAX_PRECISION} digits")
-        return Literal(value, pa.decimal128(precision, scale))
+        return Literal(value if value else value.copy_abs(), pa.decimal128(precision, scale))
 
     def _suffixed(self, tree: Tree, value: int, type_: pa.DataType) -> Node:
         if not _fits(value, type_):
@@ -314,11 +286,16 @@ class _Reader:
         # The sign belongs to the literal: 2147483648 is no INT and -2147483648 is.
         if isinstance(inner, sql.Literal) and not inner.is_string:
             return self.literal(inner, "-")
-        if isinstance(inner, sql.Cast) and inner.to.this.value.upper() in _SUFFIXED:
+        if isinstance(inner, sql.Cast) and inner.to.this.value.upper() in SUFFIXED:
             return self._suffixed(
-                inner, -int(inner.this.this), _SUFFIXED[inner.to.this.value.upper()]
+                inner, -int(inner.this.this), SUFFIXED[inner.to.this.value.upper()]
             )
-        return Call("negative", (self.read(inner),))
+        value = self.read(inner)
+        if isinstance(inner, sql.Cast) and isinstance(value, Literal):  # 1.5BD or 1.5D
+            if isinstance(value.value, float):
+                return Literal(-value.value, value.type)
+            return Literal(value.value.copy_negate() if value.value else value.value, value.type)
+        return Call("negative", (value,))
 
     def boolean(self, tree: Tree) -> Node:
         return _TRUE if tree.this else _FALSE

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from lakehouse_source.expression.rows import Failure
+from lakehouse_source.expression.failures import Failure
 
 _TERMINATORS = r"\n\r\x{85}\x{2028}\x{2029}"
 _END = rf"(?:\r\n|[{_TERMINATORS}])?\z"

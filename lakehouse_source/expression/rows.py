@@ -14,19 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidExpressionError
+from lakehouse_source.expression.failures import Failure
 from lakehouse_source.expression.nodes import Literal, Node
 
 # A qualifier, a column of its table, and the places of the fields inside it from the top down.
 Key: TypeAlias = tuple[str, str, tuple[int, ...]]
 Kernel: TypeAlias = Callable[..., pa.Array]
-
-
-class Failure(ValueError):
-    """A value that has no result; the message names the value."""
-
-
-class Unsupported(Failure):
-    """A value whose result is not known here; TRY_CAST does not make it NULL."""
 
 
 def fail(node: Node, reason: str) -> NoReturn:

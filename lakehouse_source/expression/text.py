@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.expression.failures import Failure
 from lakehouse_source.expression.regex import to_re2
-from lakehouse_source.expression.rows import Bound, Failure, Kernel, each, literal
+from lakehouse_source.expression.rows import Bound, Kernel, each, literal
 from lakehouse_source.predicate import like
 
 STRING = pa.string()

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructField, StructType, TimestampNTZType
 from lakehouse_source.errors import InvalidExpressionError
 from lakehouse_source.expression import Expression, Scope
 from lakehouse_source.expression.nodes import spark_name
-from tests.doors.expression_cases import ROWS, drawn, table, written
+from tests.expression_cases import ROWS, drawn, table, written
 
 # Expressions in one Spark job: with more its generated code grows too large to be compiled.
 AT_ONCE = 25
