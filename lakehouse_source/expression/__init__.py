@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from lakehouse_source.errors import InvalidExpressionError
 from lakehouse_source.expression.bind import Binder, load
 from lakehouse_source.expression.failures import Failure
+from lakehouse_source.expression.functions import NORMALISED_KEY
 from lakehouse_source.expression.literals import literal_of
 from lakehouse_source.expression.nodes import Call, Cast, Name, Node, names, spark_name
 from lakehouse_source.expression.rows import Bound, Key, Rows, flat
@@ -258,5 +259,5 @@ def _key(node: Node, from_: pa.DataType, to: pa.DataType) -> Expression:
     if from_ != to:
         node = Cast(node, to)
     if is_float(to):
-        node = Call("normalised_key", (node,))
+        node = Call(NORMALISED_KEY, (node,))
     return Expression(node, str(node))

@@ -31,9 +31,9 @@ from lakehouse_source.expression.rows import (
     Bound,
     Key,
     Rows,
-    constant,
     each,
     fail,
+    once,
     strict,
     unlisted,
 )
@@ -58,6 +58,7 @@ from lakehouse_source.schema.ordinal import wall_ns
 DATE, BOOLEAN, NULL_TYPE = pa.date32(), pa.bool_(), pa.null()
 _COMPARISONS = frozenset({"=", "<=>", "!=", "<", "<=", ">", ">="})
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "div"})
+_BINARY = _COMPARISONS | _ARITHMETIC
 
 
 class Binder:
@@ -77,6 +78,7 @@ class Binder:
             raise InvalidExpressionError(reason="the scope's `now` has no time zone")
         self.now_us = wall_ns(scope.now - offset) // 1000
         self.columns: dict[tuple[str, str], None] = {}
+        self._names_bound = 0
 
     def bind(self, node: Node) -> Bound:
         """The node with its type.
@@ -84,24 +86,30 @@ class Binder:
         Raises:
             InvalidExpressionError: a name or function is not known, or types do not fit.
         """
+        if isinstance(node, Literal):
+            return _literal(node)
+        before = self._names_bound
         try:
-            if isinstance(node, Name):
-                return self._column(node, self._scope.find(node))
-            if isinstance(node, Literal):
-                return _literal(node)
-            if isinstance(node, Cast):
-                return casts.cast(node, self.bind(node.value), node.to, self.zone, safe=node.safe)
-            if isinstance(node, Case):
-                return self._case(node)
-            if isinstance(node, Interval):
-                raise Failure("an interval is added to a date or timestamp, or subtracted")
-            return self._call(node)
+            found = self._bind(node)
         except Failure as exc:
             fail(node, str(exc))
+        return once(found) if self._names_bound == before and not found.constant else found
+
+    def _bind(self, node: Name | Interval | Call | Cast | Case) -> Bound:
+        if isinstance(node, Name):
+            return self._column(node, self._scope.find(node))
+        if isinstance(node, Cast):
+            return casts.cast(node, self.bind(node.value), node.to, self.zone, safe=node.safe)
+        if isinstance(node, Case):
+            return self._case(node)
+        if isinstance(node, Interval):
+            raise Failure("an interval is added to a date or timestamp, or subtracted")
+        return self._call(node)
 
     def cast(self, value: Bound, to: pa.DataType) -> Bound:
         """The value in the type in which it is combined with others."""
-        return casts.cast(value.node, value, to, self.zone)
+        found = casts.cast(value.node, value, to, self.zone)
+        return once(found) if value.constant and found is not value else found
 
     def alike(self, values: Sequence[Bound]) -> list[Bound]:
         """The values in their common type."""
@@ -117,10 +125,13 @@ class Binder:
         if found.has_collation:
             raise Failure(f"column {node} has a collation: only Spark computes with it")
         self.columns[found.qualifier, found.path[0].name] = None
+        self._names_bound += 1
         key, stored, type_ = found.key, found.type, spark_type(found.type)
 
         def run(rows: Rows) -> pa.Array:
             values = rows.column(key)
+            if values.type != stored:
+                fail(node, f"the column is {stored}, and the table given has {values.type}")
             if stored == type_:
                 return values
             try:
@@ -135,6 +146,9 @@ class Binder:
 
     def _call(self, node: Call) -> Bound:
         name = node.name
+        arity = 1 if name in ("not", "negative") else 2 if name in _BINARY else None
+        if arity is not None and len(node.arguments) != arity:
+            raise Failure(f"{name} does not take {len(node.arguments)} arguments")
         if name in ("and", "or"):
             terms = [self._truth(self.bind(argument)) for argument in node.arguments]
             return (all_true if name == "and" else any_true)(node, terms)
@@ -261,9 +275,9 @@ def _literal(node: Literal) -> Bound:
     scalar = unlisted([node.value], node.type)[0]
 
     def run(rows: Rows) -> pa.Array:
-        return constant(scalar, rows.count)
+        return pa.repeat(scalar, rows.count)
 
-    return Bound(node, node.type, run, False)
+    return Bound(node, node.type, run, False, constant=True)
 
 
 def load(values: pa.ChunkedArray, key: Key) -> pa.ChunkedArray:

@@ -107,7 +107,8 @@ def _search(function: Callable[[Any, Any], bool]) -> Builder:
 
 def _like(context: Context, call: Call, given: list[Bound]) -> Bound:
     escape = call.arguments[2]
-    assert isinstance(escape, Literal)
+    if not isinstance(escape, Literal) or not isinstance(escape.value, str):
+        raise Failure("ESCAPE takes one character")
     values = [arguments.text(context, value) for value in given[:2]]
     kernel = text.like_kernel(values[1], escape.value)
     return strict(call, BOOLEAN, values, kernel, can_fail=literal(values[1]) is None)
@@ -268,6 +269,8 @@ _DAYS = _function(
     each(lambda end, start: end - start, INT), INT, arguments.only_date, arguments.only_date
 )
 
+# Not of Spark's SQL, and no name that SQL text can have: what Spark's joins do to keys.
+NORMALISED_KEY = "normalised key"
 # By name: how many arguments a function takes at least and at most, and what builds it.
 FUNCTIONS: dict[str, tuple[int, int | None, Builder]] = {
     **dict.fromkeys(("upper", "ucase"), (1, 1, _UPPER)),
@@ -339,8 +342,7 @@ FUNCTIONS: dict[str, tuple[int, int | None, Builder]] = {
     "struct": (1, None, struct),
     "named_struct": (2, None, struct),
     "array": (1, None, array),
-    # Not of Spark's SQL: what Spark's joins do to keys.
-    "normalised_key": (1, 1, _normalised),
+    NORMALISED_KEY: (1, 1, _normalised),
 }
 
 
@@ -354,7 +356,7 @@ def build(context: Context, call: Call) -> Bound:
     if known is None:
         raise Failure(
             f"function {call.name} is not supported; known are "
-            + ", ".join(sorted(set(FUNCTIONS) - {"normalised_key"}))
+            + ", ".join(sorted(set(FUNCTIONS) - {NORMALISED_KEY}))
         )
     least, most, builder = known
     count = len(call.arguments)

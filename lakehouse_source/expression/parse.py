@@ -70,6 +70,7 @@ _NO_PARENTHESES: dict[type, str] = {
 }
 _TRUE, _FALSE = Literal(True, pa.bool_()), Literal(False, pa.bool_())
 NULL = Literal(None, pa.null())
+_FUNCTION = re.compile(r"[a-z_][a-z0-9_]*")
 _PLAIN = re.compile(r"\d+(\.\d*)?", re.ASCII)
 _SECONDS = {"DAY": 86_400, "HOUR": 3600, "MINUTE": 60, "SECOND": 1}
 
@@ -215,7 +216,10 @@ class _Reader:
         return NULL if tree is None else self.read(tree)
 
     def function(self, tree: Tree) -> Node:
-        return Call(str(tree.this).lower(), tuple(self.read(each) for each in tree.expressions))
+        name = str(tree.this).lower()
+        if not _FUNCTION.fullmatch(name) or name in ("and", "or", "in"):
+            self._refuse(tree, f"{name!r} is not the name of a function")
+        return Call(name, tuple(self.read(each) for each in tree.expressions))
 
     def cast(self, tree: Tree) -> Node:
         kind, inner = tree.to.this.value.upper(), tree.this

@@ -7,7 +7,7 @@ can fail is evaluated on those rows only that ask for its value.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeAlias
 
 import pyarrow as pa
@@ -48,12 +48,33 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """A node with a type. `can_fail`: on some values `run` raises an error."""
+    """A node with a type.
+
+    `can_fail`: on some values `run` raises an error. `constant`: it reads no column.
+    """
 
     node: Node
     type: pa.DataType
     run: Callable[[Rows], pa.Array]
     can_fail: bool
+    constant: bool = False
+
+
+def once(bound: Bound) -> Bound:
+    """A value without columns, computed for the first row that asks for it."""
+    known: list[pa.Scalar] = []
+
+    def load(key: Key) -> pa.Array:
+        raise AssertionError(f"a constant reads the column {key}")
+
+    def run(rows: Rows) -> pa.Array:
+        if not rows.count:
+            return nulls(0, bound.type)
+        if not known:
+            known.append(bound.run(Rows(1, load))[0])
+        return pa.repeat(known[0], rows.count)
+
+    return replace(bound, run=run, constant=True)
 
 
 def literal(bound: Bound) -> Literal | None:
@@ -72,10 +93,6 @@ def flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def nulls(count: int, type_: pa.DataType) -> pa.Array:
     return pa.nulls(count, type_)
-
-
-def constant(value: pa.Scalar, count: int) -> pa.Array:
-    return pa.repeat(value, count)
 
 
 def scatter(parts: Sequence[tuple[pa.Array, pa.Array]], type_: pa.DataType) -> pa.Array:
