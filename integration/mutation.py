@@ -38,6 +38,7 @@ DEFAULTS = ("verbs/test_column_defaults.py",)
 KNOWN_FILES = ("verbs/test_known_files.py",)
 STORAGE = ("edges/test_storage.py",)
 ENGINES = ("pure/test_arrow_filter.py", "verbs/test_engines.py")
+EXPRESSIONS = ("pure/test_expressions.py",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,93 @@ def _in(file: str, tests: tuple[str, ...], *rules: tuple[str, str, str]) -> list
 
 
 MUTANTS = [
+    *_in(
+        "expression/conditional.py",
+        EXPRESSIONS,
+        (
+            "AND and OR evaluate every term on every row",
+            "            if term.can_fail:",
+            "            if False:",
+        ),
+        (
+            "a branch of CASE is taken where its condition is NULL",
+            "hit = pc.fill_null(condition.run(left), False)",
+            "hit = pc.fill_null(condition.run(left), True)",
+        ),
+    ),
+    *_in(
+        "expression/rows.py",
+        EXPRESSIONS,
+        (
+            "values of branches stay in the order of the branches",
+            "return flat(pa.concat_arrays([values for _, values in parts]).take(order))",
+            "return flat(pa.concat_arrays([values for _, values in parts]))",
+        ),
+        (
+            "what follows a NULL argument is evaluated all the same",
+            "if argument.can_fail and gone:",
+            "if False:",
+        ),
+    ),
+    *_in(
+        "expression/comparison.py",
+        EXPRESSIONS,
+        (
+            "NaN is above nothing",
+            "return pc.or_(kernel(left, right), pc.and_(nan, pc.is_valid(right)))",
+            "return kernel(left, right)",
+        ),
+        (
+            "a value that is not in a list with NULL is FALSE",
+            "missed = pa.scalar(None if has_null else False, pa.bool_())",
+            "missed = pa.scalar(False, pa.bool_())",
+        ),
+    ),
+    *_in(
+        "expression/numbers.py",
+        EXPRESSIONS,
+        (
+            "keys of a join tell 0.0 from -0.0",
+            "values = pc.if_else(pc.equal(values, zero), zero, values)",
+            "values = values",
+        ),
+    ),
+    *_in(
+        "expression/types.py",
+        EXPRESSIONS,
+        (
+            "a FLOAT and an INT make a FLOAT",
+            "        return pa.float64()\n    return max(a, b",
+            "        return pa.float32()\n    return max(a, b",
+        ),
+    ),
+    *_in(
+        "expression/casts.py",
+        EXPRESSIONS,
+        (
+            "a decimal that does not fit is cut",
+            "if found and found.adjusted() >= to.precision - to.scale:",
+            "if False:",
+        ),
+    ),
+    *_in(
+        "expression/store_assignment.py",
+        EXPRESSIONS,
+        (
+            "NULL goes into a column that is NOT NULL",
+            "if not to.nullable and values.null_count:",
+            "if False:",
+        ),
+    ),
+    *_in(
+        "expression/parse.py",
+        EXPRESSIONS,
+        (
+            "comparisons are grouped as sqlglot groups them",
+            "if type(part) in _PREDICATES or (mixed",
+            "if False or (mixed",
+        ),
+    ),
     *_in(
         "storage/location.py",
         STORAGE,

@@ -274,7 +274,7 @@ class Generator:
 
     def truth(self, depth: int) -> str:
         if depth <= 0 or self.random.random() < 0.1:
-            return self.pick("b", "b", "TRUE", "FALSE", "NULL", "i > 0", "d = d", "s IS NULL")
+            return self.pick("b", "b", "TRUE", "FALSE", "NULL", "(i > 0)", "(d = d)", "(s IS NULL)")
         kind = self.pick("number", "number", "text", "moment")
         a, b = getattr(self, kind)(depth - 1), getattr(self, kind)(depth - 1)
         p, q = self.truth(depth - 1), self.truth(depth - 1)

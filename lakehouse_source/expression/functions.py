@@ -48,6 +48,18 @@ def _function(
 # --- text -------------------------------------------------------------------
 
 
+def _case(kernel: Kernel) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        # Spark's optimiser makes `lower(upper(s))` `lower(s)`, which is not the same for 'ﬁ'.
+        inner = call.arguments[0]
+        while isinstance(inner, Call) and inner.name in ("upper", "ucase", "lower", "lcase"):
+            inner = inner.arguments[0]
+        value = arguments.text(context, context.bind(inner))
+        return strict(call, STRING, [value], kernel, can_fail=True)
+
+    return build
+
+
 def _length(context: Context, call: Call, given: list[Bound]) -> Bound:
     value = given[0] if given[0].type == pa.binary() else arguments.text(context, given[0])
     return strict(call, INT, [value], text.length, can_fail=False)
@@ -63,6 +75,12 @@ def _concat(context: Context, call: Call, given: list[Bound]) -> Bound:
 
 
 def _substring(context: Context, call: Call, given: list[Bound]) -> Bound:
+    places = [found.value for one in given[1:] if (found := literal(one)) is not None]
+    if len(places) == len(given) - 1 and all(isinstance(one, int) for one in places):
+        value = arguments.text(context, given[0])
+        for one in given[1:]:
+            arguments.integer(context, one)
+        return strict(call, STRING, [value], text.literal_substring(*places), can_fail=False)
     values = [
         arguments.text(context, given[0]),
         *(arguments.integer(context, value) for value in given[1:]),
@@ -257,12 +275,8 @@ def _today(context: Context, call: Call, given: list[Bound]) -> Bound:
 
 # --- the list ---------------------------------------------------------------
 
-_UPPER = _function(
-    text.change_case(str.upper, text.ascii_upper), STRING, arguments.text, can_fail=True
-)
-_LOWER = _function(
-    text.change_case(str.lower, text.ascii_lower), STRING, arguments.text, can_fail=True
-)
+_UPPER = _case(text.change_case(str.upper, text.ascii_upper))
+_LOWER = _case(text.change_case(str.lower, text.ascii_lower))
 _CEILING = _whole(math.ceil, "ROUND_CEILING")
 _ADDED = _function(_shifted(1), DATE, arguments.only_date, arguments.integer, can_fail=True)
 _DAYS = _function(

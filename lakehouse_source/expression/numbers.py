@@ -65,7 +65,9 @@ def rounded(node: Node, value: Bound, scale: int) -> Bound:
     def one_float(number: float) -> float:
         if not math.isfinite(number):
             return number
-        return float(_half_up(Decimal(repr(number)), scale)) + 0.0  # Java has no -0 here
+        if number.is_integer() and scale >= 0:
+            return number + 0.0  # Java has no -0 here
+        return float(_half_up(Decimal(repr(number)), scale)) + 0.0
 
     wide = strict(node, pa.float64(), [value], each(one_float, pa.float64()), can_fail=False)
     if type_ == pa.float64():

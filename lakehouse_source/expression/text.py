@@ -74,6 +74,15 @@ def substring(text: str, position: int, count: int) -> str:
     return text[max(start, 0) : max(end, 0)] if count > 0 else ""
 
 
+def literal_substring(position: int, count: int = 2**31 - 1) -> Kernel:
+    """`substring` from a known place."""
+    if position < 0:
+        return each(lambda text: substring(text, position, count), STRING)
+    start = max(position - 1, 0)
+    stop = start + max(count, 0)
+    return lambda values: pc.utf8_slice_codeunits(values, start=start, stop=stop)
+
+
 def left(text: str, count: int) -> str:
     return text[: max(count, 0)]
 
