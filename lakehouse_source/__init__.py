@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lakehouse_source.catalog import Catalog, open_catalog
     from lakehouse_source.dataset import Dataset
     from lakehouse_source.errors import (
+        AmbiguousMergeError,
         CatalogUnavailableError,
         CommitConflictError,
         CommitUnknownError,
@@ -42,17 +43,25 @@ if TYPE_CHECKING:
     )
     from lakehouse_source.functions import convert, open_dataset, read_dataset, write_dataset
     from lakehouse_source.maintenance.vacuum import vacuum
-    from lakehouse_source.model import FileMetadata, RowGroupMetadata, WriteResult
+    from lakehouse_source.model import (
+        ChangeResult,
+        FileMetadata,
+        RowGroupMetadata,
+        WriteResult,
+    )
     from lakehouse_source.parquet.prune import FilePruning, prune_file
     from lakehouse_source.predicate import PredicateSet
     from lakehouse_source.read.scan import Scan
+    from lakehouse_source.write.merge_builder import MergeBuilder
     from lakehouse_source.write.transaction import Transaction, transaction
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AmbiguousMergeError",
     "Catalog",
     "CatalogUnavailableError",
+    "ChangeResult",
     "CommitConflictError",
     "CommitUnknownError",
     "CorruptDatasetError",
@@ -64,6 +73,7 @@ __all__ = [
     "InvalidExpressionError",
     "InvalidOptionError",
     "InvalidPredicateError",
+    "MergeBuilder",
     "PlakeError",
     "PredicateSet",
     "RowGroupMetadata",
@@ -95,6 +105,7 @@ _HOME = {
         ),
         "dataset": ("Dataset",),
         "errors": (
+            "AmbiguousMergeError",
             "CatalogUnavailableError",
             "CommitConflictError",
             "CommitUnknownError",
@@ -117,6 +128,7 @@ _HOME = {
         ),
         "maintenance.vacuum": ("vacuum",),
         "model": (
+            "ChangeResult",
             "FileMetadata",
             "RowGroupMetadata",
             "WriteResult",
@@ -127,6 +139,7 @@ _HOME = {
         ),
         "predicate": ("PredicateSet",),
         "read.scan": ("Scan",),
+        "write.merge_builder": ("MergeBuilder",),
         "write.transaction": (
             "Transaction",
             "transaction",

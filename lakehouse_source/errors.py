@@ -7,8 +7,8 @@ Grouped by what a handler does:
     ├── InvalidOptionError              PLAKE_INVALID_OPTION
     ├── InvalidPredicateError           PLAKE_INVALID_PREDICATE
     ├── InvalidExpressionError          PLAKE_INVALID_EXPRESSION
-    ├── SchemaMismatchError             PLAKE_SCHEMA_MISMATCH
     ├── AmbiguousMergeError             PLAKE_AMBIGUOUS_MERGE
+    ├── SchemaMismatchError             PLAKE_SCHEMA_MISMATCH
       check what exists, then correct the path, catalog, mode or version
     ├── DatasetNotFoundError            PLAKE_DATASET_NOT_FOUND
     ├── DatasetExistsError              PLAKE_DATASET_EXISTS

@@ -146,7 +146,9 @@ def _plake(question: str, table: str, source: str) -> Any:
     import lakehouse_source as lake
 
     # Loads what is loaded when it is first used, which is not what is measured.
-    assert lake.open_dataset(table).delete("l_orderkey < 0 AND l_orderkey % 2 = 2").rows_deleted == 0
+    assert (
+        lake.open_dataset(table).delete("l_orderkey < 0 AND l_orderkey % 2 = 2").rows_deleted == 0
+    )
     lake.read_dataset(table, predicates="l_orderkey = -1")
     if question == "delete":
         listed = json.loads(Path(source).with_suffix(".keys").read_text())
