@@ -137,6 +137,12 @@ class InvalidExpressionError(PlakeError):
 
     `position` is the 0-based character offset in `text`, where known. Where values have no
     result, as in an overflow, `reason` names them and `text` is the part that fails.
+
+    >>> try:
+    ...     dataset.update({"miles": "miles div (month - 1)"})
+    ... except lake.InvalidExpressionError as error:
+    ...     error.text
+    '(`miles` DIV (`month` - 1))'
     """
 
     code = "PLAKE_INVALID_EXPRESSION"
@@ -159,6 +165,13 @@ class AmbiguousMergeError(PlakeError):
     """A row of a MERGE's target that several rows of the source match; nothing was changed.
 
     `key` shows the row by the columns that the condition compares.
+
+    >>> merge = dataset.merge({"m": [2, 2]}, "target.month = source.m")
+    >>> try:
+    ...     merge.when_matched_update({"miles": 0}).execute()
+    ... except lake.AmbiguousMergeError as error:
+    ...     error.key
+    'month = 2'
     """
 
     code = "PLAKE_AMBIGUOUS_MERGE"
