@@ -39,6 +39,12 @@ KNOWN_FILES = ("verbs/test_known_files.py",)
 STORAGE = ("edges/test_storage.py",)
 ENGINES = ("pure/test_arrow_filter.py", "verbs/test_engines.py")
 EXPRESSIONS = ("pure/test_expressions.py",)
+ROW_CHANGES = (
+    "verbs/test_row_statements.py",
+    "verbs/test_deleted_rows.py",
+    "verbs/test_row_identity.py",
+    "verbs/test_row_change_conflicts.py",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,195 @@ def _in(file: str, tests: tuple[str, ...], *rules: tuple[str, str, str]) -> list
 
 
 MUTANTS = [
+    *_in(
+        "parquet/reader.py",
+        ROW_CHANGES,
+        (
+            "positions of later row groups begin at 0",
+            "live = live_mask(self._deleted, starts[index], starts[index + 1])",
+            "live = live_mask(self._deleted, 0, starts[index + 1] - starts[index])",
+        ),
+        (
+            "deleted rows return where a condition reads whole row groups",
+            "        mask = _of_live(mask, group.live)",
+            "        mask = mask",
+        ),
+        (
+            "deleted rows return where a condition reads pages",
+            "mask = _of_live(matching_mask(condition, spec.predicate), _Rows(group, rows).live)",
+            "mask = matching_mask(condition, spec.predicate)",
+        ),
+        (
+            "deleted rows return in a scan without a condition",
+            "return table if group.live is None else table.filter(group.live)",
+            "return table",
+        ),
+        (
+            "_pos counts from each row group",
+            "        start = self.group.first_row",
+            "        start = 0",
+        ),
+        (
+            "a moved row gets the identity of its new place",
+            "            column = pc.coalesce(moved, column)",
+            "            column = column",
+        ),
+    ),
+    *_in(
+        "catalog/statements.py",
+        ROW_CHANGES,
+        (
+            "the vector of another version is applied",
+            '"x.version <= ? AND (x.removed_version IS NULL OR x.removed_version > ?)"',
+            '"x.version <= ? + 1000 AND (x.removed_version IS NULL OR ? > 0)"',
+        ),
+        (
+            "certain rows are counted with the deleted ones",
+            "coalesce(sum(f.row_count - {deleted}), 0)",
+            "coalesce(sum(f.row_count - 0 * {deleted}), 0)",
+        ),
+        (
+            "a replaced vector stays live",
+            '"UPDATE deletion_vectors SET removed_version = ? "',
+            '"UPDATE deletion_vectors SET removed_version = 1000000 + ? "',
+        ),
+    ),
+    *_in(
+        "model.py",
+        ROW_CHANGES,
+        (
+            "counts are not reduced by deleted rows",
+            "return self.row_count - self.deleted.cardinality if whole else None",
+            "return self.row_count if whole else None",
+        ),
+        (
+            "a part of a file is counted as if all deleted rows were in it",
+            "        whole = self.row_count == self.file_row_count",
+            "        whole = True",
+        ),
+    ),
+    *_in(
+        "read/aggregates.py",
+        ROW_CHANGES,
+        (
+            "min and max are trusted under a vector",
+            "                if leaf is not None or candidate.row_count is None:",
+            "                if candidate.row_count is None:",
+        ),
+        (
+            "rows per partition value are counted with the deleted ones",
+            "tally.count += file.row_count - vectors.get(file.id, 0)",
+            "tally.count += file.row_count",
+        ),
+    ),
+    *_in(
+        "write/row_changes.py",
+        ROW_CHANGES,
+        (
+            "a new vector forgets the rows that were deleted before",
+            "        after = mine | _deleted(before, file, storage)",
+            "        after = mine",
+        ),
+        (
+            "rows that another commit deleted meanwhile return",
+            "        merged[file.id] = one.after | now",
+            "        merged[file.id] = one.after | before",
+        ),
+        (
+            "a row that two commits update has two new rows",
+            "both = (one.rows.updated & theirs) | (one.rows.deleted & moved)",
+            "both = one.rows.deleted & moved",
+        ),
+        (
+            "a row is deleted that another commit moved elsewhere",
+            "both = (one.rows.updated & theirs) | (one.rows.deleted & moved)",
+            "both = one.rows.updated & theirs",
+        ),
+        (
+            "two deletes of one row conflict",
+            "both = (one.rows.updated & theirs) | (one.rows.deleted & moved)",
+            "both = one.rows.all & theirs",
+        ),
+        (
+            "a file that another commit removed is changed",
+            "        if file.id not in live:",
+            "        if False:",
+        ),
+        (
+            "a row that both commits delete is counted twice",
+            "        deleted += len(one.rows.deleted - theirs)",
+            "        deleted += len(one.rows.deleted)",
+        ),
+        (
+            "a file without rows is kept",
+            "        if len(after) == one.file.row_count:",
+            "        if len(after) > one.file.row_count:",
+        ),
+    ),
+    *_in(
+        "write/restore.py",
+        ("verbs/test_row_identity.py", "verbs/test_row_changes_model.py"),
+        (
+            "a restored file gets no vector",
+            "            others[file.id] = after",
+            "            others[file.id] = before",
+        ),
+        (
+            "restored rows get new identities",
+            "            first_row_ids=[first_row_ids[file.path] for file in some],",
+            "            first_row_ids=None,",
+        ),
+    ),
+    *_in(
+        "write/merge_clauses.py",
+        ROW_CHANGES,
+        (
+            "a later clause applies to rows that an earlier one took",
+            "        left = left.filter(pc.invert(applies))",
+            "        left = left",
+        ),
+        (
+            "two source rows for one target row are never an error",
+            "        if not matched:\n            return False",
+            "        if True:\n            return False",
+        ),
+    ),
+    *_in(
+        "write/merge_rows.py",
+        ROW_CHANGES,
+        (
+            "a matched row of the source is inserted too",
+            "        self.matched.add(right)",
+            "        self.matched.add(right.slice(0, 0))",
+        ),
+    ),
+    *_in(
+        "write/merge_source.py",
+        ROW_CHANGES,
+        (
+            "NULL keys match each other",
+            "        if not key.null_safe and column.null_count:",
+            "        if False:",
+        ),
+    ),
+    *_in(
+        "write/conflicts.py",
+        ROW_CHANGES,
+        (
+            "a MERGE does not look at rows that others added",
+            "        return mine is Change.MERGE",
+            "        return False",
+        ),
+    ),
+    *_in(
+        "read/duckdb_files.py",
+        ROW_CHANGES,
+        (
+            "DuckDB leaves out the deleted rows of another file",
+            'f"ANTI JOIN (SELECT position FROM {quoted(deleted)} WHERE part = {number}) AS d "',
+            'f"ANTI JOIN (SELECT position FROM {quoted(deleted)} WHERE part = {number} + 1) AS d "',
+        ),
+    ),
     *_in(
         "expression/conditional.py",
         EXPRESSIONS,

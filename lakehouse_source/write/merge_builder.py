@@ -10,6 +10,8 @@ import pyarrow as pa
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import ChangeResult
 from lakehouse_source.read.address import Address
+from lakehouse_source.schema.align import align, by_name
+from lakehouse_source.schema.fields import storage_schema
 from lakehouse_source.write.inputs import to_reader
 from lakehouse_source.write.merge_clauses import Action, Clause, Clauses, Kind
 from lakehouse_source.write.merge_rows import MergeRequest, merge_rows
@@ -139,8 +141,11 @@ class MergeBuilder:
         Traceback (most recent call last):
         lakehouse_source.errors.AmbiguousMergeError: the row of the target with month = 1 ...
         """
+        source = to_reader(self._data, self._schema).read_all()
+        # In the types that plake stores: Arrow computes with few of the others.
+        stored = storage_schema(source.schema)
         request = MergeRequest(
-            to_reader(self._data, self._schema).read_all(),
+            align(source, stored, source.schema, by_name),
             self._condition,
             self._clauses,
             self._names,
