@@ -20,7 +20,8 @@ from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
 from lakehouse_source.errors import InvalidExpressionError
 from lakehouse_source.expression import Expression, Scope
-from lakehouse_source.expression.nodes import spark_name
+from lakehouse_source.expression.nodes import Interval, Node, below, names, spark_name
+from lakehouse_source.expression.parse import parse
 from tests.expression_cases import ROWS, drawn, table, written
 
 # Expressions in one Spark job: with more its generated code grows too large to be compiled.
@@ -101,7 +102,8 @@ class Oracle:
             table_ = found.toArrow().sort_by("id")
         except PySparkException as error:
             if len(answers) == 1:
-                yield f"{answers[0].text}: Spark says {str(error)[:300]}"
+                if not _has_a_constant_without_result(parse(answers[0].text)):
+                    yield f"{answers[0].text}: Spark says {str(error)[:300]}"
                 return
             middle = len(answers) // 2
             yield from self._compare(answers[:middle])
@@ -129,6 +131,16 @@ def _zeros_of_an_extreme(text: str, mine: Any, spark: Any) -> bool:
     zeros = {struct.pack("<d", 0.0), struct.pack("<d", -0.0)}
     extreme = "greatest" in text or "least" in text
     return extreme and isinstance(mine, bytes) and {mine, spark} == zeros
+
+
+def _has_a_constant_without_result(node: Node) -> bool:
+    """Spark computes constants when it plans, those that no row asks for as well."""
+    if not names(node) and not isinstance(node, Interval):
+        try:
+            Expression(node, "").bind(Scope({})).evaluate({}, 1)
+        except InvalidExpressionError:
+            return True
+    return any(_has_a_constant_without_result(part) for part in below(node))
 
 
 def _without_failed(one: Answer) -> str:
@@ -160,12 +172,12 @@ def check(spark: SparkSession, texts: list[str], *, zone: str, errors: int) -> N
 
 
 def test_a_sample_of_all_operators_casts_and_functions(spark: SparkSession) -> None:
-    texts = random.Random(7).sample(written(), 350)
+    texts = random.Random(7).sample(written(), 220)
     check(spark, texts, zone="UTC", errors=25)
 
 
 def test_drawn_expressions(spark: SparkSession) -> None:
-    check(spark, drawn(seed=1, count=120), zone="UTC", errors=0)
+    check(spark, drawn(seed=1, count=90), zone="UTC", errors=0)
 
 
 def test_dates_and_timestamps_in_a_zone_with_summer_time(spark: SparkSession) -> None:
