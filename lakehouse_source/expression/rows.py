@@ -78,9 +78,10 @@ def once(bound: Bound) -> Bound:
 
 
 def literal(bound: Bound) -> Literal | None:
-    """The literal that a value is; None for a literal that was cast to another type."""
-    if isinstance(bound.node, Literal) and bound.node.type == bound.type:
-        return bound.node
+    """The literal that a value is; None for one that was cast to another type, but for NULL."""
+    node = bound.node
+    if isinstance(node, Literal) and (node.type == bound.type or node.value is None):
+        return node
     return None
 
 
