@@ -31,6 +31,7 @@ class Pruning:
     """How much of a dataset a scan has to read. Prints as a table.
 
     `conditions_not_used` are parts of Arrow expressions that filter rows and cannot prune.
+    `rows_deleted` counts the rows of the files to read that a deletion vector marks.
     """
 
     dataset: str
@@ -49,6 +50,7 @@ class Pruning:
     columns_total: int
     columns_read: int
     conditions_not_used: tuple[str, ...] = ()
+    rows_deleted: int = 0
 
     def __str__(self) -> str:
         rows = [
@@ -68,6 +70,8 @@ class Pruning:
             f"files pruned by partition: {self.files_pruned_by_partition:,}, "
             f"by statistics: {self.files_pruned_by_statistics:,}"
         )
+        if self.rows_deleted:
+            lines.append(f"rows of these files deleted by vectors: {self.rows_deleted:,}")
         lines += [f"not used for pruning: {text}" for text in self.conditions_not_used]
         return "\n".join(lines)
 
@@ -277,4 +281,5 @@ def _account(
         columns_total=len(snapshot.schema),
         columns_read=len(wanted),
         conditions_not_used=bound.unused,
+        rows_deleted=sum(task.deleted.cardinality for task in tasks if task.deleted is not None),
     )

@@ -14,7 +14,8 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.read import duckdb_files, engine_files, polars_files
 
-ROWS = 40_000
+# Row groups of 20,000 rows, which are read by pages where few rows match.
+ROWS = 80_000
 TABLE = pa.table(
     {
         "id": pa.array(range(ROWS), pa.int64()),
@@ -26,7 +27,7 @@ TABLE = pa.table(
 
 def stays(number: int) -> bool:
     """The rows that the fixture does not delete: in later row groups and on their edges too."""
-    return not (number % 7 == 3 or number in (0, 9_999, 10_000, ROWS - 1))
+    return not (number % 7 == 3 or number in (0, 19_999, 20_000, ROWS - 1))
 
 
 LEFT = [number for number in range(ROWS) if stays(number)]
@@ -35,10 +36,10 @@ LEFT = [number for number in range(ROWS) if stays(number)]
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> lake.Dataset:
     uri = tmp_path_factory.mktemp("deleted") / "data"
-    lake.write_dataset(TABLE, uri, row_group_rows=10_000)
+    lake.write_dataset(TABLE, uri, row_group_rows=20_000)
     dataset = lake.open_dataset(uri)
     dataset.delete("x = 3")
-    dataset.delete(f"id IN (0, 9999, 10000, {ROWS - 1})")
+    dataset.delete(f"id IN (0, 19999, 20000, {ROWS - 1})")
     return dataset
 
 
@@ -48,12 +49,12 @@ def ids(table: pa.Table) -> list[int]:
 
 
 CONDITIONS = {
-    "id >= 9990 AND id < 10010": lambda n: 9990 <= n < 10010,
+    "id >= 19990 AND id < 20010": lambda n: 19_990 <= n < 20_010,
     "s = 'text 500'": lambda n: n % 1000 == 500,
-    "id IN (0, 1, 3, 9999, 10001, 39999)": lambda n: n in (0, 1, 3, 9999, 10001, 39999),
-    "id > 20000": lambda n: n > 20000,
+    "id IN (0, 1, 3, 19999, 20001, 79999)": lambda n: n in (0, 1, 3, 19_999, 20_001, 79_999),
+    "id > 40000": lambda n: n > 40_000,
     "x = 3": lambda n: False,
-    "NOT (id < 39000)": lambda n: n >= 39000,
+    "NOT (id < 79000)": lambda n: n >= 79_000,
 }
 
 
@@ -78,6 +79,13 @@ def test_a_filtered_scan(condition: str, dataset: lake.Dataset) -> None:
     assert scan.to_polars().sort("id").collect()["id"].to_list() == expected
     assert set(ids(scan.to_dataset().to_table())) >= set(expected)
     assert {n for f in scan.fragments() for n in ids(f.to_table())} >= set(expected)
+
+
+def test_explain_tells_of_deleted_rows(dataset: lake.Dataset) -> None:
+    pruning = dataset.scan("id > 40000").explain()
+    assert pruning.rows_deleted == ROWS - len(LEFT)
+    assert f"deleted by vectors: {ROWS - len(LEFT):,}" in str(pruning)
+    assert "by vectors" not in str(dataset.scan(version=1).explain())
 
 
 def test_positions_are_those_of_the_file(dataset: lake.Dataset) -> None:

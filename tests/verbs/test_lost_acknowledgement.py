@@ -269,3 +269,52 @@ def restart(server: PostgresServer, how: str) -> None:
         user=own.system_user,
     )
     own.ensure_postgres_running()  # it is another process now
+
+
+@pytest.mark.parametrize("cut", [BEFORE, AFTER, ANSWERED])
+@pytest.mark.parametrize("statement", ["delete", "update", "upsert"])
+def test_a_statement_whose_commit_is_cut_changes_its_rows_once(
+    cut: str,
+    statement: str,
+    url: str,
+    direct: lake.Catalog,
+    postgres_server: PostgresServer,
+    tmp_path: Path,
+) -> None:
+    uri = str(tmp_path / "things")
+    table = pa.table({"n": list(range(10)), "v": [0] * 10})
+    lake.write_dataset(table, uri, catalog=direct)
+    done = 0
+
+    def decide(_: int) -> Cut:
+        nonlocal done
+        done += 1
+        # The second COMMIT is that of the statement; the first registers it.
+        return cut if done == 2 else None
+
+    with (
+        CuttingProxy(postgres_server.socket_folder, decide) as proxy,
+        lake.open_catalog(through(url, proxy)) as catalog,
+    ):
+        dataset = lake.open_dataset(uri, catalog=catalog)
+        if statement == "delete":
+            result = dataset.delete("n = 3")
+        elif statement == "update":
+            result = dataset.update({"v": "v + 1"}, "n = 3")
+        else:
+            result = dataset.upsert({"n": [3, 20], "v": [1, 1]}, on="n")
+        assert proxy.cuts == 1
+    assert result.version == 2
+    opened = lake.open_dataset(uri, catalog=direct)
+    assert opened.version == 2
+    rows = {row["n"]: row["v"] for row in opened.scan().to_table().to_pylist()}
+    expected = dict.fromkeys(range(10), 0)
+    if statement == "delete":
+        del expected[3]
+    else:
+        expected[3] = 1
+    if statement == "upsert":
+        expected[20] = 1
+    assert rows == expected
+    assert opened.scan().count_rows() == len(expected)
+    assert opened.verify(checksums=True).ok
