@@ -418,7 +418,8 @@ class ScanTask:
     `filtered` False means that every row matches, so that no row filter is needed.
     `partitions` holds the partition values, which the file itself does not contain, in
     the order of the dataset's partition columns. The rows that `deleted` marks are not
-    read; the counts include them. `first_row_id` and `version` are those of `FileRecord`.
+    read; the counts include them. `file_id`, `first_row_id` and `version` are `id`,
+    `first_row_id` and `version` of `FileRecord`.
     """
 
     path: str
@@ -433,6 +434,7 @@ class ScanTask:
     deleted: DeletionVector | None = None
     first_row_id: int = 0
     version: int = 0
+    file_id: int = 0
 
     @property
     def certain_row_count(self) -> int | None:

@@ -173,6 +173,12 @@ class CatalogReader:
             sql.files_found(found.statement), (*found.values, dataset_id, version, version)
         )
 
+    def files_by_id(self, file_ids: Sequence[int]) -> list[FileRecord]:
+        """Files, live or not, ordered by version and id."""
+        if not file_ids:
+            return []
+        return self._files(sql.FILES_BY_ID, (self._session.id_list(file_ids),))
+
     def iter_files(
         self,
         dataset_id: int,

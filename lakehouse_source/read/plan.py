@@ -191,6 +191,7 @@ class _Tasks:
             deleted=found.deleted,
             first_row_id=file.first_row_id,
             version=file.version,
+            file_id=file.id,
         )
 
 

@@ -69,8 +69,7 @@ def prepare_rows(
                 current_version=error.last,
                 reason="the version it is based on was expired",
             ) from error
-        live = reader.files(snapshot.dataset.id, snapshot.version) if rows.touched else []
-        changes = find_changes(reader, rows, live, snapshot.version, storage)
+        changes = find_changes(reader, rows, snapshot.dataset.id, snapshot.version, storage)
     reach("changed files found")
     threshold = snapshot.dataset.properties.layout.rewrite_threshold
     if threshold is None:

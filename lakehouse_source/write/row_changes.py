@@ -8,7 +8,7 @@ added to them, and a row that both changed is a conflict.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakehouse_source.catalog.reader import CatalogReader
@@ -52,15 +52,16 @@ class TouchedRows:
 class RowChanges:
     """What a statement does to the rows of the version that it is based on.
 
-    `touched` is by the paths of the data files. `inserted` counts rows that are in no old
-    file. A row of an added file conflicts where it may match `condition`, if `isolation` says
-    that added files are checked.
+    `touched` is by the paths of the data files, and so is `file_ids`, as far as the ids are
+    known. `inserted` counts rows that are in no old file. A row of an added file conflicts
+    where it may match `condition`, if `isolation` says that added files are checked.
     """
 
     touched: Mapping[str, TouchedRows]
     inserted: int = 0
     condition: PredicateSet | None = None
     isolation: Isolation = Isolation.WRITE_SERIALIZABLE
+    file_ids: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +123,19 @@ class RewriteOutdated(Exception):
 def find_changes(
     reader: CatalogReader,
     changes: RowChanges,
-    files: Iterable[FileRecord],
+    dataset_id: int,
     base_version: int,
     storage: Storage,
 ) -> list[FileChange]:
-    """The changes of each touched file; `files` are those of the base version.
+    """The changes of each touched file of the base version.
 
     Raises:
         CorruptDatasetError: a file is not one of the version, or a vector cannot be read.
     """
+    if changes.touched.keys() <= changes.file_ids.keys():
+        files = reader.files_by_id([changes.file_ids[path] for path in changes.touched])
+    else:
+        files = reader.files(dataset_id, base_version)
     by_path = {file.path: file for file in files}
     unknown = [path for path in changes.touched if path not in by_path]
     if unknown:

@@ -107,6 +107,7 @@ class RowStatement:
         self.catalog = catalog
         self.staged: StagedWrite = begin(catalog, address, incoming, options)
         self.files: list[FileMetadata] = []
+        self._file_ids: dict[str, int] = {}
         try:
             with catalog.read() as reader:
                 self.snapshot: Snapshot = address.snapshot(
@@ -134,6 +135,7 @@ class RowStatement:
                 columns=[*columns, position.name, row.name],
                 metadata=(position, row),
             )
+        self._file_ids |= {task.path: task.file_id for task in found.tasks}
         return found.spec, found.tasks, (position.name, row.name)
 
     def rows(self, where: PredicateSet, columns: Sequence[str]) -> Iterator[FoundRows]:
@@ -159,7 +161,7 @@ class RowStatement:
         if not touched and not self.files:
             self.give_up(None)
             return ChangeResult(self.staged.base_version)
-        changes = RowChanges(touched, inserted, condition, self.isolation)
+        changes = RowChanges(touched, inserted, condition, self.isolation, self._file_ids)
         result = commit(self.catalog, self.staged, self.files, changes)
         with self.catalog.read() as reader:
             done = reader.transaction(self.snapshot.dataset.id, result.version)

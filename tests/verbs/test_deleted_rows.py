@@ -162,6 +162,19 @@ def test_aggregates_trust_no_bound_of_a_file_with_deleted_rows(tmp_path: Path) -
     assert asked("k < 10", Aggregate("count", None)) == [(3,)]
 
 
+def test_counts_of_whole_files_leave_out_deleted_rows(tmp_path: Path) -> None:
+    """The catalog sums the rows of files that lie within the condition, and opens none."""
+    for start in (0, 10):
+        lake.write_dataset({"id": list(range(start, start + 10))}, tmp_path / "data")
+    dataset = lake.open_dataset(tmp_path / "data")
+    dataset.delete("id = 3")
+    for path in (tmp_path / "data").glob("*.parquet"):
+        path.unlink()
+    assert dataset.scan("id < 10").count_rows() == 9
+    assert dataset.scan("id >= 10").count_rows() == 10
+    assert dataset.scan("id < 10", version=1 + 1).count_rows() == 10
+
+
 def test_a_limit_counts_no_deleted_row(dataset: lake.Dataset) -> None:
     from lakehouse_source.read.plan import plan
 
