@@ -53,6 +53,7 @@ CONDITIONS = {
     "s = 'text 500'": lambda n: n % 1000 == 500,
     "id IN (0, 1, 3, 19999, 20001, 79999)": lambda n: n in (0, 1, 3, 19_999, 20_001, 79_999),
     "id > 40000": lambda n: n > 40_000,
+    "id >= 40000": lambda n: n >= 40_000,  # two of the four row groups, whole
     "x = 3": lambda n: False,
     "NOT (id < 79000)": lambda n: n >= 79_000,
 }
