@@ -14,8 +14,8 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.read import duckdb_files, engine_files, polars_files
 
-# Row groups of 20,000 rows, which are read by pages where few rows match.
-ROWS = 80_000
+# Row groups of 100,000 rows, which are read by pages where few rows match.
+ROWS = 200_000
 TABLE = pa.table(
     {
         "id": pa.array(range(ROWS), pa.int64()),
@@ -27,7 +27,7 @@ TABLE = pa.table(
 
 def stays(number: int) -> bool:
     """The rows that the fixture does not delete: in later row groups and on their edges too."""
-    return not (number % 7 == 3 or number in (0, 19_999, 20_000, ROWS - 1))
+    return not (number % 7 == 3 or number in (0, 99_999, 100_000, ROWS - 1))
 
 
 LEFT = [number for number in range(ROWS) if stays(number)]
@@ -36,10 +36,10 @@ LEFT = [number for number in range(ROWS) if stays(number)]
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> lake.Dataset:
     uri = tmp_path_factory.mktemp("deleted") / "data"
-    lake.write_dataset(TABLE, uri, row_group_rows=20_000)
+    lake.write_dataset(TABLE, uri, row_group_rows=100_000)
     dataset = lake.open_dataset(uri)
     dataset.delete("x = 3")
-    dataset.delete(f"id IN (0, 19999, 20000, {ROWS - 1})")
+    dataset.delete(f"id IN (0, 99999, 100000, {ROWS - 1})")
     return dataset
 
 
@@ -49,13 +49,14 @@ def ids(table: pa.Table) -> list[int]:
 
 
 CONDITIONS = {
-    "id >= 19990 AND id < 20010": lambda n: 19_990 <= n < 20_010,
+    "id >= 99990 AND id < 100010": lambda n: 99_990 <= n < 100_010,
+    "id >= 150000 AND id < 150020": lambda n: 150_000 <= n < 150_020,
     "s = 'text 500'": lambda n: n % 1000 == 500,
-    "id IN (0, 1, 3, 19999, 20001, 79999)": lambda n: n in (0, 1, 3, 19_999, 20_001, 79_999),
+    "id IN (0, 1, 3, 99999, 100001, 199999)": lambda n: n in (0, 1, 3, 99_999, 100_001, 199_999),
     "id > 40000": lambda n: n > 40_000,
-    "id >= 40000": lambda n: n >= 40_000,  # two of the four row groups, whole
+    "id >= 100000": lambda n: n >= 100_000,  # one of the two row groups, whole
     "x = 3": lambda n: False,
-    "NOT (id < 79000)": lambda n: n >= 79_000,
+    "NOT (id < 199000)": lambda n: n >= 199_000,
 }
 
 
