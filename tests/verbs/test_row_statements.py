@@ -214,8 +214,9 @@ def rows_of(dataset: lake.Dataset, *names: str) -> list[tuple[Any, ...]]:
 
 def test_null_keys_match_nothing_and_null_safe_ones_do(dataset: lake.Dataset) -> None:
     source = {"name": [None, "zz"], "n": [1, 2]}
-    merge = dataset.merge(source, "target.name = source.name")
-    assert merge.when_matched_delete().execute().rows_deleted == 0
+    for on in ("target.name = source.name", "lower(target.name) = lower(source.name)"):
+        merge = dataset.merge(source, on)
+        assert merge.when_matched_delete().execute().rows_deleted == 0
     merge = dataset.merge(source, "target.name <=> source.name")
     assert merge.when_matched_delete().execute().rows_deleted == 1
     assert [row[0] for row in rows_of(dataset, "id")] == [1, 2, 4]
