@@ -20,6 +20,7 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.plan import ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.align import align, by_name
+from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, with_metadata
 from lakehouse_source.spark.decimals import decimals_to_longs
 from lakehouse_source.spark.decode_conditions import decode_supported
 from lakehouse_source.spark.packing import ScanPartition, decoded_share, pack
@@ -29,6 +30,7 @@ from lakehouse_source.spark.types import batch_schema, columns_for, narrowed_str
 from lakehouse_source.spark.workers import freeze_gc
 from lakehouse_source.storage import Storage
 
+METADATA = {column.name: column for column in METADATA_COLUMNS}
 # Rows of a batch that is handed to the JVM.
 BATCH_ROWS = 65_536
 
@@ -92,13 +94,16 @@ class PlakeReader(DataSourceReader):
             condition = PredicateSet.of(request.where) & decode_supported(
                 pushed.condition, snapshot.schema
             )
+            metadata = [METADATA[kind].with_name(name) for name, kind in pushed.metadata.items()]
+            columns = with_metadata(snapshot.schema, self.schema.names, metadata)
             made = plan(
                 reader,
                 snapshot,
                 read_uri=request.address.location,
                 predicates=condition & decode_supported(pushed.join_keys, snapshot.schema),
-                columns=columns_for(self.schema, snapshot.schema),
+                columns=columns_for(self.schema, columns),
                 limit=pushed.limit,
+                metadata=metadata,
             )
         narrowed = narrowed_structs(self.schema, snapshot.schema)
         spec = replace(made.spec, narrowed=narrowed, file_schemas=snapshot.file_schemas)
@@ -171,7 +176,21 @@ class TaskReader(DataSourceReader):
                 continue
             for table in read_task(self.spec, task, storage):
                 aligned = align(table, target, table.schema, by_name).combine_chunks()
-                yield from aligned.to_batches(max_chunksize=BATCH_ROWS)
+                for batch in aligned.to_batches(max_chunksize=BATCH_ROWS):
+                    yield checked(batch, target)
+
+
+def checked(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    """The batch, if it has the columns that Spark planned with.
+
+    The JVM does not look: it would take the bytes of one column for values of another.
+
+    Raises:
+        AssertionError: it has others.
+    """
+    if not batch.schema.equals(target):
+        raise AssertionError(f"a batch has the columns {batch.schema}, and Spark expects {target}")
+    return batch
 
 
 def has_placeholder(schema: StructType) -> bool:

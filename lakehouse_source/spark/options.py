@@ -6,7 +6,9 @@ ignored, a misspelt one would silently give a wrong result.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from typing import Any
 
 from lakehouse_source.errors import InvalidOptionError
 
@@ -38,6 +40,12 @@ WRITE_OPTIONS = (
     "txnAppId",
     "txnVersion",
     "commitMetadata",
+)
+# Of the writes of DELETE, UPDATE and MERGE. `splitSize` is of their scan.
+STATEMENT_OPTIONS = (
+    *("path", "catalog", "splitSize", "isolation"),
+    *("targetFileSize", "rowGroupRows", "compression"),
+    *("expectedVersion", "txnAppId", "txnVersion", "commitMetadata"),
 )
 _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
@@ -125,6 +133,23 @@ class Options:
         if value.lower() not in ("true", "false"):
             raise InvalidOptionError(option=name, value=value, reason="must be true or false.")
         return value.lower() == "true"
+
+    def document(self, name: str) -> dict[str, Any]:
+        """A JSON object, empty where the option is absent or blank.
+
+        Raises:
+            InvalidOptionError: the value is anything else.
+        """
+        text = self.text(name)
+        if text is None:
+            return {}
+        try:
+            parsed = json.loads(text)
+        except ValueError:
+            parsed = None
+        if not isinstance(parsed, dict):
+            raise InvalidOptionError(option=name, value=text, reason="must be a JSON object.")
+        return parsed
 
     def names(self, name: str) -> tuple[str, ...] | None:
         """Comma-separated column names. A name that contains a comma stands in backquotes."""

@@ -11,7 +11,8 @@ EXTENSION = "io.plake.spark.PlakeExtension"
 RULE = "io.plake.spark.IsolateScans"
 STATUS = "status"  # its static method
 
-# What each part does. Without it a query is slower and right, a view shows an older version.
+# What each part does. Without it a query is slower and right, a view shows an older version, and
+# a statement that changes rows is refused.
 EFFECTS = {
     Part.PUSHDOWN: "scans read only the columns, files and row groups that they need",
     Part.AGGREGATES: "the catalog answers counts, minima and maxima",
@@ -20,6 +21,7 @@ EFFECTS = {
     Part.BATCHES: "Spark reads batches and does not copy them row by row",
     Part.DECIMALS: "decimals of up to 18 digits are read as longs",
     Part.VIEWS: "temporary views show the newest version",
+    Part.STATEMENTS: "DELETE, UPDATE and MERGE change rows",
 }
 
 _NOT_LOADED = "the extension is not loaded: call lakehouse_source.spark.enable(spark)"

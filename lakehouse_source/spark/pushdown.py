@@ -11,7 +11,7 @@ marks comes from a Spark without the extension: the reader must then be complete
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakehouse_source.spark.planner.vocabulary import Mark, names
@@ -41,6 +41,8 @@ class Pushdown:
     `aggregate`: a question, as `aggregate_pushdown` reads it, to answer from the catalog
     instead of planning a scan. `schema` then holds the columns in the question.
     `parallelism`: how many tasks Spark runs at a time, by its default parallelism.
+    `metadata`: for columns of `schema` that tell where a row is stored their names in
+    `schema/metadata_columns.py`.
     """
 
     schema: StructType
@@ -52,6 +54,7 @@ class Pushdown:
     limit: int | None = None
     aggregate: Mapping[str, Any] | None = None
     parallelism: int | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_pushdown(schema: StructType) -> Pushdown:
@@ -66,10 +69,10 @@ def read_pushdown(schema: StructType) -> Pushdown:
     fields = [StructField(first.name, first.dataType, first.nullable, metadata)]
     fields += schema.fields[1:]
     decimals = marks.get(Mark.DECIMALS, {})
-    for i, field in enumerate(fields):
-        if field.name in decimals:
-            type_ = DecimalType(*decimals[field.name])
-            fields[i] = StructField(field.name, type_, field.nullable, field.metadata)
+    for i, one in enumerate(fields):
+        if one.name in decimals:
+            type_ = DecimalType(*decimals[one.name])
+            fields[i] = StructField(one.name, type_, one.nullable, one.metadata)
     return Pushdown(
         schema=StructType(fields),
         isolated=True,
@@ -80,4 +83,5 @@ def read_pushdown(schema: StructType) -> Pushdown:
         limit=marks.get(Mark.LIMIT),
         aggregate=marks.get(Mark.AGGREGATE),
         parallelism=marks.get(Mark.PARALLELISM),
+        metadata=marks.get(Mark.METADATA, {}),
     )

@@ -7,7 +7,7 @@ join too.
 
 from __future__ import annotations
 
-import json
+import pickle
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,8 +23,9 @@ from lakehouse_source.spark.aggregate_pushdown import AggregateReader
 from lakehouse_source.spark.batch_read import PlakeReader, ReadRequest
 from lakehouse_source.spark.batch_write import PlakeWriter
 from lakehouse_source.spark.options import READ_OPTIONS, WRITE_OPTIONS, Options
-from lakehouse_source.spark.planner.vocabulary import Option
+from lakehouse_source.spark.planner.vocabulary import Option, Pickle
 from lakehouse_source.spark.pushdown import read_pushdown
+from lakehouse_source.spark.row_change_write import begin_statement
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.storage_options import check_no_secrets, split_storage_options
 from lakehouse_source.spark.types import arrow_schema, spark_schema
@@ -53,7 +54,13 @@ class PlakeDataSource(DataSource):
             self._error = error
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_snapshot": None}
+        # The planner extension reads the version (`RowStatements.java`), and plain values only.
+        version = None if self._request is None else self._request.version
+        packed = pickle.dumps({**self.__dict__, "_snapshot": None})
+        return {Pickle.VERSION: version, "packed": packed}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(pickle.loads(state["packed"]))
 
     @classmethod
     def name(cls) -> str:
@@ -86,6 +93,8 @@ class PlakeDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         freeze_gc()
+        if Option.STATEMENT in self.options:
+            return begin_statement(self.options, schema)
         options, storage = split_storage_options(self.options)
         given = Options(options, WRITE_OPTIONS, "writing")
         path = given.path()
@@ -168,21 +177,7 @@ def _write_options(given: Options, mode: str) -> WriteOptions:
         expected_version=given.number("expectedVersion"),
         txn_app_id=given.text("txnAppId"),
         txn_version=given.number("txnVersion"),
-        commit_metadata=_metadata(given.text("commitMetadata")),
+        commit_metadata=given.document("commitMetadata"),
         layout=layout,
         index_columns=given.names("indexColumns"),
     )
-
-
-def _metadata(text: str | None) -> dict[str, Any]:
-    if text is None:
-        return {}
-    try:
-        parsed = json.loads(text)
-    except ValueError:
-        parsed = None
-    if not isinstance(parsed, dict):
-        raise InvalidOptionError(
-            option="commitMetadata", value=text, reason="must be a JSON object."
-        )
-    return parsed

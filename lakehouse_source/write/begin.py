@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import uuid6
 
@@ -31,12 +33,18 @@ from lakehouse_source.write.options import StagedWrite, WriteOptions
 
 
 def begin(
-    catalog: Catalog, address: Address, incoming: pa.Schema, options: WriteOptions
+    catalog: Catalog,
+    address: Address,
+    incoming: pa.Schema,
+    options: WriteOptions,
+    *,
+    base_version: int | None = None,
 ) -> StagedWrite:
     """Register a write to a dataset and fix the schema and layout of its files.
 
     `catalog` is the open catalog of `address`; `incoming` is the schema of the rows. The
-    dataset is registered where it is not there yet.
+    dataset is registered where it is not there yet. `base_version` is the version that the
+    caller has read already; what was committed after it is checked when the write commits.
 
     Raises:
         DatasetExistsError, SchemaMismatchError, InvalidOptionError,
@@ -51,7 +59,7 @@ def begin(
     if reserved is not None:
         begun = _begin_reserved(catalog, address, incoming, options, reserved)
         if begun is not None:
-            return begun
+            return _based_on(begun, base_version)
     write_id = str(uuid6.uuid7())
 
     def register(tx: CatalogTransaction) -> StagedWrite:
@@ -70,7 +78,14 @@ def begin(
     reach("begin")
     staged = in_transaction(catalog, address.uri, write_id, register, resolve=False)
     reach("pending committed")
-    return staged
+    return _based_on(staged, base_version)
+
+
+def _based_on(staged: StagedWrite, version: int | None) -> StagedWrite:
+    if version is None:
+        return staged
+    assert version <= staged.base_version
+    return replace(staged, base_version=version)
 
 
 def _begin_reserved(

@@ -18,6 +18,7 @@ class Mark:
     LIMIT = "plake.limit"  # so many rows are enough
     AGGREGATE = "plake.aggregate"  # a question, as `Key` tells
     PARALLELISM = "plake.parallelism"  # Spark's default parallelism
+    METADATA = "plake.metadata"  # {column: name} of columns that tell where a row is stored
 
 
 class Key:
@@ -91,6 +92,44 @@ class Pickle:
 
     ROW_COUNT = "row_count"  # of `batch.ScanPartition`: at most so many rows
     VALUE = "value"  # of Spark's `InputPartition`: the rows of an answer, or None
+    VERSION = "version"  # of `source.PlakeDataSource`: the version that a frame reads
+
+
+class MetadataColumn:
+    """Columns that no user wrote, as `schema/metadata_columns.py` describes them."""
+
+    FILE = "_file"
+    POSITION = "_pos"
+    ROW = "_row_id"
+    VERSION = "_commit_version"
+
+
+class Statement:
+    """Keys of the JSON in `Option.STATEMENT`.
+
+    The rows of a write that does a statement have the columns `Row.OPERATION`, those of the
+    dataset (a DELETE has none), and `_file`, `_pos` and `_row_id` under names that no column
+    has. With `ADDED` true they are all new, and have the columns of the dataset only.
+    """
+
+    COMMAND = "command"  # a value of `Command`
+    VERSION = "version"  # the version that the statement read
+    ADDED = "added"  # true: every row is new
+    CONDITION = "condition"  # conditions, as `Key` tells, of the rows that it may change
+
+
+class Command:
+    """Values of `Statement.COMMAND`."""
+
+    DELETE = "delete"
+    UPDATE = "update"
+    MERGE = "merge"
+
+
+class Row:
+    """Columns of a statement's rows."""
+
+    OPERATION = "__row_operation"  # 1: deleted, 2: updated, 3: inserted
 
 
 class Part:
@@ -103,6 +142,7 @@ class Part:
     BATCHES = "batches"
     DECIMALS = "decimals"
     VIEWS = "views"
+    STATEMENTS = "statements"
 
 
 class Setting:
@@ -110,6 +150,8 @@ class Setting:
 
     PLANNER = "spark.plake.planner.enabled"
     BATCHES = "spark.plake.planner.batches.enabled"
+    # Before the name of an option: of all DELETE, UPDATE and MERGE statements of the session.
+    STATEMENT = "spark.plake.statement."
 
 
 class Option:
@@ -117,6 +159,8 @@ class Option:
 
     # Of a temporary view without a version: Schema.STORED, or Schema.GIVEN by the user.
     VIEW = "plake.view"
+    # Of a write: what a DELETE, UPDATE or MERGE does, as `Statement` tells.
+    STATEMENT = "plake.statement"
 
 
 class Schema:
@@ -126,7 +170,10 @@ class Schema:
     GIVEN = "given"
 
 
-GROUPS = (Mark, Key, Operator, Type, Function, Pickle, Part, Setting, Option, Schema)
+GROUPS = (
+    *(Mark, Key, Operator, Type, Function, Pickle, MetadataColumn, Statement, Command, Row),
+    *(Part, Setting, Option, Schema),
+)
 
 
 def names(group: type) -> dict[str, str]:

@@ -129,7 +129,8 @@ final class IsolateScans extends Rule<LogicalPlan> {
 
     private static boolean isSwapped(LogicalPlan node) {
       return node instanceof DataSourceV2Relation
-          && ((DataSourceV2Relation) node).table() instanceof IsolatedTable;
+          && (((DataSourceV2Relation) node).table() instanceof IsolatedTable
+              || RowStatements.isTarget(((DataSourceV2Relation) node).table()));
     }
 
     @Override

@@ -2,6 +2,7 @@ package io.plake.spark;
 
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
@@ -14,6 +15,7 @@ import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -32,6 +34,7 @@ final class IsolatedScanBuilder
   private final StructType full;
   private final CaseInsensitiveStringMap options;
   private final CatalogQuestion question;
+  private final StatementTable statement;
   private Pushdown pushdown;
   private boolean asked = false;
   private CatalogAnswer known;
@@ -41,11 +44,19 @@ final class IsolatedScanBuilder
   IsolatedScanBuilder(
       PythonDataSourceV2 frame, String shortName, StructType full,
       CaseInsensitiveStringMap options, CatalogQuestion question) {
+    this(frame, shortName, full, options, question, null);
+  }
+
+  /** @param statement the table, if it is the target of a statement that changes rows */
+  IsolatedScanBuilder(
+      PythonDataSourceV2 frame, String shortName, StructType full,
+      CaseInsensitiveStringMap options, CatalogQuestion question, StatementTable statement) {
     this.frame = frame;
     this.shortName = shortName;
     this.full = full;
     this.options = options;
     this.question = question;
+    this.statement = statement;
     this.pushdown = Pushdown.of(full);
   }
 
@@ -129,7 +140,7 @@ final class IsolatedScanBuilder
 
   /**
    * Keeps the columns that are required, in the order of the table, and of structs the fields that
-   * are. Where Spark only counts rows, keeps the narrowest column: Spark's Python protocol cannot
+   * are. Columns that tell where a row is stored come last. Where Spark only counts rows, keeps the narrowest column: Spark's Python protocol cannot
    * carry rows without a column.
    */
   @Override
@@ -148,12 +159,26 @@ final class IsolatedScanBuilder
         narrowest = field;
       }
     }
+    Map<String, String> metadata = new LinkedHashMap<>();
+    if (statement != null) {
+      statement.hidden().forEach((name, field) -> {
+        if (wanted.containsKey(field.name())) {
+          kept.add(field);
+          metadata.put(field.name(), name);
+        }
+      });
+    }
     boolean rowsOnly = kept.isEmpty();
     if (rowsOnly) {
       kept.add(narrowest);
     }
-    pushdown =
-        pushdown.withColumns(new StructType(kept.toArray(new StructField[0])), rowsOnly);
+    pushdown = pushdown.withColumns(
+        new StructType(kept.toArray(new StructField[0])), rowsOnly, metadata);
+  }
+
+  /** The conditions that are true of every row that is wanted. */
+  Metadata[] condition() {
+    return pushdown.condition().terms();
   }
 
   /** A field with the parts that are wanted, where it is a struct; any other field as it is. */

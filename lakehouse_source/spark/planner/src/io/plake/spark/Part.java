@@ -16,7 +16,8 @@ enum Part {
   JOIN_KEYS(Vocabulary.Part.JOIN_KEYS),
   BATCHES(Vocabulary.Part.BATCHES),
   DECIMALS(Vocabulary.Part.DECIMALS),
-  VIEWS(Vocabulary.Part.VIEWS);
+  VIEWS(Vocabulary.Part.VIEWS),
+  STATEMENTS(Vocabulary.Part.STATEMENTS);
 
   private static final Logger LOG = LoggerFactory.getLogger(PlakeExtension.class);
 

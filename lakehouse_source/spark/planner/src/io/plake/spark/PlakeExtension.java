@@ -16,8 +16,8 @@ import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
 /**
- * The entry point: adds {@link RepinViews} to the analyzer of a session, {@link IsolateScans} to
- * its optimizer and {@link LongDecimals} to its planner.
+ * The entry point: adds {@link RepinViews} and {@link RowStatements} to the analyzer of a session,
+ * {@link IsolateScans} and {@link RowWrites} to its optimizer, {@link LongDecimals} to its planner.
  *
  * <p>Spark finds this class by the service entry in the jar or by {@code spark.sql.extensions}, or
  * {@code lakehouse_source.spark.enable(spark)} hands it an instance. Two of the three at once do no
@@ -42,16 +42,22 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Part.JOIN_KEYS, List.of("IsolatedScan$Column"),
       Part.BATCHES, List.of("BatchReads", "BatchReads$SparkReader", "BatchReads$Batches"),
       Part.DECIMALS, List.of("LongDecimals", "LongDecimals$Replace"),
-      Part.VIEWS, List.of("RepinViews", "RepinViews$Change", "RepinViews$Pins"));
+      Part.VIEWS, List.of("RepinViews", "RepinViews$Change", "RepinViews$Pins"),
+      Part.STATEMENTS, List.of(
+          "RowStatements", "RowStatements$Targets", "StatementTable", "StatementTable$Hidden",
+          "RowOperation", "RowWrites", "RowWrites$Writes", "RowChangeTable",
+          "RowChangeTable$Info", "RowChangeTable$Clustered"));
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     if (EXTENDED.add(extensions)) {
       extensions.injectResolutionRule(new ViewsOfSession());
+      extensions.injectResolutionRule(new StatementsOfSession()); // after views have their version
       // The "Pre CBO" batch runs once per query, just before Spark turns relations into scans.
       // Filters and projections are then next to the relation, and the rule of Spark that pushes
       // them down has not run yet.
       extensions.injectPreCBORule(new RuleOfSession());
+      extensions.injectPreCBORule(new WritesOfSession());
       extensions.injectPlannerStrategy(new StrategyOfSession());
     }
     return BoxedUnit.UNIT;
@@ -94,6 +100,9 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
         case VIEWS:
           RepinViews.check();
           return null;
+        case STATEMENTS:
+          RowWrites.check();
+          return null;
         default:
           return null;
       }
@@ -135,6 +144,22 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
     @Override
     public Rule<LogicalPlan> apply(SparkSession session) {
       return new RepinViews();
+    }
+  }
+
+  private static final class StatementsOfSession
+      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
+    @Override
+    public Rule<LogicalPlan> apply(SparkSession session) {
+      return new RowStatements();
+    }
+  }
+
+  private static final class WritesOfSession
+      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
+    @Override
+    public Rule<LogicalPlan> apply(SparkSession session) {
+      return new RowWrites();
     }
   }
 

@@ -1,6 +1,7 @@
 package io.plake.spark;
 
 import java.util.Arrays;
+import java.util.Map;
 import java.util.Objects;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
@@ -31,10 +32,11 @@ final class Pushdown {
   private final int limit;
   private final Metadata aggregate;
   private final Metadata decimals;
+  private final Map<String, String> metadata;
 
   private Pushdown(
       StructType columns, ConditionData condition, Metadata[] joinKeys, boolean rowsOnly,
-      int limit, Metadata aggregate, Metadata decimals) {
+      int limit, Metadata aggregate, Metadata decimals, Map<String, String> metadata) {
     this.columns = columns;
     this.condition = condition;
     this.joinKeys = joinKeys;
@@ -42,39 +44,45 @@ final class Pushdown {
     this.limit = limit;
     this.aggregate = aggregate;
     this.decimals = decimals;
+    this.metadata = metadata;
   }
 
   /** All rows and the given columns of a table. */
   static Pushdown of(StructType table) {
     return new Pushdown(
         table, new ConditionData(table, new Predicate[0]), new Metadata[0], false, NO_LIMIT, null,
-        null);
+        null, Map.of());
   }
 
-  /** @param rowsOnly only the number of rows matters, no value does */
-  Pushdown withColumns(StructType columns, boolean rowsOnly) {
-    return new Pushdown(columns, condition, joinKeys, rowsOnly, limit, aggregate, decimals);
+  /**
+   * @param rowsOnly only the number of rows matters, no value does
+   * @param metadata those of the columns that tell where a row is stored, with plake's names
+   */
+  Pushdown withColumns(StructType columns, boolean rowsOnly, Map<String, String> metadata) {
+    return new Pushdown(
+        columns, condition, joinKeys, rowsOnly, limit, aggregate, decimals, metadata);
   }
 
   /** @param condition is true of every row that is wanted */
   Pushdown withCondition(ConditionData condition) {
-    return new Pushdown(columns, condition, joinKeys, rowsOnly, limit, aggregate, decimals);
+    return new Pushdown(
+        columns, condition, joinKeys, rowsOnly, limit, aggregate, decimals, metadata);
   }
 
   /** @param rows so many rows are enough */
   Pushdown withLimit(int rows) {
-    return new Pushdown(columns, condition, joinKeys, rowsOnly, rows, aggregate, decimals);
+    return new Pushdown(columns, condition, joinKeys, rowsOnly, rows, aggregate, decimals, metadata);
   }
 
   /** @param terms only planning may use them: they hold for one run of the query */
   Pushdown withJoinKeys(Metadata[] terms) {
-    return new Pushdown(columns, condition, terms, rowsOnly, limit, aggregate, decimals);
+    return new Pushdown(columns, condition, terms, rowsOnly, limit, aggregate, decimals, metadata);
   }
 
   /** The same condition with a question for the catalog, instead of a scan. */
   Pushdown asking(CatalogQuestion question, StructType about) {
     return new Pushdown(
-        about, condition, new Metadata[0], false, NO_LIMIT, question.data(), null);
+        about, condition, new Metadata[0], false, NO_LIMIT, question.data(), null, Map.of());
   }
 
   /** With longs for the decimals that a long can hold; null where there are none. */
@@ -93,7 +101,8 @@ final class Pushdown {
       }
     }
     return !any ? null : new Pushdown(
-        new StructType(fields), condition, joinKeys, rowsOnly, limit, aggregate, types.build());
+        new StructType(fields), condition, joinKeys, rowsOnly, limit, aggregate, types.build(),
+        metadata);
   }
 
   ConditionData condition() {
@@ -131,6 +140,11 @@ final class Pushdown {
     if (aggregate != null) {
       marks.putMetadata(Vocabulary.Mark.AGGREGATE, aggregate);
     }
+    if (!metadata.isEmpty()) {
+      MetadataBuilder names = new MetadataBuilder();
+      metadata.forEach(names::putString);
+      marks.putMetadata(Vocabulary.Mark.METADATA, names.build());
+    }
     fields[0] = new StructField(first.name(), first.dataType(), first.nullable(), marks.build());
     return new StructType(fields);
   }
@@ -148,7 +162,8 @@ final class Pushdown {
         && rowsOnly == that.rowsOnly
         && limit == that.limit
         && Objects.equals(aggregate, that.aggregate)
-        && Objects.equals(decimals, that.decimals);
+        && Objects.equals(decimals, that.decimals)
+        && metadata.equals(that.metadata);
   }
 
   @Override

@@ -69,6 +69,11 @@ final class RepinViews extends Rule<LogicalPlan> {
     }
   }
 
+  /** Whether a table was pinned for the query that is analysed now. */
+  static boolean isPinnedNow(PythonTable table) {
+    return Pins.ofThisQuery().containsValue(table);
+  }
+
   /** Fails where Spark lacks what the rule needs. */
   static void check() throws ReflectiveOperationException {
     AnalysisContext.get().relationCache();

@@ -16,6 +16,7 @@ final class Vocabulary {
     static final String LIMIT = "plake.limit";
     static final String AGGREGATE = "plake.aggregate";
     static final String PARALLELISM = "plake.parallelism";
+    static final String METADATA = "plake.metadata";
 
     private Mark() {}
   }
@@ -82,8 +83,41 @@ final class Vocabulary {
   static final class Pickle {
     static final String ROW_COUNT = "row_count";
     static final String VALUE = "value";
+    static final String VERSION = "version";
 
     private Pickle() {}
+  }
+
+  static final class MetadataColumn {
+    static final String FILE = "_file";
+    static final String POSITION = "_pos";
+    static final String ROW = "_row_id";
+    static final String VERSION = "_commit_version";
+
+    private MetadataColumn() {}
+  }
+
+  static final class Statement {
+    static final String COMMAND = "command";
+    static final String VERSION = "version";
+    static final String ADDED = "added";
+    static final String CONDITION = "condition";
+
+    private Statement() {}
+  }
+
+  static final class Command {
+    static final String DELETE = "delete";
+    static final String UPDATE = "update";
+    static final String MERGE = "merge";
+
+    private Command() {}
+  }
+
+  static final class Row {
+    static final String OPERATION = "__row_operation";
+
+    private Row() {}
   }
 
   static final class Part {
@@ -94,6 +128,7 @@ final class Vocabulary {
     static final String BATCHES = "batches";
     static final String DECIMALS = "decimals";
     static final String VIEWS = "views";
+    static final String STATEMENTS = "statements";
 
     private Part() {}
   }
@@ -101,12 +136,14 @@ final class Vocabulary {
   static final class Setting {
     static final String PLANNER = "spark.plake.planner.enabled";
     static final String BATCHES = "spark.plake.planner.batches.enabled";
+    static final String STATEMENT = "spark.plake.statement.";
 
     private Setting() {}
   }
 
   static final class Option {
     static final String VIEW = "plake.view";
+    static final String STATEMENT = "plake.statement";
 
     private Option() {}
   }

@@ -1,0 +1,197 @@
+package io.plake.spark;
+
+import java.util.Arrays;
+import java.util.EnumSet;
+import java.util.HashMap;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.distributions.Distribution;
+import org.apache.spark.sql.connector.distributions.Distributions;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.write.BatchWrite;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
+import org.apache.spark.sql.connector.write.RowLevelOperation;
+import org.apache.spark.sql.connector.write.Write;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Tuple2;
+import scala.collection.Iterator;
+
+/**
+ * Takes the rows of one statement, whatever columns they have, to plake's writer in Python.
+ *
+ * <p>What the statement is and which version it read travels in an option of the write.
+ */
+final class RowChangeTable extends PythonTable {
+  private final StatementTable target;
+  private final RowLevelOperation.Command command;
+  private final RowOperation operation;
+
+  /** @param operation null where all rows are new: they have the columns of the dataset only */
+  RowChangeTable(
+      StatementTable target, RowLevelOperation.Command command, RowOperation operation,
+      StructType rows) {
+    super(fresh(target.name()), target.name(), rows);
+    this.target = target;
+    this.command = command;
+    this.operation = operation;
+  }
+
+  private static PythonDataSourceV2 fresh(String name) {
+    PythonDataSourceV2 made = new PythonDataSourceV2();
+    made.setShortName(name);
+    return made;
+  }
+
+  @Override
+  public Set<TableCapability> capabilities() {
+    Set<TableCapability> all = EnumSet.copyOf(super.capabilities());
+    all.add(TableCapability.ACCEPT_ANY_SCHEMA);
+    return all;
+  }
+
+  /** Spark asks for it after it has planned the scan. */
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    Map<String, String> options = new HashMap<>(info.options().asCaseSensitiveMap());
+    Iterator<Tuple2<String, String>> settings = SQLConf.get().getAllConfs().iterator();
+    while (settings.hasNext()) {
+      Tuple2<String, String> setting = settings.next();
+      if (setting._1().startsWith(Vocabulary.Setting.STATEMENT)) {
+        options.put(setting._1().substring(Vocabulary.Setting.STATEMENT.length()), setting._2());
+      }
+    }
+    options.put(Vocabulary.Option.STATEMENT, statement());
+    WriteBuilder stock = super.newWriteBuilder(new Info(info, new CaseInsensitiveStringMap(options)));
+    // A DELETE writes no rows, and the tasks of its scan have whole row groups already.
+    boolean clustered = operation != null && command != RowLevelOperation.Command.DELETE;
+    if (!clustered) {
+      return stock;
+    }
+    String file = target.hidden().get(Vocabulary.MetadataColumn.FILE).name();
+    return new WriteBuilder() {
+      @Override
+      public Write build() {
+        return new Clustered(stock.build(), file);
+      }
+    };
+  }
+
+  private String statement() {
+    Metadata[] condition = operation == null ? new Metadata[0] : operation.condition();
+    return "{\"" + Vocabulary.Statement.COMMAND + "\":\"" + nameOf(command)
+        + "\",\"" + Vocabulary.Statement.VERSION + "\":" + target.version
+        + ",\"" + Vocabulary.Statement.ADDED + "\":" + (operation == null)
+        + ",\"" + Vocabulary.Statement.CONDITION + "\":"
+        + Arrays.stream(condition).map(Metadata::json).collect(Collectors.joining(",", "[", "]"))
+        + "}";
+  }
+
+  private static String nameOf(RowLevelOperation.Command command) {
+    switch (command) {
+      case DELETE:
+        return Vocabulary.Command.DELETE;
+      case UPDATE:
+        return Vocabulary.Command.UPDATE;
+      case MERGE:
+        return Vocabulary.Command.MERGE;
+      default:
+        throw new IllegalStateException(command.name().toLowerCase(Locale.ROOT));
+    }
+  }
+
+  /** The same write with other options. */
+  private static final class Info implements LogicalWriteInfo {
+    private final LogicalWriteInfo given;
+    private final CaseInsensitiveStringMap options;
+
+    Info(LogicalWriteInfo given, CaseInsensitiveStringMap options) {
+      this.given = given;
+      this.options = options;
+    }
+
+    @Override
+    public CaseInsensitiveStringMap options() {
+      return options;
+    }
+
+    @Override
+    public String queryId() {
+      return given.queryId();
+    }
+
+    @Override
+    public StructType schema() {
+      return given.schema();
+    }
+  }
+
+  /**
+   * Brings the rows of a file together, and makes few tasks of few rows: each writes a file.
+   *
+   * <p>Not strictly: Spark may divide a file with many changed rows. The driver unites the parts.
+   */
+  private static final class Clustered implements RequiresDistributionAndOrdering {
+    private final Write stock;
+    private final String file;
+
+    Clustered(Write stock, String file) {
+      this.stock = stock;
+      this.file = file;
+    }
+
+    @Override
+    public Distribution requiredDistribution() {
+      return Distributions.clustered(new Expression[] {Expressions.column(file)});
+    }
+
+    @Override
+    public boolean distributionStrictlyRequired() {
+      return false;
+    }
+
+    @Override
+    public SortOrder[] requiredOrdering() {
+      return new SortOrder[0];
+    }
+
+    @Override
+    public String description() {
+      return stock.description();
+    }
+
+    /** What {@code explain()} shows. */
+    @Override
+    public String toString() {
+      return stock.toString();
+    }
+
+    @Override
+    public BatchWrite toBatch() {
+      return stock.toBatch();
+    }
+
+    @Override
+    public CustomMetric[] supportedCustomMetrics() {
+      return stock.supportedCustomMetrics();
+    }
+
+    @Override
+    public CustomTaskMetric[] reportDriverMetrics() {
+      return stock.reportDriverMetrics();
+    }
+  }
+}

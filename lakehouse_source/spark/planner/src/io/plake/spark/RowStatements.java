@@ -1,0 +1,183 @@
+package io.plake.spark;
+
+import java.io.IOException;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import net.razorvine.pickle.Unpickler;
+import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
+import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
+import org.apache.spark.sql.catalyst.plans.logical.View;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.connector.write.RowLevelOperationTable;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Function1;
+import scala.Some;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractPartialFunction;
+
+/**
+ * Makes a plake frame or view the target of DELETE, UPDATE and MERGE.
+ *
+ * <p>Spark itself then rewrites the statement into a query that finds the rows ({@code WriteDelta}).
+ * The target must be at the newest version when the statement is analysed. What others commit
+ * after that is checked when the statement commits.
+ */
+final class RowStatements extends Rule<LogicalPlan> {
+
+  private static final Set<String> VERSIONS = Set.of("version", "versionasof", "timestampasof");
+
+  @Override
+  public LogicalPlan apply(LogicalPlan plan) {
+    if (!IsolateScans.isOn()) {
+      return plan;
+    }
+    try {
+      return plan.transformUp(new Targets());
+    } catch (LinkageError e) {
+      Part.STATEMENTS.failed(e);
+      return plan;
+    }
+  }
+
+  /** Whether a table is the target of a statement, before or after Spark's rewrite. */
+  static boolean isTarget(Object table) {
+    return table instanceof StatementTable || operationOf(table) != null;
+  }
+
+  /** The operation of the target of a statement; null for any other table. */
+  static RowOperation operationOf(Object table) {
+    return table instanceof RowLevelOperationTable
+            && ((RowLevelOperationTable) table).operation() instanceof RowOperation
+        ? (RowOperation) ((RowLevelOperationTable) table).operation() : null;
+  }
+
+  private static final class Targets extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
+
+    @Override
+    public boolean isDefinedAt(LogicalPlan node) {
+      return targetOf(node) != null;
+    }
+
+    @Override
+    @SuppressWarnings("unchecked")
+    public <A1 extends LogicalPlan, B1> B1 applyOrElse(A1 node, Function1<A1, B1> otherwise) {
+      DataSourceV2Relation target = targetOf(node);
+      return target == null ? otherwise.apply(node) : (B1) withTarget(node, statementOn(target));
+    }
+
+    /** The plake relation that a statement changes; null where there is none or it is known. */
+    private static DataSourceV2Relation targetOf(LogicalPlan node) {
+      LogicalPlan target = node instanceof DeleteFromTable ? ((DeleteFromTable) node).table()
+          : node instanceof UpdateTable ? ((UpdateTable) node).table()
+          : node instanceof MergeIntoTable ? ((MergeIntoTable) node).targetTable() : null;
+      while (target instanceof SubqueryAlias
+          || target instanceof View && ((View) target).isTempView()) {
+        target = target.children().head();
+      }
+      if (target == null || !IsolateScans.isOurs(target)) {
+        return null;
+      }
+      DataSourceV2Relation relation = (DataSourceV2Relation) target;
+      // A view that has this mark gets its version first.
+      return relation.options().containsKey(Vocabulary.Option.VIEW) ? null : relation;
+    }
+
+    private static LogicalPlan withTarget(LogicalPlan node, LogicalPlan target) {
+      if (node instanceof MergeIntoTable) {
+        MergeIntoTable merge = (MergeIntoTable) node;
+        if (merge.withSchemaEvolution()) {
+          throw refused("cannot add columns: leave WITH SCHEMA EVOLUTION out, and add them before,"
+              + " with add_column() of lakehouse_source.open_dataset(...)");
+        }
+        return node.withNewChildren(CollectionConverters.asScala(List.of(
+            replaced(merge.targetTable(), target), merge.sourceTable())).toSeq());
+      }
+      return node.withNewChildren(CollectionConverters.asScala(List.of(
+          replaced(node.children().head(), target))).toSeq());
+    }
+
+    /** Spark looks for its target below names, and not below views. */
+    private static LogicalPlan replaced(LogicalPlan node, LogicalPlan target) {
+      if (node instanceof SubqueryAlias) {
+        SubqueryAlias alias = (SubqueryAlias) node;
+        return alias.copy(alias.identifier(), replaced(alias.child(), target));
+      }
+      return node instanceof View ? replaced(((View) node).child(), target) : target;
+    }
+
+    private static DataSourceV2Relation statementOn(DataSourceV2Relation relation) {
+      PythonTable table = (PythonTable) relation.table();
+      CaseInsensitiveStringMap options = relation.options();
+      for (String key : options.keySet()) {
+        if (VERSIONS.contains(key.toLowerCase(Locale.ROOT))) {
+          throw refused("changes the newest version, and the option " + key + " names another");
+        }
+      }
+      checkNames(table.schema());
+      try {
+        PythonDataSourceV2 frame = IsolateScans.sourceOf(table);
+        long version = versionOf(frame, table, options);
+        if (!RepinViews.isPinnedNow(table)) {
+          PythonDataSourceV2 now = new PythonDataSourceV2();
+          now.setShortName(table.name());
+          long newest = versionOf(now, table, options);
+          if (newest != version) {
+            throw refused("changes the newest version, which is " + newest
+                + ", and this frame or view keeps version " + version + ". Load the frame again, or"
+                + " use CREATE TEMPORARY VIEW ... USING plake, which always shows the newest");
+          }
+        }
+        return IsolateScans.copy(
+            relation, new StatementTable(frame, table.name(), table.schema(), version), options);
+      } catch (ReflectiveOperationException | IOException e) {
+        throw new IllegalStateException(e);
+      }
+    }
+
+    private static void checkNames(StructType schema) {
+      Set<String> names = new HashSet<>();
+      for (String name : schema.fieldNames()) {
+        if (name.equalsIgnoreCase(Vocabulary.Row.OPERATION)) {
+          throw refused("cannot change a dataset with a column named " + name);
+        }
+        if (!names.add(name.toLowerCase(Locale.ROOT))) {
+          throw refused("cannot change a dataset with two columns named " + name);
+        }
+      }
+      if (names.isEmpty()) {
+        throw refused("cannot change a dataset without columns");
+      }
+    }
+
+    /** The version that a frame reads. Its instance in Python says so in its pickle. */
+    private static long versionOf(
+        PythonDataSourceV2 frame, PythonTable table, CaseInsensitiveStringMap options)
+        throws IOException {
+      byte[] pickled;
+      synchronized (frame) {
+        pickled = frame.getOrCreateDataSourceInPython(
+            table.name(), options, new Some<>(table.schema())).dataSource();
+      }
+      Object found = new Unpickler().loads(pickled);
+      Object version = found instanceof Map ? ((Map<?, ?>) found).get(Vocabulary.Pickle.VERSION) : null;
+      if (!(version instanceof Number)) {
+        throw new IllegalStateException("the data source does not tell the version of its frame");
+      }
+      return ((Number) version).longValue();
+    }
+
+    private static IllegalArgumentException refused(String reason) {
+      return new IllegalArgumentException("A DELETE, UPDATE or MERGE of plake " + reason + ".");
+    }
+  }
+}

@@ -1,0 +1,117 @@
+package io.plake.spark;
+
+import java.lang.reflect.Constructor;
+import org.apache.spark.sql.catalyst.plans.logical.AppendData;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
+import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.connector.write.RowLevelOperation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import scala.Function1;
+import scala.Option;
+import scala.collection.immutable.Map$;
+import scala.runtime.AbstractPartialFunction;
+
+/**
+ * Hands the rows of a DELETE, UPDATE or MERGE to plake's writer in Python.
+ *
+ * <p>Spark has rewritten the statement into a {@code WriteDelta}, whose writer would be called row by
+ * row in the JVM. The same query is appended to a {@link RowChangeTable} instead: each row tells what
+ * happens to it and where it is stored. A MERGE that only inserts is an append already.
+ */
+final class RowWrites extends Rule<LogicalPlan> {
+
+  @Override
+  public LogicalPlan apply(LogicalPlan plan) {
+    return plan.transformUp(new Writes());
+  }
+
+  /** Fails where Spark lacks what the rule needs. */
+  static void check() throws ReflectiveOperationException {
+    Writes.constructor();
+  }
+
+  private static final class Writes extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
+
+    @Override
+    public boolean isDefinedAt(LogicalPlan node) {
+      return node instanceof WriteDelta && operationOf(((WriteDelta) node).table()) != null
+          || node instanceof V2WriteCommand && targetOf(((V2WriteCommand) node).table()) != null;
+    }
+
+    @Override
+    @SuppressWarnings("unchecked")
+    public <A1 extends LogicalPlan, B1> B1 applyOrElse(A1 node, Function1<A1, B1> otherwise) {
+      if (!isDefinedAt(node)) {
+        return otherwise.apply(node);
+      }
+      if (node instanceof WriteDelta) {
+        WriteDelta delta = (WriteDelta) node;
+        RowOperation operation = operationOf(delta.table());
+        return (B1) append(
+            (DataSourceV2Relation) delta.table(), delta.query(),
+            new RowChangeTable(
+                operation.table(), operation.command(), operation, delta.query().schema()));
+      }
+      V2WriteCommand added = (V2WriteCommand) node; // AppendData, InsertOnlyMerge from 4.3 on
+      return (B1) append(
+          (DataSourceV2Relation) added.table(), added.query(),
+          new RowChangeTable(
+              targetOf(added.table()), RowLevelOperation.Command.MERGE, null,
+              added.query().schema()));
+    }
+
+    private static RowOperation operationOf(LogicalPlan table) {
+      return table instanceof DataSourceV2Relation
+          ? RowStatements.operationOf(((DataSourceV2Relation) table).table()) : null;
+    }
+
+    private static RowOperation operationOf(Object table) {
+      return operationOf((LogicalPlan) table);
+    }
+
+    private static StatementTable targetOf(Object table) {
+      return table instanceof DataSourceV2Relation
+              && ((DataSourceV2Relation) table).table() instanceof StatementTable
+          ? (StatementTable) ((DataSourceV2Relation) table).table() : null;
+    }
+
+    private static LogicalPlan append(
+        DataSourceV2Relation target, LogicalPlan query, RowChangeTable table) {
+      DataSourceV2Relation changes = DataSourceV2Relation.create(
+          table, Option.empty(), Option.empty(), target.options(), Option.empty());
+      try {
+        Constructor<?> found = constructor();
+        Object[] arguments = new Object[found.getParameterCount()];
+        arguments[0] = changes;
+        arguments[1] = query;
+        arguments[2] = Map$.MODULE$.empty();
+        for (int i = 3; i < arguments.length; i++) {
+          arguments[i] =
+              found.getParameterTypes()[i] == boolean.class ? Boolean.FALSE : Option.empty();
+        }
+        return (LogicalPlan) found.newInstance(arguments);
+      } catch (ReflectiveOperationException e) {
+        throw new IllegalStateException(e);
+      }
+    }
+
+    /** The first three parameters are table, query and options; flags and options follow. */
+    static Constructor<?> constructor() throws NoSuchMethodException {
+      for (Constructor<?> found : AppendData.class.getConstructors()) {
+        Class<?>[] types = found.getParameterTypes();
+        boolean fits = types.length > 3 && types[0].isAssignableFrom(DataSourceV2Relation.class)
+            && types[1] == LogicalPlan.class
+            && types[2] == scala.collection.immutable.Map.class;
+        for (int i = 3; i < types.length; i++) {
+          fits &= types[i] == boolean.class || types[i] == Option.class;
+        }
+        if (fits) {
+          return found;
+        }
+      }
+      throw new NoSuchMethodException("AppendData(table, query, options, ...)");
+    }
+  }
+}
