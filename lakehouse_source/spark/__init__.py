@@ -1,4 +1,4 @@
-"""Door. plake for Spark: `scan`, `write`, `convert`, and the planner extension.
+"""Door. plake for Spark: `scan`, `write`, `convert`, `open`, and the planner extension.
 
 `configure` and `enable` load the extension, `status` tells what of it works. Spark finds the data
 source itself, through the module `pyspark_plake`. Importing this package does not import pyspark.
@@ -20,6 +20,7 @@ from lakehouse_source.spark.planner_status import PartStatus, PlannerStatus, sta
 from lakehouse_source.spark.session import configure, enable, is_enabled, planner_jar
 
 if TYPE_CHECKING:
+    from lakehouse_source.spark.change_rows import SparkMerge, SparkTable, open
     from lakehouse_source.spark.clustered_write import write
     from lakehouse_source.spark.convert_folder import convert
     from lakehouse_source.spark.parquet_scan import scan
@@ -27,10 +28,13 @@ if TYPE_CHECKING:
 __all__ = [
     "PartStatus",
     "PlannerStatus",
+    "SparkMerge",
+    "SparkTable",
     "configure",
     "convert",
     "enable",
     "is_enabled",
+    "open",
     "planner_jar",
     "scan",
     "status",
@@ -38,11 +42,16 @@ __all__ = [
 ]
 
 # What needs pyspark, by the module that has it.
-_LATER = {"scan": "parquet_scan", "write": "clustered_write", "convert": "convert_folder"}
+_LATER = {
+    "scan": "parquet_scan",
+    "write": "clustered_write",
+    "convert": "convert_folder",
+    **dict.fromkeys(("open", "SparkTable", "SparkMerge"), "change_rows"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    """`scan`, `write` and `convert`, loaded when first asked for."""
+    """What needs pyspark, loaded when first asked for."""
     if name in _LATER:
         return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

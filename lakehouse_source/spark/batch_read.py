@@ -20,7 +20,11 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.plan import ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.align import align, by_name
-from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, with_metadata
+from lakehouse_source.schema.metadata_columns import (
+    METADATA_COLUMNS,
+    unused_names,
+    with_metadata,
+)
 from lakehouse_source.spark.decimals import decimals_to_longs
 from lakehouse_source.spark.decode_conditions import decode_supported
 from lakehouse_source.spark.packing import ScanPartition, decoded_share, pack
@@ -45,6 +49,8 @@ class ReadRequest:
     columns: tuple[str, ...] | None
     where: str | None
     split_size_bytes: int | None
+    # The frame has the columns of `METADATA_COLUMNS` too, under names that no other column has.
+    metadata_columns: bool = False
     # By name, as given: secrets are names of environment variables of the driver.
     storage_options: Mapping[str, str] = field(default_factory=dict)
 
@@ -95,6 +101,8 @@ class PlakeReader(DataSourceReader):
                 pushed.condition, snapshot.schema
             )
             metadata = [METADATA[kind].with_name(name) for name, kind in pushed.metadata.items()]
+            if request.metadata_columns:
+                metadata = unused_names(METADATA_COLUMNS, snapshot.schema.names)
             columns = with_metadata(snapshot.schema, self.schema.names, metadata)
             made = plan(
                 reader,

@@ -21,6 +21,7 @@ READ_OPTIONS = (
     "columns",
     "where",
     "splitSize",
+    "metadataColumns",
 )
 WRITE_OPTIONS = (
     "path",

@@ -255,11 +255,13 @@ class RowChangeWriter(DataSourceArrowWriter):
             found.inserted += counts.get(INSERTED, 0)
             if DELETED in counts:
                 marked = batch.filter(pc.equal(operation, DELETED))
-                for path, positions in self._places(marked):
+                for path, positions, _ in self._places(marked):
                     found.deleted.setdefault(path, Positions()).update(positions)
             if UPDATED in counts:
                 marked = batch.filter(pc.equal(operation, UPDATED))
-                for path, positions in self._places(marked):
+                for path, positions, count in self._places(marked):
+                    if len(positions) < count:
+                        raise AmbiguousMergeError(key=f"_file = {path!r}")
                     _add_once(found.updated.setdefault(path, Positions()), positions, path)
             if counts.keys() - {DELETED}:
                 yield self._written(batch.filter(pc.not_equal(operation, DELETED)))
@@ -280,15 +282,16 @@ class RowChangeWriter(DataSourceArrowWriter):
             ),
         )
 
-    def _places(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Positions]]:
-        """The places of rows, by file."""
+    def _places(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Positions, int]]:
+        """The places of rows, by file, and how many rows name them."""
         paths = batch.column(self.columns.file).dictionary_encode()
         order = pc.sort_indices(paths.indices)
         positions = batch.column(self.columns.position).take(order)
         runs = pc.run_end_encode(paths.indices.take(order))
         start = 0
         for code, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist()):
-            yield paths.dictionary[code].as_py(), positions_of(positions.slice(start, end - start))
+            mine = positions_of(positions.slice(start, end - start))
+            yield paths.dictionary[code].as_py(), mine, end - start
             start = end
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

@@ -11,19 +11,21 @@ import pickle
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.model import Layout
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
+from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, unused_names
 from lakehouse_source.spark.aggregate_pushdown import AggregateReader
 from lakehouse_source.spark.batch_read import PlakeReader, ReadRequest
 from lakehouse_source.spark.batch_write import PlakeWriter
 from lakehouse_source.spark.options import READ_OPTIONS, WRITE_OPTIONS, Options
-from lakehouse_source.spark.planner.vocabulary import Option, Pickle
+from lakehouse_source.spark.planner.vocabulary import MetadataKey, Option, Pickle
 from lakehouse_source.spark.pushdown import read_pushdown
 from lakehouse_source.spark.row_change_write import begin_statement
 from lakehouse_source.spark.secrets import conceal, reveal
@@ -74,9 +76,15 @@ class PlakeDataSource(DataSource):
             with request.opened() as (_, opened):
                 snapshot = opened
         everything = spark_schema(snapshot.schema)
-        if request.columns is None:
-            return everything
-        return StructType([everything[name] for name in request.columns])
+        names = everything.names if request.columns is None else request.columns
+        fields = [everything[name] for name in names]
+        if request.metadata_columns:
+            unused = unused_names(METADATA_COLUMNS, snapshot.schema.names)
+            for column, one in zip(METADATA_COLUMNS, spark_schema(pa.schema(unused)).fields):
+                # Statements of `spark.open` find the columns and the version by this.
+                told = {MetadataKey.COLUMN: column.name, MetadataKey.VERSION: request.version}
+                fields.append(StructField(one.name, one.dataType, one.nullable, told))
+        return StructType(fields)
 
     def _read_request(self) -> ReadRequest:
         if self._error is not None:
@@ -145,6 +153,7 @@ def _resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
         columns=columns,
         where=where,
         split_size_bytes=given.size("splitSize"),
+        metadata_columns=bool(given.flag("metadataColumns")),
         storage_options=storage,
     )
     return request, snapshot

@@ -35,7 +35,10 @@ POSTGRES = "postgresql://user@host/database"
 IN_DOCSTRINGS, IN_PAGES = DocTestParser(OPTIONS), PythonCodeBlockParser((), OPTIONS)
 
 # Classes whose methods users call. Of the other public classes they read fields.
-WITH_METHODS = (lake.Dataset, lake.Scan, lake.Transaction, SchemaUpdate)
+WITH_METHODS = (
+    *(lake.Dataset, lake.Scan, lake.Transaction, SchemaUpdate),
+    *(lake.spark.SparkTable, lake.spark.SparkMerge),
+)
 
 
 class Session(NamedTuple):

@@ -384,9 +384,9 @@ def between_planning_and_write(
     state = spark._jsparkSession.sessionState()
     skip = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
     execution = state.executePlan(state.sqlParser().parsePlan(statement), skip)
-    execution.analyzed()
+    plan = execution.analyzed()
     meanwhile()
-    execution.executedPlan().executeCollect()
+    jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)
 
 
 @pytest.mark.parametrize(

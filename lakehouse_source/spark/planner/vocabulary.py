@@ -104,6 +104,13 @@ class MetadataColumn:
     VERSION = "_commit_version"
 
 
+class MetadataKey:
+    """Keys in the metadata of these columns, where a frame has them by option `metadataColumns`."""
+
+    COLUMN = "plake.column"  # a value of `MetadataColumn`
+    VERSION = "plake.version"  # the version that the frame reads
+
+
 class Statement:
     """Keys of the JSON in `Option.STATEMENT`.
 
