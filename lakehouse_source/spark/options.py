@@ -48,6 +48,15 @@ STATEMENT_OPTIONS = (
     *("targetFileSize", "rowGroupRows", "compression"),
     *("expectedVersion", "txnAppId", "txnVersion", "commitMetadata"),
 )
+
+
+class MetadataKey:
+    """Keys in the metadata of the columns that a frame has by option `metadataColumns`."""
+
+    COLUMN = "plake.column"  # the name of the column in `schema/metadata_columns.py`
+    VERSION = "plake.version"  # the version that the frame reads
+
+
 _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 

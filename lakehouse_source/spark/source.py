@@ -24,8 +24,8 @@ from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, unused_na
 from lakehouse_source.spark.aggregate_pushdown import AggregateReader
 from lakehouse_source.spark.batch_read import PlakeReader, ReadRequest
 from lakehouse_source.spark.batch_write import PlakeWriter
-from lakehouse_source.spark.options import READ_OPTIONS, WRITE_OPTIONS, Options
-from lakehouse_source.spark.planner.vocabulary import MetadataKey, Option, Pickle
+from lakehouse_source.spark.options import READ_OPTIONS, WRITE_OPTIONS, MetadataKey, Options
+from lakehouse_source.spark.planner.vocabulary import Option, Pickle
 from lakehouse_source.spark.pushdown import read_pushdown
 from lakehouse_source.spark.row_change_write import begin_statement
 from lakehouse_source.spark.secrets import conceal, reveal

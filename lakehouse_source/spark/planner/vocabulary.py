@@ -92,23 +92,15 @@ class Pickle:
 
     ROW_COUNT = "row_count"  # of `batch.ScanPartition`: at most so many rows
     VALUE = "value"  # of Spark's `InputPartition`: the rows of an answer, or None
-    VERSION = "version"  # of `source.PlakeDataSource`: the version that a frame reads
+    VERSION = "frame_version"  # of `source.PlakeDataSource`: the version that a frame reads
 
 
 class MetadataColumn:
-    """Columns that no user wrote, as `schema/metadata_columns.py` describes them."""
+    """Columns that tell where a row is stored, as `schema/metadata_columns.py` describes them."""
 
     FILE = "_file"
     POSITION = "_pos"
     ROW = "_row_id"
-    VERSION = "_commit_version"
-
-
-class MetadataKey:
-    """Keys in the metadata of these columns, where a frame has them by option `metadataColumns`."""
-
-    COLUMN = "plake.column"  # a value of `MetadataColumn`
-    VERSION = "plake.version"  # the version that the frame reads
 
 
 class Statement:
@@ -120,7 +112,7 @@ class Statement:
     """
 
     COMMAND = "command"  # a value of `Command`
-    VERSION = "version"  # the version that the statement read
+    VERSION = "base_version"  # the version that the statement read
     ADDED = "added"  # true: every row is new
     CONDITION = "condition"  # conditions, as `Key` tells, of the rows that it may change
 

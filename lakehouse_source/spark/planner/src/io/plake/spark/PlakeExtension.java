@@ -46,7 +46,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Part.STATEMENTS, List.of(
           "RowStatements", "RowStatements$Targets", "StatementTable", "StatementTable$Hidden",
           "RowOperation", "RowWrites", "RowWrites$Writes", "RowChangeTable",
-          "RowChangeTable$Info", "RowChangeTable$Clustered"));
+          "RowChangeTable$Info", "RowChangeTable$Builder", "RowChangeTable$Clustered"));
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {

@@ -82,12 +82,7 @@ final class RowChangeTable extends PythonTable {
       return stock;
     }
     String file = target.hidden().get(Vocabulary.MetadataColumn.FILE).name();
-    return new WriteBuilder() {
-      @Override
-      public Write build() {
-        return new Clustered(stock.build(), file);
-      }
-    };
+    return new Builder(stock, file);
   }
 
   private String statement() {
@@ -139,6 +134,21 @@ final class RowChangeTable extends PythonTable {
     }
   }
 
+  private static final class Builder implements WriteBuilder {
+    private final WriteBuilder stock;
+    private final String file;
+
+    Builder(WriteBuilder stock, String file) {
+      this.stock = stock;
+      this.file = file;
+    }
+
+    @Override
+    public Write build() {
+      return new Clustered(stock.build(), file);
+    }
+  }
+
   /**
    * Brings the rows of a file together, and makes few tasks of few rows: each writes a file.
    *
@@ -176,7 +186,7 @@ final class RowChangeTable extends PythonTable {
     /** What {@code explain()} shows. */
     @Override
     public String toString() {
-      return stock.toString();
+      return String.valueOf(stock);
     }
 
     @Override

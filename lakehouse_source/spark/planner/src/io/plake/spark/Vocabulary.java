@@ -83,7 +83,7 @@ final class Vocabulary {
   static final class Pickle {
     static final String ROW_COUNT = "row_count";
     static final String VALUE = "value";
-    static final String VERSION = "version";
+    static final String VERSION = "frame_version";
 
     private Pickle() {}
   }
@@ -92,14 +92,13 @@ final class Vocabulary {
     static final String FILE = "_file";
     static final String POSITION = "_pos";
     static final String ROW = "_row_id";
-    static final String VERSION = "_commit_version";
 
     private MetadataColumn() {}
   }
 
   static final class Statement {
     static final String COMMAND = "command";
-    static final String VERSION = "version";
+    static final String VERSION = "base_version";
     static final String ADDED = "added";
     static final String CONDITION = "condition";
 
