@@ -1,8 +1,9 @@
 package io.plake.spark;
 
-import java.util.Arrays;
+import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
@@ -45,7 +46,9 @@ final class StatementTable extends PythonTable
     this.schema = schema;
     this.version = version;
     Set<String> taken = new HashSet<>();
-    Arrays.stream(schema.fieldNames()).map(name -> name.toLowerCase(Locale.ROOT)).forEach(taken::add);
+    for (String name : schema.fieldNames()) {
+      taken.add(name.toLowerCase(Locale.ROOT));
+    }
     hide(Vocabulary.MetadataColumn.FILE, DataTypes.StringType, taken);
     hide(Vocabulary.MetadataColumn.POSITION, DataTypes.LongType, taken);
     hide(Vocabulary.MetadataColumn.ROW, DataTypes.LongType, taken);
@@ -70,7 +73,11 @@ final class StatementTable extends PythonTable
 
   @Override
   public MetadataColumn[] metadataColumns() {
-    return hidden.values().stream().map(Hidden::new).toArray(MetadataColumn[]::new);
+    List<MetadataColumn> columns = new ArrayList<>();
+    for (StructField field : hidden.values()) {
+      columns.add(new Hidden(field));
+    }
+    return columns.toArray(new MetadataColumn[0]);
   }
 
   @Override
