@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.catalog.writer import CatalogTransaction
-from lakehouse_source.errors import CommitConflictError, DatasetExistsError
+from lakehouse_source.errors import CommitConflictError, DatasetExistsError, InvalidPredicateError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import (
     DatasetRecord,
@@ -336,7 +336,11 @@ def _first_replaced(
     else:
         condition = commit.rows.changes.condition or PredicateSet.of(None)
     snapshot = open_snapshot(tx, staged.key, staged.uri, "")
-    bound = condition.bind(snapshot.schema)
+    try:
+        bound = condition.bind(snapshot.schema)
+    except InvalidPredicateError:
+        # Another commit renamed or dropped a column of the condition: any row may match.
+        bound = PredicateSet.of(None).bind(snapshot.schema)
     return next((found.file for found in candidates(tx, snapshot, bound, added)), None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -139,9 +139,9 @@ class RowStatement:
         return found.spec, found.tasks, (position.name, row.name)
 
     def rows(self, where: PredicateSet, columns: Sequence[str]) -> Iterator[FoundRows]:
-        """The rows of a condition, file by file."""
+        """The rows of a condition, row group by row group: few of them are in memory."""
         spec, tasks, names = self.tasks(where, columns)
-        for task, table in read_each(spec, tasks, self.storage):
+        for task, table in read_each(spec, list(_row_groups(tasks)), self.storage):
             if table.num_rows:
                 yield FoundRows(task.path, table, *names)
 
@@ -176,6 +176,13 @@ class RowStatement:
     def give_up(self, failure: BaseException | None) -> None:
         """Delete the files that were written; the statement cannot be committed any more."""
         abort(self.catalog, self.staged, self.files, failure=failure)
+
+
+def _row_groups(tasks: Iterable[ScanTask]) -> Iterator[ScanTask]:
+    """The tasks, each for one row group: a task that is read ahead is in memory whole."""
+    for task in tasks:
+        for group in task.row_groups or ():
+            yield replace(task, row_groups=(group,))
 
 
 class TouchedFiles:

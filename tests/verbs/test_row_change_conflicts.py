@@ -320,3 +320,27 @@ def test_the_last_rows_of_a_file_are_deleted_by_two_commits(dataset: lake.Datase
         patch.undo()
     assert (result.files_removed, result.vectors_written) == (1, 0)
     assert content(dataset) == dict.fromkeys(range(10, 20), 0)
+
+
+@pytest.mark.parametrize("isolation", ["write-serializable", "serializable"])
+def test_a_column_of_the_condition_is_renamed_meanwhile(
+    isolation: str, dataset: lake.Dataset
+) -> None:
+    """Positions mean the same under every name; which added rows match cannot be told."""
+
+    def theirs() -> None:
+        other = lake.open_dataset(dataset.uri, catalog=dataset._address.catalog)
+        other.rename_column("id", "key")
+        lake.write_dataset({"key": [90], "v": [0]}, other.uri, catalog=dataset._address.catalog)
+
+    patch = before_commit(theirs)
+    error = None
+    try:
+        dataset.delete("id = 3", isolation=isolation)
+    except lake.CommitConflictError as caught:
+        error = caught
+    finally:
+        patch.undo()
+    assert (error is None) is (isolation == "write-serializable")
+    found = set(dataset.refresh().scan().to_table()["key"].to_pylist())
+    assert found == {*range(20), 90} - (set() if error else {3})
