@@ -10,7 +10,7 @@ converted to the current schema.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
-from lakehouse_source.model import FileRecord, RowGroupMetadata
+from lakehouse_source.model import DeletionVector, FileRecord, RowGroupMetadata
+from lakehouse_source.parquet.deleted_rows import deleted_rows
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.predicate import BoundPredicate, PredicateSet
 from lakehouse_source.read.address import Address, CatalogLike, PathLike
@@ -31,7 +32,7 @@ from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.spark.relation import DataFile, Location, relations, require_classic
 from lakehouse_source.spark.to_spark_sql import condition_sql, literal_sql, quoted
 from lakehouse_source.spark.types import CHAR_VARCHAR, batch_schema, spark_schema
-from lakehouse_source.storage import check_relative
+from lakehouse_source.storage import Storage, check_relative
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -98,15 +99,9 @@ def scan(
     target = pa.schema([snapshot.schema.field(name) for name in needed])
     groups = _FileGroups(snapshot, target)
     for one in found:
-        if one.deleted is not None:
-            raise InvalidOptionError(
-                option="path",
-                value=one.file.path,
-                reason="has deleted rows, which lake.spark.scan does not read. "
-                "Read the dataset with spark.read.format('plake').",
-            )
-        groups.add(one.file, one.row_groups)
-    frame = groups.frame(spark, Location(address.location.given))
+        groups.add(one.file, one.row_groups, one.deleted)
+    location = Location(address.location.given)
+    frame = groups.frame(spark, location, Storage(address.location))
     if not all(one.always for one in found):
         frame = _filtered(frame, bound)
     return frame.select(*[_named(name) for name in wanted])
@@ -132,12 +127,14 @@ class _FileGroup:
     """Files in which the columns have the same names, types and field ids.
 
     `stored`: the field of each wanted column in these files. None: they lack it.
-    `nan_ids`: columns that may hold NaN in one of them.
+    `nan_ids`: columns that may hold NaN in one of them. `vectors`: the deletion vectors of
+    some of the files, by path.
     """
 
     stored: tuple[pa.Field | None, ...]
     files: list[FileRecord] = field(default_factory=list)
     nan_ids: set[int] = field(default_factory=set)
+    vectors: dict[str, DeletionVector] = field(default_factory=dict)
 
 
 class _FileGroups:
@@ -157,7 +154,12 @@ class _FileGroups:
         }
         self._ambiguous_paths = any(map(_has_ambiguous_paths, snapshot.file_schemas.values()))
 
-    def add(self, file: FileRecord, row_groups: Sequence[RowGroupMetadata]) -> None:
+    def add(
+        self,
+        file: FileRecord,
+        row_groups: Sequence[RowGroupMetadata],
+        deleted: DeletionVector | None,
+    ) -> None:
         if is_foreign(check_relative(file.path)):
             # Their types and names are known only from their footers.
             raise InvalidOptionError(
@@ -172,6 +174,8 @@ class _FileGroups:
             self._by_version[number] = self.groups.setdefault(_key(stored), _FileGroup(stored))
         group = self._by_version[number]
         group.files.append(file)
+        if deleted is not None:
+            group.vectors[file.path] = deleted
         if self._float_ids:
             group.nan_ids.update(self._with_nan(row_groups))
 
@@ -196,12 +200,12 @@ class _FileGroups:
             stored.append(found)
         return tuple(stored)
 
-    def frame(self, spark: SparkSession, location: Location) -> DataFrame:
+    def frame(self, spark: SparkSession, location: Location, storage: Storage) -> DataFrame:
         """The rows of all files as one frame with the columns of `target`."""
         result: DataFrame | None = None
         for group in self.groups.values():
             reader = _GroupReader(self.snapshot, self.target, group, self._ambiguous_paths)
-            for frame in reader.frames(spark, location):
+            for frame in reader.frames(spark, location, storage):
                 result = frame if result is None else result.union(frame)
         return spark.createDataFrame([], spark_schema(self.target)) if result is None else result
 
@@ -264,7 +268,9 @@ class _GroupReader:
                 name += "_"
             self.names.append(name)
 
-    def frames(self, spark: SparkSession, location: Location) -> Iterator[DataFrame]:
+    def frames(
+        self, spark: SparkSession, location: Location, storage: Storage
+    ) -> Iterator[DataFrame]:
         """The rows of the files, with the columns and types of `target`."""
         from pyspark.sql.types import StructField, StructType
 
@@ -278,13 +284,21 @@ class _GroupReader:
                 type_, kept = _read_as(stored, step, wanted)
                 data.add(StructField(name, type_, stored.nullable, kept))
         sql_values: dict[tuple[str | None, ...], tuple[str, ...]] = {}
-        files = [self._data_file(file, sql_values) for file in self.group.files]
-        for raw in relations(spark, location, files, data, partitions, self.ambiguous_paths):
-            yield (
-                self._convert_in_python(raw)
-                if "arrow" in self.steps
-                else self._convert_in_spark(raw)
-            )
+        vectors = self.group.vectors
+        # Files with deleted rows by themselves: the others need no join.
+        for some in (
+            [file for file in self.group.files if file.path not in vectors],
+            [file for file in self.group.files if file.path in vectors],
+        ):
+            files = [self._data_file(file, sql_values) for file in some]
+            deleted = _deleted_rows(spark, some, vectors, storage) if files else None
+            for raw in relations(spark, location, files, data, partitions, self.ambiguous_paths):
+                live = raw if deleted is None else _without(raw, deleted)
+                yield (
+                    self._convert_in_python(live)
+                    if "arrow" in self.steps
+                    else self._convert_in_spark(live)
+                )
 
     def _data_file(
         self, file: FileRecord, sql_values: dict[tuple[str | None, ...], tuple[str, ...]]
@@ -332,6 +346,38 @@ class _GroupReader:
         convert = _Conversion(pa.schema(stored), self.target, self.wanted)
         columns = [_named(self.names[i]) for i in present]
         return raw.select(*columns).mapInArrow(convert, self.wanted)
+
+
+# Columns of the relation of deleted rows, which no file has.
+_NAME, _POSITION = "__plake_name", "__plake_position"
+
+
+def _deleted_rows(
+    spark: SparkSession,
+    files: Sequence[FileRecord],
+    vectors: Mapping[str, DeletionVector],
+    storage: Storage,
+) -> DataFrame | None:
+    """The deleted rows of files: the file's name, and the row's position in it."""
+    parts = []
+    for file in files:
+        if file.path in vectors:
+            rows = deleted_rows(vectors[file.path], file.path, file.row_count, storage)
+            positions = pa.array(rows.to_array(), pa.int64())
+            name = pa.repeat(file.path.rpartition("/")[2], len(positions))
+            parts.append(pa.table([name, positions], [_NAME, _POSITION]))
+    return spark.createDataFrame(pa.concat_tables(parts)) if parts else None
+
+
+def _without(raw: DataFrame, deleted: DataFrame) -> DataFrame:
+    """The rows of files that are not deleted. Spark's reader tells where a row is."""
+    from pyspark.sql import functions as F
+
+    # A name is that of one file: plake gave it.
+    same = (raw["_metadata.file_name"] == deleted[_NAME]) & (
+        raw["_metadata.row_index"] == deleted[_POSITION]
+    )
+    return raw.join(F.broadcast(deleted), same, "left_anti")
 
 
 def _step(stored: pa.Field | None, wanted: pa.Field) -> Step:
