@@ -83,7 +83,7 @@ MUTANTS = [
         ),
         (
             "deleted rows return in a scan without a condition",
-            "return table if group.live is None else table.filter(group.live)",
+            "return table if group.live is None else _filtered(table, group.live)",
             "return table",
         ),
         (

@@ -313,7 +313,7 @@ class _FileReader:
         rows = group.row_count
         if spec.predicate is None or not self.task.filtered:
             table = _bare(self._read(group, self.target), self.output_schema)
-            return table if group.live is None else table.filter(group.live)
+            return table if group.live is None else _filtered(table, group.live)
         condition = self._read(group, self.predicate_schema)
         mask = matching_mask(condition, spec.predicate)
         if spec.unmatched:
@@ -536,6 +536,14 @@ def _of_live(
 ) -> pa.ChunkedArray | pa.BooleanArray:
     """The rows that `mask` marks and that are not deleted."""
     return mask if live is None else pc.and_(_one_array(mask), live)
+
+
+def _filtered(table: pa.Table, mask: pa.BooleanArray) -> pa.Table:
+    """The rows that a mask marks, most of them. `Table.filter` takes twice as long for that."""
+    if not table.num_columns:
+        return table.filter(mask)
+    columns = [pc.filter(column, mask) for column in table.columns]
+    return pa.Table.from_arrays(columns, schema=table.schema)
 
 
 def _marked(rows: tuple[RowRange, ...], mask: pa.ChunkedArray) -> tuple[RowRange, ...]:
