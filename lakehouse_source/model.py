@@ -411,6 +411,15 @@ Search: TypeAlias = SearchRanges | SearchAll | SearchAny
 
 
 @dataclass(frozen=True, slots=True)
+class FilePlace:
+    """What metadata columns need of a file: `id`, `first_row_id` and `version` of its record."""
+
+    id: int
+    first_row_id: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class ScanTask:
     """Row groups of one file that a reader has to read; no schema, no statistics.
 
@@ -418,8 +427,8 @@ class ScanTask:
     `filtered` False means that every row matches, so that no row filter is needed.
     `partitions` holds the partition values, which the file itself does not contain, in
     the order of the dataset's partition columns. The rows that `deleted` marks are not
-    read; the counts include them. `file_id`, `first_row_id` and `version` are `id`,
-    `first_row_id` and `version` of `FileRecord`.
+    read; the counts include them. `place` is there if metadata columns are read: a million
+    tasks have to fit into memory.
     """
 
     path: str
@@ -432,9 +441,7 @@ class ScanTask:
     partitions: tuple[Any, ...]
     filtered: bool
     deleted: DeletionVector | None = None
-    first_row_id: int = 0
-    version: int = 0
-    file_id: int = 0
+    place: FilePlace | None = None
 
     @property
     def certain_row_count(self) -> int | None:

@@ -461,12 +461,14 @@ class _FileReader:
     ) -> pa.ChunkedArray:
         """A metadata column. `moved` has the values of rows that came from other files."""
         id = field_id(field)
+        place = self.task.place
+        assert place is not None  # a plan with metadata columns has it
         if id == FILE_ID:
             column = pa.repeat(self.task.path, rows.count)
         elif id == VERSION_ID:
-            column = pa.repeat(pa.scalar(self.task.version, pa.int64()), rows.count)
+            column = pa.repeat(pa.scalar(place.version, pa.int64()), rows.count)
         else:
-            first = self.task.first_row_id if id == ROW_ID else 0
+            first = place.first_row_id if id == ROW_ID else 0
             column = pc.add(rows.positions, pa.scalar(first, pa.int64()))
         if moved is not None:
             column = pc.coalesce(moved, column)

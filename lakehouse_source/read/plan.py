@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.model import ColumnBounds, FileRecord, ScanTask, Search
+from lakehouse_source.model import ColumnBounds, FilePlace, FileRecord, ScanTask, Search
 from lakehouse_source.parquet.spec import ReadSpec, Where
 from lakehouse_source.predicate import BoundPredicate, PredicateSet
 from lakehouse_source.pruning import bounds
@@ -128,7 +128,7 @@ def plan(
     if statistics:
         found = list(found)
         known = _known(snapshot, found)
-    task_of = _Tasks(snapshot.partition_texts())
+    task_of = _Tasks(snapshot.partition_texts(), with_places=schema is not snapshot.schema)
     tasks = tuple(task_of(one) for one in found)
     spec = ReadSpec(
         uri=read_uri or snapshot.uri,
@@ -160,19 +160,27 @@ def _enough(found: Iterable[Candidate], limit: int) -> Iterator[Candidate]:
 class _Tasks:
     """Makes tasks. Equal parts of tasks are shared objects, so that a million of them fit."""
 
-    def __init__(self, partition_texts: PartitionTexts) -> None:
+    def __init__(self, partition_texts: PartitionTexts, *, with_places: bool) -> None:
         self._partition_texts = partition_texts
+        self._with_places = with_places
         self._row_groups: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._partitions: dict[tuple[str | None, ...], tuple[str | None, ...]] = {}
 
     def __call__(self, found: Candidate) -> ScanTask:
+        task = self._shared(found)
+        if found.deleted is None and not self._with_places:
+            return task
+        file = found.file
+        place = FilePlace(file.id, file.first_row_id, file.version) if self._with_places else None
+        return replace(task, deleted=found.deleted, place=place)
+
+    def _shared(self, found: Candidate) -> ScanTask:
+        """What versions share of a task. Each has its own deleted rows."""
         if found.known is None or not (found.always and found.whole):
             return self._task(found)
         if found.known.task is None:
-            found.known.task = self._task(replace(found, deleted=None))
-        known = found.known.task
-        # Versions share what is known of a file. Each has its own deleted rows.
-        return known if found.deleted is None else replace(known, deleted=found.deleted)
+            found.known.task = self._task(found)
+        return found.known.task
 
     def _task(self, found: Candidate) -> ScanTask:
         file, kept = found.file, found.row_groups
@@ -188,10 +196,6 @@ class _Tasks:
             row_groups=self._row_groups.setdefault(row_groups, row_groups),
             partitions=self._partitions.setdefault(partitions, partitions),
             filtered=not found.always,
-            deleted=found.deleted,
-            first_row_id=file.first_row_id,
-            version=file.version,
-            file_id=file.id,
         )
 
 
@@ -225,7 +229,7 @@ def keep_others(
     """
     bound = condition.bind(snapshot.schema)
     found = list(candidates(reader, snapshot, bound))
-    task_of = _Tasks(snapshot.partition_texts())
+    task_of = _Tasks(snapshot.partition_texts(), with_places=True)
     tasks = tuple(
         replace(task_of(one), row_groups=None, filtered=True)
         for one in found

@@ -15,7 +15,7 @@ from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.deletion.vector import encode
 from lakehouse_source.errors import CommitConflictError, VersionNotFoundError
 from lakehouse_source.failpoints import reach
-from lakehouse_source.model import DeletionVector, FileMetadata, ScanTask
+from lakehouse_source.model import DeletionVector, FileMetadata, FilePlace, ScanTask
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.parquet.writer import write_files
@@ -124,8 +124,7 @@ def _write_anew(
                 partitions=texts(file),
                 filtered=False,
                 deleted=left,
-                first_row_id=file.first_row_id,
-                version=file.version,
+                place=FilePlace(file.id, file.first_row_id, file.version),
             )
         )
     spec = ReadSpec(

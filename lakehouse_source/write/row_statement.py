@@ -135,7 +135,7 @@ class RowStatement:
                 columns=[*columns, position.name, row.name],
                 metadata=(position, row),
             )
-        self._file_ids |= {task.path: task.file_id for task in found.tasks}
+        self._file_ids |= {task.path: task.place.id for task in found.tasks if task.place}
         return found.spec, found.tasks, (position.name, row.name)
 
     def rows(self, where: PredicateSet, columns: Sequence[str]) -> Iterator[FoundRows]:
