@@ -20,7 +20,7 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.changes import comments
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.write.add_files import add_files
-from lakehouse_source.write.assignments import checked_names, quoted
+from lakehouse_source.write.assignments import checked_names, equal_columns
 from lakehouse_source.write.delete_rows import delete_rows
 from lakehouse_source.write.find_files import Paths
 from lakehouse_source.write.layout import listed
@@ -353,8 +353,7 @@ class Dataset:
         ChangeResult(version=2, rows_deleted=0, rows_updated=0, rows_inserted=2, ...)
         """
         names = checked_names(listed(on) or (), self.schema, "on")
-        condition = " AND ".join(f"target.{quoted(n)} = source.{quoted(n)}" for n in names)
-        merge = self.merge(source, condition, **further)
+        merge = self.merge(source, equal_columns(names, "target", "source"), **further)
         return merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
     def add_files(

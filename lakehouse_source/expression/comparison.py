@@ -13,15 +13,8 @@ from lakehouse_source.expression.failures import Failure
 from lakehouse_source.expression.nodes import Node, spark_name
 from lakehouse_source.expression.rows import Bound, Kernel, Rows, flat, literal, strict
 from lakehouse_source.expression.types import is_atomic, is_float, is_moment
+from lakehouse_source.predicate.row_filter import COMPARISONS
 
-_KERNELS: dict[str, Callable[..., Any]] = {
-    "=": pc.equal,
-    "!=": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
-}
 _SWAPPED = {"<": ">", "<=": ">="}
 
 
@@ -49,7 +42,7 @@ def kernel_of(op: str, type_: pa.DataType) -> Kernel:
     if op in _SWAPPED:
         swapped = kernel_of(_SWAPPED[op], type_)
         return lambda left, right: swapped(right, left)
-    kernel = _KERNELS[op]
+    kernel = COMPARISONS[op]
     if not is_float(type_):
         return kernel
     if op == "!=":

@@ -39,7 +39,7 @@ from lakehouse_source.schema.ordinal import to_scalar
 # Arrays, chunked arrays and scalars: the kernels take all of them.
 Values: TypeAlias = Any
 
-_KERNELS = {
+COMPARISONS: dict[str, Callable[..., Any]] = {
     "=": pc.equal,
     "!=": pc.not_equal,
     "<": pc.less,
@@ -135,7 +135,7 @@ class _Builder:
             is_nan = pc.is_nan(column)
             return is_nan if op == "=" else pc.invert(is_nan)
         scalar = to_scalar(node.value, _stand_in(node.column.type))
-        result = _KERNELS[op](column, scalar)
+        result = COMPARISONS[op](column, scalar)
         if node.column.is_float and op in (">", ">="):
             return pc.or_kleene(result, pc.is_nan(column))
         return result

@@ -16,6 +16,7 @@ from lakehouse_source.expression import (
     assign,
     require_assignable,
 )
+from lakehouse_source.expression.nodes import Name
 from lakehouse_source.schema.fields import find_field, without_metadata
 
 
@@ -76,13 +77,13 @@ class Assignments:
         }
 
 
-def everything_from(schema: pa.Schema, source: pa.Schema, qualifier: str) -> dict[str, Any]:
+def everything_from(schema: pa.Schema, source: pa.Schema, qualifier: str) -> dict[str, Expression]:
     """Assignments of each column from the column of the same name in the source.
 
     Raises:
         SchemaMismatchError: the source lacks a column.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, Expression] = {}
     for field in schema:
         mine = find_field(field.name, source)
         if mine is None:
@@ -92,7 +93,8 @@ def everything_from(schema: pa.Schema, source: pa.Schema, qualifier: str) -> dic
                 hint="Name the columns to assign: when_matched_update({...}), "
                 "when_not_matched_insert({...}).",
             )
-        found[field.name] = f"{quoted(qualifier)}.{quoted(mine.name)}"
+        column = Name((qualifier, mine.name))
+        found[field.name] = Expression(column, str(column))
     return found
 
 
@@ -116,9 +118,9 @@ def _chunked(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
     return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
 
 
-def quoted(name: str) -> str:
-    """A name in backquotes, as SQL text."""
-    return "`" + name.replace("`", "``") + "`"
+def equal_columns(names: Sequence[str], target: str, source: str) -> str:
+    """The condition that two tables have the same values in some columns, as SQL text."""
+    return " AND ".join(f"{Name((target, name))} = {Name((source, name))}" for name in names)
 
 
 def checked_names(names: Sequence[str], schema: pa.Schema, option: str) -> list[str]:

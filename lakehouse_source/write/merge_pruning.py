@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +20,7 @@ from lakehouse_source.predicate import (
     Or,
     PredicateSet,
 )
+from lakehouse_source.predicate.nodes import literal
 from lakehouse_source.write.merge_source import JoinCondition, Names, SourceRows
 from lakehouse_source.write.row_condition import as_predicate
 
@@ -92,11 +91,8 @@ def _among(column: Column, values: pa.ChunkedArray, null_safe: bool) -> Predicat
 
 def _literals(values: pa.Array) -> tuple[Literal, ...] | None:
     """Values as literals; None if Python has no such value."""
-    from lakehouse_source.predicate.nodes import literal
-
     try:
-        found: list[Any] = values.to_pylist()
-        return tuple(literal(value) for value in found)  # type: ignore[misc]
+        return tuple(literal(value) for value in values.to_pylist())  # type: ignore[misc]
     except (ValueError, OverflowError, InvalidPredicateError):
         return None
 

@@ -134,7 +134,7 @@ class _Merge:
         schemas = {name: self.scope.schemas[name] for name in visible}
         scope = Scope(schemas, now=self.scope.now)
         clauses = request.clauses.of(kind)
-        everything: dict[str, Any] = {}
+        everything: dict[str, Expression] = {}
         if any(one.values is None and one.action is not Action.DELETE for one in clauses):
             everything = everything_from(self.schema, request.source.schema, names.source)
         return [bound_clause(one, self.schema, scope, everything) for one in clauses]

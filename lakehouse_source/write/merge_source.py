@@ -21,6 +21,7 @@ from lakehouse_source.expression import (
     only_of,
     require_condition,
 )
+from lakehouse_source.expression.rows import flat
 
 # Without an equality to join by, so many pairs of rows are compared at a time.
 _PAIRS_AT_ONCE = 1 << 20
@@ -96,7 +97,7 @@ class JoinCondition:
         eligible = pa.arange(0, source.num_rows)
         for term in self._source_terms:
             rows = source.take(eligible)
-            eligible = eligible.filter(_one(mask(term, {names.source: rows}, rows.num_rows)))
+            eligible = eligible.filter(flat(mask(term, {names.source: rows}, rows.num_rows)))
         rows = source.take(eligible) if len(eligible) < source.num_rows else source
         values = [key.source.evaluate({names.source: rows}, rows.num_rows) for key in self._keys]
         return SourceRows(self, source, *_joinable(values, eligible, self._keys))
@@ -125,7 +126,7 @@ class JoinCondition:
         mine = pa.table([*columns, rows], [*names, "target"])
         joined = mine.join(source.keys, names, join_type="inner")
         joined = joined.sort_by([("target", "ascending"), ("source", "ascending")])
-        return _one(joined.column("target")), _one(joined.column("source"))
+        return flat(joined.column("target")), flat(joined.column("source"))
 
     def _satisfying(
         self, source: SourceRows, target: pa.Table, left: pa.Array, right: pa.Array
@@ -135,7 +136,7 @@ class JoinCondition:
             if not len(left):
                 break
             sides = pair_tables(self._names, term, target, source.table, left, right)
-            keep = _one(mask(term, sides, len(left)))
+            keep = flat(mask(term, sides, len(left)))
             left, right = left.filter(keep), right.filter(keep)
         return left, right
 
@@ -204,7 +205,7 @@ def _joinable(
 
     A NULL equals nothing unless the equality is null-safe.
     """
-    columns = [_bits(_one(column)) for column in values]
+    columns = [_bits(flat(column)) for column in values]
     present = None
     for column, key in zip(columns, keys):
         if not key.null_safe and column.null_count:
@@ -258,10 +259,6 @@ def _all_pairs(targets: int, sources: pa.Array) -> Iterator[tuple[pa.Array, pa.A
         left = pc.add(pc.divide(at, len(sources)), start)
         right = pc.subtract(at, pc.multiply(pc.divide(at, len(sources)), len(sources)))
         yield left, sources.take(right)
-
-
-def _one(values: pa.ChunkedArray | pa.Array) -> pa.Array:
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
 def _nothing() -> pa.Array:

@@ -13,15 +13,15 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.deletion.vector import encode
-from lakehouse_source.errors import CommitConflictError, VersionNotFoundError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import DeletionVector, FileMetadata, FilePlace, ScanTask
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.read.snapshot import Snapshot, open_snapshot
+from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.metadata_columns import hidden_columns
 from lakehouse_source.storage import Storage
+from lakehouse_source.write.base_version import base_snapshot
 from lakehouse_source.write.options import StagedWrite
 from lakehouse_source.write.prerecord import PreparedCommit, prepare_files
 from lakehouse_source.write.row_changes import (
@@ -58,17 +58,7 @@ def prepare_rows(
         if reader.transaction_by_write_id(staged.write_id) is not None:
             # The commit finds this under the lock too.
             return prepare_files(staged, files, (), {}, PreparedRows(rows, ()))
-        try:
-            snapshot = open_snapshot(
-                reader, staged.key, staged.uri, "", version=staged.base_version
-            )
-        except VersionNotFoundError as error:
-            raise CommitConflictError(
-                dataset=staged.uri,
-                base_version=staged.base_version,
-                current_version=error.last,
-                reason="the version it is based on was expired",
-            ) from error
+        snapshot = base_snapshot(reader, staged)
         changes = find_changes(reader, rows, snapshot.dataset.id, snapshot.version, storage)
     reach("changed files found")
     threshold = snapshot.dataset.properties.layout.rewrite_threshold

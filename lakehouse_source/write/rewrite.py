@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lakehouse_source.catalog.base import Catalog
-from lakehouse_source.errors import CommitConflictError, VersionNotFoundError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import FileMetadata, FileRecord
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.plan import keep_others
-from lakehouse_source.read.snapshot import open_snapshot
 from lakehouse_source.storage import Storage
+from lakehouse_source.write.base_version import base_snapshot
 from lakehouse_source.write.options import StagedWrite
 
 
@@ -42,17 +41,7 @@ def rewrite_matching(catalog: Catalog, staged: StagedWrite) -> Rewrite:
     with catalog.read() as reader:
         if reader.transaction_by_write_id(staged.write_id) is not None:
             return Rewrite()  # the commit finds this under the lock too
-        try:
-            snapshot = open_snapshot(
-                reader, staged.key, staged.uri, "", version=staged.base_version
-            )
-        except VersionNotFoundError as error:
-            raise CommitConflictError(
-                dataset=staged.uri,
-                base_version=staged.base_version,
-                current_version=error.last,
-                reason="the version it is based on was expired",
-            ) from error
+        snapshot = base_snapshot(reader, staged)
         removed, tasks, spec = keep_others(
             reader, snapshot, staged.options.overwrite_where, staged.spec.uri
         )

@@ -22,6 +22,7 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import dataframe_schema, without_metadata
 from lakehouse_source.schema.metadata_columns import POSITION, ROW, unused_names
 from lakehouse_source.storage import Storage
+from lakehouse_source.write.base_version import base_snapshot
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.conflicts import Change, Isolation
@@ -108,14 +109,14 @@ class RowStatement:
         self.staged: StagedWrite = begin(catalog, address, incoming, options)
         self.files: list[FileMetadata] = []
         self._file_ids: dict[str, int] = {}
-        try:
-            with catalog.read() as reader:
-                self.snapshot: Snapshot = address.snapshot(
-                    catalog, reader, self.staged.base_version
-                )
-        except BaseException as failure:
-            self.give_up(failure)
-            raise
+        self.snapshot: Snapshot = snapshot
+        if snapshot.version != self.staged.base_version:  # another commit came in between
+            try:
+                with catalog.read() as reader:
+                    self.snapshot = base_snapshot(reader, self.staged)
+            except BaseException as failure:
+                self.give_up(failure)
+                raise
         self.storage = Storage(self.staged.spec.uri)
 
     def tasks(

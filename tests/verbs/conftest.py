@@ -27,3 +27,23 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[lake.Cat
     """An empty catalog of each kind that several processes can use."""
     with empty_catalog(request, tmp_path) as opened:
         yield opened
+
+
+# --- one catalog for all crash tests of a module --------------------------------------
+
+CRASH_CATALOGS = ("sqlite", "postgres")
+
+
+@pytest.fixture(scope="module", params=CRASH_CATALOGS)
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite://{tmp_path_factory.mktemp('catalogs')}/catalog.db"
+    else:
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        yield server.fresh_database()
+
+
+@pytest.fixture(scope="module")
+def shared(url: str) -> Iterator[lake.Catalog]:
+    with lake.open_catalog(url) as catalog:
+        yield catalog

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source import failpoints
-from tests.postgres_server import PostgresServer
 from tests.verbs import processes
+from tests.verbs.conftest import CRASH_CATALOGS
 
 FIRST = pa.table({"id": [0, 1, 2, 3, 4, 5], "k": ["a", "a", "b", "b", "c", "c"]})
 # Some files match the condition whole, one in part, one not at all.
@@ -56,24 +55,6 @@ NEW_ROWS = {
         [row for row in OLD_ROWS if not 1 <= row[0] <= 3] + rows(NEW), key=repr
     ),
 }
-
-
-CATALOGS = ("sqlite", "postgres")
-
-
-@pytest.fixture(scope="module", params=CATALOGS)
-def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite://{tmp_path_factory.mktemp('catalogs')}/catalog.db"
-    else:
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        yield server.fresh_database()
-
-
-@pytest.fixture(scope="module")
-def shared(url: str) -> Iterator[lake.Catalog]:
-    with lake.open_catalog(url) as catalog:
-        yield catalog
 
 
 @pytest.fixture
@@ -138,7 +119,7 @@ def check(catalog: lake.Catalog, uri: str) -> tuple[int, list[tuple[Any, ...]]]:
             if catalog == "postgres" and case[0] != "overwrite where"
             else (),
         )
-        for catalog in CATALOGS
+        for catalog in CRASH_CATALOGS
         for case in CASES
     ],
     indirect=["url"],

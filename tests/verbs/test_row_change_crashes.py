@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source import failpoints
-from tests.postgres_server import PostgresServer
 from tests.verbs import processes
+from tests.verbs.conftest import CRASH_CATALOGS
 from tests.verbs.test_crash_points import (
     ABORTING,
     OF_OVERWRITE_WHERE,
@@ -35,7 +34,6 @@ NEW: dict[str, dict[int, str]] = {
     "merge": {**{number: k for number, k in OLD.items() if number != 3}, 4: "y", 9: "z"},
 }
 NEVER = {*OF_OVERWRITE_WHERE, OVERTAKEN, "schema written"}
-CATALOGS = ("sqlite", "postgres")
 CASES = [
     (statement, point) for statement in NEW for point in failpoints.POINTS if point not in NEVER
 ]
@@ -44,21 +42,6 @@ CASES = [
 def in_short_form(statement: str, point: str) -> bool:
     """A delete is killed everywhere; an update, which writes rows, where it differs from one."""
     return statement == "delete" or (statement == "update" and point in OF_ROW_CHANGES)
-
-
-@pytest.fixture(scope="module", params=CATALOGS)
-def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite://{tmp_path_factory.mktemp('catalogs')}/catalog.db"
-    else:
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        yield server.fresh_database()
-
-
-@pytest.fixture(scope="module")
-def shared(url: str) -> Iterator[lake.Catalog]:
-    with lake.open_catalog(url) as catalog:
-        yield catalog
 
 
 @pytest.fixture
@@ -103,7 +86,7 @@ def known(shared: lake.Catalog, dataset: lake.Dataset) -> set[str]:
             id=" ".join((catalog, *case)).replace(" ", "_"),
             marks=() if catalog == "sqlite" and in_short_form(*case) else pytest.mark.long,
         )
-        for catalog in CATALOGS
+        for catalog in CRASH_CATALOGS
         for case in CASES
     ],
     indirect=["url"],
