@@ -13,6 +13,13 @@
     >>> dataset.scan("month <= 2 AND carrier = 'UA'", columns=["miles"]).to_table().to_pydict()
     {'miles': [1400, 1089]}
 
+Datasets can have names, in a catalog of their own.
+
+    >>> catalog = lake.open_catalog("sqlite:////data/lake.db", warehouse="/data/warehouse")
+    >>> schema = pa.schema([("id", pa.int64()), ("day", pa.date32())])
+    >>> catalog.create_dataset("orders", schema, partition_by="day").uri
+    'file:///data/warehouse/default/orders'
+
 The examples of all functions and classes go on from here.
 In Spark the format is `plake`: `spark.read.format("plake").load("/data/flights")`.
 """
@@ -23,8 +30,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lakehouse_source.catalog import Catalog, open_catalog
+    from lakehouse_source.catalog import Catalog
     from lakehouse_source.dataset import Dataset
+    from lakehouse_source.datasets import DatasetCatalog, DatasetEntry, open_catalog
     from lakehouse_source.errors import (
         AmbiguousMergeError,
         CatalogUnavailableError,
@@ -36,6 +44,9 @@ if TYPE_CHECKING:
         InvalidExpressionError,
         InvalidOptionError,
         InvalidPredicateError,
+        NamespaceExistsError,
+        NamespaceNotEmptyError,
+        NamespaceNotFoundError,
         PlakeError,
         SchemaMismatchError,
         StorageError,
@@ -66,6 +77,8 @@ __all__ = [
     "CommitUnknownError",
     "CorruptDatasetError",
     "Dataset",
+    "DatasetCatalog",
+    "DatasetEntry",
     "DatasetExistsError",
     "DatasetNotFoundError",
     "FileMetadata",
@@ -74,6 +87,9 @@ __all__ = [
     "InvalidOptionError",
     "InvalidPredicateError",
     "MergeBuilder",
+    "NamespaceExistsError",
+    "NamespaceNotEmptyError",
+    "NamespaceNotFoundError",
     "PlakeError",
     "PredicateSet",
     "RowGroupMetadata",
@@ -99,11 +115,13 @@ __all__ = [
 _HOME = {
     name: module
     for module, names in {
-        "catalog": (
-            "Catalog",
+        "catalog": ("Catalog",),
+        "dataset": ("Dataset",),
+        "datasets": (
+            "DatasetCatalog",
+            "DatasetEntry",
             "open_catalog",
         ),
-        "dataset": ("Dataset",),
         "errors": (
             "AmbiguousMergeError",
             "CatalogUnavailableError",
@@ -115,6 +133,9 @@ _HOME = {
             "InvalidExpressionError",
             "InvalidOptionError",
             "InvalidPredicateError",
+            "NamespaceExistsError",
+            "NamespaceNotEmptyError",
+            "NamespaceNotFoundError",
             "PlakeError",
             "SchemaMismatchError",
             "StorageError",

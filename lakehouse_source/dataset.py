@@ -19,6 +19,7 @@ from lakehouse_source.read.scan import Predicates, Scan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.changes import comments
 from lakehouse_source.schema.fields import without_metadata
+from lakehouse_source.write import tags
 from lakehouse_source.write.add_files import add_files
 from lakehouse_source.write.assignments import checked_names, equal_columns
 from lakehouse_source.write.delete_rows import delete_rows
@@ -28,7 +29,7 @@ from lakehouse_source.write.merge_builder import MergeBuilder
 from lakehouse_source.write.merge_source import Names
 from lakehouse_source.write.restore import restore
 from lakehouse_source.write.schema_change import SchemaUpdate
-from lakehouse_source.write.set_properties import set_properties
+from lakehouse_source.write.set_properties import set_properties, set_table_properties
 from lakehouse_source.write.stage import write_options
 from lakehouse_source.write.update_rows import update_rows
 
@@ -108,6 +109,33 @@ class Dataset:
         `target_file_size_bytes`, `row_group_rows`, `compression`, `promote_to_string`.
         """
         return self._snapshot.dataset.properties.to_json()
+
+    @property
+    def table_properties(self) -> Mapping[str, str]:
+        """Texts that users noted about the dataset; no rule of plake reads them.
+
+        In Spark these are its `TBLPROPERTIES`, and `comment` is its comment.
+        """
+        return self._snapshot.dataset.properties.table_properties
+
+    def set_table_properties(self, properties: Mapping[str, str | None]) -> WriteResult:
+        """Note texts about the dataset, as one commit; None removes one. Moves to the commit.
+
+        Raises:
+            InvalidOptionError: a key or a text is not a text.
+            CommitConflictError: the schema or the properties were changed at the same time.
+
+        >>> dataset.set_table_properties({"comment": "by month", "owner": "ann"}).version
+        2
+        >>> dataset.set_table_properties({"owner": None}).version
+        3
+        >>> dataset.table_properties
+        {'comment': 'by month'}
+        """
+        with self._address.open() as catalog:
+            result = set_table_properties(catalog, self._address, self._snapshot, properties)
+        self.refresh()
+        return result
 
     def set_properties(self, **properties: Any) -> WriteResult:
         """Choose how all later writes lay out their files, as one commit; moves to it.
@@ -203,7 +231,7 @@ class Dataset:
         self,
         predicates: Predicates = None,
         columns: Sequence[str] | None = None,
-        version: int | None = None,
+        version: int | str | None = None,
         timestamp: datetime | str | None = None,
         *,
         verify_checksums: bool = False,
@@ -622,6 +650,43 @@ class Dataset:
             schema.set_comment(name, text)
         return schema.committed
 
+    def tag(self, name: str, version: int | None = None) -> None:
+        """Give a name to a version, by default to this one; `expire_versions` keeps it.
+
+        Spark reads it by `VERSION AS OF 'name'`, and every read by `version="name"`.
+
+        Raises:
+            VersionNotFoundError: there is no such version, or it was expired.
+            InvalidOptionError: the dataset has the tag, or it reads like a number.
+
+        >>> dataset.tag("spring", version=1)
+        >>> dataset.tags()
+        {'spring': 1}
+        """
+        with self._address.open() as catalog:
+            tags.tag(catalog, self._address, name, self.version if version is None else version)
+
+    def tags(self) -> Mapping[str, int]:
+        """The versions that have a tag, by tag, the oldest version first.
+
+        >>> dataset.tags()
+        {}
+        """
+        with self._address.open() as catalog, catalog.read() as reader:
+            return tags.tags(catalog, self._address, reader)
+
+    def drop_tag(self, name: str) -> None:
+        """Remove a tag; the version stays until it is expired.
+
+        Raises:
+            VersionNotFoundError: the dataset has no such tag.
+
+        >>> dataset.tag("spring")
+        >>> dataset.drop_tag("spring")
+        """
+        with self._address.open() as catalog:
+            tags.drop_tag(catalog, self._address, name)
+
     def expire_versions(
         self, keep_seconds: float | None = None, keep_last: int | None = None
     ) -> ExpiryReport:
@@ -631,6 +696,8 @@ class Dataset:
             keep_seconds: keep each version that was the newest at some time during the last
                 `keep_seconds` seconds, by the catalog's clock.
             keep_last: keep this many of the newest versions.
+
+        The oldest version that has a tag is kept too, with all versions after it.
 
         Expired versions stay in the history and can be neither read nor restored. Their
         files are deleted by `vacuum()`, once its retention has passed since the expiry.

@@ -13,6 +13,9 @@ Grouped by what a handler does:
     ├── DatasetNotFoundError            PLAKE_DATASET_NOT_FOUND
     ├── DatasetExistsError              PLAKE_DATASET_EXISTS
     ├── VersionNotFoundError            PLAKE_VERSION_NOT_FOUND
+    ├── NamespaceNotFoundError          PLAKE_NAMESPACE_NOT_FOUND
+    ├── NamespaceExistsError            PLAKE_NAMESPACE_EXISTS
+    ├── NamespaceNotEmptyError          PLAKE_NAMESPACE_NOT_EMPTY
       read again, then write again
     ├── CommitConflictError             PLAKE_COMMIT_CONFLICT
       make the same call again, at once if `retryable`, else later
@@ -254,7 +257,7 @@ class DatasetNotFoundError(PlakeError):
 
 
 class DatasetExistsError(PlakeError):
-    """A dataset was to be created and exists already.
+    """A dataset was to be created and exists already; `dataset` is its URI or its name.
 
     >>> lake.write_dataset(flights, "/data/flights", mode="error")
     Traceback (most recent call last):
@@ -263,12 +266,11 @@ class DatasetExistsError(PlakeError):
 
     code = "PLAKE_DATASET_EXISTS"
     dataset: str
+    hint: str | None
 
-    def __init__(self, *, dataset: str) -> None:
-        super().__init__(
-            f"dataset {dataset} exists already. Use mode='append' or mode='overwrite'.",
-            dataset=dataset,
-        )
+    def __init__(self, *, dataset: str, hint: str | None = None) -> None:
+        advice = hint or "Use mode='append' or mode='overwrite'."
+        super().__init__(f"dataset {dataset} exists already. {advice}", dataset=dataset, hint=hint)
 
 
 class VersionNotFoundError(PlakeError):
@@ -315,6 +317,69 @@ class VersionNotFoundError(PlakeError):
             last=last,
             first_timestamp=first_timestamp,
             expired=expired,
+        )
+
+
+class NamespaceNotFoundError(PlakeError):
+    """There is no namespace `namespace` in `catalog` (a redacted URL).
+
+    >>> catalog.datasets("sales")
+    Traceback (most recent call last):
+    lakehouse_source.errors.NamespaceNotFoundError: no namespace 'sales' in catalog ...
+    """
+
+    code = "PLAKE_NAMESPACE_NOT_FOUND"
+    namespace: str
+    catalog: str
+
+    def __init__(self, *, namespace: str, catalog: str) -> None:
+        super().__init__(
+            f"no namespace {namespace!r} in catalog {catalog}. Create it first: "
+            "catalog.create_namespace(name), or CREATE NAMESPACE in Spark.",
+            namespace=namespace,
+            catalog=catalog,
+        )
+
+
+class NamespaceExistsError(PlakeError):
+    """A namespace was to be created and exists already.
+
+    >>> catalog.create_namespace("default")
+    Traceback (most recent call last):
+    lakehouse_source.errors.NamespaceExistsError: namespace 'default' exists already. ...
+    """
+
+    code = "PLAKE_NAMESPACE_EXISTS"
+    namespace: str
+
+    def __init__(self, *, namespace: str) -> None:
+        super().__init__(
+            f"namespace {namespace!r} exists already. Pass exist_ok=True, or IF NOT EXISTS in "
+            "Spark, where that is no error.",
+            namespace=namespace,
+        )
+
+
+class NamespaceNotEmptyError(PlakeError):
+    """A namespace was to be dropped and `datasets` datasets have a name in it.
+
+    >>> catalog.create_namespace("sales")
+    >>> catalog.rename("orders", "sales.orders")
+    >>> catalog.drop_namespace("sales")
+    Traceback (most recent call last):
+    lakehouse_source.errors.NamespaceNotEmptyError: namespace 'sales' has 1 dataset. Drop ...
+    """
+
+    code = "PLAKE_NAMESPACE_NOT_EMPTY"
+    namespace: str
+    datasets: int
+
+    def __init__(self, *, namespace: str, datasets: int) -> None:
+        super().__init__(
+            f"namespace {namespace!r} has {datasets} dataset{'s'[: datasets != 1]}. Drop them "
+            "first, or pass cascade=True (CASCADE in Spark).",
+            namespace=namespace,
+            datasets=datasets,
         )
 
 

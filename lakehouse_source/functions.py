@@ -141,7 +141,7 @@ def read_dataset(
     dataset_uri: PathLike,
     *,
     catalog: CatalogLike = None,
-    version: int | None = None,
+    version: int | str | None = None,
     timestamp: datetime | str | None = None,
     predicates: Predicates = None,
     columns: Sequence[str] | None = None,
@@ -160,8 +160,9 @@ def read_dataset(
             `pyarrow.dataset.Expression`, or a list of them, all of which must hold. A
             list of lists is an OR of ANDs, as in `pyarrow.parquet.read_table(filters=)`.
             Arrow decides which rows an expression keeps; plake prunes by what it implies.
-        version, timestamp: read an older version. A timestamp means the last version
-            committed at or before it; text is ISO 8601, and UTC without a zone.
+        version, timestamp: read an older version, by its number or by a tag (`Dataset.tag`). A
+            timestamp means the last version committed at or before it; text is ISO 8601, and UTC
+            without a zone.
         columns: top-level columns to read, all by default.
         as_dataset: return a dataset of the fragments that may contain matching rows; they
             may contain other rows too.

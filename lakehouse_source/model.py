@@ -218,7 +218,11 @@ class DatasetProperties:
     named now (None: none were given);
     `indexed_columns` are the field ids of the columns that the index covers.
     `layout` is followed by every write, except where the write itself chooses otherwise.
-    `last_field_id` is the highest field id ever given to a column. `unknown` holds the
+    `last_field_id` is the highest field id ever given to a column. `partitioned_before` has,
+    oldest first, versions at which a dataset that was replaced as a whole got other partition
+    columns, and the field ids of those that the versions before it have. `table_properties`
+    are texts that users noted about the dataset (`TBLPROPERTIES` in Spark); no rule of plake
+    reads them. `unknown` holds the
     keys that this release does not know; they are written back unchanged.
     """
 
@@ -228,6 +232,8 @@ class DatasetProperties:
     last_field_id: int = 0
     unknown: Mapping[str, Any] = field(default_factory=dict)
     layout: Layout = Layout()
+    partitioned_before: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    table_properties: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> DatasetProperties:
@@ -241,6 +247,10 @@ class DatasetProperties:
         last_field_id = unknown.pop("last_field_id", 0)
         if not isinstance(last_field_id, int):
             raise TypeError("'last_field_id' is not an integer")
+        past = unknown.pop("partitioned_before", ())
+        texts = unknown.pop("table_properties", {})
+        if not isinstance(texts, dict):
+            raise TypeError("'table_properties' is not an object")
         layout = Layout.from_json(unknown)
         for one in fields(Layout):
             unknown.pop(one.name, None)
@@ -250,6 +260,10 @@ class DatasetProperties:
             indexed_columns=_items(unknown.pop("indexed_columns", ()), int, "indexed_columns"),
             last_field_id=last_field_id,
             layout=layout,
+            partitioned_before=tuple(
+                (version, _items(ids, int, "partitioned_before")) for version, ids in past
+            ),
+            table_properties={str(key): str(value) for key, value in texts.items()},
             unknown=unknown,
         )
 
@@ -264,6 +278,12 @@ class DatasetProperties:
         }
         if self.index_columns is not None:
             document["index_columns"] = list(self.index_columns)
+        if self.partitioned_before:
+            document["partitioned_before"] = [
+                [version, list(ids)] for version, ids in self.partitioned_before
+            ]
+        if self.table_properties:
+            document["table_properties"] = dict(self.table_properties)
         return document
 
 

@@ -31,7 +31,7 @@ FLOORS = (
     ("read",),
     ("write", "maintenance"),
     ("dataset",),
-    ("functions",),
+    ("functions", "datasets"),
     # --- above: what users import
     ("spark", "__init__"),
 )

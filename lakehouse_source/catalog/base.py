@@ -65,6 +65,12 @@ class Catalog(ABC):
 
     url: str
     redacted_url: str
+
+    @property
+    def database(self) -> Catalog:
+        """The catalog that has the connections: this one, unless it is opened over another."""
+        return self
+
     # Connections to a server take long to make, and idle ones block nobody.
     is_server = False
 

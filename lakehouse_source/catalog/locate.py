@@ -144,6 +144,7 @@ def is_default_catalog(catalog: str | Catalog | None, dataset_uri: str) -> bool:
 
 def folder_around(catalog: Catalog) -> str | None:
     """The URI of the folder whose default catalog this is; None where that cannot be told."""
+    catalog = catalog.database
     if not isinstance(catalog, SqliteCatalog):
         return None
     inside = f"/{RESERVED_FOLDER}/{CATALOG_FILE}"

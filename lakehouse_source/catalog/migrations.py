@@ -21,6 +21,10 @@ TABLES = (
     "partitions",
     "column_bounds",
     "pending_writes",
+    "dataset_namespaces",
+    "dataset_names",
+    "dataset_tags",
+    "catalog_settings",
 )
 
 _FIRST: Sequence[str] = (
@@ -215,8 +219,46 @@ _SIXTH: Sequence[str] = (
     "CREATE INDEX deletion_vectors_by_dataset ON deletion_vectors (dataset_id, removed_version)",
 )
 
+# From this format on, datasets have names, versions have tags, and a dataset may get other
+# partition columns when all of it is replaced. A reader of an older format would read old versions
+# of such a dataset with the new partition columns, and its expiry would ignore tags. It has to be
+# refused. `dropped_at` is when a dataset was dropped whose files are still to be deleted. Without
+# foreign keys: DuckDB changes no row that another one refers to.
+_SEVENTH: Sequence[str] = (
+    "ALTER TABLE datasets ADD COLUMN dropped_at BIGINT",
+    """CREATE TABLE dataset_namespaces (
+        lookup TEXT PRIMARY KEY,
+        name TEXT NOT NULL,
+        properties_json TEXT NOT NULL DEFAULT '{}',
+        created_at BIGINT NOT NULL DEFAULT ({now})
+    ){without_rowid}""",
+    "INSERT INTO dataset_namespaces (lookup, name) VALUES ('default', 'default')",
+    """CREATE TABLE dataset_names (
+        namespace TEXT NOT NULL,
+        lookup TEXT NOT NULL,
+        name TEXT NOT NULL,
+        dataset_id BIGINT NOT NULL UNIQUE,
+        created_at BIGINT NOT NULL DEFAULT ({now}),
+        PRIMARY KEY (namespace, lookup)
+    ){without_rowid}""",
+    """CREATE TABLE dataset_tags (
+        dataset_id BIGINT NOT NULL,
+        name TEXT NOT NULL,
+        version BIGINT NOT NULL,
+        created_at BIGINT NOT NULL DEFAULT ({now}),
+        PRIMARY KEY (dataset_id, name)
+    ){without_rowid}""",
+    """CREATE TABLE catalog_settings (
+        name TEXT PRIMARY KEY,
+        value TEXT NOT NULL
+    ){without_rowid}""",
+)
+
 # MIGRATIONS[n] leads from format n to format n + 1.
-MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
+MIGRATIONS: Sequence[Sequence[str]] = (
+    *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH),
+    _SEVENTH,
+)
 LATEST = len(MIGRATIONS)
 
 

@@ -13,6 +13,8 @@ import pyarrow as pa
 from lakehouse_source.catalog import records, write_states
 from lakehouse_source.catalog import search as searching
 from lakehouse_source.catalog import statements as sql
+from lakehouse_source.catalog import tags as dataset_tags
+from lakehouse_source.catalog.names import Names
 from lakehouse_source.catalog.places import is_dataset_at
 from lakehouse_source.catalog.records import Description, to_datetime, to_microseconds
 from lakehouse_source.catalog.session import Row, Session
@@ -99,6 +101,19 @@ class CatalogReader:
     def datasets(self) -> list[DatasetRecord]:
         """All datasets, in the order in which they were registered."""
         return [self._dataset_record(row) for row in self._session.query(sql.DATASETS)]
+
+    def dropped_datasets(self) -> list[DatasetRecord]:
+        """Datasets that were dropped and whose files are still to be deleted."""
+        return [self._dataset_record(row) for row in self._session.query(sql.DROPPED_DATASETS)]
+
+    @property
+    def names(self) -> Names:
+        """The names of datasets."""
+        return Names(self._session)
+
+    def tags(self, dataset_id: int) -> Mapping[str, int]:
+        """The versions that have a tag, by tag, the oldest version first."""
+        return dataset_tags.tags(self._session, dataset_id)
 
     def schema_at(self, dataset_id: int, version: int) -> tuple[int, pa.Schema]:
         """The schema in force at a version, and the version at which it came into force."""

@@ -140,11 +140,14 @@ _DATASET = (
     "SELECT id, name, base_uri, current_version, properties_json, oldest_version, next_row_id "
     "FROM datasets"
 )
-DATASET = f"{_DATASET} WHERE base_uri = ?"
-DATASET_LOCKED = f"{_DATASET} WHERE base_uri = ?{{lock}}"
+DATASET = f"{_DATASET} WHERE base_uri = ? AND dropped_at IS NULL"
+DATASET_LOCKED = f"{DATASET}{{lock}}"
 DATASET_BY_ID = f"{_DATASET} WHERE id = ?"
-DATASETS = f"{_DATASET} ORDER BY id"
-LOCAL_DATASETS = "SELECT base_uri FROM datasets WHERE base_uri LIKE 'file://%' ORDER BY id"
+DATASETS = f"{_DATASET} WHERE dropped_at IS NULL ORDER BY id"
+LOCAL_DATASETS = (
+    "SELECT base_uri FROM datasets WHERE base_uri LIKE 'file://%' AND dropped_at IS NULL "
+    "ORDER BY id"
+)
 _SCHEMA_NOW = (
     "(SELECT {} FROM schema_versions AS s WHERE s.dataset_id = d.id "
     "AND s.version <= d.current_version ORDER BY s.version DESC LIMIT 1)"
@@ -160,7 +163,7 @@ def current(write_state: str) -> str:
         "SELECT d.id, d.name, d.base_uri, d.current_version, d.properties_json, "
         f"d.oldest_version, d.next_row_id, {_SCHEMA_NOW.format('s.version')}, "
         f"{_SCHEMA_NOW.format('s.arrow_schema')}, {write_state} "
-        "FROM datasets AS d WHERE d.base_uri = ?"
+        "FROM datasets AS d WHERE d.base_uri = ? AND d.dropped_at IS NULL"
     )
 
 
@@ -173,7 +176,8 @@ DESCRIPTION = (
     "EXISTS (SELECT 1 FROM deletion_vectors AS x WHERE x.dataset_id = d.id) FROM datasets AS d "
     "LEFT JOIN transactions AS t ON t.dataset_id = d.id "
     "AND t.version = coalesce(CAST(? AS BIGINT), d.current_version) "
-    "LEFT JOIN schema_versions AS s ON s.dataset_id = d.id WHERE d.base_uri = ?"
+    "LEFT JOIN schema_versions AS s ON s.dataset_id = d.id "
+    "WHERE d.base_uri = ? AND d.dropped_at IS NULL"
 )
 
 SCHEMA_AT = (
@@ -354,6 +358,18 @@ REMOVE_VECTORS = (
     "UPDATE deletion_vectors SET removed_version = ? "
     "WHERE dataset_id = ? AND removed_version IS NULL AND file_id {among}"
 )
+DROP_DATASET = "UPDATE datasets SET dropped_at = {now} WHERE id = ? AND dropped_at IS NULL"
+DROPPED_DATASETS = f"{_DATASET} WHERE dropped_at IS NOT NULL ORDER BY id"
+FILE_IDS_OF_DATASET = "SELECT id FROM files WHERE dataset_id = ?"
+# Rows that refer to others first: DuckDB has no cascades.
+FORGET_DATASET = (
+    "DELETE FROM deletion_vectors WHERE dataset_id = ?",
+    "DELETE FROM column_bounds WHERE dataset_id = ?",
+    "DELETE FROM transactions WHERE dataset_id = ?",
+    "DELETE FROM schema_versions WHERE dataset_id = ?",
+    "DELETE FROM dataset_tags WHERE dataset_id = ?",
+)
+FORGET_DATASET_ROW = "DELETE FROM datasets WHERE id = ? AND dropped_at IS NOT NULL"
 SET_OLDEST = "UPDATE datasets SET oldest_version = ? WHERE id = ? AND oldest_version < ?"
 EXPIRE_FILES = (
     "UPDATE files SET expired_at = {now} "

@@ -139,6 +139,7 @@ _FENCE = (
     f"WHERE write_id = ? AND {_stored(FENCE.before)}"
 )
 _FORGET = f"DELETE FROM pending_writes WHERE write_id = ? AND {_stored(FORGET.before)}"
+_FORGET_DATASET = "DELETE FROM pending_writes WHERE dataset_id = ?"
 # Takes the row's lock whatever the state is, and changes no state.
 _CLAIM = (
     f"INSERT INTO pending_writes (write_id, dataset_id, state) VALUES (?, ?, {_text(_P)}) "
@@ -202,6 +203,11 @@ def fence(session: Session, write_id: str) -> bool:
 def forget(session: Session, write_id: str) -> None:
     """Delete a write's row, unless it is fenced."""
     session.send(_FORGET, (write_id,))
+
+
+def forget_dataset(session: Session, dataset_id: int) -> None:
+    """Delete the rows of all writes to a dataset that was dropped: none can be committed."""
+    session.execute(_FORGET_DATASET, (dataset_id,))
 
 
 # --- questions ------------------------------------------------------------------

@@ -12,7 +12,9 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from lakehouse_source.catalog import statements as sql
+from lakehouse_source.catalog import tags as dataset_tags
 from lakehouse_source.catalog import write_states
+from lakehouse_source.catalog.names import NameChanges
 from lakehouse_source.catalog.reader import CURRENT, CatalogReader, Current
 from lakehouse_source.catalog.records import to_datetime
 from lakehouse_source.catalog.session import Row, Statement
@@ -69,8 +71,41 @@ class CatalogTransaction(CatalogReader):
         if record is None:
             self._session.execute(sql.REGISTER_DATASET, values)
             record = self.dataset(base_uri)
-        assert record is not None  # committed by us or by whoever we waited for
+        if record is None:
+            raise InvalidOptionError(
+                option="path",
+                value=base_uri,
+                reason="holds a dataset that was dropped and whose files are being deleted. "
+                "Call finish_drops() of the catalog, then write again.",
+            )
         return record
+
+    def drop_dataset(self, dataset_id: int) -> None:
+        """Hide a dataset from all readers and writers, until `forget_dataset` removes it."""
+        self._session.execute(sql.DROP_DATASET, (dataset_id,))
+
+    def forget_dataset(self, dataset_id: int) -> None:
+        """Remove all rows of a dataset that was dropped and has no files any more."""
+        self.forget_files(
+            row[0] for row in self._session.query(sql.FILE_IDS_OF_DATASET, (dataset_id,))
+        )
+        write_states.forget_dataset(self._session, dataset_id)
+        for statement in sql.FORGET_DATASET:
+            self._session.execute(statement, (dataset_id,))
+        self._session.execute(sql.FORGET_DATASET_ROW, (dataset_id,))
+
+    @property
+    def names(self) -> NameChanges:
+        """The names of datasets, which this transaction may change."""
+        return NameChanges(self._session)
+
+    def set_tag(self, dataset_id: int, name: str, version: int) -> bool:
+        """Give a tag to a version; False where the dataset has that tag already."""
+        return dataset_tags.set_tag(self._session, dataset_id, _without_nul(name, "tag"), version)
+
+    def drop_tag(self, dataset_id: int, name: str) -> bool:
+        """Remove a tag; False where there is none."""
+        return dataset_tags.drop_tag(self._session, dataset_id, name)
 
     def lock_dataset(self, base_uri: str) -> DatasetRecord | None:
         """Lock a dataset until the transaction ends; answer its newest committed state."""

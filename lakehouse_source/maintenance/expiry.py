@@ -29,6 +29,8 @@ def expire_versions(
 ) -> ExpiryReport:
     """Expire the versions that are older than both limits, never the newest one.
 
+    The oldest version that has a tag stays, and all versions after it.
+
     Raises:
         InvalidOptionError: no limit is given, or one that is out of range.
         DatasetNotFoundError
@@ -85,4 +87,5 @@ def _oldest_kept(
         # timestamp just after that moment needs it.
         moment = tx.now() - timedelta(seconds=keep_seconds)
         limits.append(tx.version_at(record.id, moment) or 1)
+    limits += tx.tags(record.id).values()
     return max(record.oldest_version, min(limits))

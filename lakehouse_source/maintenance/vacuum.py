@@ -32,6 +32,7 @@ from lakehouse_source.maintenance.vacuum_plan import (
     VacuumOptions,
     VacuumPlan,
     VacuumPlanner,
+    begin_with,
 )
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.parquet.names import is_vector_file
@@ -75,7 +76,7 @@ def vacuum_dataset(
     else:
         deleted = _delete_all(storage, plan.to_delete, plan.kept, progress)
         forgotten = _forget_rows(catalog, address, plan, deleted)
-        folders = _remove_empty_folders(storage, plan.folder_prefixes)
+        folders = remove_empty_folders(storage, plan.folder_prefixes)
     removed = Tallies()
     for file in deleted:
         removed.add(file.why, file.path, file.size_bytes)
@@ -247,17 +248,15 @@ def _forget_rows(
     return len(ids)
 
 
-def _remove_empty_folders(storage: Storage, prefixes: FolderPrefixes) -> int:
+def remove_empty_folders(storage: Storage, prefixes: Sequence[FolderPrefixes]) -> int:
     """Remove the empty partition folders of a dataset on a local disk; answers how many."""
     root = local_path(storage.uri)
-    if root is None or not prefixes:
+    if root is None or not any(prefixes):
         return 0
     removed = 0
     for folder, _folders, _files in os.walk(root, topdown=False):
         parts = os.path.relpath(folder, root).split(os.sep)
-        ours = len(parts) <= len(prefixes) and all(
-            part.startswith(possible) for part, possible in zip(parts, prefixes)
-        )
+        ours = any(len(parts) <= len(levels) and begin_with(parts, levels) for levels in prefixes)
         if ours and folder != root:
             # `rmdir` fails where the folder is not empty, also when a writer has just
             # created a file in it.

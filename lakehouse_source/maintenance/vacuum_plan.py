@@ -33,7 +33,7 @@ from lakehouse_source.maintenance.reports import Tallies
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.parquet.names import is_vector_file, own_name
 from lakehouse_source.read.address import Address
-from lakehouse_source.schema.partitions import partition_folder, same_columns
+from lakehouse_source.schema.partitions import partition_columns_at, partition_folder
 from lakehouse_source.storage import FoundFile
 
 # For each level of partition folders, the possible beginnings of a folder's name.
@@ -102,14 +102,15 @@ class VacuumPlan:
     """What a vacuum deletes, and what it keeps and why.
 
     `rows_to_forget` are ids of rows of `files` to delete whose files stay.
-    `folder_prefixes` has, for each level of partitions, the possible beginnings of a folder's
-    name: one for each name that the partition column ever had.
+    `folder_prefixes` has, for each set of partition columns that the dataset ever had, for each
+    level of partitions, the possible beginnings of a folder's name: one for each name that the
+    partition column ever had.
     """
 
     to_delete: list[FileToDelete]
     kept: Tallies
     rows_to_forget: tuple[int, ...]
-    folder_prefixes: FolderPrefixes
+    folder_prefixes: Sequence[FolderPrefixes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class VacuumPlanner:
         self.options = options
         self.now = tx.now()
         self.retention = timedelta(seconds=options.retention_seconds)
-        self.folder_prefixes = _folder_prefixes(record, tx.schemas(record.id))
+        self.folder_prefixes = folder_prefixes(record, tx.schemas(record.id))
         self.kept = Tallies()
         self.to_delete: list[FileToDelete] = []
 
@@ -243,10 +244,9 @@ class VacuumPlanner:
         ours = (
             not folders
             if is_vector_file(name)
-            else len(folders) == len(self.folder_prefixes)
-            and all(
-                folder.startswith(prefixes)
-                for folder, prefixes in zip(folders, self.folder_prefixes)
+            else any(
+                len(folders) == len(levels) and begin_with(folders, levels)
+                for levels in self.folder_prefixes
             )
         )
         if not ours:
@@ -285,16 +285,31 @@ class VacuumPlanner:
             self.to_delete.append(FileToDelete(orphan.file.path, orphan.file.size_bytes, ORPHAN))
 
 
-def _folder_prefixes(record: DatasetRecord, schemas: Mapping[int, pa.Schema]) -> FolderPrefixes:
+def begin_with(folders: Sequence[str], levels: FolderPrefixes) -> bool:
+    """Tell whether each folder's name begins as one of its level may begin."""
+    return all(folder.startswith(prefixes) for folder, prefixes in zip(folders, levels))
+
+
+def folder_prefixes(
+    record: DatasetRecord, schemas: Mapping[int, pa.Schema]
+) -> list[FolderPrefixes]:
+    """The possible beginnings of names of partition folders, see `VacuumPlan`."""
     if not schemas:
-        return ()
-    names = record.properties.partition_by
+        return [()]
     newest = schemas[max(schemas)]
-    then = [same_columns(names, newest, schema) for schema in schemas.values()]
-    return tuple(
-        tuple({partition_folder({name: None}).partition("=")[0] + "=" for name in level})
-        for level in zip(*then)
-    )
+    # A dataset that was replaced as a whole may have had other partition columns before.
+    since: dict[int, list[tuple[str, ...]]] = {}
+    for version, schema in schemas.items():
+        names = partition_columns_at(record.properties, version, schema, newest)
+        end = next((end for end, _ in record.properties.partitioned_before if version < end), 0)
+        since.setdefault(end, []).append(names)
+    return [
+        tuple(
+            tuple({partition_folder({name: None}).partition("=")[0] + "=" for name in level})
+            for level in zip(*then)
+        )
+        for then in since.values()
+    ]
 
 
 def _name(path: str) -> str:

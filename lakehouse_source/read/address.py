@@ -71,7 +71,7 @@ class Address:
         self,
         catalog: Catalog,
         reader: CatalogReader,
-        version: int | None = None,
+        version: int | str | None = None,
         timestamp: datetime | str | None = None,
     ) -> Snapshot:
         """The dataset at a version.

@@ -44,7 +44,7 @@ class Scan:
         address: Address,
         predicates: Predicates,
         columns: Sequence[str] | None,
-        version: int | None,
+        version: int | str | None,
         timestamp: datetime | str | None,
         verify_checksums: bool = False,
     ) -> None:

@@ -26,7 +26,7 @@ from lakehouse_source.model import DatasetRecord
 from lakehouse_source.pruning.statistics import Statistics
 from lakehouse_source.read.known_files import History, known_files
 from lakehouse_source.schema.fields import find_field
-from lakehouse_source.schema.partitions import PartitionTexts, same_columns
+from lakehouse_source.schema.partitions import PartitionTexts, partition_columns_at
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,18 @@ def open_snapshot(
     uri: str,
     catalog: str,
     *,
-    version: int | None = None,
+    version: int | str | None = None,
     timestamp: datetime | str | None = None,
 ) -> Snapshot:
     """The dataset registered as `key`, at a version (default: the newest).
 
+    A version that is a text is a tag, or a number in digits.
+
     Raises:
         DatasetNotFoundError, VersionNotFoundError, InvalidOptionError.
     """
+    if isinstance(version, str):
+        version = _tagged(reader, key, uri, catalog, version)
     found = reader.description(key, version)
     if found is None or found.dataset.current_version == 0:
         raise DatasetNotFoundError(dataset=uri, catalog=catalog)
@@ -123,6 +127,24 @@ def open_snapshot(
     return snapshot if summary is None else replace(snapshot, summary=summary)
 
 
+def _tagged(reader: CatalogReader, key: str, uri: str, catalog: str, name: str) -> int:
+    """The version that a text means."""
+    if name.strip().lstrip("+-").isdecimal():
+        return int(name)
+    record = reader.dataset(key)
+    if record is None or record.current_version == 0:
+        raise DatasetNotFoundError(dataset=uri, catalog=catalog)
+    version = reader.tags(record.id).get(name)
+    if version is None:
+        raise VersionNotFoundError(
+            dataset=uri,
+            requested=f"tag {name!r}",
+            first=record.oldest_version,
+            last=record.current_version,
+        )
+    return version
+
+
 @lru_cache(maxsize=64)
 def _snapshot(
     found: Description, uri: str, catalog: str, version: int, history: History | None
@@ -141,7 +163,7 @@ def _snapshot(
         schema=schema,
         file_schemas=found.schemas,
         summary=found.summary,
-        partition_by=same_columns(found.dataset.properties.partition_by, newest_schema, schema),
+        partition_by=partition_columns_at(found.dataset.properties, version, schema, newest_schema),
         history=history,
         has_vectors=found.has_vectors,
     )

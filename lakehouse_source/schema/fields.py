@@ -283,12 +283,12 @@ def storage_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([storage_field(field) for field in schema], metadata=mark)
 
 
-def initial(schema: pa.Schema) -> pa.Schema:
-    """The schema of a new dataset: `storage_schema` with ids from 1.
+def initial(schema: pa.Schema, first_id: int = 1) -> pa.Schema:
+    """The schema of a new dataset: `storage_schema` with ids from `first_id`.
 
     Columns of a DataFrame become nullable.
     """
-    numbers = iter(range(1, 1 << 31))
+    numbers = iter(range(first_id, 1 << 31))
     fields = list(storage_schema(schema))
     if comes_from_dataframe(schema):
         fields = [nullable_field(field) for field in fields]

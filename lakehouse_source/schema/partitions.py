@@ -11,6 +11,7 @@ import decimal
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
@@ -18,7 +19,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
-from lakehouse_source.model import FileRecord, Ordinal
+from lakehouse_source.model import DatasetProperties, FileRecord, Ordinal
 from lakehouse_source.schema import json_values
 from lakehouse_source.schema.fields import field_id, find_field
 from lakehouse_source.schema.ordinal import to_ordinal, to_scalar
@@ -107,6 +108,39 @@ class PartitionTexts:
             found = same_columns(self._partition_by, self._schema, then)
             self._keys[schema_version] = found
         return found
+
+
+def partition_columns_at(
+    properties: DatasetProperties, version: int, schema: pa.Schema, newest_schema: pa.Schema
+) -> tuple[str, ...]:
+    """The partition columns of a version, by their names in its schema."""
+    for before, ids in properties.partitioned_before:
+        if version < before:
+            by_id = {field_id(field): field.name for field in schema}
+            return tuple(by_id[identity] for identity in ids if identity in by_id)
+    return same_columns(properties.partition_by, newest_schema, schema)
+
+
+def partitioned_anew(
+    properties: DatasetProperties,
+    version: int,
+    before: pa.Schema,
+    partition_by: tuple[str, ...],
+    after: pa.Schema,
+) -> DatasetProperties:
+    """The properties of a dataset whose files all have other partition columns from a version on.
+
+    `before` is the schema in force until then, `after` the one that has `partition_by`.
+    """
+    was = _ids(properties.partition_by, before)
+    if was == _ids(partition_by, after):
+        return replace(properties, partition_by=partition_by)
+    past = (*properties.partitioned_before, (version, was))
+    return replace(properties, partition_by=partition_by, partitioned_before=past)
+
+
+def _ids(names: Sequence[str], schema: pa.Schema) -> tuple[int, ...]:
+    return tuple(field_id(schema.field(name)) or 0 for name in names)
 
 
 def same_columns(names: Sequence[str], schema: pa.Schema, other: pa.Schema) -> tuple[str, ...]:

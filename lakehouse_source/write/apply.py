@@ -73,6 +73,8 @@ def apply_commit(
     if done is not None:
         return _first_result(tx, commit, prerecorded, record, done)
     check_may_commit(staged.uri, record, options)
+    if options.register_as is not None:
+        tx.names.give(options.register_as, record.id)
     newer = _check_conflicts(tx, commit, record, prerecorded)
     reach("conflicts checked")
     version = record.current_version + 1
@@ -205,7 +207,8 @@ def _check_conflicts(
         )
 
     partition_by = record.properties.partition_by
-    if partition_by != staged.spec.partition_by:
+    replaces = staged.options.overwrite_schema
+    if partition_by != staged.spec.partition_by and not replaces:
         # After this write began, another writer created the dataset with other columns, or
         # renamed one.
         raise conflict(f"its partition columns are ({', '.join(partition_by)}) now")

@@ -23,11 +23,16 @@ from lakehouse_source.parquet.spec import (
 from lakehouse_source.parquet.writer import check_can_write
 from lakehouse_source.pruning.indexed import check_index_columns
 from lakehouse_source.read.address import Address
-from lakehouse_source.schema.fields import initial, storage_schema
+from lakehouse_source.schema.fields import initial, max_id, storage_schema
 from lakehouse_source.schema.partitions import check_partition_columns
 from lakehouse_source.write import reservations
 from lakehouse_source.write.apply import check_may_commit, committed_before
-from lakehouse_source.write.evolution import evolve_properties, first_properties, merge_schema
+from lakehouse_source.write.evolution import (
+    evolve_properties,
+    first_properties,
+    merge_schema,
+    replaced_properties,
+)
 from lakehouse_source.write.layout import fitted
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 
@@ -123,6 +128,8 @@ def _stage(
         check_may_commit(uri, record, options)
     if current.schema is None:
         schema, properties = _first_schema(record, incoming, options, uri)
+    elif options.overwrite_schema:
+        schema, properties = _other_schema(record, current.schema, incoming, options, uri)
     else:
         schema, properties = _next_schema(reader, record, current.schema, incoming, options, uri)
     must_match = None
@@ -168,6 +175,20 @@ def _first_schema(
     check_index_columns(schema, options.index_columns, None, partition_by, uri)
     properties = first_properties(record.properties, schema, partition_by, options)
     return schema, properties
+
+
+def _other_schema(
+    record: DatasetRecord,
+    current: pa.Schema,
+    incoming: pa.Schema,
+    options: WriteOptions,
+    uri: str,
+) -> tuple[pa.Schema, DatasetProperties]:
+    """The schema and properties of a dataset after a write that replaces its schema."""
+    schema = initial(incoming, max(record.properties.last_field_id, max_id(current)) + 1)
+    partition_by = check_partition_columns(schema, options.partition_by or ())
+    check_index_columns(schema, options.index_columns, None, partition_by, uri)
+    return schema, replaced_properties(record.properties, schema, partition_by, options)
 
 
 def _next_schema(

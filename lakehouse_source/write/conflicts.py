@@ -125,6 +125,8 @@ TABLE: dict[Change, dict[Change, Verdict]] = {
 # The names of operations in the history, and the change that each one is.
 OPERATIONS: dict[str, Change] = {
     "append": Change.APPEND,
+    "create": Change.APPEND,
+    "replace": Change.OVERWRITE,
     "overwrite": Change.OVERWRITE,
     "overwrite where": Change.OVERWRITE_WHERE,
     "overwrite partitions": Change.OVERWRITE_WHERE,

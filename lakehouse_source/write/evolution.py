@@ -16,7 +16,7 @@ from lakehouse_source.schema.changes import renamed
 from lakehouse_source.schema.defaults import initial_default
 from lakehouse_source.schema.fields import children, field_id, is_nested, leaves, max_id
 from lakehouse_source.schema.merge import merge
-from lakehouse_source.schema.partitions import same_columns
+from lakehouse_source.schema.partitions import partitioned_anew, same_columns
 from lakehouse_source.schema.paths import walk
 from lakehouse_source.write.layout import fitted, in_schema
 from lakehouse_source.write.options import StagedWrite, WriteOptions
@@ -77,6 +77,9 @@ def schema_to_commit(
     """
     if current is None:
         return staged.spec.schema
+    if staged.options.overwrite_schema:
+        _check_new_ids(record, current, staged)
+        return staged.spec.schema
     if record.current_version == staged.base_version:
         unchanged = current.equals(staged.spec.schema, check_metadata=True)
         return current if unchanged else staged.spec.schema
@@ -108,6 +111,22 @@ def schema_to_commit(
         if now is None or not _holds(now, field):
             raise conflict(f"column {field.name!r} is not what it was when this write began")
     return schema
+
+
+def _check_new_ids(record: DatasetRecord, current: pa.Schema, staged: StagedWrite) -> None:
+    """Check that no column had an id of the schema that replaces the one in force.
+
+    Raises:
+        CommitConflictError: another commit gave these ids to its columns.
+    """
+    given = max(record.properties.last_field_id, max_id(current))
+    if any((field_id(field) or 0) <= given for field in staged.spec.schema):
+        raise CommitConflictError(
+            dataset=staged.uri,
+            base_version=staged.base_version,
+            current_version=record.current_version,
+            reason="the schema changed, and this write replaces it",
+        )
 
 
 def schema_version_of(
@@ -167,7 +186,29 @@ def first_properties(
 ) -> DatasetProperties:
     """The properties that the first write gives to a dataset: its partitions, index and layout."""
     evolved = evolve_properties(properties, schema, None, partition_by, options.index_columns)[0]
-    return replace(evolved, layout=fitted(options.layout, schema))
+    texts = options.table_properties or {}
+    return replace(evolved, layout=fitted(options.layout, schema), table_properties=texts)
+
+
+def replaced_properties(
+    properties: DatasetProperties,
+    schema: pa.Schema,
+    partition_by: tuple[str, ...],
+    options: WriteOptions,
+) -> DatasetProperties:
+    """The properties of a dataset whose schema is replaced by one of new columns.
+
+    What names columns is chosen again; the rest stays, unless the write chooses it.
+    """
+    kept = replace(properties.layout, sort_by=None, bloom_filter_columns=None)
+    bare = replace(properties, index_columns=None)
+    evolved = evolve_properties(bare, schema, None, partition_by, options.index_columns)[0]
+    texts = options.table_properties
+    return replace(
+        evolved,
+        layout=fitted(options.layout.over(kept), schema),
+        table_properties=properties.table_properties if texts is None else texts,
+    )
 
 
 def record_schema(
@@ -184,6 +225,9 @@ def record_schema(
     partition_by = staged.spec.partition_by
     if before is None:
         properties = first_properties(record.properties, schema, partition_by, staged.options)
+    elif staged.options.overwrite_schema:
+        past = partitioned_anew(record.properties, version, before, partition_by, schema)
+        properties = replaced_properties(past, schema, partition_by, staged.options)
     else:
         properties, unsearchable = evolve_properties(
             record.properties, schema, before, partition_by

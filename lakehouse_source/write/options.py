@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakehouse_source.catalog.names import QualifiedName
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import Layout
 from lakehouse_source.parquet.spec import WriteSpec
@@ -27,6 +28,12 @@ class WriteOptions:
     becomes the dataset's. `index_columns` are the columns that the search index of a new
     dataset covers; a struct stands for all its fields. `row_change` is DELETE, UPDATE or MERGE
     where the write takes rows out of existing files; then the mode is "append".
+
+    `overwrite_schema`: with mode "overwrite", the schema and the partition columns are replaced
+    as the rows are; the new columns are others than the old ones, whatever their names.
+    `register_as` is a name (namespace and name) that the dataset gets in the same transaction.
+    `table_properties` are those of a dataset that is created or whose schema is replaced.
+    `statement` is the name of the operation in the history, where it is not that of the change.
     """
 
     mode: str = "append"
@@ -42,6 +49,10 @@ class WriteOptions:
     layout: Layout = field(default_factory=Layout)
     index_columns: tuple[str, ...] | None = None
     row_change: Change | None = None
+    overwrite_schema: bool = False
+    register_as: QualifiedName | None = None
+    table_properties: Mapping[str, str] | None = None
+    statement: str | None = None
 
     def check(self) -> None:
         """Check the values and their combinations.
@@ -66,6 +77,12 @@ class WriteOptions:
                 value="dynamic",
                 reason="cannot be combined with overwriteWhere.",
             )
+        if self.overwrite_schema and self.change is not Change.OVERWRITE:
+            raise InvalidOptionError(
+                option="overwriteSchema",
+                reason="replaces the whole dataset. It needs mode 'overwrite', and neither "
+                "overwriteWhere nor partitionOverwriteMode 'dynamic'.",
+            )
         check_layout(self.layout)
         if (self.txn_app_id is None) != (self.txn_version is None):
             raise InvalidOptionError(
@@ -85,6 +102,8 @@ class WriteOptions:
     @property
     def operation(self) -> str:
         """The name of this write in the history."""
+        if self.statement is not None:
+            return self.statement
         if self.dynamic_partitions:
             return "overwrite partitions"
         return self.change.value

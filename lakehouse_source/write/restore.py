@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import uuid6
@@ -20,6 +20,7 @@ from lakehouse_source.model import (
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import leaves
+from lakehouse_source.schema.partitions import partitioned_anew
 from lakehouse_source.write.apply import summary, write_result
 from lakehouse_source.write.evolution import evolve_properties, with_names_of
 from lakehouse_source.write.prerecord import compute_index_rows
@@ -142,7 +143,14 @@ def _record_schema(
         record.properties, target.schema, schema_now, target.partition_by
     )[1]:
         tx.invalidate_bounds(record.id, column_id)
-    properties = with_names_of(record.properties, schema_now, target.schema)
+    named = with_names_of(record.properties, schema_now, target.schema)
+    properties = partitioned_anew(
+        replace(named, partition_by=record.properties.partition_by),
+        new_version,
+        schema_now,
+        target.partition_by,
+        target.schema,
+    )
     if properties != record.properties:
         tx.set_properties(record.id, properties)
     return new_version

@@ -78,6 +78,37 @@ def set_properties(
     return commit_metadata(catalog, address, base, "set properties", change)
 
 
+def set_table_properties(
+    catalog: Catalog, address: Address, base: Snapshot, given: Mapping[str, str | None]
+) -> WriteResult:
+    """Commit texts that users note about a dataset; None removes one.
+
+    Where nothing changes, no version is committed.
+
+    Raises:
+        DatasetNotFoundError
+        InvalidOptionError: a key or a text is not a text, or holds a NUL.
+        CommitConflictError, CommitUnknownError
+    """
+    for key, text in given.items():
+        if not isinstance(key, str) or not isinstance(text, str | None) or "\0" in f"{key}{text}":
+            raise InvalidOptionError(
+                option="table_properties", value=key, reason="must be texts without NUL."
+            )
+
+    def change(
+        tx: CatalogTransaction, record: DatasetRecord, schema: pa.Schema
+    ) -> NewMetadata | None:
+        merged = {**record.properties.table_properties, **given}
+        texts = {key: text for key, text in merged.items() if text is not None}
+        if texts == record.properties.table_properties:
+            return None
+        details = {"table_properties": dict(given)}
+        return NewMetadata(details, replace(record.properties, table_properties=texts))
+
+    return commit_metadata(catalog, address, base, "set properties", change)
+
+
 def _check_no_files(
     tx: CatalogTransaction, record: DatasetRecord, names: Sequence[str], uri: str
 ) -> None:

@@ -33,10 +33,13 @@ T = TypeVar("T")
 _FURTHER = (
     *(name for name in LAYOUT_KEYWORDS if name != "promote_to_string"),
     "index_columns",
+    "overwrite_schema",
     "partition_overwrite_mode",
     "txn_app_id",
     "txn_version",
 )
+# What only plake's own rooms ask for.
+_INTERNAL = ("register_as", "statement", "table_properties")
 
 
 def write_options(
@@ -135,7 +138,7 @@ def with_heartbeat(items: Iterable[T], beat: Callable[[], None]) -> Iterator[T]:
 
 
 def _options(further: dict[str, Any], **known: Any) -> WriteOptions:
-    allowed = (*_FURTHER, "promote_to_string")
+    allowed = (*_FURTHER, *_INTERNAL, "promote_to_string")
     for name in further:
         if name not in allowed:
             raise InvalidOptionError(option=name, reason="is unknown.", known=_FURTHER)

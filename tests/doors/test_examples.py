@@ -36,7 +36,7 @@ IN_DOCSTRINGS, IN_PAGES = DocTestParser(OPTIONS), PythonCodeBlockParser((), OPTI
 
 # Classes whose methods users call. Of the other public classes they read fields.
 WITH_METHODS = (
-    *(lake.Dataset, lake.Scan, lake.Transaction, SchemaUpdate),
+    *(lake.Dataset, lake.DatasetCatalog, lake.Scan, lake.Transaction, SchemaUpdate),
     *(lake.spark.SparkTable, lake.spark.SparkMerge),
 )
 
@@ -77,6 +77,12 @@ def sections(page: Path) -> Iterator[tuple[str, Session]]:
             yield f"{page.parent.name}: {title}", part
 
 
+def own(kind: type) -> dict[str, Any]:
+    """What a class defines and its public base classes, which tell it, do not."""
+    inherited = {name for base in kind.__mro__[1:-1] for name in vars(base)}
+    return {name: value for name, value in vars(kind).items() if name not in inherited}
+
+
 @cache
 def public() -> dict[str, Any]:
     """The public names, by how users write them: functions, classes, their methods."""
@@ -84,7 +90,7 @@ def public() -> dict[str, Any]:
     found |= {f"lake.spark.{name}": getattr(lake.spark, name) for name in lake.spark.__all__}
     for kind in WITH_METHODS:
         found[kind.__name__] = kind
-        for name, value in vars(kind).items():
+        for name, value in own(kind).items():
             if not name.startswith("_") and callable(getattr(value, "__func__", value)):
                 found[f"{kind.__name__}.{name}"] = value
     return found
@@ -165,7 +171,7 @@ def test_each_property_stands_in_an_example_of_its_class(kind: type) -> None:
         if name.split(".")[0] == kind.__name__ or thing is kind
         for source in docstring(thing).sources()
     )
-    properties = [name for name, value in vars(kind).items() if isinstance(value, property)]
+    properties = [name for name, value in own(kind).items() if isinstance(value, property)]
     assert [name for name in properties if not re.search(rf"\.{name}\b", sources)] == []
 
 

@@ -1,0 +1,295 @@
+"""The names of datasets, in namespaces: all SQL about them, and what it decides.
+
+A name is one namespace and one name in it. Both keep the case that they were given in and
+are found in any case, as Spark finds tables. The catalog has them in lower case too, so that
+a key of the database keeps names unique.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lakehouse_source.catalog.session import Row, Session
+from lakehouse_source.errors import (
+    CorruptDatasetError,
+    DatasetExistsError,
+    DatasetNotFoundError,
+    InvalidOptionError,
+    NamespaceExistsError,
+    NamespaceNotEmptyError,
+    NamespaceNotFoundError,
+)
+
+DEFAULT_NAMESPACE = "default"
+# What to do where a name is taken.
+TAKEN = "Choose another name, or pass replace=True or exist_ok=True to create_dataset."
+# A namespace, and a name in it.
+QualifiedName: TypeAlias = tuple[str, str]
+
+_NAMED = (
+    "SELECT n.namespace_name, n.name, n.dataset_id, d.base_uri, d.current_version "
+    "FROM (SELECT x.name, x.lookup, x.namespace, x.dataset_id, s.name AS namespace_name "
+    "FROM dataset_names AS x JOIN dataset_namespaces AS s ON s.lookup = x.namespace) AS n "
+    "JOIN datasets AS d ON d.id = n.dataset_id"
+)
+_FIND = f"{_NAMED} WHERE n.namespace = ? AND n.lookup = ?"
+_FIND_BY_DATASET = f"{_NAMED} WHERE n.dataset_id = ?"
+_LIST = f"{_NAMED} WHERE n.namespace = ? ORDER BY n.lookup"
+_LIST_ALL = f"{_NAMED} ORDER BY n.namespace, n.lookup"
+_GIVE = (
+    "INSERT INTO dataset_names (namespace, lookup, name, dataset_id) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT (namespace, lookup) DO NOTHING"
+)
+_REMOVE = "DELETE FROM dataset_names WHERE namespace = ? AND lookup = ?"
+_NAMESPACES = "SELECT name, properties_json FROM dataset_namespaces ORDER BY lookup"
+_NAMESPACE = "SELECT name, properties_json FROM dataset_namespaces WHERE lookup = ?"
+_NAMESPACE_LOCKED = f"{_NAMESPACE}{{lock}}"
+_CREATE_NAMESPACE = (
+    "INSERT INTO dataset_namespaces (lookup, name, properties_json) VALUES (?, ?, ?) "
+    "ON CONFLICT (lookup) DO NOTHING"
+)
+_SET_NAMESPACE = "UPDATE dataset_namespaces SET properties_json = ? WHERE lookup = ?"
+_DROP_NAMESPACE = "DELETE FROM dataset_namespaces WHERE lookup = ?"
+_SETTING = "SELECT value FROM catalog_settings WHERE name = ?"
+_FORGET_SETTING = "DELETE FROM catalog_settings WHERE name = ?"
+_SET_SETTING = "INSERT INTO catalog_settings (name, value) VALUES (?, ?)"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedDataset:
+    """A dataset that has a name. `base_uri` is its key in the catalog."""
+
+    namespace: str
+    name: str
+    dataset_id: int
+    base_uri: str
+    version: int
+
+    def __str__(self) -> str:
+        return quoted((self.namespace, self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace and what its users noted about it."""
+
+    name: str
+    properties: Mapping[str, str]
+
+
+class Names:
+    """Reads names, in the snapshot of one transaction."""
+
+    _one_namespace = _NAMESPACE
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def find(self, name: QualifiedName) -> NamedDataset | None:
+        """The dataset with a name."""
+        rows = self._session.query(_FIND, (lookup(name[0]), lookup(name[1])))
+        return NamedDataset(*rows[0]) if rows else None
+
+    def get(self, name: QualifiedName) -> NamedDataset:
+        """The dataset with a name.
+
+        Raises:
+            DatasetNotFoundError, NamespaceNotFoundError
+        """
+        found = self.find(name)
+        if found is None:
+            self.namespace(name[0])
+            raise DatasetNotFoundError(dataset=quoted(name), catalog=self._session.redacted_url)
+        return found
+
+    def of_dataset(self, dataset_id: int) -> NamedDataset | None:
+        """The name of a dataset, where it has one."""
+        rows = self._session.query(_FIND_BY_DATASET, (dataset_id,))
+        return NamedDataset(*rows[0]) if rows else None
+
+    def datasets(self, namespace: str | None = None) -> list[NamedDataset]:
+        """The datasets with a name, in the order of their names.
+
+        Raises:
+            NamespaceNotFoundError
+        """
+        if namespace is None:
+            rows = self._session.query(_LIST_ALL)
+        else:
+            self.namespace(namespace)
+            rows = self._session.query(_LIST, (lookup(namespace),))
+        return [NamedDataset(*row) for row in rows]
+
+    def namespaces(self) -> list[Namespace]:
+        """All namespaces, in the order of their names."""
+        return [self._namespace(row) for row in self._session.query(_NAMESPACES)]
+
+    def namespace(self, name: str) -> Namespace:
+        """A namespace.
+
+        Raises:
+            NamespaceNotFoundError
+        """
+        rows = self._session.query(self._one_namespace, (lookup(name),))
+        if not rows:
+            raise NamespaceNotFoundError(namespace=name, catalog=self._session.redacted_url)
+        return self._namespace(rows[0])
+
+    def setting(self, name: str) -> str | None:
+        """A setting of the whole catalog, such as its warehouse."""
+        rows = self._session.query(_SETTING, (name,))
+        return rows[0][0] if rows else None
+
+    def _namespace(self, row: Row) -> Namespace:
+        name, text = row
+        try:
+            document = json.loads(text)
+        except ValueError as exc:
+            raise CorruptDatasetError(
+                path=self._session.redacted_url,
+                reason=f"the properties of namespace {name!r} cannot be read: {exc}",
+            ) from exc
+        return Namespace(name, {str(key): str(value) for key, value in document.items()})
+
+
+class NameChanges(Names):
+    """Changes names, inside one transaction that writes."""
+
+    # Nobody drops a namespace while a name is given in it.
+    _one_namespace = _NAMESPACE_LOCKED
+
+    def give(self, name: QualifiedName, dataset_id: int) -> None:
+        """Give a name to a dataset. Nothing happens where it has that name.
+
+        Raises:
+            NamespaceNotFoundError
+            DatasetExistsError: another dataset has the name.
+            InvalidOptionError: the dataset has another name, or the name is not one.
+        """
+        check_name(name)
+        self.namespace(name[0])
+        other = self.of_dataset(dataset_id)
+        if other is not None and _key((other.namespace, other.name)) != _key(name):
+            raise InvalidOptionError(
+                option="name",
+                value=quoted(name),
+                reason=f"cannot be given: the dataset is named {other} already.",
+            )
+        self._session.execute(_GIVE, (*_key(name), name[1], dataset_id))
+        found = self.find(name)
+        if found is None or found.dataset_id != dataset_id:
+            raise DatasetExistsError(dataset=quoted(name), hint=TAKEN)
+
+    def rename(self, old: QualifiedName, new: QualifiedName) -> None:
+        """Give another name to a dataset that has one.
+
+        Raises:
+            DatasetNotFoundError, DatasetExistsError, NamespaceNotFoundError,
+            InvalidOptionError
+        """
+        found = self.get(old)
+        self._session.execute(_REMOVE, _key(old))
+        self.give(new, found.dataset_id)
+
+    def remove(self, name: QualifiedName) -> NamedDataset:
+        """Take a name away; the dataset stays.
+
+        Raises:
+            DatasetNotFoundError, NamespaceNotFoundError
+        """
+        found = self.get(name)
+        self._session.execute(_REMOVE, _key(name))
+        return found
+
+    def create_namespace(self, name: str, properties: Mapping[str, str] | None = None) -> None:
+        """Make a namespace.
+
+        Raises:
+            NamespaceExistsError, InvalidOptionError
+        """
+        _check_part(name, "namespace")
+        made = self._session.execute(
+            _CREATE_NAMESPACE, (lookup(name), name, _text(properties or {}))
+        )
+        if not made:
+            raise NamespaceExistsError(namespace=name)
+
+    def set_namespace_properties(self, name: str, properties: Mapping[str, str]) -> None:
+        """Replace the properties of a namespace.
+
+        Raises:
+            NamespaceNotFoundError
+        """
+        self.namespace(name)
+        self._session.execute(_SET_NAMESPACE, (_text(properties), lookup(name)))
+
+    def drop_namespace(self, name: str) -> None:
+        """Remove a namespace in which no dataset has a name.
+
+        Raises:
+            NamespaceNotFoundError, NamespaceNotEmptyError
+            InvalidOptionError: it is the default one.
+        """
+        if lookup(name) == DEFAULT_NAMESPACE:
+            raise InvalidOptionError(
+                option="namespace", value=name, reason="is always there and cannot be dropped."
+            )
+        inside = self.datasets(name)
+        if inside:
+            raise NamespaceNotEmptyError(namespace=name, datasets=len(inside))
+        self._session.execute(_DROP_NAMESPACE, (lookup(name),))
+
+    def set_setting(self, name: str, value: str) -> None:
+        """Replace a setting of the whole catalog."""
+        self._session.execute(_FORGET_SETTING, (name,))
+        self._session.execute(_SET_SETTING, (name, value))
+
+
+def lookup(part: str) -> str:
+    """A namespace or a name as it is compared."""
+    return part.lower()
+
+
+def quoted(name: QualifiedName) -> str:
+    """A name as Spark's SQL writes it."""
+    return ".".join(
+        part if part.replace("_", "a").isalnum() else "`" + part.replace("`", "``") + "`"
+        for part in name
+    )
+
+
+def check_name(name: QualifiedName) -> None:
+    """Check both parts of a name.
+
+    Raises:
+        InvalidOptionError: one is empty, too long or holds a NUL or a slash.
+    """
+    _check_part(name[0], "namespace")
+    _check_part(name[1], "name")
+
+
+def _check_part(part: str, option: str) -> None:
+    # A slash would make a folder of the name, and a path of the name in Spark.
+    reason = None
+    if not part.strip():
+        reason = "is empty."
+    elif len(part) > 255:
+        reason = "is longer than 255 characters."
+    elif "\0" in part or "/" in part:
+        reason = "holds a slash or a NUL character."
+    if reason is not None:
+        raise InvalidOptionError(option=option, value=part, reason=reason)
+
+
+def _key(name: QualifiedName) -> QualifiedName:
+    return lookup(name[0]), lookup(name[1])
+
+
+def _text(properties: Mapping[str, str]) -> str:
+    text = json.dumps(dict(properties))
+    if "\\u0000" in text:
+        raise InvalidOptionError(option="properties", reason="holds a NUL character.")
+    return text

@@ -1,0 +1,504 @@
+"""Verb. A catalog as its users see it: datasets by name, in namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
+from lakehouse_source.catalog import open_catalog as open_database
+from lakehouse_source.catalog.locate import folder_around
+from lakehouse_source.catalog.names import (
+    DEFAULT_NAMESPACE,
+    TAKEN,
+    NamedDataset,
+    Namespace,
+    QualifiedName,
+    check_name,
+    quoted,
+)
+from lakehouse_source.catalog.places import OWN_KEY
+from lakehouse_source.catalog.retry import in_transaction
+from lakehouse_source.dataset import Dataset
+from lakehouse_source.errors import (
+    DatasetExistsError,
+    DatasetNotFoundError,
+    InvalidOptionError,
+    NamespaceExistsError,
+)
+from lakehouse_source.maintenance import drop as dropping
+from lakehouse_source.read.address import Address, PathLike
+from lakehouse_source.storage import StorageLocation
+from lakehouse_source.storage.uris import encoded
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import commit
+from lakehouse_source.write.stage import write_options
+
+# "namespace.name" (`default` where there is no namespace), or both in a tuple.
+NameLike: TypeAlias = "str | tuple[str, str] | Sequence[str]"
+_WAREHOUSE = "warehouse"
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetEntry:
+    """A dataset in the list of a catalog: its namespace, name, URI and newest version.
+
+    >>> [(entry.namespace, entry.name, entry.version) for entry in catalog.datasets()]
+    [('default', 'orders', 1)]
+    """
+
+    namespace: str
+    name: str
+    uri: str
+    version: int
+
+
+class DatasetCatalog(Catalog):
+    """An open catalog and the names in it.
+
+    A name is a namespace and a name in it, `sales.orders`; `orders` is `default.orders`. Case
+    does not matter, and is kept. Parts that hold a dot are given as a tuple or in backticks.
+    Every method may raise CatalogUnavailableError.
+
+    >>> catalog.create_namespace("sales")
+    >>> catalog.create_dataset("sales.orders", schema, partition_by="day")
+    Dataset('file:///data/warehouse/sales/orders', version=1)
+    >>> catalog.dataset("SALES.Orders").schema.names
+    ['id', 'day']
+    >>> catalog.warehouse
+    'file:///data/warehouse'
+    """
+
+    def __init__(self, database: Catalog, warehouse: PathLike | None = None) -> None:
+        self._database = database
+        self._warehouse = None if warehouse is None else StorageLocation.of(warehouse).uri
+        self.url = database.url
+        self.redacted_url = database.redacted_url
+        self.is_server = database.is_server
+
+    # --- what a catalog is for all rooms
+
+    @property
+    def database(self) -> Catalog:
+        return self._database
+
+    def read(self) -> AbstractContextManager[CatalogReader]:
+        return self._database.read()
+
+    def read_autocommit(self) -> AbstractContextManager[CatalogReader]:
+        return self._database.read_autocommit()
+
+    def write(self) -> AbstractContextManager[CatalogTransaction]:
+        return self._database.write()
+
+    def close(self) -> None:
+        self._database.close()
+
+    def release(self) -> None:
+        self._database.release()
+
+    # --- the warehouse
+
+    @property
+    def warehouse(self) -> str | None:
+        """The folder in which datasets without a location are made.
+
+        It is the one that this catalog was opened with, or else the one that `set_warehouse`
+        stored in the catalog for everybody.
+
+        >>> catalog.warehouse
+        'file:///data/warehouse'
+        """
+        if self._warehouse is not None:
+            return self._warehouse
+        with self.read() as reader:
+            return reader.names.setting(_WAREHOUSE)
+
+    def set_warehouse(self, uri: PathLike) -> None:
+        """Store a warehouse in the catalog, for all who open it without one.
+
+        Raises:
+            InvalidOptionError: it is no folder.
+
+        >>> catalog.set_warehouse("/data/warehouse")
+        """
+        canonical = StorageLocation.of(uri).uri
+        self._change(lambda tx: tx.names.set_setting(_WAREHOUSE, canonical))
+
+    # --- datasets
+
+    def create_dataset(
+        self,
+        name: NameLike,
+        schema: pa.Schema,
+        *,
+        partition_by: str | Sequence[str] | None = None,
+        location: PathLike | None = None,
+        properties: Mapping[str, Any] | None = None,
+        table_properties: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        exist_ok: bool = False,
+        replace: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Dataset:
+        """Create an empty dataset under a name, as its version 1.
+
+        Args:
+            name: its namespace has to exist.
+            schema: NOT NULL holds where a field says so.
+            partition_by: columns that become Hive-style folders.
+            location: its folder or URI, in which there is no dataset yet. By default
+                `<warehouse>/<namespace>/<name>`.
+            properties: the layout of its files, as in `Dataset.set_properties`.
+            table_properties: texts that users note about it.
+            comment: the table property `comment`.
+            exist_ok: answer the dataset that has the name, where one does.
+            replace: where a dataset has the name, replace its rows, schema and partition
+                columns by one commit; its history stays.
+            storage_options: as in `write_dataset`.
+
+        Raises:
+            DatasetExistsError: the name or the location is taken.
+            NamespaceNotFoundError
+            InvalidOptionError: there is no location, or an argument is wrong.
+            SchemaMismatchError: a column cannot be stored, or cannot partition.
+
+        >>> catalog.create_dataset("trips", schema, location="/data/trips", comment="by bus")
+        Dataset('file:///data/trips', version=1)
+        >>> catalog.create_dataset("orders", schema, exist_ok=True).version
+        1
+        >>> catalog.create_dataset("orders", schema, replace=True).version
+        2
+        """
+        key = parse_name(name)
+        check_name(key)
+        with self.read() as reader:
+            found = reader.names.find(key)
+            reader.names.namespace(key[0])
+        if found is not None and exist_ok:
+            return self._open(found, storage_options)
+        if found is not None and not replace:
+            raise DatasetExistsError(dataset=quoted(key), hint=TAKEN)
+        texts = dict(table_properties or {})
+        if comment is not None:
+            texts["comment"] = comment
+        options = write_options(
+            mode="error" if found is None else "overwrite",
+            partition_by=partition_by,
+            overwrite_schema=found is not None,
+            register_as=key,
+            table_properties=texts,
+            statement="create" if found is None else "replace",
+            **(properties or {}),
+        )
+        uri = self._uri(found) if found is not None else self._location(key, location)
+        address = Address(uri, self, storage_options)
+        commit(self, begin(self, address, schema, options), [])
+        return Dataset(address)
+
+    def dataset(
+        self, name: NameLike, *, storage_options: Mapping[str, Any] | None = None
+    ) -> Dataset:
+        """Open the dataset with a name, at its newest version.
+
+        Raises:
+            DatasetNotFoundError, NamespaceNotFoundError
+
+        >>> catalog.dataset("default.orders").uri
+        'file:///data/warehouse/default/orders'
+        """
+        with self.read() as reader:
+            found = reader.names.get(parse_name(name))
+        return self._open(found, storage_options)
+
+    def locate(self, name: NameLike) -> str:
+        """The URI of the dataset with a name.
+
+        Raises:
+            DatasetNotFoundError, NamespaceNotFoundError
+
+        >>> catalog.locate("orders")
+        'file:///data/warehouse/default/orders'
+        """
+        with self.read() as reader:
+            return self._uri(reader.names.get(parse_name(name)))
+
+    def datasets(self, namespace: str | None = None) -> list[DatasetEntry]:
+        """The datasets that have a name, of one namespace or of all.
+
+        Raises:
+            NamespaceNotFoundError
+
+        >>> [entry.name for entry in catalog.datasets("default")]
+        ['orders']
+        """
+        with self.read() as reader:
+            found = reader.names.datasets(namespace)
+        return [DatasetEntry(one.namespace, one.name, self._uri(one), one.version) for one in found]
+
+    def register(self, name: NameLike, location: PathLike) -> None:
+        """Give a name to a dataset that this catalog has at a location.
+
+        Raises:
+            DatasetNotFoundError: there is none.
+            DatasetExistsError: another dataset has the name.
+            NamespaceNotFoundError, InvalidOptionError
+
+        >>> lake.write_dataset(flights, "/data/all", catalog=catalog).version
+        1
+        >>> catalog.register("flights", "/data/all")
+        >>> catalog.dataset("flights").scan().count_rows()
+        4
+        """
+        key, address = parse_name(name), Address(location, self)
+
+        def give(tx: CatalogTransaction) -> None:
+            record = tx.dataset(address.key)
+            if record is None or record.current_version == 0:
+                raise DatasetNotFoundError(dataset=address.uri, catalog=self.redacted_url)
+            tx.names.give(key, record.id)
+
+        self._change(give)
+
+    def rename(self, old: NameLike, new: NameLike) -> None:
+        """Give another name to a dataset; its files stay where they are.
+
+        Raises:
+            DatasetNotFoundError, DatasetExistsError, NamespaceNotFoundError,
+            InvalidOptionError
+
+        >>> catalog.rename("orders", "purchases")
+        >>> catalog.dataset("purchases").uri
+        'file:///data/warehouse/default/orders'
+        """
+        before, after = parse_name(old), parse_name(new)
+        self._change(lambda tx: tx.names.rename(before, after))
+
+    def drop(
+        self,
+        name: NameLike,
+        *,
+        purge: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Take the name away from a dataset, or delete the dataset.
+
+        Without `purge` the dataset stays in the catalog and in its folder: it can be opened by
+        its URI, and get a name again by `register`. With `purge` nobody can read it any more,
+        in any version, and the files that plake wrote are deleted.
+
+        Raises:
+            DatasetNotFoundError, NamespaceNotFoundError
+            StorageError: a file cannot be deleted. The dataset is dropped; `finish_drops`
+                deletes the rest.
+
+        >>> catalog.drop("orders", purge=True)
+        >>> catalog.datasets()
+        []
+        """
+        key = parse_name(name)
+
+        def remove(tx: CatalogTransaction) -> None:
+            found = tx.names.get(key)
+            if purge:
+                tx.lock_dataset(found.base_uri)
+                tx.drop_dataset(found.dataset_id)
+            tx.names.remove(key)
+
+        self._change(remove)
+        if purge:
+            self.finish_drops(storage_options=storage_options)
+
+    def finish_drops(self, *, storage_options: Mapping[str, Any] | None = None) -> int:
+        """Delete what a `drop` with `purge` left that was interrupted; answers how many datasets.
+
+        Raises:
+            StorageError: a file cannot be deleted.
+
+        >>> catalog.finish_drops()
+        0
+        """
+        return dropping.finish_drops(self, storage_options)
+
+    # --- namespaces
+
+    def namespaces(self) -> list[str]:
+        """The names of all namespaces.
+
+        >>> catalog.namespaces()
+        ['default']
+        """
+        with self.read() as reader:
+            return [namespace.name for namespace in reader.names.namespaces()]
+
+    def namespace(self, name: str) -> Namespace:
+        """A namespace and its properties.
+
+        Raises:
+            NamespaceNotFoundError
+
+        >>> catalog.namespace("DEFAULT").name
+        'default'
+        """
+        with self.read() as reader:
+            return reader.names.namespace(name)
+
+    def create_namespace(
+        self, name: str, *, properties: Mapping[str, str] | None = None, exist_ok: bool = False
+    ) -> None:
+        """Make a namespace; `properties` are texts that users note about it.
+
+        Raises:
+            NamespaceExistsError, InvalidOptionError
+
+        >>> catalog.create_namespace("summer", properties={"owner": "ann"})
+        >>> catalog.create_namespace("summer", exist_ok=True)
+        """
+        try:
+            self._change(lambda tx: tx.names.create_namespace(name, properties))
+        except NamespaceExistsError:
+            if not exist_ok:
+                raise
+
+    def set_namespace_properties(self, name: str, properties: Mapping[str, str | None]) -> None:
+        """Set texts that users note about a namespace; None removes one.
+
+        Raises:
+            NamespaceNotFoundError
+
+        >>> catalog.set_namespace_properties("default", {"owner": None, "comment": "2026"})
+        >>> catalog.namespace("default").properties
+        {'comment': '2026'}
+        """
+
+        def change(tx: CatalogTransaction) -> None:
+            merged = {**tx.names.namespace(name).properties, **properties}
+            texts = {key: value for key, value in merged.items() if value is not None}
+            tx.names.set_namespace_properties(name, texts)
+
+        self._change(change)
+
+    def drop_namespace(self, name: str, *, cascade: bool = False) -> None:
+        """Remove a namespace; with `cascade` the names in it too, as `drop` does.
+
+        Raises:
+            NamespaceNotFoundError, NamespaceNotEmptyError
+            InvalidOptionError: it is the default one.
+
+        >>> catalog.create_namespace("summer")
+        >>> catalog.drop_namespace("summer")
+        """
+
+        def remove(tx: CatalogTransaction) -> None:
+            for one in tx.names.datasets(name) if cascade else ():
+                tx.names.remove((one.namespace, one.name))
+            tx.names.drop_namespace(name)
+
+        self._change(remove)
+
+    # --- inside
+
+    def _change(self, work: Any) -> None:
+        in_transaction(self, self.redacted_url, "", work, resolve=False)
+
+    def _open(
+        self, found: NamedDataset, storage_options: Mapping[str, Any] | None = None
+    ) -> Dataset:
+        return Dataset(Address(self._uri(found), self, storage_options))
+
+    def _uri(self, found: NamedDataset) -> str:
+        if found.base_uri != OWN_KEY:
+            return found.base_uri
+        return folder_around(self) or found.base_uri
+
+    def _location(self, key: QualifiedName, location: PathLike | None) -> PathLike:
+        """Where a new dataset is made: as asked for, or in a folder that no dataset has."""
+        if location is not None:
+            return location
+        warehouse = self.warehouse
+        if warehouse is None:
+            raise InvalidOptionError(
+                option="location",
+                reason=f"is missing for {quoted(key)}, and the catalog has no warehouse. Give "
+                "location=, or open the catalog with warehouse= (option 'warehouse' in Spark).",
+            )
+        folder = f"{warehouse.rstrip('/')}/{encoded(key[0])}/{encoded(key[1])}"
+        with self.read() as reader:
+            taken = {record.base_uri for record in reader.datasets() if record.current_version}
+            taken |= {record.base_uri for record in reader.dropped_datasets()}
+        # A dataset that was renamed, or dropped without its files, keeps its folder.
+        number, uri = 1, folder
+        while uri in taken:
+            number += 1
+            uri = f"{folder}-{number}"
+        return uri
+
+
+def open_catalog(
+    url: str | Catalog | None = None, *, warehouse: PathLike | None = None, create: bool = True
+) -> DatasetCatalog:
+    """Open a catalog by its URL; it connects when it is first used.
+
+    Args:
+        url: `sqlite:///abs/path.db`, `postgresql://…`, `duckdb:///abs/path.db`, `env:NAME`, or
+            an open catalog. Default: the environment variable `PLAKE_CATALOG`.
+        warehouse: the folder or URI in which datasets without a location are made. Default:
+            the one that is stored in the catalog.
+        create: make the catalog's tables (and the file of SQLite or DuckDB) when missing.
+
+    Raises:
+        InvalidOptionError: the URL is none that plake knows.
+
+    >>> with lake.open_catalog("sqlite:////data/catalog.db") as catalog:
+    ...     lake.write_dataset(flights, "/data/all", catalog=catalog).version
+    1
+    >>> lake.open_catalog("mysql://host/database")
+    Traceback (most recent call last):
+    lakehouse_source.errors.InvalidOptionError: option 'catalog' (given: 'mysql:...'): ...
+    """
+    if isinstance(url, DatasetCatalog) and warehouse is None:
+        return url
+    return DatasetCatalog(open_database(url, create=create).database, warehouse)
+
+
+def parse_name(name: NameLike) -> QualifiedName:
+    """The namespace and the name in what a user gave.
+
+    Raises:
+        InvalidOptionError: it is not one name, or a namespace and a name.
+    """
+    parts = _split(name) if isinstance(name, str) else list(name)
+    if len(parts) == 1:
+        return DEFAULT_NAMESPACE, parts[0]
+    if len(parts) == 2:
+        return parts[0], parts[1]
+    raise InvalidOptionError(
+        option="name",
+        value=name,
+        reason="must be a name, or a namespace and a name. Put parts that hold a dot in "
+        "backticks, or give a tuple.",
+    )
+
+
+def _split(text: str) -> list[str]:
+    """The parts of a dotted name; in backticks a dot is a letter and two backticks are one."""
+    parts: list[str] = []
+    part, quoting, at = "", False, 0
+    while at < len(text):
+        letter = text[at]
+        if letter == "`" and quoting and text[at + 1 : at + 2] == "`":
+            part, at = part + "`", at + 1
+        elif letter == "`":
+            quoting = not quoting
+        elif letter == "." and not quoting:
+            parts, part = [*parts, part], ""
+        else:
+            part += letter
+        at += 1
+    if quoting:
+        raise InvalidOptionError(option="name", value=text, reason="has an open backtick.")
+    return [*parts, part]
