@@ -15,6 +15,7 @@ from lakehouse_source.maintenance import expiry, vacuum, vacuum_plan, verify
 from lakehouse_source.maintenance.reports import ExpiryReport, VacuumReport, VerifyReport
 from lakehouse_source.model import ChangeResult, FileRecord, WriteResult
 from lakehouse_source.read.address import Address
+from lakehouse_source.read.inspect import Inspection
 from lakehouse_source.read.scan import Predicates, Scan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.changes import comments
@@ -50,6 +51,8 @@ class Dataset:
     ['month', 'carrier', 'miles']
     >>> dataset.properties["last_field_id"], dataset.comments
     (3, {})
+    >>> dataset.inspect.refs().num_rows
+    1
     """
 
     def __init__(self, address: Address) -> None:
@@ -226,6 +229,15 @@ class Dataset:
             replace(file, partitions=dict(zip(snapshot.partition_by, texts(file))))
             for file in files
         ]
+
+    @property
+    def inspect(self) -> Inspection:
+        """The dataset's metadata tables: its history, files, row groups, partitions and so on.
+
+        >>> dataset.inspect.versions()["live_rows"].to_pylist()
+        [4]
+        """
+        return Inspection(self._address, self.version)
 
     def scan(
         self,

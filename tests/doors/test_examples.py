@@ -25,6 +25,7 @@ from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 from sybil.parsers.rest import DocTestParser
 
 import lakehouse_source as lake
+from lakehouse_source.read.inspect import Inspection
 from lakehouse_source.write.schema_change import SchemaUpdate
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +38,7 @@ IN_DOCSTRINGS, IN_PAGES = DocTestParser(OPTIONS), PythonCodeBlockParser((), OPTI
 # Classes whose methods users call. Of the other public classes they read fields.
 WITH_METHODS = (
     *(lake.Dataset, lake.DatasetCatalog, lake.Scan, lake.Transaction, SchemaUpdate),
+    Inspection,
     *(lake.spark.SparkTable, lake.spark.SparkMerge),
 )
 

@@ -1,0 +1,351 @@
+"""Verb. What the catalog knows of a dataset, as Arrow tables: its metadata tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.model import FileRecord, RowGroupMetadata
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.fields import Leaf, leaves
+
+_TIME = pa.timestamp("us", tz="UTC")
+_TEXTS = pa.map_(pa.string(), pa.string())
+_BOUNDS = pa.map_(
+    pa.string(),
+    pa.struct(
+        [
+            ("lower", pa.string()),
+            ("upper", pa.string()),
+            ("null_count", pa.int64()),
+            ("may_contain_nan", pa.bool_()),
+        ]
+    ),
+)
+_COUNTS = ("files_added", "files_removed", "rows_added", "rows_removed")
+_LIVE = ("live_files", "live_row_groups", "live_rows", "live_bytes")
+SCHEMAS: Mapping[str, pa.Schema] = {
+    "history": pa.schema(
+        [
+            ("version", pa.int64()),
+            ("timestamp", _TIME),
+            ("operation", pa.string()),
+            *((name, pa.int64()) for name in (*_COUNTS, "live_rows")),
+            ("metadata", pa.string()),
+            ("write_id", pa.string()),
+            ("txn_app_id", pa.string()),
+            ("txn_version", pa.int64()),
+            ("is_readable", pa.bool_()),
+        ]
+    ),
+    "versions": pa.schema(
+        [
+            ("version", pa.int64()),
+            ("timestamp", _TIME),
+            ("schema_version", pa.int64()),
+            *((name, pa.int64()) for name in _LIVE),
+            ("tags", pa.list_(pa.string())),
+        ]
+    ),
+    "files": pa.schema(
+        [
+            ("file_path", pa.string()),
+            ("file_size_bytes", pa.int64()),
+            ("row_count", pa.int64()),
+            ("deleted_rows", pa.int64()),
+            ("partitions", _TEXTS),
+            ("version", pa.int64()),
+            ("schema_version", pa.int64()),
+            ("first_row_id", pa.int64()),
+        ]
+    ),
+    "row_groups": pa.schema(
+        [
+            ("file_path", pa.string()),
+            ("row_group", pa.int32()),
+            ("row_count", pa.int64()),
+            ("total_byte_size", pa.int64()),
+            ("compressed_byte_size", pa.int64()),
+            ("bounds", _BOUNDS),
+        ]
+    ),
+    "partitions": pa.schema(
+        [
+            ("partitions", _TEXTS),
+            ("files", pa.int64()),
+            ("rows", pa.int64()),
+            ("file_size_bytes", pa.int64()),
+        ]
+    ),
+    "deletion_vectors": pa.schema(
+        [
+            ("file_path", pa.string()),
+            ("vector_path", pa.string()),
+            ("offset", pa.int64()),
+            ("length", pa.int64()),
+            ("cardinality", pa.int64()),
+            ("version", pa.int64()),
+        ]
+    ),
+    "refs": pa.schema([("name", pa.string()), ("type", pa.string()), ("version", pa.int64())]),
+}
+
+
+class Inspection:
+    """The metadata tables of a dataset, each a `pa.Table`. Paths are relative to its URI.
+
+    Those that take a version, or a tag, show what is live in it; the default is the version of
+    the dataset that was opened. Every method may raise VersionNotFoundError.
+
+    >>> dataset.inspect.files().column_names[:3]
+    ['file_path', 'file_size_bytes', 'row_count']
+    """
+
+    def __init__(self, address: Address, version: int) -> None:
+        self._address = address
+        self._version = version
+
+    def table(self, name: str, version: int | str | None = None) -> pa.Table:
+        """The metadata table with a name.
+
+        Raises:
+            InvalidOptionError: there is none.
+
+        >>> dataset.inspect.table("refs").num_rows
+        1
+        """
+        tables: Mapping[str, Callable[[CatalogReader, Snapshot], Iterable[dict[str, Any]]]] = {
+            "history": _history,
+            "versions": _versions,
+            "files": _files,
+            "row_groups": _row_groups,
+            "partitions": _partitions,
+            "deletion_vectors": _deletion_vectors,
+            "refs": _refs,
+        }
+        if name not in tables:
+            raise InvalidOptionError(
+                option="table", value=name, reason="is not a metadata table.", known=SCHEMAS
+            )
+        with self._opened(version) as (reader, snapshot):
+            return pa.Table.from_pylist(list(tables[name](reader, snapshot)), SCHEMAS[name])
+
+    def history(self) -> pa.Table:
+        """Every commit, newest first; `is_readable` is false where it was expired.
+
+        >>> dataset.inspect.history().select(["version", "operation", "rows_added"]).to_pylist()
+        [{'version': 1, 'operation': 'append', 'rows_added': 4}]
+        """
+        return self.table("history")
+
+    def versions(self) -> pa.Table:
+        """Every version that can be read, newest first, with its size and its tags.
+
+        >>> dataset.inspect.versions()["live_rows"].to_pylist()
+        [4]
+        """
+        return self.table("versions")
+
+    def files(self, version: int | str | None = None) -> pa.Table:
+        """The data files of a version; `row_count` counts deleted rows too.
+
+        >>> dataset.inspect.files()["partitions"].to_pylist()[0]
+        [('month', '1')]
+        """
+        return self.table("files", version)
+
+    def row_groups(self, version: int | str | None = None) -> pa.Table:
+        """The row groups of a version, with what is known of each column in `bounds`.
+
+        A bound is the text of a value that may lie beyond the values of the rows.
+
+        >>> dict(dataset.inspect.row_groups()["bounds"].to_pylist()[0])["miles"]["upper"]
+        '1416'
+        """
+        return self.table("row_groups", version)
+
+    def partitions(self, version: int | str | None = None) -> pa.Table:
+        """The partitions of a version, with their live rows; one row if there are no columns.
+
+        >>> dataset.inspect.partitions()["rows"].to_pylist()
+        [2, 1, 1]
+        """
+        return self.table("partitions", version)
+
+    def deletion_vectors(self, version: int | str | None = None) -> pa.Table:
+        """The deletion vectors of a version; `version` is the one that wrote each.
+
+        >>> dataset.inspect.deletion_vectors().num_rows
+        0
+        """
+        return self.table("deletion_vectors", version)
+
+    def refs(self) -> pa.Table:
+        """The newest version, `main`, and the tags.
+
+        >>> dataset.inspect.refs().to_pylist()
+        [{'name': 'main', 'type': 'BRANCH', 'version': 1}]
+        """
+        return self.table("refs")
+
+    @contextmanager
+    def _opened(self, version: int | str | None) -> Iterator[tuple[CatalogReader, Snapshot]]:
+        wanted = self._version if version is None else version
+        with self._address.open() as catalog, catalog.read() as reader:
+            yield reader, self._address.snapshot(catalog, reader, wanted)
+
+
+def _history(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    for one in reader.transactions(snapshot.dataset.id):
+        yield {
+            "version": one.version,
+            "timestamp": one.timestamp,
+            "operation": one.operation,
+            **{name: one.summary.get(name) for name in (*_COUNTS, "live_rows")},
+            "metadata": json.dumps(dict(one.metadata)),
+            "write_id": one.write_id,
+            "txn_app_id": one.txn_app_id,
+            "txn_version": one.txn_version,
+            "is_readable": one.version >= snapshot.dataset.oldest_version,
+        }
+
+
+def _versions(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    tags: dict[int, list[str]] = {}
+    for name, version in reader.tags(snapshot.dataset.id).items():
+        tags.setdefault(version, []).append(name)
+    for one in reader.transactions(snapshot.dataset.id):
+        if one.version >= snapshot.dataset.oldest_version:
+            yield {
+                "version": one.version,
+                "timestamp": one.timestamp,
+                "schema_version": max(v for v in snapshot.file_schemas if v <= one.version),
+                **{name: one.summary.get(name) for name in _LIVE},
+                "tags": tags.get(one.version, []),
+            }
+
+
+def _files(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    deleted = _deleted(reader, snapshot)
+    for file in _live(reader, snapshot):
+        yield {
+            "file_path": file.path,
+            "file_size_bytes": file.size_bytes,
+            "row_count": file.row_count,
+            "deleted_rows": deleted.get(file.id, 0),
+            "partitions": _partition_values(snapshot, file),
+            "version": file.version,
+            "schema_version": file.schema_version,
+            "first_row_id": file.first_row_id,
+        }
+
+
+def _row_groups(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    columns = {leaf.id: ".".join(leaf.path) for leaf in leaves(snapshot.schema)}
+    present = {
+        version: [leaf for leaf in leaves(schema) if leaf.id in columns]
+        for version, schema in snapshot.file_schemas.items()
+    }
+    files = _live(reader, snapshot)
+    for start in range(0, len(files), 1000):
+        some = files[start : start + 1000]
+        groups = reader.row_groups([file.id for file in some])
+        for file in some:
+            for group in groups[file.id]:
+                yield {
+                    "file_path": file.path,
+                    "row_group": group.index,
+                    "row_count": group.row_count,
+                    "total_byte_size": group.total_byte_size,
+                    "compressed_byte_size": group.compressed_byte_size,
+                    "bounds": list(_bounds(group, present[file.schema_version], columns)),
+                }
+
+
+def _bounds(
+    group: RowGroupMetadata, present: Iterable[Leaf], names: Mapping[int, str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What a row group's record says of columns, as texts."""
+    low, high = json.loads(group.stats_min_json), json.loads(group.stats_max_json)
+    nulls, nans = json.loads(group.null_counts_json), json.loads(group.nan_json)
+    for leaf in present:
+        key = str(leaf.id)
+        if any(key in document for document in (low, high, nulls, nans)):
+            yield (
+                names[leaf.id],
+                {
+                    "lower": _text(low.get(key)),
+                    "upper": _text(high.get(key)),
+                    "null_count": nulls.get(key),
+                    "may_contain_nan": nans.get(key),
+                },
+            )
+
+
+def _partitions(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    deleted = _deleted(reader, snapshot)
+    found: dict[tuple[tuple[str, str | None], ...], list[int]] = {}
+    for file in _live(reader, snapshot):
+        counts = found.setdefault(tuple(_partition_values(snapshot, file)), [0, 0, 0])
+        counts[0] += 1
+        counts[1] += file.row_count - deleted.get(file.id, 0)
+        counts[2] += file.size_bytes
+    for values, (files, rows, size_bytes) in found.items():
+        yield {
+            "partitions": list(values),
+            "files": files,
+            "rows": rows,
+            "file_size_bytes": size_bytes,
+        }
+
+
+def _deletion_vectors(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    paths = {file.id: file.path for file in _live(reader, snapshot)}
+    for one in reader.all_vectors(snapshot.dataset.id, snapshot.version):
+        if one.file_id in paths:
+            yield {
+                "file_path": paths[one.file_id],
+                "vector_path": one.vector.path,
+                "offset": one.vector.offset,
+                "length": one.vector.length,
+                "cardinality": one.vector.cardinality,
+                "version": one.version,
+            }
+
+
+def _refs(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    yield {"name": "main", "type": "BRANCH", "version": snapshot.dataset.current_version}
+    for name, version in reader.tags(snapshot.dataset.id).items():
+        yield {"name": name, "type": "TAG", "version": version}
+
+
+def _live(reader: CatalogReader, snapshot: Snapshot) -> list[FileRecord]:
+    return reader.files(snapshot.dataset.id, snapshot.version)
+
+
+def _deleted(reader: CatalogReader, snapshot: Snapshot) -> dict[int, int]:
+    """How many rows deletion vectors delete, by file id."""
+    found = reader.all_vectors(snapshot.dataset.id, snapshot.version)
+    return {one.file_id: one.vector.cardinality for one in found}
+
+
+def _partition_values(snapshot: Snapshot, file: FileRecord) -> list[tuple[str, str | None]]:
+    texts = snapshot.partition_texts()(file)
+    values = (None if text is None else _text(json.loads(text)) for text in texts)
+    return list(zip(snapshot.partition_by, values))
+
+
+def _text(value: Any) -> str | None:
+    """A value of the catalog's JSON documents, for people."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, dict):  # bytes
+        return str(value.get("base64"))
+    return json.dumps(value)
