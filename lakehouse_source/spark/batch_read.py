@@ -53,6 +53,8 @@ class ReadRequest:
     metadata_columns: bool = False
     # By name, as given: secrets are names of environment variables of the driver.
     storage_options: Mapping[str, str] = field(default_factory=dict)
+    # The frame shows this metadata table instead of the rows.
+    metadata_table: str | None = None
 
     @property
     def address(self) -> Address:

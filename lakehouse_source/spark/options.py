@@ -22,6 +22,7 @@ READ_OPTIONS = (
     "where",
     "splitSize",
     "metadataColumns",
+    "metadataTable",
 )
 WRITE_OPTIONS = (
     "path",

@@ -24,6 +24,7 @@ from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, unused_na
 from lakehouse_source.spark.aggregate_pushdown import AggregateReader
 from lakehouse_source.spark.batch_read import PlakeReader, ReadRequest
 from lakehouse_source.spark.batch_write import PlakeWriter
+from lakehouse_source.spark.metadata_table import MetadataTableReader, metadata_schema
 from lakehouse_source.spark.options import READ_OPTIONS, WRITE_OPTIONS, MetadataKey, Options
 from lakehouse_source.spark.planner.vocabulary import Option, Pickle
 from lakehouse_source.spark.pushdown import read_pushdown
@@ -70,6 +71,8 @@ class PlakeDataSource(DataSource):
 
     def schema(self) -> StructType:
         request = self._read_request()
+        if request.metadata_table is not None:
+            return metadata_schema(request.metadata_table)
         # Spark asks in the process that made this instance, which still has the snapshot.
         snapshot = self._snapshot
         if snapshot is None:
@@ -96,6 +99,8 @@ class PlakeDataSource(DataSource):
         freeze_gc()
         request = self._read_request()
         pushdown = read_pushdown(schema)
+        if request.metadata_table is not None:
+            return MetadataTableReader(request, pushdown)
         kind = PlakeReader if pushdown.aggregate is None else AggregateReader
         return kind(request, pushdown)
 
@@ -131,12 +136,7 @@ def _resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
     given = Options(others, READ_OPTIONS, "reading")
     path = given.path()
     check_no_secrets(path, storage)
-    versions = {given.number("version"), given.number("versionAsOf")} - {None}
-    if len(versions) > 1:
-        raise InvalidOptionError(
-            option="version", value=given.number("version"), reason="differs from versionAsOf."
-        )
-    version = versions.pop() if versions else None
+    version = _version(given)
     address = Address(path, reveal(given.text("catalog")), storage)
     with address.open() as catalog, catalog.read() as reader:
         snapshot = address.snapshot(catalog, reader, version, given.text("timestampAsOf"))
@@ -155,8 +155,35 @@ def _resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
         split_size_bytes=given.size("splitSize"),
         metadata_columns=bool(given.flag("metadataColumns")),
         storage_options=storage,
+        metadata_table=_metadata_table(given),
     )
     return request, snapshot
+
+
+def _version(given: Options) -> int | str | None:
+    """The version that the options name: a number, or a tag in `versionAsOf`."""
+    number, named = given.number("version"), given.text("versionAsOf")
+    if named is None:
+        return number
+    wanted = int(named) if named.lstrip("+-").isdecimal() else named
+    if number is not None and number != wanted:
+        raise InvalidOptionError(
+            option="version", value=number, reason=f"differs from versionAsOf, {named!r}."
+        )
+    return wanted
+
+
+def _metadata_table(given: Options) -> str | None:
+    name = given.text("metadataTable")
+    if name is None:
+        return None
+    metadata_schema(name)  # refuses a wrong name when the frame is made
+    for option in ("columns", "where", "metadataColumns"):
+        if given.text(option) is not None:
+            raise InvalidOptionError(
+                option=option, reason="is for the rows of a dataset, not for metadataTable."
+            )
+    return name
 
 
 def _write_options(given: Options, mode: str) -> WriteOptions:
