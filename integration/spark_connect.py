@@ -5,7 +5,8 @@
 A virtual environment with that PySpark and what its Connect client needs, this
 checkout installed as a wheel, and a Connect server in a process of its own that
 loads the extension by `spark.jars`, as spark_conf/README.md tells administrators.
-Every query is answered by plake and by plain Parquet, over the wire. The master
+Every query is answered by plake and by plain Parquet, over the wire; random programs
+that change rows are compared with DuckDB. The master
 `local-cluster[1,2,2048]` has executors in processes of their own.
 """
 
@@ -17,7 +18,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
+PROGRAMS = 10
 CHECKOUT = Path(__file__).resolve().parent.parent
 CLIENT = (
     "grpcio>=1.67",
@@ -67,10 +70,30 @@ def inside(folder: Path, master: str) -> int:
         wrong.append("no answer from the catalog")
     if "ColumnarToRow" not in pruned:
         wrong.append("rows are copied out of batches: " + pruned)
+    statements = change_rows(spark, folder)
+    print(f"{statements} steps of programs that change rows: no difference from DuckDB")
     print(f"{asked} queries through Connect on Spark {spark.version}, {len(wrong)} wrong")
     for name in wrong:
         print("wrong:", name)
     return 1 if wrong or asked < 100 else 0
+
+
+def change_rows(spark: Any, folder: Path) -> int:
+    """Run random programs of statements, through SQL and `spark.open`; answers how many steps.
+
+    Raises:
+        AssertionError: the rows differ from those of DuckDB.
+    """
+    from tests.doors.test_row_programs_in_spark import SparkProgram
+
+    steps = 0
+    for seed in range(PROGRAMS):
+        place = folder / f"program-{seed}"
+        place.mkdir()
+        program = SparkProgram(place, seed, spark)
+        program.run(6)
+        steps += len(program.steps)
+    return steps
 
 
 def main() -> int:

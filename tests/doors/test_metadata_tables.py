@@ -30,8 +30,10 @@ def dataset(tmp_path: Path) -> lake.Dataset:
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_each_table_is_what_python_shows(any_spark: Any, dataset: lake.Dataset, name: str) -> None:
-    frame = any_spark.read.format("plake").option("metadataTable", name).load(dataset.uri)
+def test_each_table_is_what_python_shows(
+    spark_planner: Any, dataset: lake.Dataset, name: str
+) -> None:
+    frame = spark_planner.read.format("plake").option("metadataTable", name).load(dataset.uri)
     found = [row.asDict(recursive=True) for row in frame.collect()]
     expected = dataset.inspect.table(name).to_pylist(maps_as_pydicts="strict")
     for row in expected:
