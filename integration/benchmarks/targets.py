@@ -41,6 +41,10 @@ def _spark(text: str, limit: float, question: str, system: str) -> Target:
     return Target(text, limit, "spark", question, system, "s", "TPC-H scale 1", "native Parquet")
 
 
+def _changes(text: str, limit: float, question: str, unit: str) -> Target:
+    return Target(text, limit, "changes", question, "plake", unit, "TPC-H scale 1", "delta-rs")
+
+
 _HUNDRED, _MILLION = "100,000 files", "1,000,000 files"
 
 TARGETS: tuple[Target, ...] = (
@@ -87,6 +91,12 @@ TARGETS: tuple[Target, ...] = (
            "DuckDB over the files"),
     Target("Spark append: at most 1.1 x a writer that discards its batches",
            1.1, "writes", "append", "plake", "s", "10,000,000 rows", "discard"),
+    _changes("delete 0.1 % of 6M rows: at most 1/5 of delta-rs", 1 / 5, "delete", "s"),
+    _changes("merge 6,000 rows into 6M: at most 1/5 of delta-rs", 1 / 5, "merge", "s"),
+    Target("the same, peak memory: at most 1,024 MiB",
+           1024, "changes", "merge", "plake", "MiB", "TPC-H scale 1"),
+    Target("scan after 1 % of each file's rows are deleted: at most 1.15 x the scan before",
+           1.15, "changes", "scan, 1 % deleted", "after", "s", "TPC-H scale 1", "before"),
 )  # fmt: skip
 
 
