@@ -428,8 +428,7 @@ class DatasetCatalog(Catalog):
             )
         folder = f"{warehouse.rstrip('/')}/{encoded(key[0])}/{encoded(key[1])}"
         with self.read() as reader:
-            taken = {record.base_uri for record in reader.datasets() if record.current_version}
-            taken |= {record.base_uri for record in reader.dropped_datasets()}
+            taken = reader.taken_uris(folder)
         # A dataset that was renamed, or dropped without its files, keeps its folder.
         number, uri = 1, folder
         while uri in taken:

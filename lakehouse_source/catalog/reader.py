@@ -102,6 +102,10 @@ class CatalogReader:
         """All datasets, in the order in which they were registered."""
         return [self._dataset_record(row) for row in self._session.query(sql.DATASETS)]
 
+    def taken_uris(self, prefix: str) -> set[str]:
+        """The URIs with a prefix at which a dataset is, or was dropped and still has files."""
+        return {row[0] for row in self._session.query(sql.TAKEN_URIS, (len(prefix), prefix))}
+
     def dropped_datasets(self) -> list[DatasetRecord]:
         """Datasets that were dropped and whose files are still to be deleted."""
         return [self._dataset_record(row) for row in self._session.query(sql.DROPPED_DATASETS)]

@@ -360,6 +360,11 @@ REMOVE_VECTORS = (
 )
 DROP_DATASET = "UPDATE datasets SET dropped_at = {now} WHERE id = ? AND dropped_at IS NULL"
 DROPPED_DATASETS = f"{_DATASET} WHERE dropped_at IS NOT NULL ORDER BY id"
+# Where a new dataset cannot be made: there is one, or the files of one are being deleted.
+TAKEN_URIS = (
+    "SELECT base_uri FROM datasets WHERE (current_version > 0 OR dropped_at IS NOT NULL) "
+    "AND substr(base_uri, 1, CAST(? AS INTEGER)) = ?"
+)
 FILE_IDS_OF_DATASET = "SELECT id FROM files WHERE dataset_id = ?"
 # Rows that refer to others first: DuckDB has no cascades.
 FORGET_DATASET = (
