@@ -43,12 +43,25 @@ WRITE_OPTIONS = (
     "txnVersion",
     "commitMetadata",
 )
+# Spark passes these to a stream's source and sink too. They are Spark's own.
+_OF_SPARK = ("checkpointLocation", "queryName")
+STREAM_WRITE_OPTIONS = (
+    *(
+        name
+        for name in WRITE_OPTIONS
+        # A stream has an idempotency pair of its own, and more than one commit.
+        if name not in ("expectedVersion", "txnAppId", "txnVersion")
+    ),
+    *_OF_SPARK,
+)
 # Of the writes of DELETE, UPDATE and MERGE. `splitSize` is of their scan.
 STATEMENT_OPTIONS = (
     *("path", "catalog", "splitSize", "isolation"),
     *("targetFileSize", "rowGroupRows", "compression"),
     *("expectedVersion", "txnAppId", "txnVersion", "commitMetadata"),
 )
+
+STREAM_WRITING = "streaming to"
 
 
 class MetadataKey:
@@ -172,12 +185,20 @@ class Options:
         return self.names(name) or (() if name in self._values else None)
 
 
+# What each kind of use is called in errors, and its options.
+_KINDS = {
+    "reading": READ_OPTIONS,
+    "writing": WRITE_OPTIONS,
+    STREAM_WRITING: STREAM_WRITE_OPTIONS,
+}
+
+
 def _unknown(key: str, known: tuple[str, ...], kind: str) -> InvalidOptionError:
-    for name in READ_OPTIONS + WRITE_OPTIONS:
-        if name.lower() == key.lower():
-            other = "writing" if kind == "reading" else "reading"
-            reason = f"is an option of {other} plake, not of {kind}."
-            return InvalidOptionError(option=name, reason=reason, known=known)
+    for other, names in _KINDS.items():
+        for name in names:
+            if other != kind and name.lower() == key.lower():
+                reason = f"is an option of {other} plake, not of {kind} it."
+                return InvalidOptionError(option=name, reason=reason, known=known)
     reason = f"is not an option of {kind} plake."
     return InvalidOptionError(option=key, reason=reason, known=known)
 

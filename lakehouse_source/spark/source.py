@@ -12,7 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+)
 from pyspark.sql.types import StructField, StructType
 
 from lakehouse_source.errors import InvalidOptionError, PlakeError
@@ -25,12 +30,20 @@ from lakehouse_source.spark.aggregate_pushdown import AggregateReader
 from lakehouse_source.spark.batch_read import PlakeReader, ReadRequest
 from lakehouse_source.spark.batch_write import PlakeWriter
 from lakehouse_source.spark.metadata_table import MetadataTableReader, metadata_schema
-from lakehouse_source.spark.options import READ_OPTIONS, WRITE_OPTIONS, MetadataKey, Options
+from lakehouse_source.spark.options import (
+    READ_OPTIONS,
+    STREAM_WRITE_OPTIONS,
+    STREAM_WRITING,
+    WRITE_OPTIONS,
+    MetadataKey,
+    Options,
+)
 from lakehouse_source.spark.planner.vocabulary import Option, Pickle
 from lakehouse_source.spark.pushdown import read_pushdown
 from lakehouse_source.spark.row_change_write import begin_statement
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.storage_options import check_no_secrets, split_storage_options
+from lakehouse_source.spark.stream_write import PlakeStreamWriter
 from lakehouse_source.spark.types import arrow_schema, spark_schema
 from lakehouse_source.spark.workers import freeze_gc
 from lakehouse_source.write.begin import begin
@@ -122,12 +135,15 @@ class PlakeDataSource(DataSource):
     def streamReader(self, schema: StructType) -> Any:
         raise InvalidOptionError(option="readStream", reason="is not supported by plake yet.")
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
-        raise InvalidOptionError(
-            option="writeStream",
-            reason="is not supported by plake yet; write each batch with foreachBatch and the "
-            "options txnAppId and txnVersion.",
-        )
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        freeze_gc()
+        options, storage = split_storage_options(self.options)
+        given = Options(options, STREAM_WRITE_OPTIONS, STREAM_WRITING)
+        path = given.path()
+        check_no_secrets(path, storage)
+        chosen = _write_options(given, "overwrite" if overwrite else "append")
+        chosen.check()
+        return PlakeStreamWriter(path, given.text("catalog"), storage, arrow_schema(schema), chosen)
 
 
 def _resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:

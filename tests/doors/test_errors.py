@@ -56,7 +56,7 @@ READS = [
     (
         {"mergeSchema": "true"},
         None,
-        "'mergeSchema': is an option of writing plake, not of reading. Known: path,",
+        "'mergeSchema': is an option of writing plake, not of reading it. Known: path,",
     ),
     ({"columns": "i,nope"}, None, "column 'nope' is not in the dataset. It has: i, s."),
     ({"where": "nope = 1"}, None, "no column"),
@@ -218,13 +218,3 @@ def test_a_table_of_the_session_catalog_points_to_the_temporary_view(
             assert "Spark drops its options" in message
     finally:
         spark.sql("DROP TABLE catalogued")
-
-
-def test_streams_say_what_to_do_instead(spark: SparkSession, dataset: str, tmp_path: Path) -> None:
-    def stream() -> None:
-        rates = spark.readStream.format("rate").load().selectExpr("value i", "'a' s")
-        checkpoint = str(tmp_path / "checkpoint")
-        query = rates.writeStream.format("plake").option("checkpointLocation", checkpoint)
-        query.start(dataset).processAllAvailable()
-
-    assert "foreachBatch" in said(stream, Exception)

@@ -1,0 +1,71 @@
+"""What the tests of streams share: a folder of Parquet files as source, and queries to the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+import lakehouse_source as lake
+
+Row = dict[str, Any]
+
+
+class Folder:
+    """A folder of Parquet files. A stream over it takes one file per micro-batch."""
+
+    def __init__(self, path: Path, schema: str = "id BIGINT, k STRING") -> None:
+        self.path = path
+        self.schema = schema
+        self.files = 0
+        path.mkdir()
+
+    def add(self, rows: Sequence[Row] | pa.Table) -> None:
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows))
+        hidden = self.path / f".{self.files}"
+        pq.write_table(table, hidden)
+        # The source takes files by the time of their last change.
+        os.utime(hidden, (1_000_000 + self.files, 1_000_000 + self.files))
+        hidden.rename(self.path / f"{self.files:05}.parquet")
+        self.files += 1
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        reader = spark.readStream.schema(self.schema).option("maxFilesPerTrigger", 1)
+        return reader.parquet(str(self.path))
+
+
+def run(frame: DataFrame, target: Path | str, checkpoint: Path | str, **options: Any) -> str:
+    """Write everything that a stream has to a dataset; answers the id of the query."""
+    mode = options.pop("outputMode", "append")
+    writer = frame.writeStream.format("plake").outputMode(mode).options(**options)
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    started = query.start(str(target))
+    try:
+        assert started.awaitTermination(120), "the query runs on"
+    finally:
+        started.stop()
+    return str(started.id)
+
+
+def ids(uri: Path | str, version: int | None = None) -> list[int]:
+    found: list[int] = lake.read_dataset(uri, version=version)["id"].to_pylist()
+    return sorted(found)
+
+
+def forget_last_commit(checkpoint: Path | str, batches: int = 1) -> None:
+    """Put a checkpoint back to where Spark had planned a batch and not noted that it ended."""
+    folder = Path(checkpoint) / "commits"
+    numbers = sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit())
+    for number in numbers[-batches:]:
+        (folder / str(number)).unlink()
+        (folder / f".{number}.crc").unlink(missing_ok=True)
+
+
+def lose(checkpoint: Path | str) -> None:
+    shutil.rmtree(checkpoint)

@@ -1,0 +1,232 @@
+"""Streams into a dataset: every micro-batch is one version, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+import lakehouse_source as lake
+from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.spark.stream_write import BatchWritten, PlakeStreamWriter
+from lakehouse_source.write.options import WriteOptions
+from tests.doors.frames import data_files
+from tests.doors.streams import Folder, forget_last_commit, ids, lose, run
+
+
+def numbers(first: int, last: int) -> list[dict[str, object]]:
+    return [{"id": number, "k": f"k{number % 3}"} for number in range(first, last)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "incoming")
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> str:
+    return str(tmp_path / "target")
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    return str(tmp_path / "checkpoint")
+
+
+@pytest.mark.spark
+def test_each_batch_is_one_version_with_the_pair_of_query_and_batch(
+    spark: SparkSession, folder: Folder, target: str, checkpoint: str
+) -> None:
+    for start in (0, 10, 20):
+        folder.add(numbers(start, start + 10))
+    query = run(folder.stream(spark), target, checkpoint, partitionBy="k", compression="snappy")
+    dataset = lake.open_dataset(target)
+    assert ids(target) == list(range(30))
+    assert dataset.partition_by == ("k",)
+    pairs = [(one.txn_app_id, one.txn_version) for one in dataset.history()]
+    assert pairs == [(query, 2), (query, 1), (query, 0)]
+    assert all(one.operation == "append" for one in dataset.history())
+    # A restart goes on.
+    folder.add(numbers(30, 35))
+    assert run(folder.stream(spark), target, checkpoint) == query
+    assert ids(target) == list(range(35))
+    assert lake.open_dataset(target).version == 4
+
+
+@pytest.mark.spark
+def test_a_replayed_batch_is_not_written_twice(
+    spark: SparkSession, folder: Folder, target: str, checkpoint: str
+) -> None:
+    folder.add(numbers(0, 10))
+    folder.add(numbers(10, 20))
+    run(folder.stream(spark), target, checkpoint)
+    files = data_files(target)
+    # Another writer and an expiry come between the crash and the restart.
+    lake.write_dataset(pa.Table.from_pylist(numbers(100, 105)), target)
+    lake.open_dataset(target).expire_versions(keep_last=1)
+    forget_last_commit(checkpoint)
+    folder.add(numbers(20, 30))
+    run(folder.stream(spark), target, checkpoint)
+    assert ids(target) == [*range(30), *range(100, 105)]
+    # The files of the repetition are gone: those of one write and one batch are new.
+    assert len(data_files(target)) == len(files) + 2
+
+
+@pytest.mark.spark
+def test_two_queries_into_one_dataset_do_not_disturb_each_other(
+    spark: SparkSession, tmp_path: Path, target: str
+) -> None:
+    folders = [Folder(tmp_path / "a"), Folder(tmp_path / "b")]
+    for number, one in enumerate(folders):
+        for batch in range(2):
+            start = 100 * number + 10 * batch
+            one.add(numbers(start, start + 10))
+    queries = [
+        one.stream(spark)
+        .writeStream.format("plake")
+        .option("checkpointLocation", str(tmp_path / f"checkpoint{number}"))
+        .trigger(availableNow=True)
+        .start(target)
+        for number, one in enumerate(folders)
+    ]
+    for query in queries:
+        assert query.awaitTermination(120)
+    assert ids(target) == [*range(20), *range(100, 120)]
+    # The same batch numbers of another query are new batches.
+    lose(tmp_path / "checkpoint1")
+    run(folders[1].stream(spark), target, tmp_path / "checkpoint1")
+    assert ids(target) == sorted([*range(20), *range(100, 120), *range(100, 120)])
+
+
+@pytest.mark.spark
+def test_mode_complete_replaces_the_rows_in_each_batch(
+    spark: SparkSession, folder: Folder, target: str, checkpoint: str
+) -> None:
+    folder.add(numbers(0, 10))
+    folder.add(numbers(10, 15))
+    counts = folder.stream(spark).groupBy("k").count()
+    run(counts, target, checkpoint, outputMode="complete")
+    forget_last_commit(checkpoint)
+    run(counts, target, checkpoint, outputMode="complete")
+    assert lake.open_dataset(target).version == 2
+
+    def counted(version: int) -> dict[str, int]:
+        rows = lake.read_dataset(target, version=version).to_pylist()
+        return {row["k"]: row["count"] for row in rows}
+
+    assert counted(1) == {"k0": 4, "k1": 3, "k2": 3}
+    assert counted(2) == {"k0": 5, "k1": 5, "k2": 5}
+    with pytest.raises(Exception, match=r"does not support Update mode|[Uu]pdate"):
+        run(counts, target, f"{checkpoint}2", outputMode="update")
+
+
+@pytest.mark.spark
+def test_batches_without_rows_make_no_version_but_the_first(
+    spark: SparkSession, folder: Folder, target: str, checkpoint: str
+) -> None:
+    for start in (0, 5, 10):
+        folder.add(numbers(start, start + 5))
+    run(folder.stream(spark).where("id >= 10"), target, checkpoint)
+    dataset = lake.open_dataset(target)
+    # Batch 0 made the dataset, so that a stream from it can begin.
+    assert [one.txn_version for one in dataset.history()] == [2, 0]
+    assert ids(target) == list(range(10, 15))
+    catalog = lake.open_catalog(f"sqlite:///{target}/_plake/catalog.db")
+    with catalog, catalog.read() as reader:
+        assert reader.silent_writes(-1) == {}
+
+
+@pytest.mark.spark
+def test_new_columns_come_in_with_merge_schema(
+    spark: SparkSession, folder: Folder, target: str, checkpoint: str
+) -> None:
+    folder.add(numbers(0, 3))
+    run(folder.stream(spark), target, checkpoint)
+    folder.add(numbers(3, 5))
+    wider = folder.stream(spark).selectExpr("*", "id * 2 AS twice")
+    with pytest.raises(StreamingQueryException, match="SchemaMismatchError: column 'twice'"):
+        run(wider, target, checkpoint)
+    run(wider, target, checkpoint, mergeSchema="true")
+    rows = lake.read_dataset(target, columns=["id", "twice"]).to_pylist()
+    assert sorted((row["id"], row["twice"]) for row in rows) == [
+        *((number, None) for number in range(3)),
+        *((number, number * 2) for number in (3, 4)),
+    ]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("option", "value"), [("txnAppId", "a"), ("txnVersion", "1"), ("expectedVersion", "1")]
+)
+def test_options_that_hold_for_one_commit_only_are_refused(
+    spark: SparkSession, folder: Folder, target: str, checkpoint: str, option: str, value: str
+) -> None:
+    folder.add(numbers(0, 3))
+    with pytest.raises(StreamingQueryException, match="not of streaming to it"):
+        run(folder.stream(spark), target, checkpoint, **{option: value})
+
+
+# --- steps of the writer, as Spark calls them ------------------------------------------
+
+
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+def written(writer: PlakeStreamWriter, rows: list[int]) -> BatchWritten:
+    """What a task writes, without Spark."""
+    _kind, (staged,) = writer.__reduce__()
+    batch = pa.record_batch({"id": pa.array(rows, pa.int64())})
+    files = write_files(staged.spec, iter([batch] if rows else []))
+    return BatchWritten("query", staged, tuple(files))
+
+
+def writer(target: str, mode: str = "append") -> PlakeStreamWriter:
+    return PlakeStreamWriter(target, None, {}, SCHEMA, WriteOptions(mode=mode))
+
+
+def test_an_abort_after_the_commit_deletes_nothing(target: str) -> None:
+    message = written(writer(target), [1, 2])
+    writer(target).commit([message, None], 0)
+    writer(target).abort([message, None], 0)
+    assert ids(target) == [1, 2]
+    assert lake.open_dataset(target).verify(checksums=True).ok
+
+
+def test_an_abort_before_the_commit_deletes_the_files_for_good(target: str) -> None:
+    message = written(writer(target), [1, 2])
+    [written_file] = data_files(target)
+    writer(target).abort([message, None], 0)
+    assert not written_file.exists()
+    with pytest.raises(lake.StorageError, match="not there any more"):
+        writer(target).commit([message], 0)
+    writer(target).commit([written(writer(target), [3])], 0)
+    assert ids(target) == [3]
+
+
+def test_a_late_commit_of_an_older_batch_is_skipped(target: str) -> None:
+    late = written(writer(target), [1])
+    writer(target).commit([written(writer(target), [1])], 4)
+    writer(target).commit([written(writer(target), [2])], 5)
+    writer(target).commit([late], 4)
+    assert ids(target) == [1, 2]
+
+
+def test_a_batch_without_messages_appends_nothing_and_empties_in_mode_complete(target: str) -> None:
+    writer(target).commit([written(writer(target), [1])], 0)
+    writer(target).commit([], 1)
+    writer(target).commit([None], 1)
+    assert lake.open_dataset(target).version == 1
+    writer(target, "overwrite").commit([], 2)
+    assert ids(target) == []
+
+
+def test_the_version_a_batch_is_based_on_is_that_of_its_own_beginning(target: str) -> None:
+    writer(target).commit([written(writer(target), [1])], 0)
+    narrow = writer(target)
+    lake.open_dataset(target).add_column("note", pa.string())
+    narrow.commit([written(writer(target), [2])], 1)
+    assert lake.read_dataset(target).column_names == ["id", "note"]
+    assert ids(target) == [1, 2]
