@@ -50,6 +50,10 @@ if TYPE_CHECKING:
         PlakeError,
         SchemaMismatchError,
         StorageError,
+        StreamChangeError,
+        StreamCheckpointError,
+        StreamDataLossError,
+        StreamSchemaError,
         VersionNotFoundError,
     )
     from lakehouse_source.functions import convert, open_dataset, read_dataset, write_dataset
@@ -96,6 +100,10 @@ __all__ = [
     "Scan",
     "SchemaMismatchError",
     "StorageError",
+    "StreamChangeError",
+    "StreamCheckpointError",
+    "StreamDataLossError",
+    "StreamSchemaError",
     "Transaction",
     "VersionNotFoundError",
     "WriteResult",
@@ -139,6 +147,10 @@ _HOME = {
             "PlakeError",
             "SchemaMismatchError",
             "StorageError",
+            "StreamChangeError",
+            "StreamCheckpointError",
+            "StreamDataLossError",
+            "StreamSchemaError",
             "VersionNotFoundError",
         ),
         "functions": (

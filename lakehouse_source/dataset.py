@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -14,12 +14,15 @@ from lakehouse_source.history import History
 from lakehouse_source.maintenance import expiry, vacuum, vacuum_plan, verify
 from lakehouse_source.maintenance.reports import ExpiryReport, VacuumReport, VerifyReport
 from lakehouse_source.model import ChangeResult, FileRecord, WriteResult
+from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
+from lakehouse_source.read.changes import read_changes
 from lakehouse_source.read.inspect import Inspection
 from lakehouse_source.read.scan import Predicates, Scan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.changes import comments
 from lakehouse_source.schema.fields import without_metadata
+from lakehouse_source.streaming import Rules
 from lakehouse_source.write import tags
 from lakehouse_source.write.add_files import add_files
 from lakehouse_source.write.assignments import checked_names, equal_columns
@@ -265,6 +268,44 @@ class Dataset:
         if version is None and timestamp is None:
             version = self.version
         return Scan(self._address, predicates, columns, version, timestamp, verify_checksums)
+
+    def read_changes(
+        self,
+        since_version: int,
+        predicates: Predicates = None,
+        columns: Sequence[str] | None = None,
+        *,
+        skip_change_commits: bool = False,
+        ignore_deletes: bool = False,
+        fail_on_data_loss: bool = True,
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The rows that commits after a version appended, each batch with its version.
+
+        Keep the last version and pass it the next time. It ends with the version that is the
+        newest when it begins, and gives all rows the schema of that version. Nothing is read
+        before the first batch is asked for.
+
+        Args:
+            since_version: the last version whose rows are known; 0: none.
+            predicates, columns: as in `scan`.
+            skip_change_commits: skip commits that did anything else than add rows.
+            ignore_deletes: skip commits that only took rows out.
+            fail_on_data_loss: False: leave out what was expired and deleted.
+
+        Raises:
+            StreamChangeError: a commit did not only add rows, and no option skips it.
+            StreamDataLossError: a version was expired before it was read.
+            VersionNotFoundError: there is no such version.
+            InvalidPredicateError, SchemaMismatchError
+
+        >>> more = lake.write_dataset([{"month": 3, "carrier": "DL", "miles": 762}], dataset.uri)
+        >>> for version, rows in dataset.read_changes(1):
+        ...     print(version, rows.to_pylist())
+        2 [{'month': 3, 'carrier': 'DL', 'miles': 762}]
+        """
+        rules = Rules(skip_change_commits, ignore_deletes, fail_on_data_loss)
+        where = PredicateSet.of(predicates)
+        return read_changes(self._address, since_version, where, columns, rules)
 
     def delete(
         self, where: Predicates = None, *, isolation: str = "write-serializable", **further: Any

@@ -16,6 +16,12 @@ Grouped by what a handler does:
     ├── NamespaceNotFoundError          PLAKE_NAMESPACE_NOT_FOUND
     ├── NamespaceExistsError            PLAKE_NAMESPACE_EXISTS
     ├── NamespaceNotEmptyError          PLAKE_NAMESPACE_NOT_EMPTY
+      choose an option, or begin the stream anew
+    ├── StreamChangeError               PLAKE_STREAM_CHANGE
+    ├── StreamCheckpointError           PLAKE_STREAM_CHECKPOINT
+    ├── StreamDataLossError             PLAKE_STREAM_DATA_LOSS
+      start the query again
+    ├── StreamSchemaError               PLAKE_STREAM_SCHEMA
       read again, then write again
     ├── CommitConflictError             PLAKE_COMMIT_CONFLICT
       make the same call again, at once if `retryable`, else later
@@ -380,6 +386,108 @@ class NamespaceNotEmptyError(PlakeError):
             "first, or pass cascade=True (CASCADE in Spark).",
             namespace=namespace,
             datasets=datasets,
+        )
+
+
+class StreamChangeError(PlakeError):
+    """A commit in the way of a stream did not only add rows.
+
+    `version` and `operation` are those of the commit. `option` is the name of the option that
+    skips commits of this kind, as Spark spells it.
+
+    >>> changed = dataset.delete("month = 2")
+    >>> for version, rows in dataset.read_changes(0):
+    ...     print(version, rows.num_rows)
+    Traceback (most recent call last):
+    lakehouse_source.errors.StreamChangeError: version 2 of file:///data/flights did 'delete', ...
+    """
+
+    code = "PLAKE_STREAM_CHANGE"
+    dataset: str
+    version: int
+    operation: str
+    option: str
+
+    def __init__(self, *, dataset: str, version: int, operation: str, option: str) -> None:
+        super().__init__(
+            f"version {version} of {dataset} did {operation!r}, and a stream can only show rows "
+            f"that are added. Set the option {option} to skip such commits, or start a new "
+            "stream, which begins with the rows as they are now.",
+            dataset=dataset,
+            version=version,
+            operation=operation,
+            option=option,
+        )
+
+
+class StreamCheckpointError(PlakeError):
+    """The checkpoint of a stream does not belong to the dataset.
+
+    >>> str(lake.StreamCheckpointError(dataset="file:///data/flights", reason="it is another's"))
+    "the checkpoint does not fit file:///data/flights: it is another's. Use the dataset that ..."
+    """
+
+    code = "PLAKE_STREAM_CHECKPOINT"
+    dataset: str
+    reason: str
+
+    def __init__(self, *, dataset: str, reason: str) -> None:
+        super().__init__(
+            f"the checkpoint does not fit {dataset}: {reason}. Use the dataset that the checkpoint "
+            "was made for, or a new checkpoint location.",
+            dataset=dataset,
+            reason=reason,
+        )
+
+
+class StreamDataLossError(PlakeError):
+    """Versions were expired before a stream read them: files that they added may be deleted.
+
+    `version` is the first of them, `oldest` the oldest version that is kept.
+
+    >>> error = lake.StreamDataLossError(dataset="file:///data/flights", version=3, oldest=7)
+    >>> error.version, error.oldest
+    (3, 7)
+    """
+
+    code = "PLAKE_STREAM_DATA_LOSS"
+    dataset: str
+    version: int
+    oldest: int
+
+    def __init__(self, *, dataset: str, version: int, oldest: int) -> None:
+        super().__init__(
+            f"version {version} of {dataset} was expired before the stream read all of its rows: "
+            f"the oldest version is {oldest}. Set the option failOnDataLoss to false to go on with "
+            "what is left, or start a new stream with a new checkpoint location.",
+            dataset=dataset,
+            version=version,
+            oldest=oldest,
+        )
+
+
+class StreamSchemaError(PlakeError):
+    """The schema of the dataset changed while a stream was running.
+
+    The stream keeps the columns that it was loaded with. Loaded and started again, it has those
+    of the newest version, and goes on at the same place. `version` is that of the change.
+
+    >>> error = lake.StreamSchemaError(dataset="file:///data/flights", version=4)
+    >>> error.version
+    4
+    """
+
+    code = "PLAKE_STREAM_SCHEMA"
+    dataset: str
+    version: int
+
+    def __init__(self, *, dataset: str, version: int) -> None:
+        super().__init__(
+            f"version {version} of {dataset} changed the columns that the stream reads. Load the "
+            "stream again and start its query with the same checkpoint: it goes on where it "
+            "stopped, with the new columns.",
+            dataset=dataset,
+            version=version,
         )
 
 

@@ -139,9 +139,14 @@ class CatalogReader:
         count = _LARGEST if limit is None else _within_int64(limit)
         return self._transactions(sql.TRANSACTIONS, dataset_id, count)
 
-    def transactions_since(self, dataset_id: int, version: int) -> list[TransactionRecord]:
-        """What was committed after a version, oldest first."""
-        return self._transactions(sql.TRANSACTIONS_SINCE, dataset_id, _within_int64(version))
+    def transactions_since(
+        self, dataset_id: int, version: int, limit: int | None = None
+    ) -> list[TransactionRecord]:
+        """What was committed after a version, oldest first, at most `limit` commits."""
+        version = _within_int64(version)
+        if limit is None:
+            return self._transactions(sql.TRANSACTIONS_SINCE, dataset_id, version)
+        return self._transactions(sql.FIRST_TRANSACTIONS_SINCE, dataset_id, version, limit)
 
     def transaction(self, dataset_id: int, version: int) -> TransactionRecord | None:
         """The commit that made a version."""
@@ -172,6 +177,11 @@ class CatalogReader:
     def version_at(self, dataset_id: int, timestamp: datetime) -> int | None:
         """The last version committed at or before an instant."""
         rows = self._session.query(sql.VERSION_AT, (dataset_id, to_microseconds(timestamp)))
+        return rows[0][0] if rows else None
+
+    def first_version_from(self, dataset_id: int, timestamp: datetime) -> int | None:
+        """The first version committed at or after an instant."""
+        rows = self._session.query(sql.FIRST_VERSION_FROM, (dataset_id, to_microseconds(timestamp)))
         return rows[0][0] if rows else None
 
     def now(self) -> datetime:
@@ -261,6 +271,28 @@ class CatalogReader:
     def files_added_since(self, dataset_id: int, version: int) -> list[FileRecord]:
         """Every file that was added after a version, those removed since then too."""
         return self._files(sql.FILES_ADDED_SINCE, (dataset_id, _within_int64(version)))
+
+    def files_following(
+        self,
+        dataset_id: int,
+        version: int,
+        file_id: int,
+        through: int,
+        limit: int,
+        *,
+        live_at: int | None = None,
+    ) -> list[FileRecord]:
+        """The first files that versions up to `through` added and that follow a file.
+
+        Files are ordered by the version that added them and by id. Removed ones are among them;
+        with `live_at` only those that this version has.
+        """
+        version = _within_int64(version)
+        values = (dataset_id, version, _within_int64(through), version, _within_int64(file_id))
+        if live_at is None:
+            return self._files(sql.FILES_FOLLOWING, (*values, limit))
+        live_at = _within_int64(live_at)
+        return self._files(sql.LIVE_FILES_FOLLOWING, (*values, live_at, limit))
 
     def vectors(self, file_ids: Sequence[int], version: int) -> dict[int, DeletionVector]:
         """The deletion vectors of files that are live at a version, by file id."""

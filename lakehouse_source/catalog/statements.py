@@ -196,6 +196,11 @@ _TRANSACTION = (
 )
 TRANSACTIONS = f"{_TRANSACTION} WHERE dataset_id = ? ORDER BY version DESC LIMIT ?"
 TRANSACTIONS_SINCE = f"{_TRANSACTION} WHERE dataset_id = ? AND version > ? ORDER BY version"
+FIRST_TRANSACTIONS_SINCE = f"{TRANSACTIONS_SINCE} LIMIT ?"
+FIRST_VERSION_FROM = (
+    "SELECT version FROM transactions WHERE dataset_id = ? AND timestamp >= ? "
+    "ORDER BY timestamp LIMIT 1"
+)
 TRANSACTION = f"{_TRANSACTION} WHERE dataset_id = ? AND version = ?"
 WRITE_ID_OF = "SELECT write_id FROM transactions WHERE dataset_id = ? AND version = ?"
 TRANSACTION_BY_WRITE_ID = f"{_TRANSACTION} WHERE write_id = ?"
@@ -227,6 +232,15 @@ FILE_IDS = f"SELECT f.id FROM files AS f WHERE {_LIVE} {_ORDER}"
 FILES_BY_ID = f"SELECT {_FILE} FROM files AS f WHERE f.id {{among}} {_ORDER}"
 FILES_ADDED_SINCE = (
     f"SELECT {_FILE} FROM files AS f WHERE f.dataset_id = ? AND f.version > ? {_ORDER}"
+)
+# The files that follow one, in the order of the version that added them and of their ids.
+_FOLLOWING = (
+    f"SELECT {_FILE} FROM files AS f WHERE f.dataset_id = ? AND f.version BETWEEN ? AND ? "
+    "AND (f.version > ? OR f.id > ?)"
+)
+FILES_FOLLOWING = f"{_FOLLOWING} {_ORDER} LIMIT ?"
+LIVE_FILES_FOLLOWING = (
+    f"{_FOLLOWING} AND (f.removed_version IS NULL OR f.removed_version > ?) {_ORDER} LIMIT ?"
 )
 # The vectors that are live at a version, of some files; the same of a whole dataset.
 _VECTORS = (

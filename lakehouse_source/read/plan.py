@@ -102,6 +102,7 @@ def plan(
     limit: int | None = None,
     without: Search | None = None,
     metadata: Sequence[pa.Field] = METADATA_COLUMNS,
+    files: Sequence[FileRecord] | None = None,
 ) -> ScanPlan:
     """Plan the reading of `columns` of the rows that match `predicates`.
 
@@ -110,7 +111,8 @@ def plan(
     takes a second query of the index. With `statistics` the plan holds the bounds of
     each task's rows. With a `limit` planning ends when the tasks are sure to give that
     many rows. `without` leaves out files as `CatalogReader.iter_files` does. `columns` may name
-    fields of `metadata` too, where the dataset has no column of that name.
+    fields of `metadata` too, where the dataset has no column of that name. Only `files` are
+    planned, if they are given; then the counts of the whole dataset mean nothing.
 
     Raises:
         InvalidPredicateError, SchemaMismatchError.
@@ -120,7 +122,7 @@ def plan(
     bound = (predicates or PredicateSet.of(None)).bind(snapshot.schema, timezone=time_zone)
     at_once = RECORDS_OF_FILES if limit is None else _RECORDS_OF_FEW
     found: Iterable[Candidate] = candidates(
-        reader, snapshot, bound, at_once=at_once, statistics=statistics, without=without
+        reader, snapshot, bound, files, at_once=at_once, statistics=statistics, without=without
     )
     if limit is not None:
         found = _enough(found, limit)

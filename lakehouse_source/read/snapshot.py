@@ -26,7 +26,11 @@ from lakehouse_source.model import DatasetRecord
 from lakehouse_source.pruning.statistics import Statistics
 from lakehouse_source.read.known_files import History, known_files
 from lakehouse_source.schema.fields import find_field
-from lakehouse_source.schema.partitions import PartitionTexts, partition_columns_at
+from lakehouse_source.schema.partitions import (
+    PartitionTexts,
+    partition_columns_at,
+    same_columns,
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,16 @@ class Snapshot:
     def statistics(self) -> Statistics:
         """Looks up bounds of columns in the catalog's records."""
         return self._statistics
+
+    def in_schema(self, schema_version: int) -> Snapshot:
+        """The same files, read under the schema that came into force at another version."""
+        schema = self.file_schemas[schema_version]
+        return replace(
+            self,
+            schema_version=schema_version,
+            schema=schema,
+            partition_by=same_columns(self.partition_by, self.schema, schema),
+        )
 
     @cached_property
     def _partition_texts(self) -> PartitionTexts:

@@ -54,6 +54,16 @@ STREAM_WRITE_OPTIONS = (
     ),
     *_OF_SPARK,
 )
+# Only a stream has these. Their names and meanings are those of Delta.
+STREAM_ONLY_OPTIONS = (
+    *("maxFilesPerTrigger", "maxBytesPerTrigger", "startingVersion", "startingTimestamp"),
+    *("skipChangeCommits", "ignoreDeletes", "failOnDataLoss"),
+)
+STREAM_READ_OPTIONS = (
+    *("path", "catalog", "columns", "where", "splitSize"),
+    *STREAM_ONLY_OPTIONS,
+    *_OF_SPARK,
+)
 # Of the writes of DELETE, UPDATE and MERGE. `splitSize` is of their scan.
 STATEMENT_OPTIONS = (
     *("path", "catalog", "splitSize", "isolation"),
@@ -61,6 +71,7 @@ STATEMENT_OPTIONS = (
     *("expectedVersion", "txnAppId", "txnVersion", "commitMetadata"),
 )
 
+STREAM_READING = "streaming from"
 STREAM_WRITING = "streaming to"
 
 
@@ -189,6 +200,7 @@ class Options:
 _KINDS = {
     "reading": READ_OPTIONS,
     "writing": WRITE_OPTIONS,
+    STREAM_READING: STREAM_READ_OPTIONS,
     STREAM_WRITING: STREAM_WRITE_OPTIONS,
 }
 

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
 )
 from pyspark.sql.types import StructField, StructType
 
@@ -32,6 +33,9 @@ from lakehouse_source.spark.batch_write import PlakeWriter
 from lakehouse_source.spark.metadata_table import MetadataTableReader, metadata_schema
 from lakehouse_source.spark.options import (
     READ_OPTIONS,
+    STREAM_ONLY_OPTIONS,
+    STREAM_READ_OPTIONS,
+    STREAM_READING,
     STREAM_WRITE_OPTIONS,
     STREAM_WRITING,
     WRITE_OPTIONS,
@@ -43,6 +47,7 @@ from lakehouse_source.spark.pushdown import read_pushdown
 from lakehouse_source.spark.row_change_write import begin_statement
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.storage_options import check_no_secrets, split_storage_options
+from lakehouse_source.spark.stream_read import PlakeStreamReader, stream_request
 from lakehouse_source.spark.stream_write import PlakeStreamWriter
 from lakehouse_source.spark.types import arrow_schema, spark_schema
 from lakehouse_source.spark.workers import freeze_gc
@@ -61,10 +66,12 @@ class PlakeDataSource(DataSource):
             self.options["catalog"] = conceal(self.options["catalog"]) or ""
         self._request: ReadRequest | None = None
         self._snapshot: Snapshot | None = None
+        self._schema_version = 0
         self._error: PlakeError | None = None
         freeze_gc()
         try:
             self._request, self._snapshot = _resolve(self.options)
+            self._schema_version = self._snapshot.schema_version
         except PlakeError as error:
             # A frame that is written has other options and needs no dataset yet.
             self._error = error
@@ -111,6 +118,8 @@ class PlakeDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         freeze_gc()
         request = self._read_request()
+        # `_resolve` let the options of a stream through: nothing told what the frame is for.
+        Options(split_storage_options(self.options)[0], READ_OPTIONS, "reading")
         pushdown = read_pushdown(schema)
         if request.metadata_table is not None:
             return MetadataTableReader(request, pushdown)
@@ -132,8 +141,12 @@ class PlakeDataSource(DataSource):
             staged = begin(catalog, address, incoming, chosen)
         return PlakeWriter(staged, address.uri, given.text("catalog"))
 
-    def streamReader(self, schema: StructType) -> Any:
-        raise InvalidOptionError(option="readStream", reason="is not supported by plake yet.")
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        freeze_gc()
+        request = self._read_request()
+        options, storage = split_storage_options(self.options)
+        found = stream_request(options, storage, self._schema_version, request.columns)
+        return PlakeStreamReader(found, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         freeze_gc()
@@ -149,7 +162,11 @@ class PlakeDataSource(DataSource):
 def _resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
     """The version that a frame reads, and what it reads of it."""
     others, storage = split_storage_options(options)
-    given = Options(others, READ_OPTIONS, "reading")
+    streams = {name.lower() for name in STREAM_ONLY_OPTIONS}
+    if any(name.lower() in streams for name in others):
+        given = Options(others, STREAM_READ_OPTIONS, STREAM_READING)
+    else:
+        given = Options(others, READ_OPTIONS, "reading")
     path = given.path()
     check_no_secrets(path, storage)
     version = _version(given)

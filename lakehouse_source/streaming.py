@@ -1,0 +1,204 @@
+"""Pure. Positions of streams in a dataset, and what a stream reads of each commit.
+
+A stream first reads the files of one version, its snapshot, and then the files that each
+later commit appended. A position says which of them were read: all files of versions before
+`version`, and of this version those with ids up to `file`. Files have an order, by the version
+that added them and then by id, which no later commit and no expiry changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from lakehouse_source.errors import StreamCheckpointError
+from lakehouse_source.model import FileRecord, TransactionRecord
+
+# As in Delta: without any limit, a batch reads at most so many files.
+MAX_FILES_PER_TRIGGER = 1000
+
+
+# --- positions ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What a stream has read. `snapshot` is the version whose files it reads first.
+
+    None: the snapshot was read, or there is none. Then the stream reads what commits append.
+    """
+
+    version: int
+    file: int = 0
+    snapshot: int | None = None
+
+    @property
+    def is_start_of_snapshot(self) -> bool:
+        """Tell whether the stream has a snapshot to read and nothing of it was read."""
+        return self.snapshot is not None and (self.version, self.file) == (0, 0)
+
+    def to_json(self, dataset: str) -> dict[str, Any]:
+        """The offset that a checkpoint keeps. `dataset` identifies the dataset."""
+        return {
+            "dataset": dataset,
+            "version": self.version,
+            "file": self.file,
+            "snapshot": self.snapshot,
+        }
+
+
+def position_of(offset: Mapping[str, Any], dataset: str, uri: str, current: int) -> Position:
+    """The position that an offset of a checkpoint means.
+
+    `dataset` identifies the dataset at `uri`, and `current` is its newest version.
+
+    Raises:
+        StreamCheckpointError: the offset is not one of this dataset.
+    """
+    version, file, snapshot = (offset.get(name) for name in ("version", "file", "snapshot"))
+    numbers = all(type(number) is int and number >= 0 for number in (version, file))
+    if not numbers or not (snapshot is None or type(snapshot) is int):
+        raise StreamCheckpointError(dataset=uri, reason=f"it holds no offset of plake: {offset}")
+    if offset.get("dataset") != dataset:
+        raise StreamCheckpointError(
+            dataset=uri,
+            reason="it belongs to another dataset, or to one that was at this place before",
+        )
+    assert isinstance(version, int)
+    assert isinstance(file, int)
+    reached = max(version - 1, snapshot or 0)
+    if reached > current:
+        raise StreamCheckpointError(
+            dataset=uri,
+            reason=f"it has read version {reached}, and the newest version is {current}: the "
+            "catalog was put back to an older state",
+        )
+    return Position(version, file, snapshot)
+
+
+def batch_start(start: Position, end: Position) -> Position:
+    """Where a batch begins that ends at `end`.
+
+    A batch that is repeated after a crash gets the end that Spark noted. The start of the
+    first batch is asked for anew, and the dataset may have newer versions by then. No batch
+    reads both files of a snapshot and files of later commits, so the end tells the snapshot.
+    """
+    if not start.is_start_of_snapshot:
+        return start
+    if end.snapshot is not None:
+        return Position(0, 0, end.snapshot)
+    return Position(0, 0, end.version - 1)
+
+
+# --- commits --------------------------------------------------------------------------
+
+
+class Effect(Enum):
+    """What a commit did to the rows of a dataset, as far as it matters to a stream.
+
+    NOTHING: it changed the schema or properties, or moved rows to other files. APPENDS: it only
+    added rows. DELETES: it only took rows out. CHANGES: it replaced or changed rows, or brought
+    old ones back.
+    """
+
+    NOTHING = "nothing"
+    APPENDS = "appends"
+    DELETES = "deletes"
+    CHANGES = "changes"
+
+
+def effect_of(commit: TransactionRecord) -> Effect:
+    """What a commit did, by the counts in its record.
+
+    Like Delta, what counts is what a commit did and not what it is called: a MERGE that only
+    inserted rows is an append, and so is an overwrite of a dataset without rows.
+    """
+    count = commit.summary.get
+    if not count("data_change", 1):
+        return Effect.NOTHING
+    added = count("rows_added", 0)
+    removed = count("rows_removed", 0) or count("files_removed", 0)
+    if commit.operation == "restore" and added:
+        return Effect.CHANGES
+    if not removed:
+        return Effect.APPENDS if added else Effect.NOTHING
+    return Effect.CHANGES if added else Effect.DELETES
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a stream does about commits that do not only append.
+
+    `ignore_deletes` skips commits that only take rows out, `skip_change_commits` these and all
+    others that do not only append. Without `fail_on_data_loss` the stream goes on where files
+    were deleted before it read them.
+    """
+
+    skip_change_commits: bool = False
+    ignore_deletes: bool = False
+    fail_on_data_loss: bool = True
+
+    def refuses(self, effect: Effect) -> bool:
+        """Tell whether a commit ends the stream."""
+        if effect is Effect.DELETES:
+            return not (self.ignore_deletes or self.skip_change_commits)
+        return effect is Effect.CHANGES and not self.skip_change_commits
+
+
+# --- limits ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one batch reads; None: no limit.
+
+    `max_bytes` is soft: a batch ends with the file that reaches it. A batch always reads a file.
+    """
+
+    max_files: int | None = None
+    max_bytes: int | None = None
+
+
+class Admission:
+    """Counts the files of one batch against its limits."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.files = 0
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether the batch has as much as it may have."""
+        files, size = self._limits.max_files, self._limits.max_bytes
+        return bool(self.files) and (
+            (files is not None and self.files >= files)
+            or (size is not None and self._bytes >= size)
+        )
+
+    def take(self, size_bytes: int) -> None:
+        """Add a file to the batch."""
+        self.files += 1
+        self._bytes += size_bytes
+
+
+def admit(
+    files: Iterable[FileRecord],
+    wanted: Mapping[int, bool],
+    admission: Admission,
+    start: Position,
+) -> tuple[Position, bool]:
+    """How far a batch gets in files that follow `start`, and whether it is full.
+
+    A file that is not `wanted`, because no row of it can be read, costs nothing.
+    """
+    position = start
+    for file in files:
+        if wanted.get(file.id, True):
+            if admission.is_full:
+                return position, True
+            admission.take(file.size_bytes)
+        position = Position(file.version, file.id, start.snapshot)
+    return position, False
