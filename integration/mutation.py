@@ -45,6 +45,7 @@ ROW_CHANGES = (
     "verbs/test_row_identity.py",
     "verbs/test_row_change_conflicts.py",
 )
+NAMES = ("verbs/test_dataset_names.py",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,89 @@ MUTANTS = [
             "a file without rows is kept",
             "        if len(after) == one.file.row_count:",
             "        if len(after) > one.file.row_count:",
+        ),
+    ),
+    *_in(
+        "catalog/names.py",
+        NAMES,
+        (
+            "two datasets get one name",
+            "        if found is None or found.dataset_id != dataset_id:",
+            "        if found is None:",
+        ),
+        (
+            "a dataset gets a second name",
+            "        if other is not None and _key((other.namespace, other.name)) != _key(name):",
+            "        if False:",
+        ),
+        (
+            "names that differ by case are two names",
+            "    return part.lower()",
+            "    return part",
+        ),
+    ),
+    *_in(
+        "catalog/statements.py",
+        NAMES,
+        (
+            "a dropped dataset can be found",
+            'DATASET = f"{_DATASET} WHERE base_uri = ? AND dropped_at IS NULL"',
+            'DATASET = f"{_DATASET} WHERE base_uri = ?"',
+        ),
+    ),
+    *_in(
+        "schema/partitions.py",
+        NAMES,
+        (
+            "old versions of a replaced dataset have its new partition columns",
+            "        if version < before:",
+            "        if version < 0:",
+        ),
+        (
+            "the version that replaces a dataset has the old partition columns",
+            "        if version < before:",
+            "        if version <= before:",
+        ),
+        (
+            "old partition columns are forgotten",
+            "    past = (*properties.partitioned_before, (version, was))",
+            "    past = properties.partitioned_before",
+        ),
+    ),
+    *_in(
+        "write/begin.py",
+        NAMES,
+        (
+            "a replaced schema has the ids of the columns before",
+            "initial(incoming, max(record.properties.last_field_id, max_id(current)) + 1)",
+            "initial(incoming)",
+        ),
+    ),
+    *_in(
+        "write/evolution.py",
+        NAMES,
+        (
+            "a schema is replaced whose columns another commit changed",
+            "        _check_new_ids(record, current, staged)",
+            "        pass",
+        ),
+    ),
+    *_in(
+        "maintenance/expiry.py",
+        NAMES,
+        (
+            "a tag does not keep its version",
+            "    limits += tx.tags(record.id).values()",
+            "    limits += ()",
+        ),
+    ),
+    *_in(
+        "maintenance/drop.py",
+        NAMES,
+        (
+            "a purge deletes the files of a dataset inside",
+            "        if ours and not found.path.startswith(tuple(inside)):",
+            "        if ours:",
         ),
     ),
     *_in(
