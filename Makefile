@@ -50,6 +50,7 @@ planner: $(STAMP) ## Compile the planner extension (needs a JDK), or check the j
 integration: setup ## The long forms: other Spark versions, Connect, the oldest packages, every condition, many writers
 	@. integration/java_home.sh && $(BIN)/python integration/spark_versions.py
 	@. integration/java_home.sh && $(BIN)/python integration/spark_connect.py
+	@. integration/java_home.sh && $(BIN)/python integration/cluster.py
 	@. integration/java_home.sh && $(BIN)/python integration/oldest_versions.py
 	@. integration/java_home.sh && PLAKE_ALL_CONDITIONS=1 $(BIN)/python -m pytest -q tests/doors/test_conditions.py
 	@. integration/java_home.sh && $(BIN)/python -m pytest -q -m long

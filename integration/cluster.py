@@ -330,7 +330,11 @@ def check_killed_drivers(cluster: Cluster, kills: int) -> None:
     torn = 0
     for number in range(kills):
         running = cluster.start("append", uri, appends=50, who=f"k{number}")
-        time.sleep(draw.uniform(12, 25))
+        # In the middle of its commits, or of its start where the machine is too busy.
+        give_up = time.monotonic() + 120
+        while not _commits(cluster, uri, f"k{number}") and time.monotonic() < give_up:
+            time.sleep(0.5)
+        time.sleep(draw.uniform(0, 4))
         os.killpg(running.pid, signal.SIGKILL)
         running.communicate()
         rows = cluster.open(uri).scan().to_table()
@@ -338,11 +342,14 @@ def check_killed_drivers(cluster: Cluster, kills: int) -> None:
         for who, i in zip(rows["who"].to_pylist(), rows["id"].to_pylist()):
             counts[who, i // 100] = counts.get((who, i // 100), 0) + 1
         torn += sum(count != 100 for count in counts.values())
-        committed = [one.txn_app_id for one in cluster.open(uri).history()]
-        print(f"      killed driver {number}: {committed.count(f'k{number}')} commits")
+        print(f"      killed driver {number}: {_commits(cluster, uri, f'k{number}')} commits")
     cluster.check(f"no half commit after {kills} killed drivers", torn == 0)
     clean, orphans = cluster.is_clean(uri)
     cluster.check("the dataset is clean", clean, f"{orphans} orphans deleted")
+
+
+def _commits(cluster: Cluster, uri: str, who: str) -> int:
+    return [one.txn_app_id for one in cluster.open(uri).history()].count(who)
 
 
 def _texts(folder: Path) -> str:
