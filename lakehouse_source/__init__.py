@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from lakehouse_source.maintenance.vacuum import vacuum
     from lakehouse_source.model import (
         ChangeResult,
+        CompactionResult,
         FileMetadata,
         RowGroupMetadata,
         WriteResult,
@@ -79,6 +80,7 @@ __all__ = [
     "ChangeResult",
     "CommitConflictError",
     "CommitUnknownError",
+    "CompactionResult",
     "CorruptDatasetError",
     "Dataset",
     "DatasetCatalog",
@@ -162,6 +164,7 @@ _HOME = {
         "maintenance.vacuum": ("vacuum",),
         "model": (
             "ChangeResult",
+            "CompactionResult",
             "FileMetadata",
             "RowGroupMetadata",
             "WriteResult",

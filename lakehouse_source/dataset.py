@@ -13,7 +13,7 @@ from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.history import History
 from lakehouse_source.maintenance import expiry, vacuum, vacuum_plan, verify
 from lakehouse_source.maintenance.reports import ExpiryReport, VacuumReport, VerifyReport
-from lakehouse_source.model import ChangeResult, FileRecord, WriteResult
+from lakehouse_source.model import ChangeResult, CompactionResult, FileRecord, WriteResult
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.changes import read_changes
@@ -26,6 +26,7 @@ from lakehouse_source.streaming import Rules
 from lakehouse_source.write import tags
 from lakehouse_source.write.add_files import add_files
 from lakehouse_source.write.assignments import checked_names, equal_columns
+from lakehouse_source.write.compact import compact
 from lakehouse_source.write.delete_rows import delete_rows
 from lakehouse_source.write.find_files import Paths
 from lakehouse_source.write.layout import listed
@@ -112,7 +113,8 @@ class Dataset:
         Always there: `partition_by`, `indexed_columns` (field ids of the columns in the
         search index) and `last_field_id` (the highest field id given to a column so far).
         Where they were chosen: `index_columns`, `sort_by`, `bloom_filter_columns`,
-        `target_file_size_bytes`, `row_group_rows`, `compression`, `promote_to_string`.
+        `target_file_size_bytes`, `row_group_rows`, `compression`, `promote_to_string`,
+        `rewrite_threshold`, `auto_compact`, `auto_compact_min_files`.
         """
         return self._snapshot.dataset.properties.to_json()
 
@@ -157,6 +159,7 @@ class Dataset:
                 - `sort_by`, `bloom_filter_columns`, `target_file_size_bytes`,
                   `row_group_rows`, `compression`, `promote_to_string`: as in
                   `write_dataset`.
+                - `auto_compact`, `auto_compact_min_files`: see `compact()`.
                 - `index_columns`: as in `write_dataset`. The index of columns that join it
                   is computed from the catalog's statistics, in the same commit.
                 - `partition_by`: only while the dataset has never had a file.
@@ -436,6 +439,45 @@ class Dataset:
         names = checked_names(listed(on) or (), self.schema, "on")
         merge = self.merge(source, equal_columns(names, "target", "source"), **further)
         return merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
+    def compact(
+        self,
+        where: Predicates = None,
+        *,
+        target_file_size: int | None = None,
+        max_concurrent: int = 1,
+    ) -> CompactionResult:
+        """Write small files of each partition anew as few large ones; moves to the new version.
+
+        A file of less than half of the target size is small. Rows keep their order, their
+        `_row_id` and `_commit_version`; a dataset with `sort_by` is sorted as in every write.
+        Streams and `read_changes` do not see the commit. A second call finds nothing to do. The
+        property `auto_compact` does the same after commits, where a partition has
+        `auto_compact_min_files` small files (50).
+
+        Args:
+            where: only files that may hold a row of this condition.
+            target_file_size: bytes of a large file; by default as every write does it.
+            max_concurrent: how many partitions are written at the same time.
+
+        Raises:
+            CommitConflictError: another commit removed one of the files, or rows of one.
+            InvalidPredicateError, InvalidOptionError
+
+        >>> more = lake.write_dataset({"month": [2], "carrier": ["DL"], "miles": [9]}, dataset.uri)
+        >>> dataset.compact("month = 2")
+        CompactionResult(version=3, files_removed=2, files_added=1, bytes_removed=..., ...)
+        """
+        with self._address.open() as catalog:
+            result = compact(
+                catalog,
+                self._address,
+                PredicateSet.of(where),
+                target_file_size=target_file_size,
+                max_concurrent=max_concurrent,
+            )
+        self.refresh()
+        return result
 
     def add_files(
         self,

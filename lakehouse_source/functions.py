@@ -14,6 +14,7 @@ from lakehouse_source.read.address import Address, CatalogLike, PathLike
 from lakehouse_source.read.scan import Predicates
 from lakehouse_source.write.add_files import ReadFooters, add_files
 from lakehouse_source.write.commit import commit
+from lakehouse_source.write.compact import compact_after
 from lakehouse_source.write.inputs import opened_input
 from lakehouse_source.write.stage import stage, write_options
 
@@ -80,6 +81,7 @@ def write_dataset(
               in bytes, of row groups in rows, and the codec.
             - `sort_by`: columns by which the rows of each file are sorted.
             - `bloom_filter_columns`: columns that get bloom filters.
+            - `auto_compact`, `auto_compact_min_files`: see `Dataset.compact`.
             - `index_columns`: columns of the catalog's search index, see below.
 
               What a write does not choose of the above, nor of `promote_to_string`, the
@@ -134,7 +136,9 @@ def write_dataset(
     address = Address(dataset_uri, catalog, storage_options)
     with address.open(create=True) as opened:
         staged, files = stage(opened, address, rows, options, relation=relation, progress=progress)
-        return commit(opened, staged, files)
+        result = commit(opened, staged, files)
+        compact_after(opened, staged, result)
+        return result
 
 
 def read_dataset(

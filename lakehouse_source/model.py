@@ -146,6 +146,24 @@ class ChangeResult:
     vectors_written: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class CompactionResult:
+    """What a compaction did.
+
+    `version` is the dataset's new version, or the old one where nothing was to be done.
+
+    >>> more = lake.write_dataset({"month": [1], "carrier": ["B6"], "miles": [9]}, dataset.uri)
+    >>> dataset.compact()
+    CompactionResult(version=3, files_removed=2, files_added=1, bytes_removed=..., ...)
+    """
+
+    version: int
+    files_removed: int = 0
+    files_added: int = 0
+    bytes_removed: int = 0
+    bytes_added: int = 0
+
+
 # --- what the catalog answers -----------------------------------------------
 
 
@@ -156,6 +174,10 @@ class Layout:
     `sort_by` and `bloom_filter_columns` are names of top-level columns.
     `promote_to_string` allows a write to turn a column into strings. `rewrite_threshold` is
     the share of deleted rows, from 0 to 1, above which a file's other rows are written anew.
+    `auto_compact` compacts small files after commits, where a partition has
+    `auto_compact_min_files` of them.
+    `auto_compact` compacts small files after a commit, where a partition has as many of them as
+    `auto_compact_min_files` says.
     """
 
     target_file_size_bytes: int | None = None
@@ -165,6 +187,8 @@ class Layout:
     bloom_filter_columns: tuple[str, ...] | None = None
     promote_to_string: bool | None = None
     rewrite_threshold: float | None = None
+    auto_compact: bool | None = None
+    auto_compact_min_files: int | None = None
 
     def over(self, other: Layout) -> Layout:
         """This layout, with the choices of `other` where this one has none."""
@@ -206,6 +230,8 @@ _SCALARS: Mapping[str, type] = {
     "compression": str,
     "promote_to_string": bool,
     "rewrite_threshold": float,
+    "auto_compact": bool,
+    "auto_compact_min_files": int,
 }
 
 

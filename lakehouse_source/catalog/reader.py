@@ -202,6 +202,10 @@ class CatalogReader:
             sql.files_found(found.statement), (*found.values, dataset_id, version, version)
         )
 
+    def small_files(self, dataset_id: int, size_bytes: int) -> list[FileRecord]:
+        """The files of the newest version that are smaller, ordered by version and id."""
+        return self._files(sql.SMALL_FILES, (dataset_id, _within_int64(size_bytes)))
+
     def files_by_id(self, file_ids: Sequence[int]) -> list[FileRecord]:
         """Files, live or not, ordered by version and id."""
         if not file_ids:

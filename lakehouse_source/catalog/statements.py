@@ -228,6 +228,11 @@ _LIVE = (
 _ORDER = "ORDER BY f.version, f.id"
 FILES = f"SELECT {_FILE} FROM files AS f WHERE {_LIVE} {_ORDER}"
 FIRST_FILES = f"{FILES} LIMIT ?"
+# Of the newest version, where the index of removals finds them.
+SMALL_FILES = (
+    f"SELECT {_FILE} FROM files AS f WHERE f.dataset_id = ? AND f.removed_version IS NULL "
+    f"AND f.file_size_bytes < ? {_ORDER}"
+)
 FILE_IDS = f"SELECT f.id FROM files AS f WHERE {_LIVE} {_ORDER}"
 FILES_BY_ID = f"SELECT {_FILE} FROM files AS f WHERE f.id {{among}} {_ORDER}"
 FILES_ADDED_SINCE = (

@@ -40,6 +40,16 @@ class Address:
         self.catalog = catalog
         self.key = OWN_KEY if is_default_catalog(catalog, self.uri) else self.uri
 
+    @classmethod
+    def registered(cls, where: StorageLocation | str, key: str, catalog: Catalog) -> Address:
+        """The address of a dataset that an open catalog has under a key."""
+        address = cls(".", catalog)
+        address.location = (
+            where if isinstance(where, StorageLocation) else StorageLocation.of(where)
+        )
+        address.uri, address.key = address.location.uri, key
+        return address
+
     def is_at(self, uri: str) -> bool:
         """Tell whether a canonical URI means the same folder."""
         return uri == self.uri or is_dataset_at(uri, self.uri, None)

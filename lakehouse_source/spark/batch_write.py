@@ -14,6 +14,7 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.workers import freeze_gc
 from lakehouse_source.write.commit import abort, commit
+from lakehouse_source.write.compact import compact_after
 from lakehouse_source.write.options import StagedWrite
 
 
@@ -43,7 +44,8 @@ class PlakeWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         with Address(self.path, reveal(self.catalog)).open() as catalog:
-            commit(catalog, self.staged, self._files(messages))
+            result = commit(catalog, self.staged, self._files(messages))
+            compact_after(catalog, self.staged, result)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         with Address(self.path, reveal(self.catalog)).open() as catalog:

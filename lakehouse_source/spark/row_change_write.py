@@ -50,6 +50,7 @@ from lakehouse_source.spark.types import spark_schema
 from lakehouse_source.spark.workers import freeze_gc
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import abort, commit
+from lakehouse_source.write.compact import compact_after
 from lakehouse_source.write.conflicts import Change, Isolation
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 from lakehouse_source.write.row_changes import RowChanges, TouchedRows
@@ -308,7 +309,8 @@ class RowChangeWriter(DataSourceArrowWriter):
                 return
             inserted = sum(part.inserted for part in parts)
             changes = RowChanges(touched, inserted, self.condition, self.isolation)
-            commit(catalog, self.staged, files, changes)
+            result = commit(catalog, self.staged, files, changes)
+            compact_after(catalog, self.staged, result)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         parts = [one for one in messages if isinstance(one, RowsChanged)]

@@ -27,6 +27,7 @@ from lakehouse_source.spark.secrets import reveal
 from lakehouse_source.spark.workers import freeze_gc
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import abort, commit
+from lakehouse_source.write.compact import compact_after
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 
 # Spark sets it in each task of a streaming query. It is stable across restarts.
@@ -100,7 +101,8 @@ class PlakeStreamWriter(DataSourceStreamArrowWriter):
                     tx.finish_pending(staged.write_id)
                 return
             options = replace(staged.options, txn_app_id=first.query_id, txn_version=batchId)
-            commit(catalog, replace(staged, options=options), files)
+            result = commit(catalog, replace(staged, options=options), files)
+            compact_after(catalog, staged, result)
 
     def _commit_no_message(self) -> None:
         """Commit a batch of which no task tells anything, and so no query id is known.

@@ -103,6 +103,9 @@ def apply_commit(
     )
     if rows is not None:
         counts = _with_rows(counts, commit, rows)
+    if options.change is Change.REWRITE:
+        # Streams skip the commit: it moves rows, and adds and removes none.
+        counts = {**counts, "rows_added": 0, "rows_removed": 0, "data_change": 0}
     tx.insert_transaction(
         record.id,
         version,
@@ -217,7 +220,7 @@ def _check_conflicts(
         schema = tx.schema_at(record.id, record.current_version)[1]
         if not same_index_columns(schema, names, record.properties, partition_by):
             raise conflict("the dataset has other columns in its index")
-    check_added = False
+    check_added = check_mine = False
     change = staged.options.change
     commits = tx.transactions_since(record.id, staged.base_version)
     for newer in commits:
@@ -232,17 +235,43 @@ def _check_conflicts(
         elif found is Verdict.CHECK_ROWS:
             assert commit.rows is not None  # the others are checked by `_apply_rows`
             check_added = conflicts.checks_added(change, commit.rows.changes.isolation)
-        elif found in (Verdict.CONFLICT, Verdict.CHECK_MINE):
+        elif found is Verdict.CHECK_MINE:
+            check_mine = True
+        elif found is Verdict.CONFLICT:
             raise conflict(f"version {newer.version} did {newer.operation!r}")
     if check_added:
         own = set(prerecorded.file_ids)
         newer_files = tx.files_added_since(record.id, staged.base_version)
-        added = [file for file in newer_files if file.id not in own]
+        # A rewrite adds no row: its rows are in files of the base version, or in others here.
+        rewrites = {
+            newer.version
+            for newer in commits
+            if conflicts.change_of(newer.operation) is Change.REWRITE
+        }
+        added = [
+            file for file in newer_files if file.id not in own and file.version not in rewrites
+        ]
         touched = _first_replaced(tx, record, commit, added)
         if touched is not None:
             what = "replaced" if commit.rows is None else "matched by the condition"
             raise conflict(f"{touched.path}, added by version {touched.version}, may be {what}")
+    if check_mine:
+        reason = _touched_by_others(tx, commit)
+        if reason is not None:
+            raise conflict(reason)
     return commits
+
+
+def _touched_by_others(tx: CatalogTransaction, commit: PreparedCommit) -> str | None:
+    """Why a rewrite would undo another commit: it removed a file that is rewritten, or rows."""
+    paths = {file.id: file.path for file in commit.rewritten}
+    gone = paths.keys() - tx.live_among(list(paths))
+    if gone:
+        return f"{paths[min(gone)]} was removed, and this write rewrites it"
+    since = tx.vectors_since(list(paths), commit.staged.base_version)
+    if since:
+        return f"rows of {paths[since[0].file_id]} were deleted, and this write rewrites it"
+    return None
 
 
 def _schema_to_commit(
@@ -356,7 +385,7 @@ def _files_to_remove(
     staged = commit.staged
     if staged.options.change is Change.APPEND or record.current_version == 0:
         return ()
-    if staged.options.overwrite_where is not None:
+    if staged.options.overwrite_where is not None or staged.options.change is Change.REWRITE:
         return commit.rewritten
     live = tx.files(record.id, record.current_version)
     if staged.options.dynamic_partitions:

@@ -33,7 +33,7 @@ from lakehouse_source.write.evolution import (
     merge_schema,
     replaced_properties,
 )
-from lakehouse_source.write.layout import fitted
+from lakehouse_source.write.layout import AUTO_COMPACT_MIN_FILES, fitted
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 
 
@@ -163,6 +163,11 @@ def _stage(
         options=options,
         spec=spec,
         indexed=properties.indexed_columns,
+        compact_min_files=(
+            (layout.auto_compact_min_files or AUTO_COMPACT_MIN_FILES)
+            if layout.auto_compact
+            else None
+        ),
     )
 
 

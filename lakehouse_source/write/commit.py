@@ -8,7 +8,7 @@ belong to no version; a crash after it leaves the new version.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import uuid6
@@ -17,7 +17,7 @@ from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.catalog.retry import PATIENCE_SECONDS, in_transaction
 from lakehouse_source.errors import CatalogUnavailableError, PlakeError, StorageError
 from lakehouse_source.failpoints import reach
-from lakehouse_source.model import FileMetadata, WriteResult
+from lakehouse_source.model import FileMetadata, FileRecord, WriteResult
 from lakehouse_source.parquet.names import is_of_write
 from lakehouse_source.storage import Storage
 from lakehouse_source.write import reservations
@@ -113,6 +113,32 @@ def commit_all(
             # An earlier write with the same idempotency pair was committed instead.
             abort(catalog, staged, files)
     return results
+
+
+def commit_rewrite(
+    catalog: Catalog,
+    staged: StagedWrite,
+    files: Sequence[FileMetadata],
+    replaced: Sequence[FileRecord],
+    row_groups: Mapping[int, int],
+) -> WriteResult:
+    """Replace files by others with the same rows, as one new version.
+
+    `row_groups` has the number of row groups of each replaced file, by file id.
+
+    Raises:
+        CommitConflictError: another commit removed one of the files, or rows of one.
+        StorageError, CommitUnknownError: as `commit` does.
+    """
+    reach("commit begun")
+    try:
+        _check_stored(staged, files)
+        reach("files checked")
+        prepared = prepare_files(staged, files, replaced, row_groups)
+        return _commit_prepared(catalog, [prepared])[0]
+    except BaseException as failure:
+        abort(catalog, staged, (*files,), failure=failure)
+        raise
 
 
 def prepare_commit(

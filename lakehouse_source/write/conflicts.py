@@ -36,8 +36,8 @@ class Verdict(Enum):
     REBASE: take the next version. REBASE_SCHEMA: the same, if the schemas can be merged
     again. CHECK_ADDED: rebase if no file that the other commit added can hold a row that
     this one replaces. CHECK_MINE: rebase if the other commit removed no file that this one
-    rewrites. CHECK_ROWS: rebase if the other commit changed no row that this one changes, and
-    as the isolation asks. CONFLICT: raise an error.
+    rewrites, and no row of one. CHECK_ROWS: rebase if the other commit changed no row that
+    this one changes, and as the isolation asks. CONFLICT: raise an error.
     """
 
     REBASE = "rebase"
@@ -90,10 +90,10 @@ TABLE: dict[Change, dict[Change, Verdict]] = {
     _R: {
         _A: Verdict.CHECK_MINE,
         _O: Verdict.CONFLICT,
-        _W: Verdict.CONFLICT,
+        _W: Verdict.CHECK_MINE,
         _S: Verdict.CONFLICT,
-        _R: Verdict.CONFLICT,
-        **dict.fromkeys(_ROWS, Verdict.CONFLICT),
+        _R: Verdict.CHECK_MINE,
+        **dict.fromkeys(_ROWS, Verdict.CHECK_MINE),
     },
     # Positions mean the same under every schema. Values do not: they were computed before.
     _D: {

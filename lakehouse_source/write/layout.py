@@ -12,6 +12,8 @@ from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
 from lakehouse_source.model import COLUMN_LISTS, Layout
 from lakehouse_source.schema.fields import field_id, find_field, is_nested
 
+# As in Delta.
+AUTO_COMPACT_MIN_FILES = 50
 CODECS = ("zstd", "snappy", "lz4", "gzip", "brotli", "none")
 LAYOUT_KEYWORDS = tuple(one.name for one in fields(Layout))
 
@@ -49,6 +51,7 @@ def check_layout(layout: Layout) -> None:
     for option, number in (
         ("targetFileSize", layout.target_file_size_bytes),
         ("rowGroupRows", layout.row_group_rows),
+        ("autoCompactMinFiles", layout.auto_compact_min_files),
     ):
         if number is None:
             continue
@@ -62,10 +65,12 @@ def check_layout(layout: Layout) -> None:
     ):
         if not all(isinstance(name, str) for name in names or ()):
             raise InvalidOptionError(option=option, value=names, reason="must be column names.")
-    if layout.promote_to_string not in (None, True, False):
-        raise InvalidOptionError(
-            option="promoteToString", value=layout.promote_to_string, reason="must be a bool."
-        )
+    for option, flag in (
+        ("promoteToString", layout.promote_to_string),
+        ("autoCompact", layout.auto_compact),
+    ):
+        if flag not in (None, True, False):
+            raise InvalidOptionError(option=option, value=flag, reason="must be a bool.")
     threshold = layout.rewrite_threshold
     if threshold is not None and not (isinstance(threshold, float) and 0 <= threshold <= 1):
         raise InvalidOptionError(

@@ -27,7 +27,8 @@ class WriteOptions:
     What `layout` does not choose, the dataset's properties do. The layout of the first write
     becomes the dataset's. `index_columns` are the columns that the search index of a new
     dataset covers; a struct stands for all its fields. `row_change` is DELETE, UPDATE or MERGE
-    where the write takes rows out of existing files; then the mode is "append".
+    where the write takes rows out of existing files, REWRITE where it moves rows to other
+    files; then the mode is "append".
 
     `overwrite_schema`: with mode "overwrite", the schema and the partition columns are replaced
     as the rows are; the new columns are others than the old ones, whatever their names.
@@ -117,7 +118,8 @@ class StagedWrite:
     `base_version` is the version that the write is based on, `incoming` the schema of its
     rows as the caller gave them.
     `indexed` are the field ids of the columns that the search index covers when the write
-    commits, unless another commit changes them first.
+    commits, unless another commit changes them first. `compact_min_files` is the number of
+    small files from which they are compacted after the commit; None: they never are.
     """
 
     uri: str
@@ -127,6 +129,7 @@ class StagedWrite:
     options: WriteOptions
     spec: WriteSpec
     indexed: tuple[int, ...] = ()
+    compact_min_files: int | None = None
 
     @property
     def write_id(self) -> str:

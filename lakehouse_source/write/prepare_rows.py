@@ -14,14 +14,11 @@ import pyarrow as pa
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.deletion.vector import encode
 from lakehouse_source.failpoints import reach
-from lakehouse_source.model import DeletionVector, FileMetadata, FilePlace, ScanTask
-from lakehouse_source.parquet.reader import read_all
-from lakehouse_source.parquet.spec import ReadSpec
-from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.model import DeletionVector, FileMetadata
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.metadata_columns import hidden_columns
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.base_version import base_snapshot
+from lakehouse_source.write.copy_rows import copy_rows
 from lakehouse_source.write.options import StagedWrite
 from lakehouse_source.write.prerecord import PreparedCommit, prepare_files
 from lakehouse_source.write.row_changes import (
@@ -96,37 +93,9 @@ def _write_anew(
     """Write the rows that are left of files to new files."""
     if not changes:
         return []
-    hidden = hidden_columns(snapshot.schema)
-    texts = snapshot.partition_texts()
-    tasks = []
+    kept = []
     for one in changes:
-        file, blob = one.file, encode(one.after)
-        left = DeletionVector("", len(blob), 0, len(blob), len(one.after), blob)
-        tasks.append(
-            ScanTask(
-                path=file.path,
-                size_bytes=file.size_bytes,
-                file_row_count=file.row_count,
-                row_count=file.row_count,
-                byte_count=file.size_bytes,
-                schema_version=file.schema_version,
-                row_groups=None,
-                partitions=texts(file),
-                filtered=False,
-                deleted=left,
-                place=FilePlace(file.id, file.first_row_id, file.version),
-            )
-        )
-    spec = ReadSpec(
-        uri=staged.spec.uri,
-        schema=pa.schema([*snapshot.schema, *hidden]),
-        columns=(*snapshot.schema.names, *(column.name for column in hidden)),
-        partition_by=snapshot.partition_by,
-        file_schemas=snapshot.file_schemas,
-    )
-    tables = read_all(spec, tuple(tasks), storage)
-    return write_files(
-        replace(staged.spec, schema=snapshot.schema, must_match=None, moved_rows=True),
-        (batch for table in tables for batch in table.to_batches()),
-        storage,
-    )
+        blob = encode(one.after)
+        kept.append((one.file, DeletionVector("", len(blob), 0, len(blob), len(one.after), blob)))
+    spec = replace(staged.spec, schema=snapshot.schema)
+    return copy_rows(spec, snapshot, kept, storage)

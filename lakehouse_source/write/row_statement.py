@@ -25,6 +25,7 @@ from lakehouse_source.storage import Storage
 from lakehouse_source.write.base_version import base_snapshot
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import abort, commit
+from lakehouse_source.write.compact import compact_after
 from lakehouse_source.write.conflicts import Change, Isolation
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 from lakehouse_source.write.row_changes import RowChanges, TouchedRows
@@ -167,6 +168,7 @@ class RowStatement:
         with self.catalog.read() as reader:
             done = reader.transaction(self.snapshot.dataset.id, result.version)
         assert done is not None
+        compact_after(self.catalog, self.staged, result)
         counts = done.summary
         return ChangeResult(
             result.version,

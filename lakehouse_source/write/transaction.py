@@ -10,6 +10,7 @@ from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import FileMetadata, WriteResult
 from lakehouse_source.read.address import Address, CatalogLike, PathLike
 from lakehouse_source.write.commit import abort, commit_all
+from lakehouse_source.write.compact import compact_after
 from lakehouse_source.write.inputs import opened_input
 from lakehouse_source.write.options import StagedWrite
 from lakehouse_source.write.stage import stage, write_options
@@ -92,6 +93,8 @@ class Transaction:
         try:
             if error is None:
                 self.results = commit_all(catalog, self._writes)
+                for (staged, _files), result in zip(self._writes, self.results):
+                    compact_after(catalog, staged, result)
             else:
                 for staged, files in self._writes:
                     abort(catalog, staged, files)

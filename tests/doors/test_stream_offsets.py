@@ -198,10 +198,14 @@ class History:
         result = lake.open_dataset(self.uri).set_properties(row_group_rows=rows)
         self._done(result.version, self.live[self.version])
 
+    def compact(self) -> None:
+        result = lake.open_dataset(self.uri).compact()
+        self._done(result.version, self.live[self.version])
+
     def any(self) -> None:
         steps = [self.append, self.append, self.append, self.overwrite, self.delete]
         steps += [self.update, self.insert_by_merge, self.restore, self.add_column]
-        self.chance.choice([*steps, self.set_properties])()
+        self.chance.choice([*steps, self.set_properties, self.compact, self.compact])()
 
     def expected(self, snapshot: int) -> Counter[int]:
         """The rows that a stream must have that began with a snapshot."""

@@ -1,0 +1,203 @@
+"""Verb. Small files of each partition become few large ones: a commit that changes no row.
+
+The rows of the small files of a partition are written one after the other, in the order of the
+files, to files of the target size. Only the last of these can be small, so a second compaction
+finds nothing to do. Rows keep their identities; deleted ones are left out. An append does not
+wait for a compaction and does not conflict with it. A commit that removes one of the files, or
+rows of one, does: whichever of the two commits second gives up.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+
+from lakehouse_source.catalog.base import Catalog
+from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.errors import CommitConflictError, InvalidOptionError, PlakeError
+from lakehouse_source.failpoints import reach
+from lakehouse_source.model import (
+    CompactionResult,
+    DeletionVector,
+    FileMetadata,
+    FileRecord,
+    Layout,
+    WriteResult,
+)
+from lakehouse_source.parquet.spec import TARGET_FILE_SIZE_BYTES
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.candidates import candidates
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.fields import dataframe_schema, without_metadata
+from lakehouse_source.storage import Storage
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import abort, commit_rewrite
+from lakehouse_source.write.conflicts import Change
+from lakehouse_source.write.copy_rows import copy_rows
+from lakehouse_source.write.options import StagedWrite, WriteOptions
+from lakehouse_source.write.stage import with_heartbeat
+
+_LOG = logging.getLogger(__name__)
+# A file of less than this share of the target size is small. A larger one is left alone: to
+# write it again would cost more than one file less saves.
+SMALL_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The small files of one version, a group for each partition, and their deletion vectors.
+
+    `row_groups` has the number of row groups of each file, by file id.
+    """
+
+    snapshot: Snapshot
+    groups: tuple[tuple[FileRecord, ...], ...]
+    vectors: Mapping[int, DeletionVector]
+    row_groups: Mapping[int, int]
+    target_bytes: int
+
+    @property
+    def files(self) -> list[FileRecord]:
+        return [file for group in self.groups for file in group]
+
+
+def compact(
+    catalog: Catalog,
+    address: Address,
+    where: PredicateSet,
+    *,
+    target_file_size: int | None = None,
+    max_concurrent: int = 1,
+    min_files: int = 2,
+) -> CompactionResult:
+    """Compact the small files that may hold a row of `where`, in partitions with `min_files`.
+
+    Raises:
+        DatasetNotFoundError, InvalidOptionError, InvalidPredicateError
+        CommitConflictError: another commit removed one of the files, or rows of one.
+    """
+    if max_concurrent < 1:
+        raise InvalidOptionError(
+            option="max_concurrent", value=max_concurrent, reason="must be at least 1."
+        )
+    options = WriteOptions(
+        row_change=Change.REWRITE, layout=Layout(target_file_size_bytes=target_file_size)
+    )
+    options.check()
+    with catalog.read() as reader:
+        snapshot = address.snapshot(catalog, reader)
+        work = _find(reader, snapshot, where, target_file_size, min_files)
+    if not work.groups:
+        return CompactionResult(snapshot.version)
+    incoming = dataframe_schema(without_metadata(snapshot.schema))
+    staged = begin(catalog, address, incoming, options, base_version=snapshot.version)
+    try:
+        files = _write(catalog, staged, work, max_concurrent)
+        reach("rows written anew")
+    except BaseException as failure:
+        abort(catalog, staged, (), failure=failure)  # `_write` deleted the files
+        raise
+    replaced = work.files
+    result = commit_rewrite(catalog, staged, files, replaced, work.row_groups)
+    return CompactionResult(
+        result.version,
+        files_removed=len(replaced),
+        files_added=len(files),
+        bytes_removed=sum(file.size_bytes for file in replaced),
+        bytes_added=sum(file.file_size_bytes for file in files),
+    )
+
+
+def _find(
+    reader: CatalogReader,
+    snapshot: Snapshot,
+    where: PredicateSet,
+    target_bytes: int | None,
+    min_files: int,
+) -> _Work:
+    """The small files of the newest version in partitions that have enough of them."""
+    layout = snapshot.dataset.properties.layout
+    target = target_bytes or layout.target_file_size_bytes or TARGET_FILE_SIZE_BYTES
+    # At least 1, so that a target of one byte still finds nothing, and not everything.
+    small = reader.small_files(snapshot.dataset.id, max(1, int(target * SMALL_SHARE)))
+    bound = where.bind(snapshot.schema)
+    if not bound.always_true:
+        matching = {one.file.id for one in candidates(reader, snapshot, bound, small)}
+        small = [file for file in small if file.id in matching]
+    texts = snapshot.partition_texts()
+    by_partition: dict[tuple[str | None, ...], list[FileRecord]] = {}
+    for file in small:
+        by_partition.setdefault(texts(file), []).append(file)
+    groups = tuple(tuple(group) for group in by_partition.values() if len(group) >= min_files)
+    ids = [file.id for group in groups for file in group]
+    row_groups = reader.row_groups(ids, statistics=False)
+    return _Work(
+        snapshot,
+        groups,
+        reader.vectors(ids, snapshot.version) if snapshot.has_vectors else {},
+        {id: len(found) for id, found in row_groups.items()},
+        target,
+    )
+
+
+def _write(
+    catalog: Catalog, staged: StagedWrite, work: _Work, max_concurrent: int
+) -> list[FileMetadata]:
+    """Write the rows of each group to new files. When it raises, these are deleted."""
+    storage = Storage(staged.spec.uri)
+    spec = replace(staged.spec, schema=work.snapshot.schema)
+
+    def beat() -> None:
+        with catalog.write() as tx:
+            tx.heartbeat(staged.write_id)
+
+    def write(group: Sequence[FileRecord]) -> list[FileMetadata]:
+        files = [(file, work.vectors.get(file.id)) for file in group]
+        return copy_rows(spec, work.snapshot, files, storage, partial(with_heartbeat, beat=beat))
+
+    written: list[FileMetadata] = []
+    with ThreadPoolExecutor(max_concurrent, thread_name_prefix="plake-compact") as pool:
+        waiting = [pool.submit(write, group) for group in work.groups]
+        failure: BaseException | None = None
+        for one in waiting:
+            try:
+                written += one.result()
+            except BaseException as error:
+                failure = failure or error
+                for other in waiting:
+                    other.cancel()
+                if not isinstance(error, Exception):
+                    break
+    if failure is not None:
+        abort(catalog, staged, written, failure=failure)
+        raise failure
+    return written
+
+
+# --- after a commit --------------------------------------------------------------------
+
+
+def compact_after(catalog: Catalog, staged: StagedWrite, result: WriteResult) -> None:
+    """Compact the dataset of a write that was just committed, if it asks for that and it is time.
+
+    All writers take turns: the files of `compact_min_files` are made by about as many commits,
+    and the one whose version is a multiple of this number looks for them, in all partitions. To
+    look is then cheap, and no partition is forgotten because several writers share it.
+
+    The commit stands whatever happens here: a conflict is left to the next time, and another
+    error is logged.
+    """
+    least, files = staged.compact_min_files, len(result.metadata)
+    if least is None or not files or result.version % max(1, least // files):
+        return
+    try:
+        address = Address.registered(staged.spec.uri, staged.key, catalog)
+        compact(catalog, address, PredicateSet.of(None), min_files=least)
+    except CommitConflictError as error:
+        _LOG.debug("compaction of %s gave up: %s", staged.uri, error)
+    except PlakeError as error:
+        _LOG.warning("compaction of %s failed: %s", staged.uri, error)
