@@ -4,6 +4,9 @@ A crash must be harmless at every point of a write, and only killing a real proc
 it. `PLAKE_FAILPOINT=<name>` in the environment kills this process (SIGKILL: nothing is
 flushed, no handler runs) when it reaches the point for the first time, `<name>:3` the
 third time. Without the variable, a point costs one comparison.
+
+With `PLAKE_FAILPOINT_HOLD=<path>` too, the process makes that file at the point and waits: a
+test kills it together with the driver that it works for, whose next step never comes.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import os
 import signal
 
 VARIABLE = "PLAKE_FAILPOINT"
+HOLD = "PLAKE_FAILPOINT_HOLD"
 
 # In the order in which a write reaches them.
 POINTS = (
@@ -79,6 +83,10 @@ def _die() -> None:
     global _passes
     _passes -= 1
     if _passes == 0:
+        hold = os.environ.get(HOLD)
+        while hold is not None:
+            with open(hold, "w"):
+                signal.pause()
         os.kill(os.getpid(), signal.SIGKILL)
 
 

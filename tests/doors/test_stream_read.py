@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import lakehouse_source as lake
+from lakehouse_source.spark.stream_read import HAS_LIMITS
 from tests.doors.streams import forget_last_commit, ids, run
 
 pytestmark = pytest.mark.spark
@@ -78,7 +79,8 @@ def test_available_now_reads_what_is_there_in_batches_of_the_limit(
     )
     assert query.awaitTermination(120)
     assert sorted(row for rows in batches for row in rows) == [0, 1, 2, 10, 11, 12]
-    assert [len(rows) for rows in batches] == [4, 2]
+    # Spark 4.1 knows no limits for sources in Python.
+    assert [len(rows) for rows in batches] == ([4, 2] if HAS_LIMITS else [6])
 
 
 def test_a_running_query_gets_what_is_appended(
