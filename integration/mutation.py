@@ -63,7 +63,107 @@ def _in(file: str, tests: tuple[str, ...], *rules: tuple[str, str, str]) -> list
     return [Mutant(name, file, old, new, tests) for name, old, new in rules]
 
 
+STREAMS = ("doors/test_stream_offsets.py",)
+
 MUTANTS = [
+    *_in(
+        "streaming.py",
+        STREAMS,
+        (
+            "the first batch of a stream, repeated, reads a newer snapshot",
+            "    return Position(0, 0, end.version - 1)",
+            "    return start",
+        ),
+        (
+            "a part of a snapshot, repeated, is that of a newer one",
+            "        return Position(0, 0, end.snapshot)",
+            "        return start",
+        ),
+        (
+            "a stream reads rows that replace others",
+            "    return Effect.CHANGES if added else Effect.DELETES",
+            "    return Effect.APPENDS if added else Effect.DELETES",
+        ),
+        (
+            "a stream reads rows that a restore brings back",
+            'if commit.operation == "restore" and added:',
+            "if False:",
+        ),
+        ("a compaction ends a stream", 'if not count("data_change", 1):', "if False:"),
+        ("a batch has a file too many", "self.files >= files", "self.files > files"),
+        (
+            "the file that no longer fits into a batch is lost",
+            "                return position, True",
+            "                return Position(file.version, file.id, start.snapshot), True",
+        ),
+    ),
+    *_in(
+        "read/changes.py",
+        STREAMS,
+        (
+            "a stream goes on when versions were expired",
+            "if lost and self._rules.fail_on_data_loss:",
+            "if False:",
+        ),
+        (
+            "rows that were deleted later are not read",
+            "snapshot = replace(self._snapshot, has_vectors=False)",
+            "snapshot = self._snapshot",
+        ),
+        (
+            "a stream goes on over a change of its columns",
+            "if commit.version in self._schema_changes:",
+            "if False:",
+        ),
+    ),
+    *_in(
+        "spark/stream_read.py",
+        STREAMS,
+        (
+            "a batch reads a snapshot and commits after it",
+            "if has_rows or stale or start.snapshot is not None:",
+            "if has_rows or stale:",
+        ),
+        (
+            "a stream from the newest version forgets where it began",
+            "if progress.is_after_newest and position == progress.initial:",
+            "if False:",
+        ),
+    ),
+    *_in(
+        "spark/stream_write.py",
+        ("doors/test_stream_write.py",),
+        (
+            "a batch is not known again",
+            "txn_app_id=first.query_id",
+            "txn_app_id=staged.write_id",
+        ),
+    ),
+    *_in(
+        "write/compact.py",
+        ("verbs/test_compaction.py",),
+        (
+            "deleted rows return in a compaction",
+            "reader.vectors(ids, snapshot.version) if snapshot.has_vectors else {}",
+            "{}",
+        ),
+        (
+            "large files are compacted again",
+            "int(target * SMALL_SHARE)",
+            "int(target * 10)",
+        ),
+        ("a compaction looks at every commit", "result.version % max(1, least // files)", "False"),
+    ),
+    *_in(
+        "write/apply.py",
+        ("verbs/test_compaction.py",),
+        ("rows deleted during a compaction return", "    if since:", "    if False:"),
+        (
+            "a merge takes moved rows for new ones",
+            "file.id not in own and file.version not in rewrites",
+            "file.id not in own",
+        ),
+    ),
     *_in(
         "parquet/reader.py",
         ROW_CHANGES,

@@ -4,7 +4,8 @@ Spark keeps one process for the reader of a query. It asks there how far the nex
 for its partitions. Another process, which never asks that, pickles the reader for the tasks:
 what a task needs therefore travels in its partition.
 
-Spark 4.1 knows no limits for sources in Python: there, each batch reads all that is new.
+Spark 4.1 knows no limits for sources in Python: there, each batch reads all that is new, and
+`availableNow` runs one batch. If that repeats a batch after a crash, a second run has the rest.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 import lakehouse_source as lake
+from lakehouse_source.spark.stream_read import HAS_LIMITS
 
 Row = dict[str, Any]
 
@@ -41,15 +42,20 @@ class Folder:
 
 
 def run(frame: DataFrame, target: Path | str, checkpoint: Path | str, **options: Any) -> str:
-    """Write everything that a stream has to a dataset; answers the id of the query."""
+    """Write everything that a stream has to a dataset; answers the id of the query.
+
+    Spark 4.1 runs one batch of a source in Python, and after a crash this is the repeated one.
+    There, a second run has the rest.
+    """
     mode = options.pop("outputMode", "append")
     writer = frame.writeStream.format("plake").outputMode(mode).options(**options)
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-    started = query.start(str(target))
-    try:
-        assert started.awaitTermination(120), "the query runs on"
-    finally:
-        started.stop()
+    for _ in range(1 if HAS_LIMITS else 2):
+        started = query.start(str(target))
+        try:
+            assert started.awaitTermination(240), "the query runs on"
+        finally:
+            started.stop()
     return str(started.id)
 
 

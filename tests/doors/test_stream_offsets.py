@@ -300,6 +300,10 @@ def test_a_snapshot_is_that_of_the_first_batch_after_restarts_too(uri: str) -> N
     again = new_reader(uri, maxFilesPerTrigger="1")
     assert read(again, again.initialOffset(), end) == [0]
     assert drain(again, end)[0] == [[1], [2], [9]]
+    lake.open_dataset(uri).compact()
+    again = new_reader(uri, maxFilesPerTrigger="1")
+    assert read(again, again.initialOffset(), end) == [0]
+    assert drain(again, end)[0] == [[1], [2], [9]]
     whole = new_reader(uri)
     end = whole.latestOffset(whole.initialOffset(), whole.getDefaultReadLimit())
     lake.write_dataset({"id": [10]}, uri, mode="overwrite")
@@ -369,8 +373,9 @@ def test_rows_are_those_of_the_commit_though_they_were_deleted_since(uri: str) -
     end = drain(new_reader(uri))[1]
     lake.write_dataset({"id": [3, 4, 5, 6]}, uri)
     lake.open_dataset(uri).delete("id = 4")
-    lake.write_dataset({"id": [9]}, uri, mode="overwrite")
     reader = new_reader(uri, skipChangeCommits="true")
+    assert drain(reader, end)[0] == [[3, 4, 5, 6]]
+    lake.write_dataset({"id": [9]}, uri, mode="overwrite")
     assert drain(reader, end)[0] == [[3, 4, 5, 6]]
     # A snapshot has the rows that it had.
     reader = new_reader(uri)
@@ -439,6 +444,17 @@ def test_where_prunes_files_before_they_count(uri: str) -> None:
     assert reader.latestOffset(end, reader.getDefaultReadLimit()) == end
 
 
+def test_a_snapshot_without_rows_is_a_batch_of_its_own(uri: str) -> None:
+    reader = new_reader(uri, where="id >= 7")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert end["version"] == 4
+    lake.write_dataset({"id": [7]}, uri)
+    again = new_reader(uri, where="id >= 7")
+    assert read(again, again.initialOffset(), end) == []
+    assert drain(again, end)[0] == [[7]]
+
+
 def test_a_long_time_without_rows_moves_the_checkpoint(uri: str) -> None:
     reader = new_reader(uri)
     _, end = drain(reader)
@@ -501,33 +517,3 @@ def test_which_commits_end_a_stream(effect: Effect, skip: bool, ignore: bool) ->
 def test_offsets_that_plake_did_not_write_are_refused(offset: dict[str, Any]) -> None:
     with pytest.raises(lake.StreamCheckpointError):
         position_of(offset, "d", "file:///d", 5)
-
-
-# --- readers without Spark -------------------------------------------------------------
-
-
-def test_read_changes_gives_appended_rows_with_their_version(uri: str) -> None:
-    dataset = lake.open_dataset(uri)
-
-    def changed(since: int, *given: Any, **options: Any) -> list[tuple[int, list[int]]]:
-        found = dataset.read_changes(since, *given, **options)
-        return [(version, rows["id"].to_pylist()) for version, rows in found]
-
-    assert changed(0) == [(1, [0]), (2, [1]), (3, [2])]
-    assert changed(1, "id > 1") == [(3, [2])]
-    assert changed(3) == []
-    lake.write_dataset({"id": [3], "note": ["x"]}, uri, schema_merge=True)
-    dataset.delete("id = 0")
-    lake.write_dataset({"id": [4]}, uri)
-    got = []
-    with pytest.raises(lake.StreamChangeError):
-        got.extend(version for version, _ in dataset.read_changes(2))
-    found = dataset.read_changes(2, ignore_deletes=True)
-    assert [rows.schema.names for _, rows in found] == [["id", "note"]] * 3
-    assert changed(2, columns=["id"], skip_change_commits=True) == [(3, [2]), (4, [3]), (6, [4])]
-    with pytest.raises(lake.VersionNotFoundError):
-        changed(7)
-    dataset.expire_versions(keep_last=1)
-    with pytest.raises(lake.StreamDataLossError):
-        changed(0)
-    assert changed(5) == [(6, [4])]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -212,6 +215,39 @@ def test_a_late_commit_of_an_older_batch_is_skipped(target: str) -> None:
     writer(target).commit([written(writer(target), [2])], 5)
     writer(target).commit([late], 4)
     assert ids(target) == [1, 2]
+
+
+def test_a_replayed_batch_is_known_after_its_version_was_expired(target: str) -> None:
+    writer(target).commit([written(writer(target), [1])], 0)
+    late = written(writer(target), [1])
+    dataset = lake.open_dataset(target)
+    for number in range(3):
+        lake.write_dataset({"id": [number + 10]}, target, mode="overwrite")
+    dataset.expire_versions(keep_last=1)
+    dataset.vacuum(retention_seconds=0, allow_short_retention=True)
+    writer(target).commit([late], 0)
+    assert ids(target) == [12]
+
+
+def test_eight_queries_write_to_one_dataset_at_once_and_repeat_batches(target: str) -> None:
+    def query(number: int) -> None:
+        chance = random.Random(number)
+        for batch in range(6):
+            for _ in range(chance.randint(1, 2)):
+                mine = writer(target)
+                message = written(mine, [100 * number + batch])
+                message = replace(message, query_id=f"query {number}")
+                writer(target).commit([message], batch)
+                if chance.random() < 0.3:
+                    writer(target).abort([message], batch)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(query, range(8)))
+    assert ids(target) == sorted(100 * number + batch for number in range(8) for batch in range(6))
+    dataset = lake.open_dataset(target)
+    assert dataset.version == 48
+    assert dataset.verify(checksums=True).ok
+    assert len(data_files(target)) == 48
 
 
 def test_a_batch_without_messages_appends_nothing_and_empties_in_mode_complete(target: str) -> None:
