@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -133,6 +134,25 @@ class Runner:
             found += Counter(skipped=skipped, errors=errors)
         return found
 
+    def seconds_by_module(self) -> Counter[str]:
+        """How long the tests of each module took, their fixtures included."""
+        found: Counter[str] = Counter()
+        for file in self._counts:
+            with suppress(OSError, ElementTree.ParseError):
+                for case in ElementTree.parse(file).getroot().iter("testcase"):
+                    module = case.get("classname", "").split(".Test")[0]
+                    found[module.removeprefix("tests.")] += round(float(case.get("time", 0)))
+        return found
+
+
+def slowest(runners: list[Runner], count: int = 12) -> str:
+    """The modules of each lane that take longest, in seconds."""
+    lines = []
+    for runner in runners:
+        named = (f"{name} {sec}" for name, sec in runner.seconds_by_module().most_common(count))
+        lines.append(f"{runner.lane.name}: {', '.join(named)}")
+    return "\n".join(lines)
+
 
 def closing_line(runners: list[Runner], seconds: float) -> str:
     """The counts of all lanes in pytest's words, such as `5 passed, 0 failed, 1 skipped`."""
@@ -173,6 +193,7 @@ def main(arguments: list[str]) -> int:
             log.seek(0)
             print("=== types, tests without Spark, more tests with it", flush=True)
             print(log.read(), flush=True)
+        print(slowest(runners))
         print(closing_line(runners, time.monotonic() - begin), flush=True)
     if interrupted:
         return 130
