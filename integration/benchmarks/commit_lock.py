@@ -39,7 +39,7 @@ from lakehouse_source.write.options import WriteOptions  # noqa: E402
 @contextmanager
 def held(catalog: Any, before_lock: Callable[[], None] | None) -> Iterator[list[float]]:
     """The milliseconds of each lock that is taken in the block."""
-    kind = type(catalog)
+    kind = type(catalog.database)
     begin_, commit_, lock = kind._begin, kind._commit, CatalogTransaction.lock_for
     is_file = catalog.url.startswith("sqlite")
     started = 0.0

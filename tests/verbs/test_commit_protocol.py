@@ -424,7 +424,7 @@ class TestStreamsOfSmallCommits:
 
     def transactions(self, catalog: lake.Catalog, work: Callable[[], object]) -> int:
         """How many database transactions of `work` change the catalog."""
-        kind = type(catalog)
+        kind = type(catalog.database)
         count = 0
         original = kind._commit  # type: ignore[attr-defined]
 
@@ -531,7 +531,7 @@ class TestErrorsOfPostgres:
     def test_by_sqlstate(self, postgres_server: Any, state: str, retryable: bool) -> None:
         error = psycopg.errors.lookup(state)("Schlüsselwert verletzt Unique-Constraint")
         with lake.open_catalog(postgres_server.url()) as catalog:
-            assert catalog._translate(error).retryable is retryable  # type: ignore[attr-defined]
+            assert catalog.database._translate(error).retryable is retryable  # type: ignore[attr-defined]
 
     def test_a_commit_is_repeated_under_another_language(
         self, postgres_server: Any, uri: str, monkeypatch: pytest.MonkeyPatch
@@ -594,9 +594,9 @@ def test_a_write_never_begins_as_a_read_on_sqlite(tmp_path: Path, uri: str) -> N
     begun: list[str] = []
     with lake.open_catalog(url) as catalog:
         lake.write_dataset(numbers(1), uri, catalog=catalog)
-        connection = catalog._acquire()  # type: ignore[attr-defined]
+        connection = catalog.database._acquire()  # type: ignore[attr-defined]
         connection.set_trace_callback(begun.append)
-        catalog._release(connection, True)  # type: ignore[attr-defined]
+        catalog.database._release(connection, True)  # type: ignore[attr-defined]
         lake.write_dataset(numbers(2), uri, catalog=catalog)
     writes = [text for text in begun if text.split()[0] in ("INSERT", "UPDATE", "DELETE", "BEGIN")]
     assert writes[0] == "BEGIN IMMEDIATE"

@@ -251,13 +251,13 @@ def test_files_and_folders_are_synced_before_the_catalog_names_them(
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", recorded)
-    commit = type(catalog)._commit  # type: ignore[attr-defined]
+    commit = type(catalog.database)._commit  # type: ignore[attr-defined]
 
     def recorded_commit(self: Any, connection: Any) -> None:
         events.append("COMMIT")
         commit(self, connection)
 
-    monkeypatch.setattr(type(catalog), "_commit", recorded_commit)
+    monkeypatch.setattr(type(catalog.database), "_commit", recorded_commit)
     table = pa.table({"n": [1], "k": ["a"]})
     result = lake.write_dataset(table, tmp_path / "things", catalog=catalog, partition_by="k")
     file = os.path.basename(result.metadata[0].path)
