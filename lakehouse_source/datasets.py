@@ -195,7 +195,7 @@ class DatasetCatalog(Catalog):
             statement="create" if found is None else "replace",
             **(properties or {}),
         )
-        uri = self._uri(found) if found is not None else self._location(key, location)
+        uri = self._uri(found) if found is not None else self.new_location(key, location)
         address = Address(uri, self, storage_options)
         commit(self, begin(self, address, schema, options), [])
         return Dataset(address)
@@ -415,10 +415,10 @@ class DatasetCatalog(Catalog):
             return found.base_uri
         return folder_around(self) or found.base_uri
 
-    def _location(self, key: QualifiedName, location: PathLike | None) -> PathLike:
+    def new_location(self, key: QualifiedName, location: PathLike | None = None) -> str:
         """Where a new dataset is made: as asked for, or in a folder that no dataset has."""
         if location is not None:
-            return location
+            return str(location)
         warehouse = self.warehouse
         if warehouse is None:
             raise InvalidOptionError(

@@ -22,6 +22,8 @@ EFFECTS = {
     Part.DECIMALS: "decimals of up to 18 digits are read as longs",
     Part.VIEWS: "temporary views show the newest version",
     Part.STATEMENTS: "DELETE, UPDATE and MERGE change rows",
+    Part.CATALOG: "Spark's catalog has tables of plake",
+    Part.PROVIDER: "format('plake') has all save modes and partitionBy",
 }
 
 _NOT_LOADED = "the extension is not loaded: call lakehouse_source.spark.enable(spark)"
@@ -99,7 +101,7 @@ def status(spark: Any) -> PlannerStatus:
     if _is_off(spark, Setting.BATCHES):
         reasons[Part.BATCHES] = f"switched off by {Setting.BATCHES}"
     if reasons[Part.PUSHDOWN]:
-        needy = set(reasons) - {Part.PUSHDOWN, Part.VIEWS}
+        needy = set(reasons) - {Part.PUSHDOWN, Part.VIEWS, Part.CATALOG, Part.PROVIDER}
         reasons |= dict.fromkeys(needy, f"needs {Part.PUSHDOWN}")
     return PlannerStatus(
         tuple(

@@ -6,6 +6,12 @@ which columns it needs nor filters that are safe to use.
 
 from __future__ import annotations
 
+import atexit
+import hashlib
+import re
+import shutil
+import tempfile
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +31,9 @@ _JARS = "spark.jars"
 _REDACTION = "spark.sql.redaction.options.regex"
 _REDACTION_DEFAULT = "(?i)url"
 
+_CATALOG_CLASS = "io.plake.spark.PlakeCatalog"
+_MUTABLE_LOADER = "org.apache.spark.util.MutableURLClassLoader"
+
 Builder = TypeVar("Builder")
 
 
@@ -37,8 +46,20 @@ def planner_jar() -> Path:
     return Path(__file__).parent / "planner" / "plake-planner.jar"
 
 
-def configure(builder: Builder) -> Builder:
+def configure(
+    builder: Builder,
+    catalog: str | None = None,
+    name: str = "plake",
+    warehouse: str | None = None,
+) -> Builder:
     """Make the sessions of a `SparkSession.builder` load the planner extension.
+
+    Args:
+        catalog: the URL of the plake catalog whose tables Spark's catalog `name` has; `env:NAME`
+            takes it from an environment variable of the driver. Without it Spark's catalog has
+            datasets by their paths only.
+        name: the name of the catalog in Spark: `SELECT * FROM plake.`/data/flights``.
+        warehouse: the folder or URI of tables that are created without a location.
 
     Adds the jar to `spark.jars`, which must be set before the JVM starts; for a session that runs
     already there is `enable`. Jars that this builder has are kept. Jars of a `spark-defaults.conf`
@@ -55,6 +76,8 @@ def configure(builder: Builder) -> Builder:
     >>> spark = lake.spark.configure(SparkSession.builder).getOrCreate()
     >>> spark.read.format("plake").load("/data/flights").where("month = 1").count()
     2
+    >>> spark.sql("SELECT count(*) FROM plake.`/data/flights` WHERE month = 1").first()[0]
+    2
     """
     options: dict[str, Any] = getattr(builder, "_options", {})
     remote = str(options.get("spark.remote", ""))
@@ -67,6 +90,7 @@ def configure(builder: Builder) -> Builder:
     settings = {
         _JARS: ",".join(jars),
         _REDACTION: _with_catalog(str(options.get(_REDACTION, _REDACTION_DEFAULT))),
+        **_catalog_settings(catalog, name, warehouse),
     }
     for key, value in settings.items():
         builder.config(key, value)  # type: ignore[attr-defined]
@@ -74,8 +98,32 @@ def configure(builder: Builder) -> Builder:
     return builder
 
 
-def enable(spark: Any) -> Any:
+def _catalog_settings(catalog: str | None, name: str, warehouse: str | None) -> dict[str, str]:
+    """Spark's settings of the catalog. A URL with a password is concealed: Spark shows settings."""
+    if not re.fullmatch(r"\w+", name) or name.lower() in ("spark_catalog", "system"):
+        raise InvalidOptionError(
+            option="name",
+            value=name,
+            reason="cannot name a catalog of Spark: use letters, digits and underscores.",
+        )
+    settings = {f"spark.sql.catalog.{name}": _CATALOG_CLASS}
+    if catalog is not None:
+        # Imported here: it imports the catalog, which a session without one does not need.
+        from lakehouse_source.spark.secrets import conceal
+
+        settings[f"spark.sql.catalog.{name}.catalog"] = conceal(catalog) or ""
+    if warehouse is not None:
+        settings[f"spark.sql.catalog.{name}.warehouse"] = warehouse
+    return settings
+
+
+def enable(
+    spark: Any, catalog: str | None = None, name: str = "plake", warehouse: str | None = None
+) -> Any:
     """Load the planner extension into a session that runs already; returns it.
+
+    `catalog`, `name` and `warehouse` are as in `configure`. Give them before the session uses the
+    catalog: Spark reads its settings once.
 
     Takes effect for queries that are planned from now on. Sessions that share this one's
     extensions (`spark.newSession()`) get it too; set `spark.plake.planner.enabled` to false in one
@@ -90,11 +138,14 @@ def enable(spark: Any) -> Any:
     True
     """
     _require_classic(spark)
+    settings = _catalog_settings(catalog, name, warehouse)
     if find_rule(spark) is None:
         _apply_extension(spark, spark._jsparkSession.extensions())
     _give_to_executors(spark)
     register_if_missing(spark)
     spark.conf.set(Setting.PLANNER, "true")
+    for key, value in settings.items():
+        spark.conf.set(key, value)
     spark.conf.set(_REDACTION, _with_catalog(spark.conf.get(_REDACTION, _REDACTION_DEFAULT)))
     return spark
 
@@ -131,10 +182,7 @@ def _require_classic(spark: Any) -> None:
 def _apply_extension(spark: Any, extensions: Any) -> None:
     """Load the extension from the packaged jar and let it add its rules."""
     jvm = spark._jvm
-    url = jvm.java.io.File(str(planner_jar())).toURI().toURL()
-    spark_loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
-    urls = java_array(spark, jvm.java.net.URL, url)
-    extension = jvm.java.net.URLClassLoader(urls, spark_loader).loadClass(EXTENSION)
+    extension = _loader(spark).loadClass(EXTENSION)
     none = java_array(spark, jvm.java.lang.Class), java_array(spark, jvm.java.lang.Object)
     instance = extension.getConstructor(none[0]).newInstance(none[1])
     # Not `instance.apply(...)`: Py4J remembers methods by the name of their class and would call
@@ -142,6 +190,47 @@ def _apply_extension(spark: Any, extensions: Any) -> None:
     anything = java_array(spark, jvm.java.lang.Class, jvm.Class.forName("java.lang.Object"))
     arguments = java_array(spark, jvm.java.lang.Object, extensions)
     extension.getMethod("apply", anything).invoke(instance, arguments)
+
+
+def _loader(spark: Any) -> Any:
+    """A class loader of the driver that has the extension.
+
+    Spark loads catalogs by their names from its own class loader, so the classes are added there.
+    The services that the jar names are not: they would load the extension into every new session
+    of this JVM. Where Spark's loader takes no classes, only the extension is loaded.
+    """
+    jvm, jar = spark._jvm, planner_jar()
+    spark_loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+    mutable = spark_loader
+    while mutable is not None and not _is_mutable(mutable.getClass()):
+        mutable = mutable.getParent()
+    if mutable is not None:
+        digest = hashlib.sha256(jar.read_bytes()).hexdigest()[:16]
+        entry = EXTENSION.replace(".", "/") + ".class"
+        if mutable.getResource(entry) is None:
+            mutable.addURL(jvm.java.io.File(_classes(jar, digest)).toURI().toURL())
+        found = str(mutable.getResource(entry).toString())
+        if digest in found or jar.as_posix() in found:
+            return spark_loader
+        spark_loader = mutable.getParent()  # it has the classes of another plake
+    url = jvm.java.io.File(str(jar)).toURI().toURL()
+    return jvm.java.net.URLClassLoader(java_array(spark, jvm.java.net.URL, url), spark_loader)
+
+
+def _classes(jar: Path, digest: str) -> str:
+    """A folder with the classes of a jar, until this process ends."""
+    folder = tempfile.mkdtemp(prefix=f"plake-planner-{digest}-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with zipfile.ZipFile(jar) as archive:
+        archive.extractall(folder, [one for one in archive.namelist() if one.endswith(".class")])
+    return folder
+
+
+def _is_mutable(kind: Any) -> bool:
+    """Tell whether a Java class is Spark's loader that takes more classes."""
+    while kind is not None and kind.getName() != _MUTABLE_LOADER:
+        kind = kind.getSuperclass()
+    return kind is not None
 
 
 def _give_to_executors(spark: Any) -> None:

@@ -7,8 +7,10 @@ join too.
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -27,9 +29,12 @@ from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, unused_names
+from lakehouse_source.spark import catalog_tables, commands
 from lakehouse_source.spark.aggregate_pushdown import AggregateReader
 from lakehouse_source.spark.batch_read import PlakeReader, ReadRequest
 from lakehouse_source.spark.batch_write import PlakeWriter
+from lakehouse_source.spark.catalog_request import Request, place_of
+from lakehouse_source.spark.decode_conditions import to_node
 from lakehouse_source.spark.metadata_table import MetadataTableReader, metadata_schema
 from lakehouse_source.spark.options import (
     READ_OPTIONS,
@@ -42,7 +47,7 @@ from lakehouse_source.spark.options import (
     MetadataKey,
     Options,
 )
-from lakehouse_source.spark.planner.vocabulary import Option, Pickle
+from lakehouse_source.spark.planner.vocabulary import Mode, Option, Pickle
 from lakehouse_source.spark.pushdown import read_pushdown
 from lakehouse_source.spark.row_change_write import begin_statement
 from lakehouse_source.spark.secrets import conceal, reveal
@@ -68,7 +73,12 @@ class PlakeDataSource(DataSource):
         self._snapshot: Snapshot | None = None
         self._schema_version = 0
         self._error: PlakeError | None = None
+        self._answer: dict[str, Any] | None = None
         freeze_gc()
+        question = self.options.pop(Option.QUESTION, None)
+        if question is not None:
+            self._answer = self._answer_to(question)
+            return
         try:
             self._request, self._snapshot = _resolve(self.options)
             self._schema_version = self._snapshot.schema_version
@@ -76,10 +86,25 @@ class PlakeDataSource(DataSource):
             # A frame that is written has other options and needs no dataset yet.
             self._error = error
 
+    def _answer_to(self, question: str) -> dict[str, Any]:
+        """The answer for Spark's catalog. A table that it opens is what this instance reads."""
+        try:
+            request = Request.of(question, self.options)
+            answer = commands.answer(request)
+            if not commands.opens_table(request):
+                return answer
+            place = place_of(request)
+            self.options = commands.frame_options(request, place)
+            self._request, self._snapshot = _resolve(self.options)
+            self._schema_version = self._snapshot.schema_version
+            return commands.table(request, place, self._snapshot)
+        except PlakeError as error:
+            return commands.failed(error)
+
     def __getstate__(self) -> dict[str, Any]:
         # The planner extension reads the version (`RowStatements.java`), and plain values only.
         version = None if self._request is None else self._request.version
-        packed = pickle.dumps({**self.__dict__, "_snapshot": None})
+        packed = pickle.dumps({**self.__dict__, "_snapshot": None, "_answer": None})
         return {Pickle.VERSION: version, "packed": packed}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -90,6 +115,9 @@ class PlakeDataSource(DataSource):
         return "plake"
 
     def schema(self) -> StructType:
+        if self._answer is not None:
+            columns = None if self._snapshot is None else commands.columns(self._snapshot)
+            return commands.answered(self._answer, columns)
         request = self._read_request()
         if request.metadata_table is not None:
             return metadata_schema(request.metadata_table)
@@ -131,13 +159,21 @@ class PlakeDataSource(DataSource):
         if Option.STATEMENT in self.options:
             return begin_statement(self.options, schema)
         options, storage = split_storage_options(self.options)
+        replaced = options.pop(Option.OVERWRITE, None)
+        creates = options.pop(Option.MODE, None) == Mode.CREATE
+        table = options.pop(Option.STAGED, None)
         given = Options(options, WRITE_OPTIONS, "writing")
         path = given.path()
         check_no_secrets(path, storage)
         incoming = arrow_schema(schema)
         address = Address(path, reveal(given.text("catalog")), storage)
         with address.open(create=True) as catalog:
-            chosen = _write_options(given, "overwrite" if overwrite else "append")
+            mode = "overwrite" if overwrite else "error" if creates else "append"
+            chosen = _write_options(given, mode)
+            if table is not None:
+                chosen = catalog_tables.with_table(chosen, table)
+            if replaced is not None:
+                chosen = replace(chosen, overwrite_where=_condition(replaced, incoming))
             staged = begin(catalog, address, incoming, chosen)
         return PlakeWriter(staged, address.uri, given.text("catalog"))
 
@@ -193,6 +229,15 @@ def _resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
     return request, snapshot
 
 
+def _condition(terms: str, schema: pa.Schema) -> PredicateSet:
+    """The condition of an overwrite from Spark's catalog, exactly.
+
+    Raises:
+        InvalidPredicateError: a column of the rows has another type than the condition.
+    """
+    return PredicateSet.of([to_node(term, schema) for term in json.loads(terms)])
+
+
 def _version(given: Options) -> int | str | None:
     """The version that the options name: a number, or a tag in `versionAsOf`."""
     number, named = given.number("version"), given.text("versionAsOf")
@@ -220,7 +265,12 @@ def _metadata_table(given: Options) -> str | None:
 
 
 def _write_options(given: Options, mode: str) -> WriteOptions:
-    where = given.text("overwriteWhere")
+    where, delta_where = given.text("overwriteWhere"), given.text("replaceWhere")
+    if where is not None and delta_where is not None:
+        raise InvalidOptionError(
+            option="replaceWhere", value=delta_where, reason="is overwriteWhere: give one of them."
+        )
+    where = where or delta_where
     overwrite_mode = (given.text("partitionOverwriteMode") or "static").lower()
     if overwrite_mode not in ("static", "dynamic"):
         raise InvalidOptionError(
@@ -249,4 +299,5 @@ def _write_options(given: Options, mode: str) -> WriteOptions:
         commit_metadata=given.document("commitMetadata"),
         layout=layout,
         index_columns=given.names("indexColumns"),
+        overwrite_schema=bool(given.flag("overwriteSchema")),
     )

@@ -31,6 +31,14 @@ def spark_planner(spark: SparkSession) -> SparkSession:
     return enable(unshared_session(spark))
 
 
+@pytest.fixture(scope="session")
+def spark_catalog(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
+    """A session with the extension and a catalog of Spark, whose plake catalog is a new file."""
+    folder = tmp_path_factory.mktemp("named")
+    url = f"sqlite://{folder}/catalog.db"
+    return enable(unshared_session(spark), catalog=url, warehouse=f"{folder}/warehouse")
+
+
 @pytest.fixture(params=["plain", "planner", "scan"])
 def read(request: pytest.FixtureRequest, spark: SparkSession) -> Read:
     """Reads a dataset, at a version if one is given."""

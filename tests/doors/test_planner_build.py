@@ -30,6 +30,7 @@ from lakehouse_source.spark.planner import build, vocabulary
 from lakehouse_source.spark.planner.build import entries
 from lakehouse_source.spark.planner.vocabulary import Mark, Operator, Part, Setting, Type, names
 from lakehouse_source.spark.pushdown import Pushdown, read_pushdown
+from lakehouse_source.spark.secrets import reveal
 
 from .conftest import unshared_session
 
@@ -241,7 +242,20 @@ def test_configure_adds_the_jar_and_redacts_the_catalog() -> None:
     assert builder._options == {
         "spark.jars": str(planner_jar()),
         "spark.sql.redaction.options.regex": "(?i)url|catalog",
+        "spark.sql.catalog.plake": "io.plake.spark.PlakeCatalog",
     }
+
+
+def test_configure_names_a_catalog_and_conceals_its_password() -> None:
+    url = "postgresql://me:canary@host/db"
+    options = configure(Builder(), catalog=url, name="lake", warehouse="/data")._options
+    assert options["spark.sql.catalog.lake"] == "io.plake.spark.PlakeCatalog"
+    assert options["spark.sql.catalog.lake.warehouse"] == "/data"
+    assert "canary" not in str(options)
+    assert reveal(options["spark.sql.catalog.lake.catalog"]) == url
+    for name in ("a.b", "", "spark_catalog"):
+        with pytest.raises(InvalidOptionError, match="cannot name a catalog of Spark"):
+            configure(Builder(), name=name)
 
 
 def test_configure_keeps_what_the_builder_has() -> None:

@@ -32,6 +32,8 @@ JAR = HERE / "plake-planner.jar"
 RELEASE = "17"
 SERVICE = "META-INF/services/org.apache.spark.sql.SparkSessionExtensionsProvider"
 EXTENSION = "io.plake.spark.PlakeExtension"
+PROVIDER_SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
+PROVIDER = "io.plake.spark.PlakeProvider"
 SOURCE_HASH = "META-INF/plake-sources.sha256"
 BUILD_JDK = "META-INF/plake-javac.version"
 BUILD_PYSPARK = "META-INF/plake-pyspark.version"
@@ -53,6 +55,7 @@ def source_files() -> list[Path]:
 def source_hash() -> str:
     """SHA-256 over the names and contents of the sources, the target release and this layout."""
     digest = hashlib.sha256(f"release {RELEASE}\0{SERVICE}\0{EXTENSION}\0".encode())
+    digest.update(f"{PROVIDER_SERVICE}\0{PROVIDER}\0".encode())
     for file in source_files():
         # Line ends differ between checkouts, bytecode does not.
         text = file.read_bytes().replace(b"\r\n", b"\n")
@@ -170,6 +173,7 @@ def build(target: Path = JAR, javac: str | None = None) -> Path:
             for path in Path(folder).rglob("*.class")
         }
     made[SERVICE] = f"{EXTENSION}\n".encode()
+    made[PROVIDER_SERVICE] = f"{PROVIDER}\n".encode()
     made[SOURCE_HASH] = f"{source_hash()}\n".encode()
     made[BUILD_JDK] = f"{version}\n".encode()
     made[BUILD_PYSPARK] = f"{importlib.metadata.version('pyspark')}\n".encode()

@@ -101,6 +101,7 @@ class MetadataColumn:
     FILE = "_file"
     POSITION = "_pos"
     ROW = "_row_id"
+    COMMIT = "_commit_version"
 
 
 class Statement:
@@ -131,6 +132,122 @@ class Row:
     OPERATION = "__row_operation"  # 1: deleted, 2: updated, 3: inserted
 
 
+class Question:
+    """Keys of the JSON in `Option.QUESTION`: what Spark's catalog asks `spark/commands.py`.
+
+    Types and schemas are Spark's JSON. A value is `{FIELD, VALUE}` as text: the name of a column
+    and a condition, as `Key` tells, that the column equals it; or null.
+    """
+
+    COMMAND = "ask"  # a value of `Ask`
+    CATALOG = "spark_catalog"  # the name of the catalog in Spark
+    IDENTIFIER = "identifier"  # the parts of a table's name, the namespace first
+    NAMESPACE = "namespace"  # its parts
+    VERSION = "at_version"  # the text after VERSION AS OF
+    MICROSECONDS = "at_microseconds"  # TIMESTAMP AS OF, since 1970-01-01 00:00 UTC
+    MUST_BE_NEW = "must_be_new"  # of EXISTS: true fails where there is a dataset
+    SCHEMA = "schema"  # of CREATE and STAGE
+    DEFAULTS = "defaults"  # of CREATE and STAGE: values
+    PARTITION_BY = "partition_columns"
+    SORT_BY = "sort_columns"
+    PROPERTIES = "texts"  # {name: text}
+    STAGE = "stage"  # of STAGE: a value of `Stage`
+    PURGE = "purge"  # of DROP: delete the files
+    CASCADE = "cascade"  # of DROP_NAMESPACE
+    RENAMED = "renamed"  # of RENAME: the new identifier
+    CHANGES = "changes"  # of ALTER: a list of {CHANGE, FIELD, ...}
+    CHANGE = "change"  # a value of `Change`
+    FIELD = "field"  # the path of a column; the name of a property or of a value's column
+    VALUE = "new"  # the new name, property, default value or list of columns
+    NULLABLE = "nullable"
+    COMMENT = "note"
+    TYPE = "data_type"
+    AFTER = "after"  # the column before; null for the first place; absent for the last
+
+
+class Place:
+    """Options that say where a table is. Spark's catalog has them; a query must not."""
+
+    PATH = "path"
+    CATALOG = "catalog"
+    WAREHOUSE = "warehouse"
+
+
+class Ask:
+    """Values of `Question.COMMAND`."""
+
+    LOAD = "load_table"  # the frame at one version; the columns come with the answer
+    TRUNCATE = "truncate_table"
+    EXISTS = "exists"  # is there a dataset at the path that the identifier is?
+    LIST_TABLES = "list_tables"
+    CREATE = "create_table"
+    STAGE = "stage_table"  # the options of a write that creates or replaces the table
+    ALTER = "alter_table"
+    DROP = "drop_table"
+    RENAME = "rename_table"
+    LIST_NAMESPACES = "list_namespaces"
+    LOAD_NAMESPACE = "load_namespace"
+    CREATE_NAMESPACE = "create_namespace"
+    ALTER_NAMESPACE = "alter_namespace"
+    DROP_NAMESPACE = "drop_namespace"
+
+
+class Stage:
+    """Values of `Question.STAGE`."""
+
+    CREATE = "must_create"
+    REPLACE = "must_replace"
+    EITHER = "create_or_replace"
+
+
+class Change:
+    """Values of `Question.CHANGE`."""
+
+    PROPERTY = "set_property"  # VALUE null: removed
+    SORT = "sort_by"
+    ADD = "add_column"
+    RENAME = "rename_column"
+    DELETE = "delete_column"
+    WIDEN = "change_type"
+    NULLABILITY = "set_nullable"
+    COMMENT = "set_comment"
+    MOVE = "move_column"
+    DEFAULT = "set_default"
+
+
+class Namespace:
+    """Namespaces that are always there."""
+
+    DEFAULT = "default"
+
+
+class Answer:
+    """Keys of an answer, which is JSON in the metadata of the last column of a schema."""
+
+    MARK = "plake.answer"  # the key of the metadata
+    ERROR = "error"  # {KIND, MESSAGE} where the question failed, and nothing else
+    KIND = "kind"  # a value of `Failure`
+    MESSAGE = "message"
+    OPTIONS = "options"  # of a table: the options by which the data source finds it
+    TABLE = "table"  # its name
+    AT = "at"  # the version that was read
+    PARTITION_BY = "partition_by"  # names of columns
+    PROPERTIES = "properties"  # {name: text}
+    EXISTS = "found"  # of EXISTS and DROP: true or false
+    NAMES = "names"  # of tables or namespaces
+
+
+class Failure:
+    """Values of `Answer.KIND`: the class of Spark's exception."""
+
+    NO_TABLE = "no_table"
+    TABLE_EXISTS = "table_exists"
+    NO_NAMESPACE = "no_namespace"
+    NAMESPACE_EXISTS = "namespace_exists"
+    NAMESPACE_NOT_EMPTY = "namespace_not_empty"
+    OTHER = "other"
+
+
 class Part:
     """What of the extension works or does not work on its own."""
 
@@ -142,6 +259,8 @@ class Part:
     DECIMALS = "decimals"
     VIEWS = "views"
     STATEMENTS = "statements"
+    CATALOG = "catalog"
+    PROVIDER = "save modes"
 
 
 class Setting:
@@ -160,6 +279,21 @@ class Option:
     VIEW = "plake.view"
     # Of a write: what a DELETE, UPDATE or MERGE does, as `Statement` tells.
     STATEMENT = "plake.statement"
+    # Of a frame: what Spark's catalog asks, as `Question` tells.
+    QUESTION = "plake.question"
+    # Of an overwrite: conditions, as `Key` tells, of the rows that are replaced.
+    OVERWRITE = "plake.overwrite"
+    # Of a write that creates or replaces a table: JSON of `spark/catalog_tables.py`, which both
+    # writes and reads it.
+    STAGED = "plake.staged"
+    # Of a write: a value of `Mode`.
+    MODE = "plake.mode"
+
+
+class Mode:
+    """Values of `Option.MODE`."""
+
+    CREATE = "create"  # the dataset must be new
 
 
 class Schema:
@@ -171,7 +305,8 @@ class Schema:
 
 GROUPS = (
     *(Mark, Key, Operator, Type, Function, Pickle, MetadataColumn, Statement, Command, Row),
-    *(Part, Setting, Option, Schema),
+    *(Question, Place, Ask, Stage, Change, Namespace, Answer, Failure),
+    *(Part, Setting, Option, Mode, Schema),
 )
 
 

@@ -23,6 +23,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonScanBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Function1;
@@ -102,8 +103,9 @@ final class IsolateScans extends Rule<LogicalPlan> {
       return false;
     }
     Object table = ((DataSourceV2Relation) node).table();
-    return table.getClass() == PythonTable.class
-        && SOURCE.equalsIgnoreCase(((PythonTable) table).name());
+    return table instanceof PlakeTable
+        || table.getClass() == PythonTable.class
+            && SOURCE.equalsIgnoreCase(((PythonTable) table).name());
   }
 
   /** The relation with another table and other options. */
@@ -165,8 +167,10 @@ final class IsolateScans extends Rule<LogicalPlan> {
         return relation;
       }
       try {
-        PythonTable isolated =
-            new IsolatedTable(sourceOf(table), table.name(), schema, question);
+        boolean named = table instanceof PlakeTable; // by Spark's catalog
+        PythonTable isolated = new IsolatedTable(
+            sourceOf(table, relation.options()), SOURCE, schema, question,
+            named ? ((PlakeTable) table).hidden() : Map.of());
         return copy(relation, isolated, relation.options());
       } catch (ReflectiveOperationException e) {
         Part.PUSHDOWN.failed(e);
@@ -186,6 +190,13 @@ final class IsolateScans extends Rule<LogicalPlan> {
   static String obstacle() throws ReflectiveOperationException {
     SourceField.get();
     return sparkPrunes() ? SPARK_PRUNES : null;
+  }
+
+  /** The source that all scans of a relation share: the table's own, or one with its options. */
+  static PythonDataSourceV2 sourceOf(PythonTable table, CaseInsensitiveStringMap options)
+      throws ReflectiveOperationException {
+    return table instanceof PlakeTable
+        ? ((PlakeTable) table).frameFor(options) : sourceOf(table);
   }
 
   /** The source that all scans of a table share. */
@@ -213,22 +224,28 @@ final class IsolateScans extends Rule<LogicalPlan> {
     private final String shortName;
     private final StructType schema;
     private final CatalogQuestion question;
+    private final Map<String, StructField> hidden;
 
     IsolatedTable(
-        PythonDataSourceV2 frame, String shortName, StructType schema, CatalogQuestion question) {
+        PythonDataSourceV2 frame, String shortName, StructType schema, CatalogQuestion question,
+        Map<String, StructField> hidden) {
       super(frame, shortName, schema);
       this.frame = frame;
       this.shortName = shortName;
       this.schema = schema;
       this.question = question;
+      this.hidden = hidden;
     }
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
       try {
-        return new IsolatedScanBuilder(frame, shortName, schema, options, question);
+        return new IsolatedScanBuilder(frame, shortName, schema, options, question, hidden);
       } catch (LinkageError e) {
         Part.PUSHDOWN.failed(e);
+        if (!hidden.isEmpty()) { // Spark's own scan does not have these columns
+          throw e;
+        }
         return stock(frame, shortName, schema, options);
       }
     }

@@ -34,7 +34,7 @@ final class IsolatedScanBuilder
   private final StructType full;
   private final CaseInsensitiveStringMap options;
   private final CatalogQuestion question;
-  private final StatementTable statement;
+  private final Map<String, StructField> hidden;
   private Pushdown pushdown;
   private boolean asked = false;
   private CatalogAnswer known;
@@ -44,19 +44,20 @@ final class IsolatedScanBuilder
   IsolatedScanBuilder(
       PythonDataSourceV2 frame, String shortName, StructType full,
       CaseInsensitiveStringMap options, CatalogQuestion question) {
-    this(frame, shortName, full, options, question, null);
+    this(frame, shortName, full, options, question, Map.of());
   }
 
-  /** @param statement the table, if it is the target of a statement that changes rows */
+  /** @param hidden columns that tell where a row is stored, by plake's names */
   IsolatedScanBuilder(
       PythonDataSourceV2 frame, String shortName, StructType full,
-      CaseInsensitiveStringMap options, CatalogQuestion question, StatementTable statement) {
+      CaseInsensitiveStringMap options, CatalogQuestion question,
+      Map<String, StructField> hidden) {
     this.frame = frame;
     this.shortName = shortName;
     this.full = full;
     this.options = options;
     this.question = question;
-    this.statement = statement;
+    this.hidden = hidden;
     this.pushdown = Pushdown.of(full);
   }
 
@@ -160,14 +161,12 @@ final class IsolatedScanBuilder
       }
     }
     Map<String, String> metadata = new LinkedHashMap<>();
-    if (statement != null) {
-      statement.hidden().forEach((name, field) -> {
-        if (wanted.containsKey(field.name())) {
-          kept.add(field);
-          metadata.put(field.name(), name);
-        }
-      });
-    }
+    hidden.forEach((name, field) -> {
+      if (wanted.containsKey(field.name())) {
+        kept.add(field);
+        metadata.put(field.name(), name);
+      }
+    });
     boolean rowsOnly = kept.isEmpty();
     if (rowsOnly) {
       kept.add(narrowest);

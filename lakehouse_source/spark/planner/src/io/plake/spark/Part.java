@@ -17,7 +17,9 @@ enum Part {
   BATCHES(Vocabulary.Part.BATCHES),
   DECIMALS(Vocabulary.Part.DECIMALS),
   VIEWS(Vocabulary.Part.VIEWS),
-  STATEMENTS(Vocabulary.Part.STATEMENTS);
+  STATEMENTS(Vocabulary.Part.STATEMENTS),
+  CATALOG(Vocabulary.Part.CATALOG),
+  PROVIDER(Vocabulary.Part.PROVIDER);
 
   private static final Logger LOG = LoggerFactory.getLogger(PlakeExtension.class);
 

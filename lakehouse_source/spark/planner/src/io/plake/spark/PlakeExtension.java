@@ -4,6 +4,7 @@ import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.ServiceLoader;
 import java.util.Set;
 import java.util.WeakHashMap;
 import org.apache.spark.sql.SparkSession;
@@ -12,6 +13,7 @@ import org.apache.spark.sql.SparkSessionExtensionsProvider;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.execution.SparkStrategy;
+import org.apache.spark.sql.sources.DataSourceRegister;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
@@ -44,14 +46,20 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Part.DECIMALS, List.of("LongDecimals", "LongDecimals$Replace"),
       Part.VIEWS, List.of("RepinViews", "RepinViews$Change", "RepinViews$Pins"),
       Part.STATEMENTS, List.of(
-          "RowStatements", "RowStatements$Targets", "StatementTable", "StatementTable$Hidden",
+          "RowStatements", "RowStatements$Targets", "StatementTable",
           "RowOperation", "RowWrites", "RowWrites$Writes", "RowChangeTable",
-          "RowChangeTable$Info", "RowChangeTable$Builder", "RowChangeTable$Clustered"));
+          "HiddenColumns", "HiddenColumns$Hidden", "WriteInfo", "RowChangeTable$Builder",
+          "RowChangeTable$Clustered"),
+      Part.CATALOG, List.of(
+          "PlakeCatalog", "PlakeTable", "PlakeTable$Unpruned", "TableWrites", "Channel", "Refusal",
+          "TableQuestions", "TableToCreate"),
+      Part.PROVIDER, List.of("PlakeProvider", "FormatWrites"));
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     if (EXTENDED.add(extensions)) {
       extensions.injectResolutionRule(new ViewsOfSession());
+      extensions.injectResolutionRule(new FormatsOfSession());
       extensions.injectResolutionRule(new StatementsOfSession()); // after views have their version
       // The "Pre CBO" batch runs once per query, just before Spark turns relations into scans.
       // Filters and projections are then next to the relation, and the rule of Spark that pushes
@@ -103,12 +111,29 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
         case STATEMENTS:
           RowWrites.check();
           return null;
+        case PROVIDER:
+          FormatWrites.check();
+          return isAmongProviders() ? null : NOT_AMONG_PROVIDERS;
         default:
           return null;
       }
     } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
       return "this Spark lacks what it needs: " + e;
     }
+  }
+
+  private static final String NOT_AMONG_PROVIDERS = "the Python source writes, with the modes append"
+      + " and overwrite: the jar is not in spark.jars";
+
+  /** Whether Spark finds the format {@code plake} in the jar. */
+  private static boolean isAmongProviders() {
+    for (DataSourceRegister found : ServiceLoader.load(
+        DataSourceRegister.class, Thread.currentThread().getContextClassLoader())) {
+      if (found.getClass().getName().equals(PlakeProvider.class.getName())) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /**
@@ -144,6 +169,14 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
     @Override
     public Rule<LogicalPlan> apply(SparkSession session) {
       return new RepinViews();
+    }
+  }
+
+  private static final class FormatsOfSession
+      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
+    @Override
+    public Rule<LogicalPlan> apply(SparkSession session) {
+      return new FormatWrites();
     }
   }
 

@@ -75,7 +75,7 @@ final class RowChangeTable extends PythonTable {
       }
     }
     options.put(Vocabulary.Option.STATEMENT, statement());
-    WriteBuilder stock = super.newWriteBuilder(new Info(info, new CaseInsensitiveStringMap(options)));
+    WriteBuilder stock = super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options)));
     // A DELETE writes no rows, and the tasks of its scan have whole row groups already.
     boolean clustered = operation != null && command != RowLevelOperation.Command.DELETE;
     if (!clustered) {
@@ -105,32 +105,6 @@ final class RowChangeTable extends PythonTable {
         return Vocabulary.Command.MERGE;
       default:
         throw new IllegalStateException(command.name().toLowerCase(Locale.ROOT));
-    }
-  }
-
-  /** The same write with other options. */
-  private static final class Info implements LogicalWriteInfo {
-    private final LogicalWriteInfo given;
-    private final CaseInsensitiveStringMap options;
-
-    Info(LogicalWriteInfo given, CaseInsensitiveStringMap options) {
-      this.given = given;
-      this.options = options;
-    }
-
-    @Override
-    public CaseInsensitiveStringMap options() {
-      return options;
-    }
-
-    @Override
-    public String queryId() {
-      return given.queryId();
-    }
-
-    @Override
-    public StructType schema() {
-      return given.schema();
     }
   }
 

@@ -14,6 +14,7 @@ import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.connector.write.RowLevelOperationTable;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
@@ -22,6 +23,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Function1;
 import scala.Some;
+import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractPartialFunction;
 
@@ -42,10 +44,25 @@ final class RowStatements extends Rule<LogicalPlan> {
       return plan;
     }
     try {
+      checkStreams(plan);
       return plan.transformUp(new Targets());
     } catch (LinkageError e) {
       Part.STATEMENTS.failed(e);
       return plan;
+    }
+  }
+
+  /** A stream has no columns that tell where a row is stored; Spark would read others instead. */
+  private static void checkStreams(LogicalPlan plan) {
+    if (plan instanceof StreamingRelationV2) {
+      StreamingRelationV2 stream = (StreamingRelationV2) plan;
+      if (stream.table() instanceof PlakeTable
+          && stream.output().size() > ((PlakeTable) stream.table()).schema().size()) {
+        throw Refusal.because("A stream of plake has no columns that tell where a row is stored.");
+      }
+    }
+    for (Iterator<LogicalPlan> it = plan.children().iterator(); it.hasNext(); ) {
+      checkStreams(it.next());
     }
   }
 
@@ -72,7 +89,18 @@ final class RowStatements extends Rule<LogicalPlan> {
     @SuppressWarnings("unchecked")
     public <A1 extends LogicalPlan, B1> B1 applyOrElse(A1 node, Function1<A1, B1> otherwise) {
       DataSourceV2Relation target = targetOf(node);
-      return target == null ? otherwise.apply(node) : (B1) withTarget(node, statementOn(target));
+      return target == null ? otherwise.apply(node)
+          : (B1) withTarget(node, statementOn(target, isView(node)));
+    }
+
+    /** Whether the target is a view, which may be over a frame of an older version. */
+    private static boolean isView(LogicalPlan node) {
+      LogicalPlan target = node instanceof MergeIntoTable
+          ? ((MergeIntoTable) node).targetTable() : node.children().head();
+      while (target instanceof SubqueryAlias) {
+        target = target.children().head();
+      }
+      return target instanceof View;
     }
 
     /** The plake relation that a statement changes; null where there is none or it is known. */
@@ -115,7 +143,11 @@ final class RowStatements extends Rule<LogicalPlan> {
       return node instanceof View ? replaced(((View) node).child(), target) : target;
     }
 
-    private static DataSourceV2Relation statementOn(DataSourceV2Relation relation) {
+    private static DataSourceV2Relation statementOn(
+        DataSourceV2Relation relation, boolean isView) {
+      if (relation.table() instanceof PlakeTable) {
+        return statementOn(relation, (PlakeTable) relation.table(), isView);
+      }
       PythonTable table = (PythonTable) relation.table();
       CaseInsensitiveStringMap options = relation.options();
       for (String key : options.keySet()) {
@@ -130,18 +162,37 @@ final class RowStatements extends Rule<LogicalPlan> {
         if (!RepinViews.isPinnedNow(table)) {
           PythonDataSourceV2 now = new PythonDataSourceV2();
           now.setShortName(table.name());
-          long newest = versionOf(now, table, options);
-          if (newest != version) {
-            throw refused("changes the newest version, which is " + newest
-                + ", and this frame or view keeps version " + version + ". Load the frame again, or"
-                + " use CREATE TEMPORARY VIEW ... USING plake, which always shows the newest");
-          }
+          checkNewest(version, versionOf(now, table, options));
         }
         return IsolateScans.copy(
             relation, new StatementTable(frame, table.name(), table.schema(), version), options);
       } catch (ReflectiveOperationException | IOException e) {
         throw new IllegalStateException(e);
       }
+    }
+
+    private static void checkNewest(long version, long newest) {
+      if (newest != version) {
+        throw refused("changes the newest version, which is " + newest
+            + ", and this frame or view keeps version " + version + ". Load the frame again, or"
+            + " use CREATE TEMPORARY VIEW ... USING plake, which always shows the newest");
+      }
+    }
+
+    /** A statement on a table of Spark's catalog. Without a view this query has just loaded it. */
+    private static DataSourceV2Relation statementOn(
+        DataSourceV2Relation relation, PlakeTable table, boolean isView) {
+      if (table.isPinned) {
+        throw refused("changes the newest version, and version " + table.version + " was named");
+      }
+      checkNames(table.schema());
+      if (isView) {
+        checkNewest(table.version, table.newestVersion());
+      }
+      StatementTable target = new StatementTable(
+          table.frameFor(CaseInsensitiveStringMap.empty()), IsolateScans.SOURCE, table.schema(),
+          table.version);
+      return IsolateScans.copy(relation, target, table.with(relation.options()));
     }
 
     private static void checkNames(StructType schema) {

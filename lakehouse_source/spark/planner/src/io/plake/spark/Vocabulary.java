@@ -92,6 +92,7 @@ final class Vocabulary {
     static final String FILE = "_file";
     static final String POSITION = "_pos";
     static final String ROW = "_row_id";
+    static final String COMMIT = "_commit_version";
 
     private MetadataColumn() {}
   }
@@ -119,6 +120,118 @@ final class Vocabulary {
     private Row() {}
   }
 
+  static final class Question {
+    static final String COMMAND = "ask";
+    static final String CATALOG = "spark_catalog";
+    static final String IDENTIFIER = "identifier";
+    static final String NAMESPACE = "namespace";
+    static final String VERSION = "at_version";
+    static final String MICROSECONDS = "at_microseconds";
+    static final String MUST_BE_NEW = "must_be_new";
+    static final String SCHEMA = "schema";
+    static final String DEFAULTS = "defaults";
+    static final String PARTITION_BY = "partition_columns";
+    static final String SORT_BY = "sort_columns";
+    static final String PROPERTIES = "texts";
+    static final String STAGE = "stage";
+    static final String PURGE = "purge";
+    static final String CASCADE = "cascade";
+    static final String RENAMED = "renamed";
+    static final String CHANGES = "changes";
+    static final String CHANGE = "change";
+    static final String FIELD = "field";
+    static final String VALUE = "new";
+    static final String NULLABLE = "nullable";
+    static final String COMMENT = "note";
+    static final String TYPE = "data_type";
+    static final String AFTER = "after";
+
+    private Question() {}
+  }
+
+  static final class Place {
+    static final String PATH = "path";
+    static final String CATALOG = "catalog";
+    static final String WAREHOUSE = "warehouse";
+
+    private Place() {}
+  }
+
+  static final class Ask {
+    static final String LOAD = "load_table";
+    static final String TRUNCATE = "truncate_table";
+    static final String EXISTS = "exists";
+    static final String LIST_TABLES = "list_tables";
+    static final String CREATE = "create_table";
+    static final String STAGE = "stage_table";
+    static final String ALTER = "alter_table";
+    static final String DROP = "drop_table";
+    static final String RENAME = "rename_table";
+    static final String LIST_NAMESPACES = "list_namespaces";
+    static final String LOAD_NAMESPACE = "load_namespace";
+    static final String CREATE_NAMESPACE = "create_namespace";
+    static final String ALTER_NAMESPACE = "alter_namespace";
+    static final String DROP_NAMESPACE = "drop_namespace";
+
+    private Ask() {}
+  }
+
+  static final class Stage {
+    static final String CREATE = "must_create";
+    static final String REPLACE = "must_replace";
+    static final String EITHER = "create_or_replace";
+
+    private Stage() {}
+  }
+
+  static final class Change {
+    static final String PROPERTY = "set_property";
+    static final String SORT = "sort_by";
+    static final String ADD = "add_column";
+    static final String RENAME = "rename_column";
+    static final String DELETE = "delete_column";
+    static final String WIDEN = "change_type";
+    static final String NULLABILITY = "set_nullable";
+    static final String COMMENT = "set_comment";
+    static final String MOVE = "move_column";
+    static final String DEFAULT = "set_default";
+
+    private Change() {}
+  }
+
+  static final class Namespace {
+    static final String DEFAULT = "default";
+
+    private Namespace() {}
+  }
+
+  static final class Answer {
+    static final String MARK = "plake.answer";
+    static final String ERROR = "error";
+    static final String KIND = "kind";
+    static final String MESSAGE = "message";
+    static final String OPTIONS = "options";
+    static final String TABLE = "table";
+    static final String AT = "at";
+    static final String PARTITION_BY = "partition_by";
+    static final String PROPERTIES = "properties";
+    static final String EXISTS = "found";
+    static final String NAMES = "names";
+
+    private Answer() {}
+  }
+
+  static final class Failure {
+    static final String NO_TABLE = "no_table";
+    static final String TABLE_EXISTS = "table_exists";
+    static final String NO_NAMESPACE = "no_namespace";
+    static final String NAMESPACE_EXISTS = "namespace_exists";
+    static final String NAMESPACE_NOT_EMPTY = "namespace_not_empty";
+    static final String OTHER = "other";
+
+    private Failure() {}
+  }
+
   static final class Part {
     static final String PUSHDOWN = "pushdown";
     static final String AGGREGATES = "aggregates";
@@ -128,6 +241,8 @@ final class Vocabulary {
     static final String DECIMALS = "decimals";
     static final String VIEWS = "views";
     static final String STATEMENTS = "statements";
+    static final String CATALOG = "catalog";
+    static final String PROVIDER = "save modes";
 
     private Part() {}
   }
@@ -143,8 +258,18 @@ final class Vocabulary {
   static final class Option {
     static final String VIEW = "plake.view";
     static final String STATEMENT = "plake.statement";
+    static final String QUESTION = "plake.question";
+    static final String OVERWRITE = "plake.overwrite";
+    static final String STAGED = "plake.staged";
+    static final String MODE = "plake.mode";
 
     private Option() {}
+  }
+
+  static final class Mode {
+    static final String CREATE = "create";
+
+    private Mode() {}
   }
 
   static final class Schema {

@@ -1,0 +1,169 @@
+"""Door. The questions of Spark's catalog, and where the tables are that they are about."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from lakehouse_source.catalog.locate import VARIABLE
+from lakehouse_source.catalog.names import DEFAULT_NAMESPACE, QualifiedName
+from lakehouse_source.catalog.places import default_catalog_path
+from lakehouse_source.datasets import DatasetCatalog, open_catalog
+from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
+from lakehouse_source.read.address import Address
+from lakehouse_source.spark.planner.vocabulary import Place as Where
+from lakehouse_source.spark.planner.vocabulary import Question
+from lakehouse_source.spark.secrets import reveal
+from lakehouse_source.spark.storage_options import PREFIX, check_no_secrets, split_storage_options
+from lakehouse_source.storage import canonical_uri, local_path
+
+
+@dataclass(frozen=True)
+class Request:
+    """A question with the options of the catalog that asks it.
+
+    `catalog`: the URL of plake's catalog, concealed where it holds a password. `frame`: options of
+    one query. `storage`: storage options without their prefix.
+    """
+
+    question: Mapping[str, Any]
+    catalog: str | None
+    warehouse: str | None
+    storage: Mapping[str, str]
+    frame: Mapping[str, str]
+
+    @classmethod
+    def of(cls, text: str, options: Mapping[str, str]) -> Request:
+        """The request that the options of a data source hold, whose names are in lower case."""
+        others, storage = split_storage_options(options)
+        frame = {k: v for k, v in others.items() if k not in (Where.CATALOG, Where.WAREHOUSE)}
+        catalog, warehouse = others.get(Where.CATALOG), others.get(Where.WAREHOUSE)
+        return cls(json.loads(text), catalog or None, warehouse or None, storage, frame)
+
+    @property
+    def identifier(self) -> tuple[str, ...]:
+        """The parts of the table's name, the namespace first."""
+        return tuple(self.question[Question.IDENTIFIER])
+
+    @property
+    def is_path(self) -> bool:
+        """Tell whether the table is known by its path. `PlakeCatalog.java` has the same rule."""
+        return len(self.identifier) == 1 and "/" in self.identifier[0]
+
+    @property
+    def name(self) -> QualifiedName:
+        """The table's namespace and name.
+
+        Raises:
+            InvalidOptionError: the namespace has several levels.
+        """
+        return qualified(self.identifier)
+
+    @property
+    def shown(self) -> str:
+        """The table's name as Spark shows it."""
+        return ".".join((self.question[Question.CATALOG], *map(_quoted, self.identifier)))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a table is. `catalog` is concealed; None: the one that belongs to the path."""
+
+    path: str
+    catalog: str | None
+    storage: Mapping[str, str]
+
+    def address(self) -> Address:
+        """The address for plake's own functions."""
+        check_no_secrets(self.path, self.storage)
+        return Address(self.path, reveal(self.catalog), self.storage)
+
+    def options(self) -> dict[str, str]:
+        """The options by which the data source finds the table."""
+        found = {Where.PATH: self.path}
+        if self.catalog is not None:
+            found[Where.CATALOG] = self.catalog
+        return found | {PREFIX + name: value for name, value in self.storage.items()}
+
+
+def place_of(request: Request) -> Place:
+    """Find a table.
+
+    Raises:
+        DatasetNotFoundError, InvalidOptionError
+    """
+    if request.is_path:
+        return _place_of_path(request, request.identifier[0])
+    with names_of(request) as catalog:
+        return Place(catalog.locate(request.name), request.catalog, request.storage)
+
+
+@contextmanager
+def names_of(request: Request) -> Iterator[DatasetCatalog]:
+    """The plake catalog of Spark's settings, which has the names.
+
+    Raises:
+        InvalidOptionError: the settings name none.
+    """
+    if request.catalog is None and VARIABLE not in os.environ:
+        spark_catalog = request.question[Question.CATALOG]
+        raise InvalidOptionError(
+            option=f"spark.sql.catalog.{spark_catalog}.catalog",
+            reason="is not set: tables have names in a catalog of plake. Set it to the URL of "
+            "one, such as sqlite:///folder/catalog.db, or to env:NAME. Without it, tables are "
+            f"known by their paths: {spark_catalog}.`/data/flights`.",
+        )
+    catalog = open_catalog(reveal(request.catalog), warehouse=request.warehouse)
+    try:
+        yield catalog
+    finally:
+        catalog.release()
+
+
+def _place_of_path(request: Request, path: str) -> Place:
+    """The dataset at a path: in the catalog of Spark's settings, else in the folder's own."""
+    place = Place(path, request.catalog, request.storage)
+    if request.catalog is not None and _has_own_catalog(path) and not knows(place):
+        return Place(path, None, request.storage)
+    return place
+
+
+def knows(place: Place) -> bool:
+    """Tell whether the catalog of a place has a dataset there."""
+    address = place.address()
+    try:
+        with address.open() as catalog, catalog.read() as reader:
+            found = reader.dataset(address.key)
+    except DatasetNotFoundError:  # the catalog's file does not exist yet
+        return False
+    return found is not None and found.current_version > 0
+
+
+def _has_own_catalog(path: str) -> bool:
+    folder = local_path(canonical_uri(path))
+    return folder is not None and os.path.exists(default_catalog_path(folder))
+
+
+def _quoted(name: str) -> str:
+    plain = name.replace("_", "").isalnum() and name.isascii()
+    return name if plain else "`" + name.replace("`", "``") + "`"
+
+
+def qualified(identifier: Sequence[str]) -> QualifiedName:
+    """The namespace and the name of a table, of which Spark gives the parts.
+
+    Raises:
+        InvalidOptionError: the namespace has several levels.
+    """
+    if len(identifier) > 2:
+        raise InvalidOptionError(
+            option="table",
+            value=".".join(map(_quoted, identifier)),
+            reason="has too many parts: a table of plake is in one namespace.",
+        )
+    namespace, name = [DEFAULT_NAMESPACE, *identifier][-2:]
+    return namespace, name

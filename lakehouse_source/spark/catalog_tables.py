@@ -1,0 +1,329 @@
+"""Door. What Spark's catalog asks to create, change, rename and drop tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import CharType, StructField, StructType, VarcharType
+from pyspark.sql.types import _parse_datatype_json_value as parse_type
+
+from lakehouse_source.catalog.names import NamedDataset, quoted
+from lakehouse_source.dataset import Dataset
+from lakehouse_source.datasets import DatasetCatalog
+from lakehouse_source.errors import (
+    DatasetExistsError,
+    DatasetNotFoundError,
+    InvalidOptionError,
+    SchemaMismatchError,
+)
+from lakehouse_source.predicate import Timestamp
+from lakehouse_source.schema.defaults import with_write_default
+from lakehouse_source.spark.catalog_request import (
+    Place,
+    Request,
+    knows,
+    names_of,
+    place_of,
+    qualified,
+)
+from lakehouse_source.spark.decode_conditions import VALUES
+from lakehouse_source.spark.planner.vocabulary import (
+    Answer,
+    Change,
+    Key,
+    Option,
+    Question,
+    Stage,
+)
+from lakehouse_source.spark.types import arrow_schema
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.commit import commit
+from lakehouse_source.write.options import WriteOptions
+from lakehouse_source.write.schema_change import SchemaUpdate
+from lakehouse_source.write.set_properties import set_properties, set_table_properties
+
+# Spark's own keys among the properties of a table.
+_LOCATION, _COMMENT = "location", "comment"
+_RESERVED = {_LOCATION, "provider", "external", "is_managed_location", "table_type", "owner"}
+_OPTION = "option."
+# Spark keeps defaults of columns in their metadata; plake keeps them as values.
+_SPARK_DEFAULTS = {"CURRENT_DEFAULT", "EXISTS_DEFAULT"}
+
+
+# --- create --------------------------------------------------------------------
+
+
+def create(request: Request) -> dict[str, Any]:
+    """Create a table without rows, or give a name to a dataset that is there already."""
+    location = request.question[Question.PROPERTIES].get(_LOCATION)
+    spark = _columns(request)
+    if not spark.fields and location is not None and not request.is_path:
+        with names_of(request) as catalog:
+            catalog.register(request.name, location)
+        return {}
+    staged = _staged(request)
+    place = Place(staged.pop("path"), request.catalog, request.storage)
+    options = with_table(WriteOptions(), json.dumps(staged))
+    address = place.address()
+    with address.open(create=True) as catalog:
+        begun = begin(catalog, address, arrow_schema(spark).remove_metadata(), options)
+        schema = _with_defaults(request, begun.spec.schema)
+        commit(catalog, replace(begun, spec=replace(begun.spec, schema=schema)), [])
+    return {}
+
+
+def stage(request: Request) -> dict[str, Any]:
+    """The options of the write that creates or replaces a table. Nothing changes before it."""
+    staged = _staged(request)
+    place = Place(staged.pop("path"), request.catalog, request.storage)
+    options = place.options() | {Option.STAGED: json.dumps(staged)}
+    return {Answer.TABLE: request.shown, Answer.OPTIONS: options}
+
+
+def with_table(options: WriteOptions, text: str) -> WriteOptions:
+    """The options of a write that also creates or replaces a table, as `stage` told.
+
+    Raises:
+        InvalidOptionError: the user chose what the statement says.
+    """
+    staged = json.loads(text)
+    for option, given in (
+        ("partitionBy", options.partition_by),
+        ("overwriteWhere", options.overwrite_where),
+        ("expectedVersion", options.expected_version),
+    ):
+        if given is not None:
+            raise InvalidOptionError(
+                option=option, reason="is not for a write that creates or replaces a table."
+            )
+    register = staged["register"]
+    sort_by = tuple(staged["sort_by"]) or options.layout.sort_by
+    return replace(
+        options,
+        mode="overwrite" if staged["replaces"] else "error",
+        overwrite_schema=staged["replaces"],
+        schema_merge=False,
+        dynamic_partitions=False,
+        partition_by=tuple(staged["partition_by"]) or None,
+        register_as=None if register is None else (register[0], register[1]),
+        table_properties=staged["properties"],
+        statement="replace" if staged["replaces"] else "create",
+        layout=replace(options.layout, sort_by=sort_by),
+    )
+
+
+def _staged(request: Request) -> dict[str, Any]:
+    """What a write needs to know to create or replace a table.
+
+    Raises:
+        DatasetExistsError, DatasetNotFoundError: of the name, as the kind of the stage demands.
+    """
+    kind = request.question.get(Question.STAGE, Stage.CREATE)
+    given = request.question[Question.PROPERTIES]
+    properties = {
+        key: text
+        for key, text in given.items()
+        if key not in _RESERVED and not key.startswith(_OPTION)
+    }
+    staged: dict[str, Any] = {
+        "partition_by": request.question[Question.PARTITION_BY],
+        "sort_by": request.question[Question.SORT_BY],
+        "properties": properties,
+    }
+    if request.is_path:
+        path = request.identifier[0]
+        found = knows(Place(path, request.catalog, request.storage))
+        return staged | {
+            "path": path,
+            "register": None,
+            "replaces": _replaces(kind, found, request.shown, request),
+        }
+    with names_of(request) as catalog:
+        with catalog.read() as reader:
+            reader.names.namespace(request.name[0])
+            named = reader.names.find(request.name)
+        replaces = _replaces(kind, named is not None, quoted(request.name), request)
+        path = _location(catalog, request, named, given.get(_LOCATION))
+    return staged | {"path": path, "register": list(request.name), "replaces": replaces}
+
+
+def _replaces(kind: str, found: bool, name: str, request: Request) -> bool:
+    if found and kind == Stage.CREATE:
+        raise DatasetExistsError(dataset=name, hint="Use IF NOT EXISTS or CREATE OR REPLACE TABLE.")
+    if not found and kind == Stage.REPLACE:
+        raise DatasetNotFoundError(dataset=name, catalog=request.question[Question.CATALOG])
+    return found
+
+
+def _location(
+    catalog: DatasetCatalog, request: Request, named: NamedDataset | None, given: str | None
+) -> str:
+    if named is None:
+        return catalog.new_location(request.name, given)
+    uri = catalog.locate(request.name)
+    if given is not None and Place(given, None, {}).address().uri != uri:
+        raise InvalidOptionError(
+            option="LOCATION", value=given, reason=f"cannot change: the table is at {uri}."
+        )
+    return uri
+
+
+def _columns(request: Request) -> StructType:
+    columns = StructType.fromJson(json.loads(request.question[Question.SCHEMA]))
+    fields = []
+    for field in columns.fields:
+        kept = {k: v for k, v in (field.metadata or {}).items() if k not in _SPARK_DEFAULTS}
+        fields.append(StructField(field.name, field.dataType, field.nullable, kept))
+    return StructType(fields)
+
+
+def _with_defaults(request: Request, schema: pa.Schema) -> pa.Schema:
+    """The schema of a new table with the default values of its columns."""
+    for text in request.question[Question.DEFAULTS]:
+        value = json.loads(text)
+        at = schema.names.index(value[Question.FIELD])
+        field = schema.field(at)
+        schema = schema.set(at, with_write_default(field, _value(value, field.type)))
+    return schema
+
+
+def _value(value: Mapping[str, Any], type_: pa.DataType) -> pa.Scalar | None:
+    """A default value, which comes as a condition that a column equals it."""
+    text = value[Question.VALUE]
+    if text is None:
+        return None
+    term = json.loads(text)
+    if term.get(Key.NULL) or not term.get(Key.VALUES):
+        return None
+    decoded = VALUES[term[Key.TYPE]](term[Key.VALUES][0])
+    if isinstance(decoded, Timestamp):
+        decoded = decoded.nanoseconds // 1000
+    return pa.scalar(decoded, type_)
+
+
+# --- change --------------------------------------------------------------------
+
+
+def alter(request: Request) -> dict[str, Any]:
+    """Change columns or properties, as one commit."""
+    address = place_of(request).address()
+    changes: list[Mapping[str, Any]] = request.question[Question.CHANGES]
+    kinds = {change[Question.CHANGE] for change in changes}
+    dataset = Dataset(address)
+    if kinds == {Change.PROPERTY}:
+        texts = {change[Question.FIELD]: change[Question.VALUE] for change in changes}
+        for key in texts.keys() & _RESERVED:
+            raise InvalidOptionError(option=key, reason="of a table of plake cannot be changed.")
+        with address.open() as catalog:
+            with catalog.read() as reader:
+                base = address.snapshot(catalog, reader)
+            set_table_properties(catalog, address, base, texts)
+    elif kinds == {Change.SORT} and len(changes) == 1:
+        with address.open() as catalog:
+            with catalog.read() as reader:
+                base = address.snapshot(catalog, reader)
+            set_properties(catalog, address, base, {"sort_by": changes[0][Question.VALUE] or None})
+    elif kinds & {Change.PROPERTY, Change.SORT}:
+        raise InvalidOptionError(
+            option="ALTER TABLE", reason="changes columns and properties: use two statements."
+        )
+    else:
+        with dataset.update_schema() as schema:
+            for change in changes:
+                _change_column(schema, dataset, change)
+    return {}
+
+
+def _change_column(schema: SchemaUpdate, dataset: Dataset, change: Mapping[str, Any]) -> None:
+    path: tuple[str, ...] = tuple(change[Question.FIELD])
+    kind = change[Question.CHANGE]
+    if kind == Change.ADD:
+        type_ = _type(change, path)
+        schema.add_column(
+            path,
+            type_,
+            default=_default(change, type_),
+            nullable=change[Question.NULLABLE],
+            comment=change[Question.COMMENT],
+        )
+        _move(schema, path, change)
+    elif kind == Change.RENAME:
+        schema.rename_column(path, change[Question.VALUE])
+    elif kind == Change.DELETE:
+        schema.drop_column(path)
+    elif kind == Change.WIDEN:
+        schema.promote_column(path, _type(change, path))
+    elif kind == Change.NULLABILITY:
+        schema.set_nullable(path, change[Question.NULLABLE])
+    elif kind == Change.COMMENT:
+        schema.set_comment(path, change[Question.COMMENT] or None)
+    elif kind == Change.MOVE:
+        _move(schema, path, change)
+    else:
+        assert kind == Change.DEFAULT, kind
+        names = [name.lower() for name in dataset.schema.names]
+        type_ = dataset.schema.field(names.index(path[0].lower())).type
+        schema.set_default(path, _default(change, type_))
+
+
+def _move(schema: SchemaUpdate, path: Sequence[str], change: Mapping[str, Any]) -> None:
+    """Spark names a neighbour in the same struct; none means the first place."""
+    if Question.AFTER in change:
+        after = change[Question.AFTER]
+        place = None if after is None else (*path[:-1], after)
+        schema.reorder_columns([path], after=place)
+
+
+def _default(change: Mapping[str, Any], type_: pa.DataType) -> pa.Scalar | None:
+    text = change.get(Question.VALUE)
+    return None if text is None else _value(json.loads(text), type_)
+
+
+def _type(change: Mapping[str, Any], path: Sequence[str]) -> pa.DataType:
+    spark = parse_type(json.loads(change[Question.TYPE]))
+    if isinstance(spark, (CharType, VarcharType)):
+        raise SchemaMismatchError(
+            column=".".join(path),
+            reason=f"cannot become {spark.simpleString()} in a table that exists",
+            hint="Use STRING.",
+        )
+    return arrow_schema(StructType([StructField("value", spark)])).field(0).type
+
+
+def rename(request: Request) -> dict[str, Any]:
+    """Give a table another name."""
+    _require_name(request, "ALTER TABLE ... RENAME TO")
+    with names_of(request) as catalog:
+        renamed = request.question[Question.RENAMED]
+        if len(renamed) == 3 and renamed[0] == request.question[Question.CATALOG]:
+            renamed = renamed[1:]  # Spark takes the catalog's name for a namespace here
+        catalog.rename(request.name, qualified(renamed))
+    return {}
+
+
+def drop(request: Request) -> dict[str, Any]:
+    """Take a table's name away; with PURGE delete the dataset. Tells whether there was one."""
+    _require_name(request, "DROP TABLE")
+    with names_of(request) as catalog:
+        try:
+            catalog.drop(
+                request.name,
+                purge=request.question[Question.PURGE],
+                storage_options=request.storage or None,
+            )
+        except DatasetNotFoundError:
+            return {Answer.EXISTS: False}
+    return {Answer.EXISTS: True}
+
+
+def _require_name(request: Request, statement: str) -> None:
+    if request.is_path:
+        raise InvalidOptionError(
+            option="table",
+            value=request.shown,
+            reason=f"is known by its path: {statement} is for tables with a name.",
+        )

@@ -1,0 +1,270 @@
+package io.plake.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
+import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
+import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * Spark's catalog of plake's tables: {@code spark.sql.catalog.plake=io.plake.spark.PlakeCatalog}.
+ *
+ * <p>A table is known by a name, {@code plake.sales.orders}, or by its path, {@code
+ * plake.`/data/flights`}. The option {@code catalog} is the URL of plake's catalog, which has the
+ * names, and {@code warehouse} the folder of tables without a location. Everything is asked through
+ * {@link Channel}, for each query anew, so that a query reads the newest version. What plake refuses
+ * comes as Spark's exception for it; most of these are not declared ({@link Refusal}).
+ */
+public final class PlakeCatalog implements StagingTableCatalog, SupportsNamespaces {
+  private String name;
+  private Channel channel;
+
+  /** Spark calls it. */
+  public PlakeCatalog() {}
+
+  @Override
+  public void initialize(String name, CaseInsensitiveStringMap options) {
+    this.name = name;
+    this.channel = new Channel(name, new HashMap<>(options.asCaseSensitiveMap()));
+  }
+
+  @Override
+  public String name() {
+    return name;
+  }
+
+  @Override
+  public String[] defaultNamespace() {
+    return new String[] {Vocabulary.Namespace.DEFAULT};
+  }
+
+  @Override
+  public Set<TableCatalogCapability> capabilities() {
+    return Set.of(TableCatalogCapability.SUPPORT_COLUMN_DEFAULT_VALUE);
+  }
+
+  // --- tables ------------------------------------------------------------------
+
+  /**
+   * The table at its newest version.
+   *
+   * <p>Where a path has none, Spark would take {@code plake.`/path`} for a query on a file and say
+   * that plake cannot answer it. It gets an exception that it does not catch.
+   */
+  @Override
+  public Table loadTable(Identifier table) throws NoSuchTableException {
+    try {
+      return load(table, Channel.about(Vocabulary.Ask.LOAD, table), false);
+    } catch (NoSuchTableException e) {
+      if (isPath(table)) {
+        throw Refusal.because(e.getMessage());
+      }
+      throw e;
+    }
+  }
+
+  @Override
+  public Table loadTable(Identifier table, Set<TableWritePrivilege> privileges)
+      throws NoSuchTableException {
+    return load(table, Channel.about(Vocabulary.Ask.LOAD, table), false);
+  }
+
+  @Override
+  public Table loadTable(Identifier table, String version) throws NoSuchTableException {
+    ObjectNode question = Channel.about(Vocabulary.Ask.LOAD, table)
+        .put(Vocabulary.Question.VERSION, version);
+    return load(table, question, true);
+  }
+
+  @Override
+  public Table loadTable(Identifier table, long microseconds) throws NoSuchTableException {
+    ObjectNode question = Channel.about(Vocabulary.Ask.LOAD, table)
+        .put(Vocabulary.Question.MICROSECONDS, microseconds);
+    return load(table, question, true);
+  }
+
+  private Table load(Identifier table, ObjectNode question, boolean isPinned)
+      throws NoSuchTableException {
+    return new PlakeTable(channel, table, channel.ask(question), isPinned);
+  }
+
+  @Override
+  public boolean tableExists(Identifier table) {
+    try {
+      loadTable(table, Set.of());
+      return true;
+    } catch (NoSuchTableException e) {
+      return false;
+    }
+  }
+
+  /** {@code spark/commands.py} has the same rule. */
+  private static boolean isPath(Identifier table) {
+    return table.namespace().length == 0 && table.name().contains("/");
+  }
+
+  @Override
+  public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
+    ObjectNode question = about(Vocabulary.Ask.LIST_TABLES, namespace);
+    List<Identifier> found = new ArrayList<>();
+    for (JsonNode table : channel.ask(question).told.get(Vocabulary.Answer.NAMES)) {
+      found.add(Identifier.of(namespace, table.asText()));
+    }
+    return found.toArray(new Identifier[0]);
+  }
+
+  @Override
+  @SuppressWarnings("deprecation") // Spark's newer method calls this one
+  public Table createTable(
+      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
+    ObjectNode question = TableQuestions.create(table, columns, partitions, properties, false);
+    return new PlakeTable(channel, table, channel.ask(question), false);
+  }
+
+  @Override
+  public Table alterTable(Identifier table, TableChange... changes) throws NoSuchTableException {
+    boolean needsTypes = false;
+    for (TableChange change : changes) {
+      needsTypes |= change instanceof TableChange.UpdateColumnDefaultValue;
+    }
+    Column[] columns = needsTypes ? loadTable(table).columns() : new Column[0];
+    return load(table, TableQuestions.alter(table, changes, columns), false);
+  }
+
+  @Override
+  public boolean dropTable(Identifier table) {
+    return drop(table, false);
+  }
+
+  @Override
+  public boolean purgeTable(Identifier table) {
+    return drop(table, true);
+  }
+
+  private boolean drop(Identifier table, boolean purge) {
+    ObjectNode question = Channel.about(Vocabulary.Ask.DROP, table)
+        .put(Vocabulary.Question.PURGE, purge);
+    return channel.ask(question).told.get(Vocabulary.Answer.EXISTS).asBoolean();
+  }
+
+  @Override
+  public void renameTable(Identifier table, Identifier renamed) {
+    ObjectNode question = Channel.about(Vocabulary.Ask.RENAME, table);
+    Channel.add(question.putArray(Vocabulary.Question.RENAMED), renamed);
+    channel.ask(question);
+  }
+
+  // --- tables that are created by what is written to them ---------------------------
+
+  @Override
+  @SuppressWarnings("deprecation")
+  public StagedTable stageCreate(
+      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
+    return staged(table, columns, partitions, properties, Vocabulary.Stage.CREATE);
+  }
+
+  @Override
+  @SuppressWarnings("deprecation")
+  public StagedTable stageReplace(
+      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
+    return staged(table, columns, partitions, properties, Vocabulary.Stage.REPLACE);
+  }
+
+  @Override
+  @SuppressWarnings("deprecation")
+  public StagedTable stageCreateOrReplace(
+      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
+    return staged(table, columns, partitions, properties, Vocabulary.Stage.EITHER);
+  }
+
+  private StagedTable staged(
+      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties,
+      String kind) {
+    ObjectNode question = TableQuestions.create(table, columns, partitions, properties, true)
+        .put(Vocabulary.Question.STAGE, kind);
+    return new TableToCreate(channel, question, columns, partitions);
+  }
+
+  // --- namespaces ----------------------------------------------------------------
+
+  private static ObjectNode about(String command, String[] namespace) {
+    ObjectNode question = Channel.about(command, null);
+    for (String part : namespace) {
+      question.withArray(Vocabulary.Question.NAMESPACE).add(part);
+    }
+    return question;
+  }
+
+  @Override
+  public String[][] listNamespaces() throws NoSuchNamespaceException {
+    return listNamespaces(new String[0]);
+  }
+
+  @Override
+  public String[][] listNamespaces(String[] namespace) throws NoSuchNamespaceException {
+    List<String[]> found = new ArrayList<>();
+    ObjectNode question = about(Vocabulary.Ask.LIST_NAMESPACES, namespace);
+    for (JsonNode one : channel.ask(question).told.get(Vocabulary.Answer.NAMES)) {
+      found.add(new String[] {one.asText()});
+    }
+    return found.toArray(new String[0][]);
+  }
+
+  @Override
+  public Map<String, String> loadNamespaceMetadata(String[] namespace)
+      throws NoSuchNamespaceException {
+    ObjectNode question = about(Vocabulary.Ask.LOAD_NAMESPACE, namespace);
+    return PlakeTable.texts(channel.ask(question).told.get(Vocabulary.Answer.PROPERTIES));
+  }
+
+  @Override
+  public void createNamespace(String[] namespace, Map<String, String> properties) {
+    ObjectNode question = about(Vocabulary.Ask.CREATE_NAMESPACE, namespace);
+    TableQuestions.put(question, properties);
+    channel.ask(question);
+  }
+
+  @Override
+  public void alterNamespace(String[] namespace, NamespaceChange... changes)
+      throws NoSuchNamespaceException {
+    Map<String, String> properties = new HashMap<>();
+    for (NamespaceChange change : changes) {
+      if (change instanceof NamespaceChange.SetProperty) {
+        NamespaceChange.SetProperty set = (NamespaceChange.SetProperty) change;
+        properties.put(set.property(), set.value());
+      } else if (change instanceof NamespaceChange.RemoveProperty) {
+        properties.put(((NamespaceChange.RemoveProperty) change).property(), null);
+      } else {
+        throw Refusal.because("plake cannot change this of a namespace: " + change);
+      }
+    }
+    ObjectNode question = about(Vocabulary.Ask.ALTER_NAMESPACE, namespace);
+    TableQuestions.put(question, properties);
+    channel.ask(question);
+  }
+
+  @Override
+  public boolean dropNamespace(String[] namespace, boolean cascade)
+      throws NoSuchNamespaceException {
+    ObjectNode question = about(Vocabulary.Ask.DROP_NAMESPACE, namespace)
+        .put(Vocabulary.Question.CASCADE, cascade);
+    channel.ask(question);
+    return true;
+  }
+}

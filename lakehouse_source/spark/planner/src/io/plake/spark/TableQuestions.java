@@ -1,0 +1,199 @@
+package io.plake.spark;
+
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.expressions.ClusterByTransform;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.Literal;
+import org.apache.spark.sql.connector.expressions.LiteralValue;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/** Writes what Spark asks of a table as questions for plake. */
+final class TableQuestions {
+  private TableQuestions() {}
+
+  /** A table with columns, partitions and properties; @param staged its rows come later. */
+  static ObjectNode create(
+      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties,
+      boolean staged) {
+    ObjectNode question = Channel.about(
+        staged ? Vocabulary.Ask.STAGE : Vocabulary.Ask.CREATE, table);
+    StructType schema = CatalogV2Util.v2ColumnsToStructType(columns);
+    question.put(Vocabulary.Question.SCHEMA, schema.json());
+    ArrayNode defaults = question.putArray(Vocabulary.Question.DEFAULTS);
+    for (Column column : columns) {
+      if (column.generationExpression() != null || column.identityColumnSpec() != null) {
+        throw Refusal.because("plake has no generated columns: " + column.name());
+      }
+      if (column.defaultValue() != null) {
+        defaults.add(value(column.name(), column.dataType(), column.defaultValue().getValue()));
+      }
+    }
+    List<Transform> identities = new ArrayList<>();
+    ArrayNode sorted = question.putArray(Vocabulary.Question.SORT_BY);
+    for (Transform transform : partitions) {
+      if (transform instanceof ClusterByTransform) {
+        for (NamedReference column : transform.references()) {
+          sorted.add(single(column));
+        }
+      } else {
+        identities.add(transform);
+      }
+    }
+    ArrayNode partitionBy = question.putArray(Vocabulary.Question.PARTITION_BY);
+    FormatWrites.columns(identities.toArray(new Transform[0])).forEach(partitionBy::add);
+    put(question, properties);
+    return question;
+  }
+
+  static void put(ObjectNode question, Map<String, String> properties) {
+    ObjectNode texts = question.putObject(Vocabulary.Question.PROPERTIES);
+    properties.forEach(texts::put);
+  }
+
+  private static String single(NamedReference column) {
+    if (column.fieldNames().length != 1) {
+      throw Refusal.because("plake sorts by columns, and not by fields of structs: " + column);
+    }
+    return column.fieldNames()[0];
+  }
+
+  /** The value of a column, in the form of a condition. */
+  private static String value(String column, DataType type, Literal<?> value) {
+    StructType table = new StructType(new StructField[] {
+        new StructField(column, type, true, org.apache.spark.sql.types.Metadata.empty())});
+    Predicate equal = new Predicate("=", new Expression[] {
+        Expressions.column(PlakeTable.quoted(column)), value});
+    ConditionData data = new ConditionData(table, new Predicate[] {equal});
+    if (value.value() != null && (!data.isWhole() || data.terms().length != 1)) {
+      throw Refusal.because("plake has no default values of type " + type.simpleString()
+          + ": column " + column);
+    }
+    ObjectNode found = Channel.object().put(Vocabulary.Question.FIELD, column);
+    found.put(Vocabulary.Question.VALUE,
+        value.value() == null ? null : data.terms()[0].json());
+    return found.toString();
+  }
+
+  /** Changes of a table, in their order. @param columns those that it has */
+  static ObjectNode alter(Identifier table, TableChange[] changes, Column[] columns) {
+    ObjectNode question = Channel.about(Vocabulary.Ask.ALTER, table);
+    ArrayNode list = question.putArray(Vocabulary.Question.CHANGES);
+    for (TableChange change : changes) {
+      ObjectNode one = list.addObject();
+      if (change instanceof TableChange.SetProperty) {
+        TableChange.SetProperty set = (TableChange.SetProperty) change;
+        one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.PROPERTY)
+            .put(Vocabulary.Question.FIELD, set.property())
+            .put(Vocabulary.Question.VALUE, set.value());
+      } else if (change instanceof TableChange.RemoveProperty) {
+        one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.PROPERTY)
+            .put(Vocabulary.Question.FIELD, ((TableChange.RemoveProperty) change).property())
+            .putNull(Vocabulary.Question.VALUE);
+      } else if (change instanceof TableChange.ClusterBy) {
+        one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.SORT);
+        ArrayNode sorted = one.putArray(Vocabulary.Question.VALUE);
+        for (NamedReference column : ((TableChange.ClusterBy) change).clusteringColumns()) {
+          sorted.add(single(column));
+        }
+      } else if (change instanceof TableChange.ColumnChange) {
+        column(one, (TableChange.ColumnChange) change, columns);
+      } else {
+        throw Refusal.because("plake cannot change this of a table: "
+            + change.getClass().getSimpleName());
+      }
+    }
+    return question;
+  }
+
+  private static void column(
+      ObjectNode one, TableChange.ColumnChange change, Column[] columns) {
+    ArrayNode path = one.putArray(Vocabulary.Question.FIELD);
+    Arrays.stream(change.fieldNames()).forEach(path::add);
+    if (change instanceof TableChange.AddColumn) {
+      TableChange.AddColumn added = (TableChange.AddColumn) change;
+      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.ADD)
+          .put(Vocabulary.Question.TYPE, added.dataType().json())
+          .put(Vocabulary.Question.NULLABLE, added.isNullable())
+          .put(Vocabulary.Question.COMMENT, added.comment());
+      position(one, added.position());
+      if (added.defaultValue() != null) {
+        String name = added.fieldNames()[added.fieldNames().length - 1];
+        one.put(Vocabulary.Question.VALUE,
+            value(name, added.dataType(), added.defaultValue().getValue()));
+      }
+    } else if (change instanceof TableChange.RenameColumn) {
+      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.RENAME)
+          .put(Vocabulary.Question.VALUE, ((TableChange.RenameColumn) change).newName());
+    } else if (change instanceof TableChange.DeleteColumn) {
+      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.DELETE);
+    } else if (change instanceof TableChange.UpdateColumnType) {
+      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.WIDEN).put(Vocabulary.Question.TYPE,
+          ((TableChange.UpdateColumnType) change).newDataType().json());
+    } else if (change instanceof TableChange.UpdateColumnNullability) {
+      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.NULLABILITY).put(
+          Vocabulary.Question.NULLABLE,
+          ((TableChange.UpdateColumnNullability) change).nullable());
+    } else if (change instanceof TableChange.UpdateColumnComment) {
+      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.COMMENT).put(
+          Vocabulary.Question.COMMENT, ((TableChange.UpdateColumnComment) change).newComment());
+    } else if (change instanceof TableChange.UpdateColumnPosition) {
+      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.MOVE);
+      position(one, ((TableChange.UpdateColumnPosition) change).position());
+    } else if (change instanceof TableChange.UpdateColumnDefaultValue) {
+      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.DEFAULT);
+      String sql = defaultOf((TableChange.UpdateColumnDefaultValue) change);
+      if (sql != null && !sql.isEmpty()) {
+        one.put(Vocabulary.Question.VALUE, evaluated(change.fieldNames(), sql, columns));
+      }
+    } else {
+      throw Refusal.because("plake cannot change this of a column: "
+          + change.getClass().getSimpleName());
+    }
+  }
+
+  @SuppressWarnings("deprecation") // Spark 4.1 has no other, and later ones have both
+  private static String defaultOf(TableChange.UpdateColumnDefaultValue change) {
+    return change.newDefaultValue();
+  }
+
+  private static void position(ObjectNode one, TableChange.ColumnPosition position) {
+    if (position instanceof TableChange.After) {
+      one.put(Vocabulary.Question.AFTER, ((TableChange.After) position).column());
+    } else if (position != null) {
+      one.putNull(Vocabulary.Question.AFTER);
+    }
+  }
+
+  /** A default value, which Spark hands over as SQL and has checked. */
+  private static String evaluated(String[] path, String sql, Column[] columns) {
+    for (Column column : columns) {
+      if (path.length == 1 && column.name().equalsIgnoreCase(path[0])) {
+        DataType type = column.dataType();
+        org.apache.spark.sql.classic.Dataset<Row> frame =
+            (org.apache.spark.sql.classic.Dataset<Row>) SparkSession.active().sql(
+                "SELECT CAST((" + sql + ") AS " + type.sql() + ")");
+        InternalRow row = frame.queryExecution().executedPlan().executeCollect()[0];
+        return value(column.name(), type, new LiteralValue<>(row.get(0, type), type));
+      }
+    }
+    throw Refusal.because("plake has default values of columns only: " + String.join(".", path));
+  }
+}

@@ -1,0 +1,86 @@
+package io.plake.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Map;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * A table that is created, or replaced, by the rows of one query (CTAS, RTAS).
+ *
+ * <p>The write does it all in its one transaction: rows, schema, properties and name. Before it
+ * commits there is nothing to undo.
+ */
+final class TableToCreate extends PythonTable implements StagedTable {
+  private final Channel channel;
+  private final ObjectNode question;
+  private final Map<String, String> options;
+  private final String name;
+  private final Transform[] partitioning;
+  private boolean isWritten = false;
+
+  TableToCreate(Channel channel, ObjectNode question, Column[] columns, Transform[] partitioning) {
+    this(channel, question, columns, partitioning, channel.ask(question).told);
+  }
+
+  private TableToCreate(
+      Channel channel, ObjectNode question, Column[] columns, Transform[] partitioning,
+      JsonNode told) {
+    super(fresh(), IsolateScans.SOURCE, CatalogV2Util.v2ColumnsToStructType(columns));
+    this.channel = channel;
+    this.question = question;
+    this.partitioning = partitioning;
+    this.name = told.get(Vocabulary.Answer.TABLE).asText();
+    this.options = PlakeTable.texts(told.get(Vocabulary.Answer.OPTIONS));
+  }
+
+  private static PythonDataSourceV2 fresh() {
+    PythonDataSourceV2 made = new PythonDataSourceV2();
+    made.setShortName(IsolateScans.SOURCE);
+    return made;
+  }
+
+  @Override
+  public String name() {
+    return name;
+  }
+
+  @Override
+  public String toString() {
+    return name;
+  }
+
+  @Override
+  public Transform[] partitioning() {
+    return partitioning.clone();
+  }
+
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    isWritten = true;
+    Map<String, String> all = PlakeTable.withoutPlace(info.options());
+    all.putAll(options);
+    return super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(all)));
+  }
+
+  /** The write has committed. Without one, the table gets its columns and no row. */
+  @Override
+  public void commitStagedChanges() {
+    if (!isWritten) {
+      question.put(Vocabulary.Question.COMMAND, Vocabulary.Ask.CREATE);
+      channel.ask(question);
+    }
+  }
+
+  /** A write that failed has deleted its files. */
+  @Override
+  public void abortStagedChanges() {}
+}

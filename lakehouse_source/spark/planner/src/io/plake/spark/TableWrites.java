@@ -1,0 +1,85 @@
+package io.plake.spark;
+
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.stream.Collectors;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
+import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
+import org.apache.spark.sql.connector.write.SupportsTruncate;
+import org.apache.spark.sql.connector.write.Write;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * A write to a table of Spark's catalog by plake's writer in Python.
+ *
+ * <p>What is replaced travels in options: all rows, those of a condition, or the partitions that the
+ * new rows belong to.
+ */
+final class TableWrites implements SupportsOverwriteV2, SupportsDynamicOverwrite {
+  private final StructType table;
+  private final boolean isPartitioned;
+  private final LogicalWriteInfo info;
+  private final Map<String, String> options;
+  private boolean overwrites = false;
+
+  /** @param isPartitioned whether a dynamic overwrite replaces partitions, and not all rows */
+  TableWrites(
+      StructType table, boolean isPartitioned, LogicalWriteInfo info,
+      CaseInsensitiveStringMap options) {
+    this.table = table;
+    this.isPartitioned = isPartitioned;
+    this.info = info;
+    this.options = new HashMap<>(options.asCaseSensitiveMap());
+  }
+
+  /** {@link #overwrite} says what is wrong with others. */
+  @Override
+  public boolean canOverwrite(Predicate[] conditions) {
+    return true;
+  }
+
+  @Override
+  public WriteBuilder overwrite(Predicate[] conditions) {
+    ConditionData replaced = new ConditionData(table, conditions);
+    if (!replaced.isWhole()) {
+      throw Refusal.because("plake cannot replace the rows of this condition: "
+          + Arrays.toString(conditions) + ". Compare columns with constants.");
+    }
+    options.put(Vocabulary.Option.OVERWRITE, Arrays.stream(replaced.terms())
+        .map(Metadata::json).collect(Collectors.joining(",", "[", "]")));
+    overwrites = true;
+    return this;
+  }
+
+  @Override
+  public WriteBuilder truncate() {
+    overwrites = true;
+    return this;
+  }
+
+  @Override
+  public WriteBuilder overwriteDynamicPartitions() {
+    if (isPartitioned) {
+      options.put("partitionOverwriteMode", "dynamic");
+    }
+    overwrites = true;
+    return this;
+  }
+
+  @Override
+  public Write build() {
+    PythonDataSourceV2 source = new PythonDataSourceV2();
+    source.setShortName(IsolateScans.SOURCE);
+    WriteBuilder stock = new PythonTable(source, IsolateScans.SOURCE, info.schema())
+        .newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options)));
+    return (overwrites ? ((SupportsTruncate) stock).truncate() : stock).build();
+  }
+}

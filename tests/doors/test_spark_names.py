@@ -1,0 +1,365 @@
+"""Tables with names in Spark's catalog: CREATE, CTAS, ALTER, DROP, namespaces, saveAsTable."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import lakehouse_source as lake
+from lakehouse_source.datasets import DatasetCatalog
+from lakehouse_source.spark import enable
+from tests.doors.conftest import unshared_session
+from tests.doors.frames import quoted
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def catalog(spark_catalog: SparkSession) -> Iterator[DatasetCatalog]:
+    """plake's own view of the names that Spark's catalog has."""
+    folder = spark_catalog.conf.get("spark.sql.catalog.plake.warehouse")
+    url = spark_catalog.conf.get("spark.sql.catalog.plake.catalog")
+    assert url is not None
+    with lake.open_catalog(url, warehouse=folder) as opened:
+        assert isinstance(opened, DatasetCatalog)
+        yield opened
+
+
+@pytest.fixture
+def space(spark_catalog: SparkSession, request: pytest.FixtureRequest) -> str:
+    """A new namespace, as Spark names it."""
+    name = f"plake.{re.sub(r'[^a-z]', '_', request.node.name.lower())}"
+    spark_catalog.sql(f"CREATE NAMESPACE {name}")
+    return name
+
+
+def rows(spark: SparkSession, query: str) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in spark.sql(query).collect()), key=repr)
+
+
+def message(spark: SparkSession, query: str) -> str:
+    with pytest.raises(AnalysisException) as caught:
+        spark.sql(query).collect()
+    return str(caught.value)
+
+
+def test_a_table_is_created_with_columns_partitions_and_properties(
+    spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
+) -> None:
+    spark_catalog.sql(
+        f"CREATE TABLE {space}.t (id BIGINT NOT NULL COMMENT 'key', n INT DEFAULT 4 + 3, "
+        "c CHAR(3), s STRUCT<a: INT NOT NULL, b: STRING>, p STRING, f FLOAT DEFAULT FLOAT('-0.0'), "
+        "d TIMESTAMP DEFAULT TIMESTAMP'2020-01-01 00:00:00') USING plake "
+        "PARTITIONED BY (p) COMMENT 'all' TBLPROPERTIES ('team' = 'x')"
+    )
+    made = catalog.dataset((space.partition(".")[2], "t"))
+    assert made.version == 1
+    assert made.partition_by == ("p",)
+    assert not made.schema.field("id").nullable
+    assert not made.schema.field("s").type.field("a").nullable
+    assert made.comments == {"id": "key"}
+    assert made.properties["table_properties"] == {"team": "x", "comment": "all"}
+    spark_catalog.sql(f"INSERT INTO {space}.t (id, c, p) VALUES (1, 'a', 'x')")
+    found = rows(
+        spark_catalog, f"SELECT id, n, c, s, p, CAST(f AS STRING), CAST(d AS STRING) FROM {space}.t"
+    )
+    assert found == [(1, 7, "a  ", None, "x", "-0.0", "2020-01-01 00:00:00")]
+    with pytest.raises(Exception, match="CANNOT_FIND_DATA"):
+        spark_catalog.sql(f"INSERT INTO {space}.t (n) VALUES (1)")
+    described = rows(spark_catalog, f"DESCRIBE EXTENDED {space}.t")
+    assert ("Comment", "all", "") in described
+    assert ("team", "x") in rows(spark_catalog, f"SHOW TBLPROPERTIES {space}.t")
+
+
+def test_a_name_that_is_taken_or_missing_is_told_in_spark_s_words(
+    spark_catalog: SparkSession, space: str
+) -> None:
+    spark_catalog.sql(f"CREATE TABLE {space}.t (a INT)")
+    spark_catalog.sql(f"CREATE TABLE IF NOT EXISTS {space}.T (b INT)")
+    assert "TABLE_OR_VIEW_ALREADY_EXISTS" in message(
+        spark_catalog, f"CREATE TABLE {space}.T (a INT)"
+    )
+    assert "TABLE_OR_VIEW_NOT_FOUND" in message(spark_catalog, f"SELECT * FROM {space}.none")
+    assert "TABLE_OR_VIEW_NOT_FOUND" in message(spark_catalog, f"DROP TABLE {space}.none")
+    assert "TABLE_OR_VIEW_NOT_FOUND" in message(
+        spark_catalog, f"REPLACE TABLE {space}.n AS SELECT 1"
+    )
+    missing = message(spark_catalog, "CREATE TABLE plake.nowhere.t (a INT)")
+    assert missing.startswith("[PLAKE_NAMESPACE_NOT_FOUND] no namespace 'nowhere'")
+    spark_catalog.sql(f"DROP TABLE IF EXISTS {space}.none")
+    assert rows(spark_catalog, f"SELECT * FROM {space}.T") == []
+
+
+def test_a_table_is_created_and_replaced_by_a_query_as_one_version(
+    spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
+) -> None:
+    name = (space.partition(".")[2], "t")
+    spark_catalog.sql(
+        f"CREATE TABLE {space}.t PARTITIONED BY (p) TBLPROPERTIES ('k' = 'v') "
+        "AS SELECT id, id % 2 AS p FROM range(4)"
+    )
+    made = catalog.dataset(name)
+    assert (made.version, made.partition_by) == (1, ("p",))
+    assert made.properties["table_properties"] == {"k": "v"}
+    spark_catalog.sql(f"CREATE OR REPLACE TABLE {space}.t AS SELECT max(id) AS m FROM {space}.t")
+    assert rows(spark_catalog, f"SELECT * FROM {space}.t") == [(3,)]
+    assert rows(spark_catalog, f"SELECT count(p) FROM {space}.t VERSION AS OF 1") == [(4,)]
+    spark_catalog.sql(f"REPLACE TABLE {space}.t (x INT DEFAULT 5, y STRING)")
+    spark_catalog.sql(f"INSERT INTO {space}.t (y) VALUES ('d')")
+    assert rows(spark_catalog, f"SELECT * FROM {space}.t") == [(5, "d")]
+    spark_catalog.sql(f"CREATE OR REPLACE TABLE {space}.fresh AS SELECT 1 AS a WHERE false")
+    assert spark_catalog.table(f"{space}.fresh").count() == 0
+    history = catalog.dataset(name).history()
+    assert [entry.operation for entry in history] == ["append", "replace", "replace", "create"]
+
+
+@pytest.mark.parametrize("statement", ["CREATE TABLE", "CREATE OR REPLACE TABLE"])
+def test_a_query_that_fails_leaves_nothing(
+    spark_catalog: SparkSession, space: str, catalog: DatasetCatalog, statement: str
+) -> None:
+    with pytest.raises(Exception, match="stop here"):
+        spark_catalog.sql(
+            f"{statement} {space}.t AS SELECT id, "
+            "CAST(IF(id = 5, raise_error('stop here'), 1) AS INT) AS x FROM range(10)"
+        )
+    namespace = space.partition(".")[2]
+    assert catalog.datasets(namespace) == []
+    warehouse = Path(str(catalog.warehouse).removeprefix("file://"))
+    assert list((warehouse / namespace).rglob("*.parquet")) == []
+    spark_catalog.sql(f"CREATE TABLE {space}.t AS SELECT 1 AS a")
+    with pytest.raises(Exception, match="stop here"):
+        spark_catalog.sql(
+            f"CREATE OR REPLACE TABLE {space}.t AS SELECT CAST(raise_error('stop here') AS INT) b"
+        )
+    assert rows(spark_catalog, f"SELECT * FROM {space}.t") == [(1,)]
+    assert catalog.dataset((namespace, "t")).version == 1
+
+
+def test_columns_are_changed(
+    spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
+) -> None:
+    name = f"{space}.t"
+    spark_catalog.sql(f"CREATE TABLE {name} (id BIGINT NOT NULL, a INT, s STRUCT<x: INT, y: INT>)")
+    spark_catalog.sql(f"INSERT INTO {name} VALUES (1, 2, named_struct('x', 3, 'y', 4))")
+    for change in (
+        "ADD COLUMNS (b INT COMMENT 'bee' AFTER id, c DOUBLE DEFAULT 1.5, s.z STRING FIRST)",
+        "RENAME COLUMN a TO first",
+        "ALTER COLUMN first TYPE BIGINT",
+        "ALTER COLUMN id DROP NOT NULL",
+        "ALTER COLUMN first COMMENT 'the first'",
+        "ALTER COLUMN first FIRST",
+        "ALTER COLUMN s AFTER first",
+        "ALTER COLUMN b SET DEFAULT 40 + 2",
+        "RENAME COLUMN s.x TO u",
+        "DROP COLUMN s.y",
+    ):
+        spark_catalog.sql(f"ALTER TABLE {name} {change}")
+    described = [tuple(row) for row in spark_catalog.sql(f"DESCRIBE {name}").collect()]
+    assert described == [
+        ("first", "bigint", "the first"),
+        ("s", "struct<z:string,u:int>", None),
+        ("id", "bigint", None),
+        ("b", "int", "bee"),
+        ("c", "double", None),
+    ]
+    spark_catalog.sql(f"INSERT INTO {name} (id) VALUES (2)")
+    found = rows(spark_catalog, f"SELECT first, s.u, id, b, c FROM {name}")
+    assert found == [(2, 3, 1, None, 1.5), (None, None, 2, 42, 1.5)]
+    spark_catalog.sql(f"ALTER TABLE {name} ALTER COLUMN b DROP DEFAULT")
+    spark_catalog.sql(f"INSERT INTO {name} (id) VALUES (3)")
+    assert rows(spark_catalog, f"SELECT b FROM {name} WHERE id = 3") == [(None,)]
+    before = catalog.dataset((space.partition(".")[2], "t")).version
+    for refused in (
+        "ALTER COLUMN first TYPE INT",
+        "DROP COLUMN none",
+        "ADD COLUMN b INT",
+        "SET LOCATION '/elsewhere'",
+        "ADD COLUMN v VARCHAR(3)",
+    ):
+        message(spark_catalog, f"ALTER TABLE {name} {refused}")
+    assert catalog.dataset((space.partition(".")[2], "t")).version == before
+
+
+def test_properties_and_comments_are_changed(
+    spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
+) -> None:
+    spark_catalog.sql(f"CREATE TABLE {space}.t (a INT, b INT)")
+    spark_catalog.sql(f"ALTER TABLE {space}.t SET TBLPROPERTIES ('x' = '1', 'y' = '2')")
+    spark_catalog.sql(f"ALTER TABLE {space}.t UNSET TBLPROPERTIES ('x')")
+    spark_catalog.sql(f"COMMENT ON TABLE {space}.t IS 'noted'")
+    spark_catalog.sql(f"ALTER TABLE {space}.t CLUSTER BY (b)")
+    made = catalog.dataset((space.partition(".")[2], "t"))
+    assert made.properties["table_properties"] == {"y": "2", "comment": "noted"}
+    assert made.properties["sort_by"] == ["b"]
+    assert rows(spark_catalog, f"SHOW TBLPROPERTIES {space}.t") == [("y", "2")]
+
+
+def test_a_table_is_renamed_and_dropped(
+    spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
+) -> None:
+    namespace = space.partition(".")[2]
+    spark_catalog.sql(f"CREATE TABLE {space}.a AS SELECT 1 AS x")
+    uri = catalog.locate((namespace, "a"))
+    spark_catalog.sql(f"ALTER TABLE {space}.a RENAME TO {namespace}.b")
+    spark_catalog.sql(f"ALTER TABLE {space}.b RENAME TO {space}.c")
+    assert catalog.locate((namespace, "c")) == uri
+    spark_catalog.sql(f"DROP TABLE {space}.c")
+    assert lake.read_dataset(uri, catalog=catalog).num_rows == 1
+    spark_catalog.sql(f"CREATE TABLE {space}.again LOCATION '{uri.removeprefix('file://')}'")
+    assert rows(spark_catalog, f"SELECT * FROM {space}.again") == [(1,)]
+    spark_catalog.sql(f"DROP TABLE {space}.again PURGE")
+    assert list(Path(uri.removeprefix("file://")).rglob("*.parquet")) == []
+    assert rows(spark_catalog, f"SHOW TABLES IN {space}") == []
+
+
+def test_namespaces(spark_catalog: SparkSession, space: str, catalog: DatasetCatalog) -> None:
+    name = space.partition(".")[2]
+    assert (name,) in rows(spark_catalog, "SHOW NAMESPACES IN plake")
+    assert ("default",) in rows(spark_catalog, "SHOW NAMESPACES IN plake")
+    assert "PLAKE_NAMESPACE_EXISTS" in message(spark_catalog, f"CREATE NAMESPACE {space}")
+    spark_catalog.sql(f"CREATE NAMESPACE IF NOT EXISTS {space}")
+    spark_catalog.sql(f"COMMENT ON NAMESPACE {space} IS 'noted'")
+    spark_catalog.sql(f"ALTER NAMESPACE {space} SET PROPERTIES ('a' = 'b')")
+    assert catalog.namespace(name).properties["comment"] == "noted"
+    described = rows(spark_catalog, f"DESCRIBE NAMESPACE EXTENDED {space}")
+    assert ("Comment", "noted") in described
+    spark_catalog.sql(f"CREATE TABLE {space}.t (a INT)")
+    assert "SCHEMA_NOT_EMPTY" in message(spark_catalog, f"DROP NAMESPACE {space}")
+    spark_catalog.sql(f"DROP NAMESPACE {space} CASCADE")
+    assert (name,) not in rows(spark_catalog, "SHOW NAMESPACES IN plake")
+    assert "PLAKE_NAMESPACE_NOT_FOUND" in message(spark_catalog, f"SHOW TABLES IN {space}")
+
+
+def test_names_without_their_catalog(spark_catalog: SparkSession, space: str) -> None:
+    name = space.partition(".")[2]
+    spark_catalog.sql("USE plake")
+    try:
+        spark_catalog.sql(f"CREATE TABLE {name}.t (a INT)")
+        spark_catalog.sql(f"USE {name}")
+        spark_catalog.sql("INSERT INTO t VALUES (1)")
+        spark_catalog.sql("UPDATE t SET a = 2")
+        assert rows(spark_catalog, "SELECT * FROM t") == [(2,)]
+        assert rows(spark_catalog, "SHOW TABLES") == [(name, "t", False)]
+        assert [table.name for table in spark_catalog.catalog.listTables()] == ["t"]
+    finally:
+        spark_catalog.sql("USE spark_catalog.default")
+    assert spark_catalog.catalog.tableExists(f"{space}.t")
+
+
+def test_identifiers_of_every_kind(spark_catalog: SparkSession, space: str) -> None:
+    for name in ("Größe 表", "a.b", "with`tick", "x" * 200):
+        table = f"{space}.{quoted(name)}"
+        spark_catalog.sql(f"CREATE TABLE {table} AS SELECT 1 AS {quoted(name)}")
+        spark_catalog.sql(f"INSERT INTO {table} ({quoted(name)}) VALUES (2)")
+        assert rows(spark_catalog, f"SELECT {quoted(name)} FROM {table}") == [(1,), (2,)]
+    assert len(rows(spark_catalog, f"SHOW TABLES IN {space}")) == 4
+
+
+def test_save_as_table_in_every_mode(spark_catalog: SparkSession, space: str) -> None:
+    name, frame = f"{space}.t", spark_catalog.range(4).selectExpr("id", "id % 2 AS p")
+    frame.write.saveAsTable(name)
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_ALREADY_EXISTS"):
+        frame.write.saveAsTable(name)
+    frame.write.mode("ignore").saveAsTable(name)
+    assert spark_catalog.table(name).count() == 4
+    frame.select("p", "id").write.mode("append").saveAsTable(name)
+    assert rows(spark_catalog, f"SELECT sum(id), count(*) FROM {name}") == [(12, 8)]
+    frame.selectExpr("id AS x").write.format("plake").mode("overwrite").saveAsTable(name)
+    assert spark_catalog.table(name).columns == ["x"]
+    frame.write.partitionBy("p").mode("overwrite").saveAsTable(name)
+    frame.where("p = 1").writeTo(name).overwritePartitions()
+    assert rows(spark_catalog, f"SELECT count(*), sum(p) FROM {name}") == [(4, 2)]
+    frame.write.insertInto(name)
+    assert spark_catalog.table(name).count() == 8
+
+
+def test_tables_are_written_by_write_to(spark_catalog: SparkSession, space: str) -> None:
+    name, frame = f"{space}.t", spark_catalog.range(4).selectExpr("id", "id % 2 AS p")
+    frame.writeTo(name).using("plake").partitionedBy(F.col("p")).tableProperty("k", "v").create()
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_ALREADY_EXISTS"):
+        frame.writeTo(name).create()
+    frame.writeTo(name).append()
+    frame.selectExpr("id").writeTo(name).replace()
+    frame.writeTo(name).createOrReplace()
+    frame.writeTo(name).overwritePartitions()  # of a table without partitions: all rows
+    assert spark_catalog.table(name).count() == 4
+    with pytest.raises(AnalysisException, match="is not for a write that creates or replaces"):
+        frame.writeTo(name).option("partitionBy", "p").replace()
+    with pytest.raises(AnalysisException, match="partitions by columns"):
+        frame.writeTo(name).partitionedBy(F.partitioning.years("id")).replace()
+
+
+def test_tables_and_paths_and_other_sources_in_one_statement(
+    spark_catalog: SparkSession, space: str, tmp_path: Path
+) -> None:
+    lake.write_dataset({"id": [1, 2], "a": ["x", "y"]}, tmp_path / "plain")
+    spark_catalog.range(3).write.parquet(str(tmp_path / "parquet"))
+    spark_catalog.range(2, 5).createOrReplaceTempView("some")
+    spark_catalog.sql(f"CREATE TABLE {space}.t AS SELECT id FROM range(10)")
+    joined = (
+        f"SELECT t.id, d.a FROM {space}.t t JOIN plake.`{tmp_path}/plain` d ON t.id = d.id "
+        f"JOIN parquet.`{tmp_path}/parquet` q ON q.id = t.id LEFT ANTI JOIN some s ON s.id = t.id"
+    )
+    assert rows(spark_catalog, joined) == [(1, "x")]
+    spark_catalog.sql(
+        f"DELETE FROM {space}.t WHERE id IN (SELECT id FROM plake.`{tmp_path}/plain`)"
+    )
+    assert spark_catalog.table(f"{space}.t").count() == 8
+
+
+def test_paths_are_created(spark_catalog: SparkSession, tmp_path: Path) -> None:
+    spark_catalog.sql(f"CREATE TABLE plake.`{tmp_path}/a` (x INT, p INT) PARTITIONED BY (p)")
+    spark_catalog.sql(f"CREATE TABLE plake.`{tmp_path}/b` AS SELECT 1 AS x")
+    spark_catalog.sql(f"CREATE OR REPLACE TABLE plake.`{tmp_path}/b` AS SELECT 2 AS y")
+    assert rows(spark_catalog, f"SELECT y FROM plake.`{tmp_path}/b`") == [(2,)]
+    assert spark_catalog.table(f"plake.`{tmp_path}/a`").columns == ["x", "p"]
+    assert "is known by its path" in message(spark_catalog, f"DROP TABLE plake.`{tmp_path}/b`")
+
+
+def test_python_and_spark_have_the_same_names(
+    spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
+) -> None:
+    namespace = space.partition(".")[2]
+    schema = pa.schema([pa.field("a", pa.int32(), False), ("b", pa.string())])
+    catalog.create_dataset((namespace, "Made"), schema, comment="by Python")
+    spark_catalog.sql(f"INSERT INTO {space}.made VALUES (1, 'x')")
+    assert catalog.dataset((namespace, "MADE")).scan().to_table().to_pylist() == [
+        {"a": 1, "b": "x"}
+    ]
+    assert rows(spark_catalog, f"SHOW TABLES IN {space}") == [(namespace, "Made", False)]
+
+
+def test_names_need_a_catalog(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "PLAKE_CATALOG" not in os.environ
+    session = enable(unshared_session(spark))
+    assert "spark.sql.catalog.plake.catalog" in message(session, "SELECT * FROM plake.people")
+    assert "spark.sql.catalog.plake.catalog" in message(session, "SHOW TABLES IN plake.default")
+
+
+def test_streams_read_and_write_tables(
+    spark_catalog: SparkSession, space: str, tmp_path: Path
+) -> None:
+    spark_catalog.sql(f"CREATE TABLE {space}.a AS SELECT id, id % 2 AS p FROM range(4)")
+    spark_catalog.sql(f"CREATE TABLE {space}.b (id BIGINT, p BIGINT)")
+    read = spark_catalog.readStream.option("startingVersion", "1")
+    for total in (4, 8):
+        stream = read.table(f"{space}.a").writeStream.trigger(availableNow=True)
+        query = stream.option("checkpointLocation", str(tmp_path / "check")).toTable(f"{space}.b")
+        assert query.awaitTermination(120)
+        assert query.exception() is None
+        assert spark_catalog.table(f"{space}.b").count() == total
+        spark_catalog.sql(f"INSERT INTO {space}.a SELECT id, 0 FROM range(4)")
+    assert spark_catalog.readStream.table(f"{space}.a").columns == ["id", "p"]
+    with pytest.raises(AnalysisException, match="has no columns that tell where a row is stored"):
+        spark_catalog.readStream.table(f"{space}.a").select("_file").writeStream.format(
+            "noop"
+        ).start()
