@@ -66,19 +66,20 @@ def identity_of(reader: CatalogReader, dataset_id: int) -> str:
 def starting_position(
     reader: CatalogReader,
     newest: Snapshot,
+    current: int,
     version: int | str | None,
     timestamp: datetime | str | None,
 ) -> Position:
-    """Where a new stream begins: at the newest version, unless it is told where.
+    """Where a new stream begins: with the rows of version `current`, unless it is told where.
 
-    A version is the first one whose rows are read, or "latest": what comes after the newest. A
+    A version is the first one whose rows are read, or "latest": what comes after `current`. A
     timestamp means the first version committed at or after it.
 
     Raises:
         VersionNotFoundError: the version was expired, or is not the next one nor before it.
         InvalidOptionError: both are given, or the timestamp is none.
     """
-    current, oldest = newest.version, newest.dataset.oldest_version
+    oldest = newest.dataset.oldest_version
     if version is not None and timestamp is not None:
         raise InvalidOptionError(
             option="startingVersion",

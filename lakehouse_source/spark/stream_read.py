@@ -147,13 +147,15 @@ class _Progress:
     """What the reader remembers of the query that it serves.
 
     `initial` is where a new query begins; `is_after_newest` says that this is after what was
-    there then, and that no batch has begun there yet. `end` is where the last batch ended, and
+    there then, and that no batch has begun there yet. `newest` is the newest version when the
+    query was asked for its end before its beginning. `end` is where the last batch ended, and
     `through` the last version of a query that ends by itself. Between `looked_from` and
     `looked_to` nothing can be read: that is found out once.
     """
 
     initial: Position | None = None
     is_after_newest: bool = False
+    newest: int | None = None
     end: Position | None = None
     through: int | None = None
     looked_from: Position | None = None
@@ -175,11 +177,11 @@ class _Now:
         """The schema under which the stream reads."""
         return self.newest.file_schemas[self.request.schema_version]
 
-    def start(self) -> Position:
+    def start(self, current: int) -> Position:
+        """Where a new query begins whose newest version is `current`."""
         request = self.request
-        return starting_position(
-            self.reader, self.newest, request.starting_version, request.starting_timestamp
-        )
+        version, timestamp = request.starting_version, request.starting_timestamp
+        return starting_position(self.reader, self.newest, current, version, timestamp)
 
     def position(self, offset: Mapping[str, Any]) -> Position:
         return position_of(offset, self.identity, self.address.uri, self.newest.version)
@@ -220,15 +222,14 @@ class PlakeStreamReader(*_Bases):  # type: ignore[misc]
     # --- where batches begin and end
 
     def initialOffset(self) -> dict[str, Any]:
-        with self._now() as now:
-            return self._initial(now).to_json(now.identity)
-
-    def _initial(self, now: _Now) -> Position:
         progress = self._progress
-        if progress.initial is None:
-            progress.initial = now.start()
-            progress.is_after_newest = progress.initial.version > now.newest.version
-        return progress.initial
+        with self._now() as now:
+            if progress.initial is None:
+                seen = (progress.through, progress.newest, now.newest.version)
+                current = next(version for version in seen if version is not None)
+                progress.initial = now.start(current)
+                progress.is_after_newest = progress.initial.version > current
+            return progress.initial.to_json(now.identity)
 
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
@@ -236,11 +237,12 @@ class PlakeStreamReader(*_Bases):  # type: ignore[misc]
         freeze_gc()
         progress = self._progress
         with self._now() as now:
-            if start is not None:
-                position = now.position(start)
-            else:
+            position = progress.end if start is None else now.position(start)
+            if position is None:
                 # Spark 4.1 tells no start, and asks this before it asks for the initial offset.
-                position = progress.end or self._initial(now)
+                # Whether this is a new query is not known: `partitions` checks the commits.
+                progress.newest = now.newest.version
+                return Position(progress.newest + 1).to_json(now.identity)
             if progress.is_after_newest and position == progress.initial:
                 # An empty batch: now the checkpoint knows where the query began. Without it, a
                 # restart would begin after what is committed by then.

@@ -74,7 +74,8 @@ class Engine:
     def _trigger(self) -> bool:
         if self.reader is None:
             self.reader = new_reader(self.uri, **self.options)
-            if self.spark == "4.1" and self.committed and self.committed == len(self.offsets):
+            done = self.committed and self.committed == len(self.offsets)
+            if self.spark == "4.1" and done and self.chance.random() < 0.5:
                 assert self.reader.partitions(self.offsets[-1], self.offsets[-1]) == []
         if len(self.offsets) > self.committed:
             self._run(self.reader)
@@ -343,9 +344,9 @@ def test_a_stream_can_begin_after_all_that_is_there(uri: str, options: dict[str,
 def test_a_stream_from_latest_keeps_its_place_over_a_restart(uri: str) -> None:
     reader = new_reader(uri, startingVersion="latest")
     start = reader.initialOffset()
+    lake.write_dataset({"id": [7]}, uri)
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     assert end == start  # Spark runs the first batch all the same, and notes it
-    lake.write_dataset({"id": [7]}, uri)
     again = new_reader(uri, startingVersion="latest")
     assert read(again, again.initialOffset(), end) == []
     assert drain(again, end)[0] == [[7]]

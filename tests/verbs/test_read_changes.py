@@ -91,7 +91,7 @@ def test_every_catalog_finds_files_by_their_order_and_versions_by_time(
         files = AppendedFiles(
             reader, newest, newest.schema_version, None, PredicateSet.of(None), Rules()
         )
-        start = starting_position(reader, newest, None, None)
+        start = starting_position(reader, newest, 1, None, None)
         assert start == Position(0, 0, 1)
         ends = []
         while start.snapshot is not None:
@@ -101,5 +101,5 @@ def test_every_catalog_finds_files_by_their_order_and_versions_by_time(
         assert [end.snapshot for end in ends] == [1, 1, None]
         assert ends[-1] == Position(2)
         moment = reader.transactions(newest.dataset.id)[0].timestamp
-        assert starting_position(reader, newest, None, moment) == Position(1)
-        assert starting_position(reader, newest, None, "2100-01-01") == Position(2)
+        assert starting_position(reader, newest, 1, None, moment) == Position(1)
+        assert starting_position(reader, newest, 1, None, "2100-01-01") == Position(2)
