@@ -34,6 +34,8 @@ SUITES = [
         "native_scan",
         "row_statements",
         "change_rows",
+        "stream_read",
+        "stream_write",
     )
 ]
 TOOLS = (

@@ -25,19 +25,22 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 # Tests with Spark that `make test` runs after those without it, so that its two lanes take
 # about the same time.
-SECOND_LANE = {f"test_planner_{name}.py" for name in ("join_keys", "views")}
+SECOND_LANE = {
+    *(f"test_planner_{name}.py" for name in ("join_keys", "views")),
+    *(f"test_stream_{name}.py" for name in ("kills", "read")),
+}
 
 # Left out by `make test-quick`: other processes, servers and disks, or many cases.
 SLOW = {
     f"test_{name}.py"
     for name in (
         *("add_public_files", "bad_files", "bloom_read", "catalog_duckdb"),
-        *("catalog_postgres", "column_defaults", "commit_protocol", "concurrency"),
+        *("catalog_postgres", "column_defaults", "commit_protocol", "compaction", "concurrency"),
         *("conditions", "crash_points", "disk_trouble", "engine_files", "engines"),
         *("index_columns", "known_files", "layout", "lost_acknowledgement"),
         *("maintenance", "model", "multi_dataset", "object_stores", "overtaken"),
         *("planner_build", "planning_cost", "promotion", "s3", "schema_changes"),
-        *("spellings", "vacuum_races"),
+        *("read_changes", "spellings", "vacuum_races"),
     )
 }
 

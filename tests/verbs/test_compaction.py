@@ -219,8 +219,10 @@ def test_files_stay_few_with_auto_compact(tmp_path: Path) -> None:
     assert dataset.properties["auto_compact"] is True
     assert most <= 2 * 5 + 5
     assert sorted(dataset.scan().to_table()["id"].to_pylist()) == list(range(60))
-    operations = {record.operation for record in dataset.history()}
-    assert operations == {"append", "rewrite"}
+    rewrites = [one.version for one in dataset.history() if one.operation == "rewrite"]
+    # Only each fifth commit looks for small files.
+    assert rewrites
+    assert all((version - 1) % 5 == 0 for version in rewrites)
     dataset.set_properties(auto_compact=None)
     version = dataset.version
     for number in range(8):
