@@ -453,7 +453,7 @@ class Dataset:
         `_row_id` and `_commit_version`; a dataset with `sort_by` is sorted as in every write.
         Streams and `read_changes` do not see the commit. A second call finds nothing to do. The
         property `auto_compact` does the same after commits, where a partition has
-        `auto_compact_min_files` small files (50).
+        `auto_compact_min_files` small files (50); the dataset is then a version further.
 
         Args:
             where: only files that may hold a row of this condition.

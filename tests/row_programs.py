@@ -239,13 +239,26 @@ class Program:
             retention_seconds=0, allow_short_retention=True, abandoned_after_seconds=0
         )
 
+    def compact(self) -> None:
+        """Each row keeps its identity and the version that last changed it."""
+
+        def lineage() -> Counter[str]:
+            columns = ["tag", "_row_id", "_commit_version"]
+            rows = self.dataset.refresh().scan(columns=columns).to_table().to_pylist()
+            return Counter(map(repr, rows))
+
+        before = lineage()
+        self.dataset.compact(max_concurrent=self.draw.choice([1, 2]))
+        assert lineage() == before, self.steps
+        assert self.dataset.compact().files_removed == 0, self.steps
+
     # --- running and checking
 
     def run(self, steps: int) -> None:
         weighted: list[tuple[Callable[[], None], int]] = [
             (self.insert, 4), (self.delete, 5), (self.update, 5), (self.merge, 6),
             (self.overwrite, 1), (self.overwrite_where, 1), (self.restore, 2), (self.rename, 1),
-            (self.vacuum, 1),
+            (self.vacuum, 1), (self.compact, 2),
         ]  # fmt: skip
         choices, weights = zip(*weighted)
         for _ in range(steps):

@@ -10,7 +10,6 @@ Spark 4.1 knows no limits for sources in Python: there, each batch reads all tha
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -124,22 +123,10 @@ def stream_request(
 
 @dataclass(frozen=True)
 class StreamPartition(InputPartition):
-    """The scan tasks of one Spark partition, and how to read them.
-
-    The pickle holds the number of rows as plain values, as that of `ScanPartition` does.
-    """
+    """The scan tasks of one Spark partition, and how to read them."""
 
     spec: ReadSpec
     tasks: tuple[ScanTask, ...]
-
-    def __getstate__(self) -> dict[str, Any]:
-        rows = sum(task.row_count for task in self.tasks)
-        return {"row_count": rows, "packed": pickle.dumps((self.spec, self.tasks))}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        spec, tasks = pickle.loads(state["packed"])
-        object.__setattr__(self, "spec", spec)
-        object.__setattr__(self, "tasks", tasks)
 
 
 @dataclass

@@ -250,6 +250,14 @@ def test_eight_queries_write_to_one_dataset_at_once_and_repeat_batches(target: s
     assert len(data_files(target)) == 48
 
 
+def test_files_of_a_stream_stay_few_with_auto_compact(target: str) -> None:
+    lake.write_dataset({"id": [0]}, target, auto_compact=True, auto_compact_min_files=4)
+    for batch in range(20):
+        writer(target).commit([written(writer(target), [batch + 1])], batch)
+    assert ids(target) == list(range(21))
+    assert len(lake.open_dataset(target).files()) <= 5
+
+
 def test_a_batch_without_messages_appends_nothing_and_empties_in_mode_complete(target: str) -> None:
     writer(target).commit([written(writer(target), [1])], 0)
     writer(target).commit([], 1)
