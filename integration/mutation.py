@@ -1719,6 +1719,21 @@ MUTANTS = [
             "cheapest = costs.index(max(costs))",
         ),
     ),
+    *_in(
+        "spark/spark_files.py",
+        ("doors/test_reader_answer.py",),
+        ("Spark reads renamed columns by name", "if stored.name != name or", "if"),
+        ("Spark reads promoted columns", "if not _is_same(stored.type, wanted.type):", "if False:"),
+        ("Spark gives NULL for a default", "if initial_default(wanted) is not None:", "if False:"),
+        ("Spark reads another column of the name", "if same_name or may_be", "if may_be"),
+        ("Spark reads hidden columns", "same_name or may_be_hidden(name)", "same_name"),
+        ("Spark reads deleted rows", "if task.deleted is not None:", "if False:"),
+        ("Spark reads files of others", "if is_foreign(task.path):", "if False:"),
+        ("Spark reads files of another size", "found.st_size != task.size_bytes", "False"),
+        ("Spark ignores the frame's condition", "if where is not None:", "if False:"),
+        ("partition values change places", "self.partition_by.index(field.name)", "0"),
+        ("conditions on dotted names are pushed", 'if "." in name or mine', "if mine"),
+    ),
 ]
 
 

@@ -9,24 +9,21 @@ which `CatalogAnswer.java` turns into Spark's values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.model import Ordinal
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.aggregates import Aggregate, aggregate
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import find_field
-from lakehouse_source.schema.ordinal import from_ordinal
+from lakehouse_source.spark.answer_text import as_text, has_text_form
 from lakehouse_source.spark.batch_read import ReadRequest
 from lakehouse_source.spark.decode_conditions import decode_all
 from lakehouse_source.spark.planner.vocabulary import Function, Key
 from lakehouse_source.spark.pushdown import Pushdown
-from lakehouse_source.spark.to_spark_sql import float_text
 from lakehouse_source.spark.types import spark_schema
 
 Rows = list[list[str | None]]
@@ -84,28 +81,3 @@ class AggregateReader(DataSourceReader):
                 return None
             types.append(pa.int64() if function == Function.COUNT else field.type)
         return types
-
-
-def has_text_form(type_: pa.DataType) -> bool:
-    """Tell whether Spark gets the stored values exactly when they are sent as text."""
-    t = pa.types
-    if t.is_timestamp(type_):
-        return type_.unit in ("ms", "us")  # Spark truncates nanoseconds
-    plain = (t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_string, t.is_date32)
-    return any(check(type_) for check in plain)
-
-
-def as_text(value: Ordinal | None, type_: pa.DataType) -> str | None:
-    """An ordinal of a stored type as the text from which the extension makes Spark's value."""
-    if value is None:
-        return None
-    if pa.types.is_boolean(type_):
-        return "true" if value else "false"
-    if pa.types.is_timestamp(type_):
-        return str(int(value) * (1000 if type_.unit == "ms" else 1))
-    if isinstance(value, bytes):
-        return value.decode()
-    if isinstance(value, float):
-        return float_text(value)
-    python = from_ordinal(value, type_)
-    return f"{python:f}" if isinstance(python, Decimal) else str(value)

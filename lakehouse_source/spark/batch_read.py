@@ -28,8 +28,11 @@ from lakehouse_source.schema.metadata_columns import (
 from lakehouse_source.spark.decimals import decimals_to_longs
 from lakehouse_source.spark.decode_conditions import decode_supported
 from lakehouse_source.spark.packing import ScanPartition, decoded_share, pack
+from lakehouse_source.spark.planner.vocabulary import Reader
 from lakehouse_source.spark.pushdown import Pushdown
+from lakehouse_source.spark.reader_worth import check_size, check_statistics, needs_statistics
 from lakehouse_source.spark.secrets import reveal
+from lakehouse_source.spark.spark_files import SparkFiles, Unsuited, spark_files
 from lakehouse_source.spark.types import batch_schema, columns_for, narrowed_structs
 from lakehouse_source.spark.workers import freeze_gc
 from lakehouse_source.storage import Storage
@@ -82,6 +85,7 @@ class PlakeReader(DataSourceReader):
         self.pushdown = pushdown
         self.schema = pushdown.schema
         self._plan: ScanPlan | None = None
+        self._snapshot: Snapshot | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (TaskReader, self._task_reader_arguments())
@@ -99,6 +103,7 @@ class PlakeReader(DataSourceReader):
     def _make_plan(self) -> ScanPlan:
         request, pushed = self.request, self.pushdown
         with request.opened() as (reader, snapshot):
+            self._snapshot = snapshot
             condition = PredicateSet.of(request.where) & decode_supported(
                 pushed.condition, snapshot.schema
             )
@@ -125,6 +130,35 @@ class PlakeReader(DataSourceReader):
         return replace(made, spec=spec)
 
     def partitions(self) -> list[InputPartition]:
+        """The tasks of the scan, or one `SparkFiles`, where that is asked and Spark is to read."""
+        if self.pushdown.reader is None:
+            return self._tasks()
+        try:
+            return [self._files()]
+        except Unsuited as reason:
+            first, *others = self._tasks() or [ScanPartition(())]
+            assert isinstance(first, ScanPartition)
+            return [replace(first, note=str(reason)), *others]
+
+    def _files(self) -> SparkFiles:
+        request = self.request
+        if request.metadata_columns:
+            raise Unsuited("the places of rows are read")
+        if request.split_size_bytes is not None:
+            raise Unsuited("the frame has a splitSize")
+        made, snapshot = self.plan(), self._snapshot
+        assert snapshot is not None
+        is_free = self.pushdown.reader == Reader.AUTO
+        if is_free:
+            check_size(self.pushdown, made)
+        found = spark_files(self.pushdown, snapshot, made, request.where)
+        runtime_columns = self.pushdown.runtime_columns
+        if is_free and needs_statistics(made, runtime_columns):
+            with request.opened() as (reader, _):
+                check_statistics(reader, snapshot, made, runtime_columns)
+        return found
+
+    def _tasks(self) -> list[InputPartition]:
         tasks = self.plan().tasks
         if not (self.pushdown.rows_only and has_placeholder(self.schema)):
             return self._pack(tasks)
@@ -176,6 +210,7 @@ class TaskReader(DataSourceReader):
         freeze_gc()
         target = batch_schema(self.schema)
         storage = Storage(self.spec.uri)
+        assert not isinstance(partition, SparkFiles)  # these are for Spark's own reader
         # Where there is nothing to read, Spark makes a partition of its own, without tasks.
         tasks = partition.tasks if isinstance(partition, ScanPartition) else ()
         counting = self.rows_only and has_placeholder(self.schema)

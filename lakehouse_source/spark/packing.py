@@ -19,6 +19,7 @@ from pyspark.sql.datasource import InputPartition
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.schema.fields import children, is_nested
+from lakehouse_source.spark.planner.vocabulary import Pickle
 
 SPLIT_SIZE_BYTES = 128 * 1024 * 1024
 # What opening one more file costs, in bytes that could have been read meanwhile.
@@ -34,17 +35,21 @@ class ScanPartition(InputPartition):
     """The scan tasks of one Spark partition.
 
     The pickle holds the number of rows beside the packed tasks. The planner extension
-    reads it (`planner/src/io/plake/spark/RowCount.java`), and can read plain values only.
+    reads it (`planner/src/io/plake/spark/RowCount.java`), and can read plain values only. It
+    also reads `note`: why Spark's own reader does not read the scan.
     """
 
     tasks: tuple[ScanTask, ...]
+    note: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         rows = sum(task.row_count for task in self.tasks)
-        return {"row_count": rows, "packed": pickle.dumps(self.tasks)}
+        noted = {} if self.note is None else {Pickle.NOTE: self.note}
+        return {Pickle.ROW_COUNT: rows, "packed": pickle.dumps(self.tasks), **noted}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         object.__setattr__(self, "tasks", pickle.loads(state["packed"]))
+        object.__setattr__(self, "note", state.get(Pickle.NOTE))
 
 
 def pack(

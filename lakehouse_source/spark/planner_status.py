@@ -24,6 +24,7 @@ EFFECTS = {
     Part.STATEMENTS: "DELETE, UPDATE and MERGE change rows",
     Part.CATALOG: "Spark's catalog has tables of plake",
     Part.PROVIDER: "format('plake') has all save modes and partitionBy",
+    Part.READER: "Spark's own Parquet reader reads where it is exact and faster",
 }
 
 _NOT_LOADED = "the extension is not loaded: call lakehouse_source.spark.enable(spark)"

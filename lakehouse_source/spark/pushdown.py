@@ -43,6 +43,9 @@ class Pushdown:
     `parallelism`: how many tasks Spark runs at a time, by its default parallelism.
     `metadata`: for columns of `schema` that tell where a row is stored their names in
     `schema/metadata_columns.py`.
+    `reader`: a value of `vocabulary.Reader`. The scan is then planned either for Python or as
+    `spark_files.SparkFiles`; None: for Python.
+    `runtime_columns`: columns of which a join will give keys while the query runs.
     """
 
     schema: StructType
@@ -55,6 +58,8 @@ class Pushdown:
     aggregate: Mapping[str, Any] | None = None
     parallelism: int | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    reader: str | None = None
+    runtime_columns: tuple[str, ...] = ()
 
 
 def read_pushdown(schema: StructType) -> Pushdown:
@@ -84,4 +89,6 @@ def read_pushdown(schema: StructType) -> Pushdown:
         aggregate=marks.get(Mark.AGGREGATE),
         parallelism=marks.get(Mark.PARALLELISM),
         metadata=marks.get(Mark.METADATA, {}),
+        reader=marks.get(Mark.READER),
+        runtime_columns=tuple(marks.get(Mark.RUNTIME_COLUMNS, ())),
     )

@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakehouse_source as lake
 from lakehouse_source.spark import enable
+from lakehouse_source.spark.planner.vocabulary import Reader, Setting
 from tests.doors.frames import Read, load
 
 
@@ -37,6 +38,14 @@ def spark_catalog(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("named")
     url = f"sqlite://{folder}/catalog.db"
     return enable(unshared_session(spark), catalog=url, warehouse=f"{folder}/warehouse")
+
+
+@pytest.fixture(scope="session")
+def spark_reader(spark: SparkSession) -> SparkSession:
+    """A session with the extension in which Spark reads all that it reads exactly."""
+    session = enable(unshared_session(spark))
+    session.conf.set(Setting.READER, Reader.SPARK)
+    return session
 
 
 @pytest.fixture(params=["plain", "planner", "scan"])

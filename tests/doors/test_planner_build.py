@@ -28,7 +28,15 @@ from lakehouse_source.spark import (
 )
 from lakehouse_source.spark.planner import build, vocabulary
 from lakehouse_source.spark.planner.build import entries
-from lakehouse_source.spark.planner.vocabulary import Mark, Operator, Part, Setting, Type, names
+from lakehouse_source.spark.planner.vocabulary import (
+    Mark,
+    Operator,
+    Part,
+    Reader,
+    Setting,
+    Type,
+    names,
+)
 from lakehouse_source.spark.pushdown import Pushdown, read_pushdown
 from lakehouse_source.spark.secrets import reveal
 
@@ -165,7 +173,7 @@ def test_java_spells_no_shared_name_itself() -> None:
         for text in re.findall(r'"([^"\n]*)"', re.sub(r"case \"[^\"]+\":", "", file.read_text()))
     }
     shared = {value for group in vocabulary.GROUPS for value in names(group).values()}
-    assert spelled & shared <= {"true"}  # the value of settings
+    assert spelled & shared <= {"true", "false"}  # the values of settings
 
 
 def test_python_reads_every_operator_and_every_type() -> None:
@@ -198,6 +206,8 @@ def test_a_schema_without_marks_is_not_isolated() -> None:
         ({}, {}),
         ({Mark.ROWS_ONLY: True}, {"rows_only": True}),
         ({Mark.LIMIT: 0}, {"limit": 0}),
+        ({Mark.READER: Reader.AUTO}, {"reader": "auto"}),
+        ({Mark.RUNTIME_COLUMNS: ["a"]}, {"runtime_columns": ("a",)}),
         ({Mark.CONDITION: [{"op": "true"}]}, {"condition": ({"op": "true"},)}),
         ({Mark.JOIN_KEYS: [{"op": "true"}]}, {"join_keys": ({"op": "true"},)}),
         ({Mark.AGGREGATE: {"group": []}}, {"aggregate": {"group": []}}),
@@ -407,12 +417,16 @@ def test_a_spark_without_a_needed_class_reads_unpruned_and_right(
         ("BatchReads$SparkReader", Part.BATCHES),
         ("LongDecimals$Replace", Part.DECIMALS),
         ("RepinViews$Change", Part.VIEWS),
+        ("ChooseReader$Hide", Part.READER),
+        ("ReaderAnswer", Part.READER),
+        ("PlakeFiles", Part.READER),
     ],
 )
 def test_a_part_that_fails_is_told_and_the_others_work(
     lost: str, part: str, crippled: Callable[[str], SparkSession], dataset: str
 ) -> None:
     fresh = crippled(lost)
+    fresh.conf.set(Setting.READER, Reader.SPARK if part == Part.READER else Reader.PYTHON)
     fresh.sql(f"CREATE OR REPLACE TEMPORARY VIEW part USING plake OPTIONS (path '{dataset}')")
     frame = fresh.table("part")
     rows = frame.selectExpr("id", "CAST(id AS DECIMAL(9, 2)) AS d").where("d >= 5 AND id < 15")

@@ -21,6 +21,7 @@ from . import planner_queries as pq
 pytestmark = pytest.mark.spark
 
 AT_ONCE = 12  # conditions in one Spark job
+SAMPLE = 4  # of so many queries one is read by Spark's own reader in every run of the tests
 
 
 def frozen(value: Any) -> Any:
@@ -75,6 +76,12 @@ def with_planner(spark_planner: SparkSession, paths: dict[str, Any]) -> pq.Side:
     return _side(spark_planner, paths, "plake")
 
 
+@pytest.fixture(scope="module")
+def by_spark(spark_reader: SparkSession, paths: dict[str, Any]) -> pq.Side:
+    """Spark's own Parquet reader reads every scan, but those that only count rows."""
+    return _side(spark_reader, paths, "plake")
+
+
 @pytest.fixture(scope="module", params=["without planner", "with planner"])
 def plake(request: pytest.FixtureRequest, paths: dict[str, Any]) -> pq.Side:
     if request.param == "with planner":
@@ -126,13 +133,14 @@ def test_conditions_equal_parquet_without_the_extension(
     assert {text: multiset(rows) for text, rows in found.items()} == truth
 
 
+@pytest.mark.parametrize("reader", ["with_planner", "by_spark"])
 @pytest.mark.parametrize("start", range(0, len(pq.CONDITIONS), AT_ONCE))
 def test_conditions_equal_parquet(
-    start: int, with_planner: pq.Side, truth: dict[str, Counter[Any]]
+    start: int, reader: str, request: pytest.FixtureRequest, truth: dict[str, Counter[Any]]
 ) -> None:
     """Each condition has a scan of its own; one Spark job runs several of the scans."""
     conditions = pq.CONDITIONS[start : start + AT_ONCE]
-    t = with_planner.t
+    t = request.getfixturevalue(reader).t
     scans = [t.where(c).select(F.lit(i), "id", "g") for i, c in enumerate(conditions)]
     found: dict[str, Counter[Any]] = {condition: Counter() for condition in conditions}
     for number, *row in reduce(DataFrame.unionAll, scans).collect():
@@ -144,6 +152,28 @@ def test_conditions_equal_parquet(
 def test_query_equals_parquet(name: str, plake: pq.Side, expected: Any) -> None:
     query = pq.QUERIES[name]
     assert multiset(query(plake)) == expected(name, query)
+
+
+def _some_now(queries: Iterable[str]) -> list[Any]:
+    """The names of all queries: a sample for every run, and the others for long ones."""
+    return [
+        pytest.param(name, marks=[pytest.mark.long] if i % SAMPLE else [])
+        for i, name in enumerate(queries)
+    ]
+
+
+@pytest.mark.parametrize("name", _some_now(pq.QUERIES))
+def test_query_read_by_spark_equals_parquet(name: str, by_spark: pq.Side, expected: Any) -> None:
+    query = pq.QUERIES[name]
+    assert multiset(query(by_spark)) == expected(name, query)
+
+
+@pytest.mark.parametrize("name", _some_now(pq.VERSIONED))
+def test_query_over_two_versions_read_by_spark_equals_parquet(
+    name: str, by_spark: pq.Side, expected: Any
+) -> None:
+    query = pq.VERSIONED[name]
+    assert multiset(query(by_spark)) == expected(name, query)
 
 
 @pytest.mark.parametrize("name", pq.VERSIONED)

@@ -19,6 +19,8 @@ class Mark:
     AGGREGATE = "plake.aggregate"  # a question, as `Key` tells
     PARALLELISM = "plake.parallelism"  # Spark's default parallelism
     METADATA = "plake.metadata"  # {column: name} of columns that tell where a row is stored
+    READER = "plake.reader"  # a value of `Reader`: answer files where Spark's reader may read them
+    RUNTIME_COLUMNS = "plake.runtime_columns"  # columns of which a join gives keys at run time
 
 
 class Key:
@@ -93,6 +95,19 @@ class Pickle:
     ROW_COUNT = "row_count"  # of `batch.ScanPartition`: at most so many rows
     VALUE = "value"  # of Spark's `InputPartition`: the rows of an answer, or None
     VERSION = "frame_version"  # of `source.PlakeDataSource`: the version that a frame reads
+    NOTE = "note"  # of both ways to read: why this reader was chosen
+
+
+class Files:
+    """Keys in the pickle of `spark_files.SparkFiles`: files for Spark's own Parquet reader."""
+
+    ROOT = "root"  # the dataset's folder as Hadoop names it
+    PATHS = "paths"  # of files, relative to the folder
+    SIZES = "sizes"  # in bytes, in the order of the paths
+    PARTITIONED = "partitioned"  # columns that are not in the files
+    VALUES = "partition_values"  # rows of texts, as in answers: the values of these columns
+    VALUES_OF = "values_of"  # for each file the place of its values
+    UNPUSHED = "unpushed"  # columns whose conditions Spark must not push into Parquet
 
 
 class MetadataColumn:
@@ -261,6 +276,7 @@ class Part:
     STATEMENTS = "statements"
     CATALOG = "catalog"
     PROVIDER = "save modes"
+    READER = "reader"
 
 
 class Setting:
@@ -270,6 +286,16 @@ class Setting:
     BATCHES = "spark.plake.planner.batches.enabled"
     # Before the name of an option: of all DELETE, UPDATE and MERGE statements of the session.
     STATEMENT = "spark.plake.statement."
+    # A value of `Reader`: who reads Parquet files.
+    READER = "spark.plake.planner.reader"
+
+
+class Reader:
+    """Values of `Setting.READER`."""
+
+    AUTO = "auto"  # Spark where it is exact and faster, else Python
+    PYTHON = "python"
+    SPARK = "spark"  # Spark where it is exact, else Python
 
 
 class Option:
@@ -306,7 +332,7 @@ class Schema:
 GROUPS = (
     *(Mark, Key, Operator, Type, Function, Pickle, MetadataColumn, Statement, Command, Row),
     *(Question, Place, Ask, Stage, Change, Namespace, Answer, Failure),
-    *(Part, Setting, Option, Mode, Schema),
+    *(Part, Setting, Reader, Option, Mode, Schema, Files),
 )
 
 

@@ -95,7 +95,7 @@ final class CatalogAnswer implements LocalScan, SupportsReportStatistics {
   }
 
   /** The value that Spark holds, from a text in the form of its {@link Vocabulary.Type}. */
-  private static Object value(String text, DataType type) {
+  static Object value(String text, DataType type) {
     if (text == null) {
       return null;
     }

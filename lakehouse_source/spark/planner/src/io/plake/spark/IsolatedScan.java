@@ -2,6 +2,7 @@ package io.plake.spark;
 
 import java.util.Arrays;
 import java.util.OptionalLong;
+import java.util.Set;
 import java.util.stream.Collectors;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
@@ -43,6 +44,8 @@ final class IsolatedScan
     }
   };
 
+  private static final String PYTHON = "Python, ";
+
   private final String shortName;
   private final IsolatedSource source;
   private final Scan stock;
@@ -74,6 +77,19 @@ final class IsolatedScan
     } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
       Part.BATCHES.failed(e);
       return false;
+    }
+  }
+
+  IsolatedSource source() {
+    return source;
+  }
+
+  /** Who should read the scan; null where it is Python, without asking or after a failure. */
+  ReaderAnswer ask(Set<String> runtimeColumns) {
+    try {
+      return source.ask(shortName, runtimeColumns);
+    } catch (Exception e) { // the same failure shows when the scan runs
+      return null;
     }
   }
 
@@ -134,14 +150,23 @@ final class IsolatedScan
   @Override
   public String description() {
     return stock.description() + ", PushedFilters: " + pushedFilters()
-        + ", ReadSchema: " + source.pushdown.columns.simpleString() + source.pushdown.limit();
+        + ", ReadSchema: " + source.pushdown.columns.simpleString() + source.pushdown.limit()
+        + reader();
   }
 
   @Override
   public Map<String, String> getMetaData() {
-    return new Map.Map2<>(
-        "PushedFilters", pushedFilters(), "ReadSchema",
-        source.pushdown.columns.simpleString());
+    String columns = source.pushdown.columns.simpleString();
+    String note = source.note();
+    return note == null
+        ? new Map.Map2<>("PushedFilters", pushedFilters(), "ReadSchema", columns)
+        : new Map.Map3<>(
+            "PushedFilters", pushedFilters(), "ReadSchema", columns, "Reader", PYTHON + note);
+  }
+
+  private String reader() {
+    String note = source.note();
+    return note == null ? "" : ", Reader: " + PYTHON + note;
   }
 
   private String pushedFilters() {

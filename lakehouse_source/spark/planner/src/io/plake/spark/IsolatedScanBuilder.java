@@ -141,8 +141,8 @@ final class IsolatedScanBuilder
 
   /**
    * Keeps the columns that are required, in the order of the table, and of structs the fields that
-   * are. Columns that tell where a row is stored come last. Where Spark only counts rows, keeps the narrowest column: Spark's Python protocol cannot
-   * carry rows without a column.
+   * are. Columns that tell where a row is stored come last. Where Spark only counts rows, keeps
+   * the narrowest column: Spark's Python protocol cannot carry rows without a column.
    */
   @Override
   public void pruneColumns(StructType required) {
@@ -200,13 +200,30 @@ final class IsolatedScanBuilder
         field.metadata());
   }
 
+  /**
+   * The reader that the session wants; null where it is Python without a question: for rows that
+   * are not looked at, for places of rows, and where Spark has dropped its filters.
+   */
+  private String reader() {
+    if (pushdown.tellsPlaces() || known != null || pushdown.isRowsOnly()) {
+      return null;
+    }
+    try {
+      return ChooseReader.setting();
+    } catch (LinkageError e) {
+      Part.READER.failed(e);
+      return null;
+    }
+  }
+
   @Override
   public Scan build() {
     if (answer != null) {
       return answer;
     }
     try {
-      return new IsolatedScan(new IsolatedSource(frame, full, options, pushdown), shortName);
+      return new IsolatedScan(
+          new IsolatedSource(frame, full, options, pushdown, reader()), shortName);
     } catch (LinkageError e) {
       if (known != null) { // Spark has dropped its filters
         throw e;

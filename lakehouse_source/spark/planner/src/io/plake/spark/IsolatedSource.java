@@ -1,6 +1,12 @@
 package io.plake.spark;
 
 import java.io.IOException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceReadInfo;
@@ -18,8 +24,8 @@ import scala.collection.immutable.Seq;
  * The data source of one scan: its own read plan over the Python instance of its frame.
  *
  * <p>It uses the Python instance of the frame, which pins the version that all scans of the frame
- * read. The plan is made when Spark asks for partitions: {@code explain()} of a scan starts no
- * Python worker.
+ * read. The plan is made when it is asked who should read the scan, else when Spark asks for
+ * partitions.
  */
 final class IsolatedSource extends PythonDataSourceV2 {
 
@@ -27,15 +33,27 @@ final class IsolatedSource extends PythonDataSourceV2 {
   final StructType full;
   private final CaseInsensitiveStringMap options;
   final Pushdown pushdown;
+  private final String reader;
+  private final Map<Set<String>, ReaderAnswer> answers = new HashMap<>();
   private RowCount rows;
+  private IsolatedSource longs;
+  private PythonDataSourceReadInfo planned;
 
   IsolatedSource(
       PythonDataSourceV2 frame, StructType full, CaseInsensitiveStringMap options,
       Pushdown pushdown) {
+    this(frame, full, options, pushdown, null);
+  }
+
+  /** @param reader one of {@link Vocabulary.Reader}; null where Python reads in any case */
+  IsolatedSource(
+      PythonDataSourceV2 frame, StructType full, CaseInsensitiveStringMap options,
+      Pushdown pushdown, String reader) {
     this.frame = frame;
     this.full = full;
     this.options = options;
     this.pushdown = pushdown;
+    this.reader = reader;
   }
 
   /** The same scan with more conditions, which only planning uses. */
@@ -44,9 +62,57 @@ final class IsolatedSource extends PythonDataSourceV2 {
   }
 
   /** The same scan with longs for the decimals that a long can hold; null where there are none. */
-  IsolatedSource withLongs() {
-    Pushdown longs = pushdown.withLongs();
-    return longs == null ? null : new IsolatedSource(frame, full, options, longs);
+  synchronized IsolatedSource withLongs() {
+    if (longs == null) {
+      Pushdown pushed = pushdown.withLongs();
+      longs = pushed == null ? this : new IsolatedSource(frame, full, options, pushed, reader);
+    }
+    return longs == this ? null : longs;
+  }
+
+  /** The scan as it is planned: with longs for decimals, where there are any. */
+  private IsolatedSource asPlanned() {
+    IsolatedSource other = withLongs();
+    return other == null ? this : other;
+  }
+
+  /**
+   * Asks plake who should read the scan. If it is Python, its tasks come with the answer, and the
+   * scan is not planned again.
+   *
+   * @param runtimeColumns those of which a join will give keys while the query runs
+   * @return null where it is Python without asking
+   */
+  ReaderAnswer ask(String shortName, Set<String> runtimeColumns) throws IOException {
+    return reader == null ? null : asPlanned().asked(shortName, runtimeColumns);
+  }
+
+  private synchronized ReaderAnswer asked(String shortName, Set<String> runtimeColumns)
+      throws IOException {
+    ReaderAnswer answer = answers.get(runtimeColumns);
+    if (answer == null) {
+      List<String> sorted = new ArrayList<>(new TreeSet<>(runtimeColumns));
+      IsolatedSource asking =
+          new IsolatedSource(frame, full, options, pushdown.withReader(reader, sorted));
+      PythonDataSourceReadInfo info = asking.getOrCreateReadInfo(
+          shortName, options, asking.pushdown.marked(), false);
+      answer = ReaderAnswer.of(info.partitions(), pushdown.columns);
+      answers.put(runtimeColumns, answer);
+      if (!answer.isSpark()) {
+        planned = info;
+      }
+    }
+    return answer;
+  }
+
+  /** Why Python reads the scan, where plake was asked; otherwise null. */
+  synchronized String note() {
+    for (ReaderAnswer answer : answers.values()) {
+      if (!answer.isSpark()) {
+        return answer.note;
+      }
+    }
+    return null;
   }
 
   /** Spark's own scan of this source. */
@@ -62,7 +128,8 @@ final class IsolatedSource extends PythonDataSourceV2 {
   /** At most how many rows the scan gives. Spark asks for every copy of the plan. */
   synchronized RowCount rowCount(String shortName) throws IOException {
     if (rows == null) {
-      rows = RowCount.of(partitions(shortName), pushdown.columns);
+      ReaderAnswer answer = ask(shortName, Set.of());
+      rows = answer == null ? RowCount.of(partitions(shortName), pushdown.columns) : answer.rows;
     }
     return rows;
   }
@@ -85,7 +152,8 @@ final class IsolatedSource extends PythonDataSourceV2 {
   @Override
   public synchronized PythonDataSourceReadInfo getOrCreateReadInfo(
       String shortName, CaseInsensitiveStringMap options, StructType marked, boolean streaming) {
-    return super.getOrCreateReadInfo(shortName, options, marked, streaming);
+    return planned != null
+        ? planned : super.getOrCreateReadInfo(shortName, options, marked, streaming);
   }
 
   /** Tells whether both read the same rows and columns, so that one may stand for the other. */

@@ -19,7 +19,8 @@ enum Part {
   VIEWS(Vocabulary.Part.VIEWS),
   STATEMENTS(Vocabulary.Part.STATEMENTS),
   CATALOG(Vocabulary.Part.CATALOG),
-  PROVIDER(Vocabulary.Part.PROVIDER);
+  PROVIDER(Vocabulary.Part.PROVIDER),
+  READER(Vocabulary.Part.READER);
 
   private static final Logger LOG = LoggerFactory.getLogger(PlakeExtension.class);
 

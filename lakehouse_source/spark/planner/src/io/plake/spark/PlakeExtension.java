@@ -19,7 +19,8 @@ import scala.runtime.BoxedUnit;
 
 /**
  * The entry point: adds {@link RepinViews} and {@link RowStatements} to the analyzer of a session,
- * {@link IsolateScans} and {@link RowWrites} to its optimizer, {@link LongDecimals} to its planner.
+ * {@link IsolateScans} and {@link RowWrites} to its optimizer, {@link ChooseReader} and
+ * {@link LongDecimals} to its planner.
  *
  * <p>Spark finds this class by the service entry in the jar or by {@code spark.sql.extensions}, or
  * {@code lakehouse_source.spark.enable(spark)} hands it an instance. Two of the three at once do no
@@ -34,26 +35,29 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap<>()));
 
   /** The classes that each part needs. A class that does not link lacks something of Spark. */
-  private static final Map<Part, List<String>> CLASSES = Map.of(
-      Part.PUSHDOWN, List.of(
+  private static final Map<Part, List<String>> CLASSES = Map.ofEntries(
+      Map.entry(Part.PUSHDOWN, List.of(
           "IsolateScans", "IsolateScans$Swap", "IsolateScans$IsolatedTable", "IsolatedScanBuilder",
           "IsolatedSource", "IsolatedScan", "IsolatedScan$IsolatedBatch", "Pushdown",
-          "ConditionData", "RowCount"),
-      Part.AGGREGATES, List.of("CatalogQuestion", "CatalogAnswer"),
-      Part.FUNCTIONS, List.of("FunctionRanges"),
-      Part.JOIN_KEYS, List.of("IsolatedScan$Column"),
-      Part.BATCHES, List.of("BatchReads", "BatchReads$SparkReader", "BatchReads$Batches"),
-      Part.DECIMALS, List.of("LongDecimals", "LongDecimals$Replace"),
-      Part.VIEWS, List.of("RepinViews", "RepinViews$Change", "RepinViews$Pins"),
-      Part.STATEMENTS, List.of(
+          "ConditionData", "RowCount")),
+      Map.entry(Part.AGGREGATES, List.of("CatalogQuestion", "CatalogAnswer")),
+      Map.entry(Part.FUNCTIONS, List.of("FunctionRanges")),
+      Map.entry(Part.JOIN_KEYS, List.of("IsolatedScan$Column")),
+      Map.entry(Part.BATCHES, List.of("BatchReads", "BatchReads$SparkReader", "BatchReads$Batches")),
+      Map.entry(Part.DECIMALS, List.of("LongDecimals", "LongDecimals$Replace")),
+      Map.entry(Part.VIEWS, List.of("RepinViews", "RepinViews$Change", "RepinViews$Pins")),
+      Map.entry(Part.STATEMENTS, List.of(
           "RowStatements", "RowStatements$Targets", "StatementTable",
           "RowOperation", "RowWrites", "RowWrites$Writes", "RowChangeTable",
           "HiddenColumns", "HiddenColumns$Hidden", "WriteInfo", "RowChangeTable$Builder",
-          "RowChangeTable$Clustered"),
-      Part.CATALOG, List.of(
+          "RowChangeTable$Clustered")),
+      Map.entry(Part.CATALOG, List.of(
           "PlakeCatalog", "PlakeTable", "PlakeTable$Unpruned", "TableWrites", "Channel", "Refusal",
-          "TableQuestions", "TableToCreate"),
-      Part.PROVIDER, List.of("PlakeProvider", "FormatWrites"));
+          "TableQuestions", "TableToCreate")),
+      Map.entry(Part.PROVIDER, List.of("PlakeProvider", "FormatWrites")),
+      Map.entry(Part.READER, List.of(
+          "ChooseReader", "ChooseReader$Hide", "ReaderAnswer", "PlakeFiles", "PlakeFiles$Bind",
+          "PlakeFiles$Relation")));
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
@@ -66,6 +70,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       // them down has not run yet.
       extensions.injectPreCBORule(new RuleOfSession());
       extensions.injectPreCBORule(new WritesOfSession());
+      extensions.injectPlannerStrategy(new ReaderOfSession()); // before decimals are made longs
       extensions.injectPlannerStrategy(new StrategyOfSession());
     }
     return BoxedUnit.UNIT;
@@ -193,6 +198,14 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
     @Override
     public Rule<LogicalPlan> apply(SparkSession session) {
       return new RowWrites();
+    }
+  }
+
+  private static final class ReaderOfSession
+      extends AbstractFunction1<SparkSession, SparkStrategy> {
+    @Override
+    public SparkStrategy apply(SparkSession session) {
+      return new ChooseReader();
     }
   }
 

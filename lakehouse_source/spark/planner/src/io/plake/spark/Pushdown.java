@@ -1,6 +1,7 @@
 package io.plake.spark;
 
 import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import org.apache.spark.sql.SparkSession;
@@ -33,10 +34,13 @@ final class Pushdown {
   private final Metadata aggregate;
   private final Metadata decimals;
   private final Map<String, String> metadata;
+  private final String reader;
+  private final List<String> runtimeColumns;
 
   private Pushdown(
       StructType columns, ConditionData condition, Metadata[] joinKeys, boolean rowsOnly,
-      int limit, Metadata aggregate, Metadata decimals, Map<String, String> metadata) {
+      int limit, Metadata aggregate, Metadata decimals, Map<String, String> metadata,
+      String reader, List<String> runtimeColumns) {
     this.columns = columns;
     this.condition = condition;
     this.joinKeys = joinKeys;
@@ -45,13 +49,15 @@ final class Pushdown {
     this.aggregate = aggregate;
     this.decimals = decimals;
     this.metadata = metadata;
+    this.reader = reader;
+    this.runtimeColumns = runtimeColumns;
   }
 
   /** All rows and the given columns of a table. */
   static Pushdown of(StructType table) {
     return new Pushdown(
         table, new ConditionData(table, new Predicate[0]), new Metadata[0], false, NO_LIMIT, null,
-        null, Map.of());
+        null, Map.of(), null, List.of());
   }
 
   /**
@@ -60,29 +66,48 @@ final class Pushdown {
    */
   Pushdown withColumns(StructType columns, boolean rowsOnly, Map<String, String> metadata) {
     return new Pushdown(
-        columns, condition, joinKeys, rowsOnly, limit, aggregate, decimals, metadata);
+        columns, condition, joinKeys, rowsOnly, limit, aggregate, decimals, metadata, reader,
+        runtimeColumns);
   }
 
   /** @param condition is true of every row that is wanted */
   Pushdown withCondition(ConditionData condition) {
     return new Pushdown(
-        columns, condition, joinKeys, rowsOnly, limit, aggregate, decimals, metadata);
+        columns, condition, joinKeys, rowsOnly, limit, aggregate, decimals, metadata, reader,
+        runtimeColumns);
   }
 
   /** @param rows so many rows are enough */
   Pushdown withLimit(int rows) {
-    return new Pushdown(columns, condition, joinKeys, rowsOnly, rows, aggregate, decimals, metadata);
+    return new Pushdown(
+        columns, condition, joinKeys, rowsOnly, rows, aggregate, decimals, metadata, reader,
+        runtimeColumns);
   }
 
   /** @param terms only planning may use them: they hold for one run of the query */
   Pushdown withJoinKeys(Metadata[] terms) {
-    return new Pushdown(columns, condition, terms, rowsOnly, limit, aggregate, decimals, metadata);
+    return new Pushdown(
+        columns, condition, terms, rowsOnly, limit, aggregate, decimals, metadata, reader,
+        runtimeColumns);
+  }
+
+  /**
+   * The same scan, with the question who should read it.
+   *
+   * @param reader one of {@link Vocabulary.Reader}
+   * @param runtimeColumns those of which a join will give keys while the query runs
+   */
+  Pushdown withReader(String reader, List<String> runtimeColumns) {
+    return new Pushdown(
+        columns, condition, joinKeys, rowsOnly, limit, aggregate, decimals, metadata, reader,
+        runtimeColumns);
   }
 
   /** The same condition with a question for the catalog, instead of a scan. */
   Pushdown asking(CatalogQuestion question, StructType about) {
     return new Pushdown(
-        about, condition, new Metadata[0], false, NO_LIMIT, question.data(), null, Map.of());
+        about, condition, new Metadata[0], false, NO_LIMIT, question.data(), null, Map.of(),
+        null, List.of());
   }
 
   /** With longs for the decimals that a long can hold; null where there are none. */
@@ -102,7 +127,17 @@ final class Pushdown {
     }
     return !any ? null : new Pushdown(
         new StructType(fields), condition, joinKeys, rowsOnly, limit, aggregate, types.build(),
-        metadata);
+        metadata, reader, runtimeColumns);
+  }
+
+  /** Whether no value of a row matters. */
+  boolean isRowsOnly() {
+    return rowsOnly;
+  }
+
+  /** Whether columns are read that tell where a row is stored. */
+  boolean tellsPlaces() {
+    return !metadata.isEmpty();
   }
 
   ConditionData condition() {
@@ -140,10 +175,15 @@ final class Pushdown {
     if (aggregate != null) {
       marks.putMetadata(Vocabulary.Mark.AGGREGATE, aggregate);
     }
-    if (!metadata.isEmpty()) {
+    if (tellsPlaces()) {
       MetadataBuilder names = new MetadataBuilder();
       metadata.forEach(names::putString);
       marks.putMetadata(Vocabulary.Mark.METADATA, names.build());
+    }
+    if (reader != null) {
+      marks.putString(Vocabulary.Mark.READER, reader);
+      marks.putStringArray(
+          Vocabulary.Mark.RUNTIME_COLUMNS, runtimeColumns.toArray(new String[0]));
     }
     fields[0] = new StructField(first.name(), first.dataType(), first.nullable(), marks.build());
     return new StructType(fields);
@@ -163,7 +203,9 @@ final class Pushdown {
         && limit == that.limit
         && Objects.equals(aggregate, that.aggregate)
         && Objects.equals(decimals, that.decimals)
-        && metadata.equals(that.metadata);
+        && metadata.equals(that.metadata)
+        && Objects.equals(reader, that.reader)
+        && runtimeColumns.equals(that.runtimeColumns);
   }
 
   @Override

@@ -17,6 +17,8 @@ final class Vocabulary {
     static final String AGGREGATE = "plake.aggregate";
     static final String PARALLELISM = "plake.parallelism";
     static final String METADATA = "plake.metadata";
+    static final String READER = "plake.reader";
+    static final String RUNTIME_COLUMNS = "plake.runtime_columns";
 
     private Mark() {}
   }
@@ -84,6 +86,7 @@ final class Vocabulary {
     static final String ROW_COUNT = "row_count";
     static final String VALUE = "value";
     static final String VERSION = "frame_version";
+    static final String NOTE = "note";
 
     private Pickle() {}
   }
@@ -243,6 +246,7 @@ final class Vocabulary {
     static final String STATEMENTS = "statements";
     static final String CATALOG = "catalog";
     static final String PROVIDER = "save modes";
+    static final String READER = "reader";
 
     private Part() {}
   }
@@ -251,8 +255,17 @@ final class Vocabulary {
     static final String PLANNER = "spark.plake.planner.enabled";
     static final String BATCHES = "spark.plake.planner.batches.enabled";
     static final String STATEMENT = "spark.plake.statement.";
+    static final String READER = "spark.plake.planner.reader";
 
     private Setting() {}
+  }
+
+  static final class Reader {
+    static final String AUTO = "auto";
+    static final String PYTHON = "python";
+    static final String SPARK = "spark";
+
+    private Reader() {}
   }
 
   static final class Option {
@@ -277,5 +290,17 @@ final class Vocabulary {
     static final String GIVEN = "given";
 
     private Schema() {}
+  }
+
+  static final class Files {
+    static final String ROOT = "root";
+    static final String PATHS = "paths";
+    static final String SIZES = "sizes";
+    static final String PARTITIONED = "partitioned";
+    static final String VALUES = "partition_values";
+    static final String VALUES_OF = "values_of";
+    static final String UNPUSHED = "unpushed";
+
+    private Files() {}
   }
 }

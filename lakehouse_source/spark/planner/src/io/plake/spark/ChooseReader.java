@@ -1,0 +1,318 @@
+package io.plake.spark;
+
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Coalesce;
+import org.apache.spark.sql.catalyst.expressions.DynamicPruning;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GetStructField;
+import org.apache.spark.sql.catalyst.expressions.In;
+import org.apache.spark.sql.catalyst.expressions.InSet;
+import org.apache.spark.sql.catalyst.expressions.IsNotNull;
+import org.apache.spark.sql.catalyst.expressions.IsNull;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.SparkStrategy;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimestampNTZType;
+import org.apache.spark.sql.types.TimestampType;
+import scala.Function1;
+import scala.Option;
+import scala.collection.Iterator;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractPartialFunction;
+
+/**
+ * Lets Spark's own Parquet reader read a scan of plake, where plake's planning says that it reads
+ * every file exactly and faster.
+ *
+ * <p>The scan becomes a relation of files with the same columns, which Spark's own strategy then
+ * plans. This is a strategy and not an optimizer rule, because it has to run after Spark has pushed
+ * down conditions, columns, limits and aggregates, and has planned joins. Planning is asked once
+ * for a scan: its answer is either files or the tasks of Python's reader.
+ */
+final class ChooseReader extends SparkStrategy {
+
+  /** These replace the session's settings: see {@code lakehouse_source/spark/relation.py}. */
+  private static final Map<String, String> OPTIONS = Map.of(
+      "ignoreMissingFiles", "false",
+      "ignoreCorruptFiles", "false",
+      "datetimeRebaseMode", "CORRECTED",
+      "int96RebaseMode", "CORRECTED");
+
+  /**
+   * Names of columns joined with dots stand for one another in Parquet's dictionary filter
+   * (measured on Spark 4.3).
+   */
+  private static final Map<String, String> NO_DICTIONARY_FILTER =
+      Map.of("parquet.filter.dictionary.enabled", "false");
+
+  /** Settings that change how Spark reads Parquet, with the value that plake's rows need. */
+  private static final Map<String, String> REQUIRED = Map.of(
+      "spark.sql.parquet.enableVectorizedReader", "true",
+      "spark.sql.parquet.enableNestedColumnVectorizedReader", "true",
+      "spark.sql.parquet.binaryAsString", "false",
+      "spark.sql.parquet.int96AsTimestamp", "true",
+      "spark.sql.parquet.inferTimestampNTZ.enabled", "true",
+      "spark.sql.parquet.fieldId.read.enabled", "false",
+      "spark.sql.parquet.recordLevelFilter.enabled", "false",
+      "spark.sql.legacy.parquet.nanosAsLong", "false");
+
+  /** Microseconds and days of the years 1 to 9999. Others overflow in Spark's Parquet filters. */
+  private static final long FIRST_MICROSECOND = -62_135_596_800_000_000L;
+  private static final long AFTER_MICROSECONDS = 253_402_300_800_000_000L;
+  private static final long FIRST_DAY = -719_162;
+  private static final long AFTER_DAYS = 2_932_897;
+
+  /** The session's choice, or null where it is Python's reader in any case. */
+  static String setting() {
+    SQLConf conf = SQLConf.get();
+    String wanted = conf.getConfString(Vocabulary.Setting.READER, Vocabulary.Reader.AUTO)
+        .trim().toLowerCase(Locale.ROOT);
+    if (wanted.equals(Vocabulary.Reader.PYTHON)) {
+      return null;
+    }
+    if (!wanted.equals(Vocabulary.Reader.AUTO) && !wanted.equals(Vocabulary.Reader.SPARK)) {
+      Part.READER.failed(Vocabulary.Setting.READER + " is " + wanted);
+      return null;
+    }
+    for (Map.Entry<String, String> one : REQUIRED.entrySet()) {
+      String value = conf.getConfString(one.getKey(), one.getValue());
+      if (!one.getValue().equalsIgnoreCase(value)) {
+        return null;
+      }
+    }
+    return wanted;
+  }
+
+  @Override
+  public Seq<SparkPlan> apply(LogicalPlan plan) {
+    LogicalPlan leaf = plan;
+    while (leaf instanceof Project || leaf instanceof Filter) {
+      leaf = leaf.children().head();
+    }
+    List<SparkPlan> planned = Collections.emptyList();
+    if (leaf instanceof DataSourceV2ScanRelation && IsolateScans.isOn()) {
+      try {
+        LogicalPlan changed = change(plan, (DataSourceV2ScanRelation) leaf);
+        if (changed != null) {
+          planned = List.of(planLater(changed));
+        }
+      } catch (LinkageError | RuntimeException e) {
+        Part.READER.failed(e);
+      }
+    }
+    return CollectionConverters.asScala(planned).toSeq();
+  }
+
+  /** The plan over files, or null where Python reads. */
+  private static LogicalPlan change(LogicalPlan plan, DataSourceV2ScanRelation relation) {
+    if (!(relation.scan() instanceof IsolatedScan)) {
+      return null;
+    }
+    IsolatedScan scan = (IsolatedScan) relation.scan();
+    Set<String> runtime = new HashSet<>();
+    for (LogicalPlan node = plan; node != relation; node = node.children().head()) {
+      for (Expression term : terms(node)) {
+        if (term instanceof DynamicPruning) {
+          Iterator<Attribute> keys = term.references().iterator();
+          while (keys.hasNext()) {
+            runtime.add(keys.next().name());
+          }
+        }
+      }
+    }
+    ReaderAnswer answer = scan.ask(runtime);
+    if (answer == null || !answer.isSpark()) {
+      return null;
+    }
+    Map<ExprId, Attribute> partitioned = new HashMap<>();
+    Set<ExprId> unpushed = new HashSet<>();
+    List<AttributeReference> output = new ArrayList<>();
+    List<StructField> stored = new ArrayList<>();
+    List<StructField> values = new ArrayList<>(
+        Collections.nCopies(answer.partitioned().size(), null));
+    for (Iterator<AttributeReference> it = relation.output().iterator(); it.hasNext(); ) {
+      AttributeReference column = it.next();
+      // Spark's Parquet reader acts on metadata of columns: on field ids and defaults.
+      output.add(column.withMetadata(Metadata.empty()));
+      StructField field =
+          new StructField(column.name(), column.dataType(), true, Metadata.empty());
+      int place = answer.partitioned().indexOf(column.name());
+      if (place < 0) {
+        stored.add(field);
+      } else {
+        values.set(place, field);
+        partitioned.put(column.exprId(), column);
+      }
+      if (answer.unpushed().contains(column.name())) {
+        unpushed.add(column.exprId());
+      }
+    }
+    if (values.contains(null)) {
+      return null; // plake answered about other columns than Spark reads
+    }
+    PlakeFiles files = new PlakeFiles(
+        scan.source(), answer, new StructType(values.toArray(new StructField[0])));
+    Map<String, String> options = new HashMap<>(OPTIONS);
+    if (!unpushed.isEmpty()) {
+      options.putAll(NO_DICTIONARY_FILTER);
+    }
+    LogicalPlan swapped = new LogicalRelation(
+        files.relation(
+            new StructType(stored.toArray(new StructField[0])), new ParquetFileFormat(),
+            scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options)),
+            SparkSession.active(), answer.note),
+        CollectionConverters.asScala(output).toSeq(), Option.empty(), false, Option.empty());
+    return rebuild(plan, relation, swapped, new Hide(partitioned.keySet(), unpushed));
+  }
+
+  private static LogicalPlan rebuild(
+      LogicalPlan node, LogicalPlan old, LogicalPlan swapped, Hide hide) {
+    if (node == old) {
+      return swapped;
+    }
+    LogicalPlan below = rebuild(node.children().head(), old, swapped, hide);
+    if (node instanceof Project) {
+      return new Project(((Project) node).projectList(), below);
+    }
+    Expression joined = null;
+    for (Expression term : terms(node)) {
+      Expression kept = hide.term(term, below != swapped);
+      joined = kept == null ? joined : joined == null ? kept : new And(joined, kept);
+    }
+    return joined == null ? below : new Filter(joined, below);
+  }
+
+  /** The terms of the conjunction, where the node is a filter. */
+  private static List<Expression> terms(LogicalPlan node) {
+    List<Expression> found = new ArrayList<>();
+    if (node instanceof Filter) {
+      split(((Filter) node).condition(), found);
+    }
+    return found;
+  }
+
+  private static void split(Expression condition, List<Expression> found) {
+    if (condition instanceof And) {
+      split(((And) condition).left(), found);
+      split(((And) condition).right(), found);
+    } else {
+      found.add(condition);
+    }
+  }
+
+  /**
+   * Writes conditions in a form that Spark does not push into Parquet, where its reader would lose
+   * rows: footers leave NaN out, dictionaries tell -0.0 from 0.0, constants of some years overflow.
+   */
+  static final class Hide extends AbstractPartialFunction<Expression, Expression> {
+    private final Set<ExprId> partitioned;
+    private final Set<ExprId> unpushed;
+
+    Hide(Set<ExprId> partitioned, Set<ExprId> unpushed) {
+      this.partitioned = partitioned;
+      this.unpushed = unpushed;
+    }
+
+    /**
+     * The condition to apply, or null for one that only prunes.
+     *
+     * @param renamed a projection below may have given other names to columns
+     */
+    Expression term(Expression term, boolean renamed) {
+      boolean onValues = true;
+      boolean mustHide = renamed && !unpushed.isEmpty();
+      for (Iterator<Attribute> it = term.references().iterator(); it.hasNext(); ) {
+        ExprId column = it.next().exprId();
+        onValues &= partitioned.contains(column);
+        mustHide |= unpushed.contains(column);
+      }
+      if (onValues) {
+        return term;
+      }
+      if (term instanceof DynamicPruning) {
+        return null; // Spark's reader skips whole partitions only, and the join decides anyway
+      }
+      return mustHide || isUnsafe(term, null) ? term.transformUp(this) : term;
+    }
+
+    private static boolean isUnsafe(Expression part, Expression parent) {
+      DataType type = part.dataType();
+      boolean toNull = parent instanceof IsNull || parent instanceof IsNotNull;
+      if ((type instanceof DoubleType || type instanceof FloatType) && !toNull
+          || type instanceof StructType && !toNull && !(parent instanceof GetStructField)) {
+        return true;
+      }
+      if (part instanceof Literal) {
+        Object value = ((Literal) part).value();
+        return value == null && parent instanceof In || value != null && isFar(value, type);
+      }
+      if (part instanceof InSet) {
+        DataType of = ((InSet) part).child().dataType();
+        for (Iterator<Object> it = ((InSet) part).hset().iterator(); it.hasNext(); ) {
+          Object value = it.next();
+          if (value == null || isFar(value, of)) {
+            return true;
+          }
+        }
+      }
+      for (Iterator<Expression> it = part.children().iterator(); it.hasNext(); ) {
+        if (isUnsafe(it.next(), part)) {
+          return true;
+        }
+      }
+      return false;
+    }
+
+    private static boolean isFar(Object value, DataType type) {
+      if (type instanceof DateType) {
+        long days = ((Number) value).longValue();
+        return days < FIRST_DAY || days >= AFTER_DAYS;
+      }
+      if (type instanceof TimestampType || type instanceof TimestampNTZType) {
+        long microseconds = ((Number) value).longValue();
+        return microseconds < FIRST_MICROSECOND || microseconds >= AFTER_MICROSECONDS;
+      }
+      return false;
+    }
+
+    @Override
+    public boolean isDefinedAt(Expression expression) {
+      return expression instanceof AttributeReference;
+    }
+
+    @Override
+    @SuppressWarnings("unchecked")
+    public <A1 extends Expression, B1> B1 applyOrElse(A1 node, Function1<A1, B1> otherwise) {
+      return isDefinedAt(node)
+          ? (B1) new Coalesce(CollectionConverters.asScala(List.<Expression>of(node)).toSeq())
+          : otherwise.apply(node);
+    }
+  }
+}

@@ -1,0 +1,213 @@
+package io.plake.spark;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.BoundReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.InterpretedPredicate;
+import org.apache.spark.sql.catalyst.expressions.Predicate$;
+import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.execution.datasources.FileIndex;
+import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.types.StructType;
+import scala.Function1;
+import scala.Option;
+import scala.collection.Iterator;
+import scala.collection.immutable.Map;
+import scala.collection.immutable.Map$;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractPartialFunction;
+
+/**
+ * The files of one scan, for Spark's own Parquet reader. The catalog knows them, with their sizes
+ * and the values of columns that they lack: no folder is listed and no path is parsed.
+ *
+ * <p>Lives on the driver only: executors need no class of this jar to read the files.
+ */
+final class PlakeFiles implements FileIndex {
+
+  private final IsolatedSource source;
+  private final StructType partitioned;
+  private final Path root;
+  private final List<FileStatus> files = new ArrayList<>();
+  private final List<InternalRow> values = new ArrayList<>();
+  private final List<Integer> valuesOf = new ArrayList<>();
+  private final long bytes;
+
+  /**
+   * @param source the scan: equal scans have equal files
+   * @param partitioned the columns of {@link ReaderAnswer#values}, with Spark's types
+   */
+  PlakeFiles(IsolatedSource source, ReaderAnswer answer, StructType partitioned) {
+    this.source = source;
+    this.partitioned = partitioned;
+    this.root = new Path(answer.root());
+    long total = 0;
+    for (int i = 0; i < answer.paths().size(); i++) {
+      long size = ((Number) answer.sizes().get(i)).longValue();
+      Path path = new Path(answer.root() + "/" + answer.paths().get(i));
+      files.add(new FileStatus(size, false, 1, 0, 0, path));
+      valuesOf.add(((Number) answer.valuesOf().get(i)).intValue());
+      total += size;
+    }
+    this.bytes = total;
+    for (Object texts : answer.values()) {
+      Object[] cells = new Object[partitioned.length()];
+      for (int i = 0; i < cells.length; i++) {
+        cells[i] = CatalogAnswer.value(
+            (String) ((List<?>) texts).get(i), partitioned.fields()[i].dataType());
+      }
+      values.add(new GenericInternalRow(cells));
+    }
+  }
+
+  /** The relation of these files. {@code explain()} shows the note as the name of the scan. */
+  HadoopFsRelation relation(
+      StructType stored, FileFormat format, Map<String, String> options, SparkSession session,
+      String note) {
+    return new Relation(this, partitioned, stored, format, options, session, note);
+  }
+
+  @Override
+  public Seq<Path> rootPaths() {
+    return seq(List.of(root));
+  }
+
+  /** The files by the values of their partition columns. Nobody applies these filters again. */
+  @Override
+  public Seq<PartitionDirectory> listFiles(
+      Seq<Expression> partitionFilters, Seq<Expression> dataFilters) {
+    boolean[] wanted = new boolean[values.size()];
+    List<List<FileStatusWithMetadata>> byValues = new ArrayList<>();
+    for (int i = 0; i < wanted.length; i++) {
+      wanted[i] = true;
+      byValues.add(new ArrayList<>());
+    }
+    for (Iterator<Expression> it = partitionFilters.iterator(); it.hasNext(); ) {
+      InterpretedPredicate filter =
+          Predicate$.MODULE$.createInterpreted(it.next().transformUp(new Bind(partitioned)));
+      filter.initialize(0);
+      for (int i = 0; i < wanted.length; i++) {
+        wanted[i] = wanted[i] && filter.eval(values.get(i));
+      }
+    }
+    Map<String, Object> none = Map$.MODULE$.empty();
+    for (int i = 0; i < files.size(); i++) {
+      int place = valuesOf.get(i);
+      if (wanted[place]) {
+        check(files.get(i));
+        byValues.get(place).add(new FileStatusWithMetadata(files.get(i), none));
+      }
+    }
+    List<PartitionDirectory> found = new ArrayList<>();
+    for (int i = 0; i < wanted.length; i++) {
+      if (!byValues.get(i).isEmpty()) {
+        found.add(new PartitionDirectory(values.get(i), seq(byValues.get(i))));
+      }
+    }
+    return seq(found);
+  }
+
+  /** A query may run long after it was planned. */
+  private static void check(FileStatus file) {
+    java.nio.file.Path path = java.nio.file.Path.of(file.getPath().toUri().getPath());
+    String reason;
+    try {
+      long size = Files.size(path);
+      if (size == file.getLen()) {
+        return;
+      }
+      reason = "it has " + size + " bytes, not " + file.getLen();
+    } catch (IOException e) {
+      reason = "the file is missing: deleted by hand, or vacuumed with its version";
+    }
+    throw new IllegalStateException("file://" + path + " cannot be read: " + reason);
+  }
+
+  private static <T> Seq<T> seq(List<T> list) {
+    return CollectionConverters.asScala(list).toSeq();
+  }
+
+  @Override
+  public String[] inputFiles() {
+    return files.stream().map(file -> file.getPath().toUri().toString()).toArray(String[]::new);
+  }
+
+  @Override
+  public void refresh() {} // a version never changes
+
+  @Override
+  public long sizeInBytes() {
+    return bytes;
+  }
+
+  @Override
+  public StructType partitionSchema() {
+    return partitioned;
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof PlakeFiles && ((PlakeFiles) other).source.equals(source);
+  }
+
+  @Override
+  public int hashCode() {
+    return source.hashCode();
+  }
+
+  /** Replaces a partition column by its place in the row of values. */
+  private static final class Bind extends AbstractPartialFunction<Expression, Expression> {
+    private final StructType columns;
+
+    Bind(StructType columns) {
+      this.columns = columns;
+    }
+
+    @Override
+    public boolean isDefinedAt(Expression expression) {
+      return expression instanceof AttributeReference;
+    }
+
+    @Override
+    @SuppressWarnings("unchecked")
+    public <A1 extends Expression, B1> B1 applyOrElse(A1 node, Function1<A1, B1> otherwise) {
+      if (!isDefinedAt(node)) {
+        return otherwise.apply(node);
+      }
+      AttributeReference column = (AttributeReference) node;
+      int place = columns.fieldIndex(column.name());
+      return (B1) new BoundReference(place, columns.fields()[place].dataType(), true);
+    }
+  }
+
+  /** A relation of Spark that says in plans that plake made it. */
+  static final class Relation extends HadoopFsRelation {
+    private static final long serialVersionUID = 1;
+
+    private final String note;
+
+    Relation(
+        FileIndex files, StructType partitioned, StructType stored, FileFormat format,
+        Map<String, String> options, SparkSession session, String note) {
+      super(files, partitioned, stored, Option.empty(), format, options, session);
+      this.note = note;
+    }
+
+    @Override
+    public String toString() {
+      return IsolateScans.SOURCE + ", read by Spark (" + note + ")";
+    }
+  }
+}

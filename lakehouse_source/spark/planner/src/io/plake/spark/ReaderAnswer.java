@@ -1,0 +1,84 @@
+package io.plake.spark;
+
+import java.io.IOException;
+import java.util.List;
+import java.util.Map;
+import net.razorvine.pickle.Unpickler;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.Seq;
+
+/**
+ * What plake's planning answered to the question who should read a scan: files for Spark's own
+ * Parquet reader, or tasks for Python.
+ */
+final class ReaderAnswer {
+
+  /** How many rows the scan gives, at most. */
+  final RowCount rows;
+
+  /** Why this reader was chosen; null where that was not asked. */
+  final String note;
+
+  private final Map<?, ?> files;
+
+  private ReaderAnswer(RowCount rows, String note, Map<?, ?> files) {
+    this.rows = rows;
+    this.note = note;
+    this.files = files;
+  }
+
+  /** Reads what Python pickled: one {@code SparkFiles}, or the partitions of a scan by Python. */
+  static ReaderAnswer of(Seq<byte[]> partitions, StructType columns) throws IOException {
+    RowCount rows = RowCount.of(partitions, columns);
+    Object first = partitions.isEmpty() ? null : new Unpickler().loads(partitions.head());
+    if (!(first instanceof Map)) {
+      return new ReaderAnswer(rows, null, null);
+    }
+    Map<?, ?> state = (Map<?, ?>) first;
+    String note = (String) state.get(Vocabulary.Pickle.NOTE);
+    return new ReaderAnswer(
+        rows, note, state.containsKey(Vocabulary.Files.PATHS) ? state : null);
+  }
+
+  boolean isSpark() {
+    return files != null;
+  }
+
+  String root() {
+    return (String) files.get(Vocabulary.Files.ROOT);
+  }
+
+  /** Paths of files, relative to the root. */
+  List<?> paths() {
+    return list(Vocabulary.Files.PATHS);
+  }
+
+  /** In bytes, in the order of the paths. */
+  List<?> sizes() {
+    return list(Vocabulary.Files.SIZES);
+  }
+
+  /** The columns that the files do not have. */
+  List<?> partitioned() {
+    return list(Vocabulary.Files.PARTITIONED);
+  }
+
+  /** Lists of texts: the values of those columns. */
+  List<?> values() {
+    return list(Vocabulary.Files.VALUES);
+  }
+
+  /** For each file the place of its values. */
+  List<?> valuesOf() {
+    return list(Vocabulary.Files.VALUES_OF);
+  }
+
+  /** Columns whose conditions Spark must not push into Parquet. */
+  List<?> unpushed() {
+    return list(Vocabulary.Files.UNPUSHED);
+  }
+
+  private List<?> list(String key) {
+    return (List<?>) files.get(key);
+  }
+}

@@ -1,0 +1,167 @@
+"""Door. Decides which reader is faster for a scan that Spark's own and Python's read alike.
+
+Spark's reader decodes whole row groups in less time. Python's reads the columns of a condition
+first and then only what matches, prunes by the keys of joins, and stops at a limit. The catalog
+knows how many rows are left and how they are clustered. A wrong estimate costs time, no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.model import ColumnBounds, Ordinal
+from lakehouse_source.predicate import (
+    BoundAnd,
+    BoundColumn,
+    BoundCompare,
+    BoundIn,
+    BoundNode,
+    BoundOr,
+    BoundPredicate,
+    PredicateSet,
+)
+from lakehouse_source.read.candidates import candidates
+from lakehouse_source.read.plan import ScanPlan
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.fields import field_id
+from lakehouse_source.spark.pushdown import Pushdown
+from lakehouse_source.spark.spark_files import Unsuited
+
+# Fewer rows Python reads in less time, or in as much.
+FEW_ROWS = 400_000
+# If not more than this part of the rows matches, Python does not decode most of them.
+FEW_MATCHES = 0.01
+# Keys of a join are worth planning for if a value is in at most this part of the rows.
+CLUSTERED = 0.5
+# The statistics of row groups are looked at if there are not more.
+MOST_ROW_GROUPS = 10_000
+_SAMPLED_GROUPS = 64
+
+LookUp = Callable[[int], ColumnBounds]
+
+
+def check_size(pushdown: Pushdown, plan: ScanPlan) -> None:
+    """Check that a scan is large enough for Spark's reader.
+
+    Raises:
+        Unsuited: it is not.
+    """
+    if pushdown.limit is not None:
+        raise Unsuited("there is a limit")
+    if plan.pruning.rows_read < FEW_ROWS:
+        raise Unsuited("few rows are left")
+
+
+def needs_statistics(plan: ScanPlan, runtime_columns: Sequence[str]) -> bool:
+    """Tell whether `check_statistics` may object, so that the catalog has to be read for it."""
+    predicate = plan.spec.predicate
+    return bool(runtime_columns) or (predicate is not None and has_points(predicate.root))
+
+
+def check_statistics(
+    reader: CatalogReader, snapshot: Snapshot, plan: ScanPlan, runtime_columns: Sequence[str]
+) -> None:
+    """Check that many rows match, and that the keys of a join will not leave out many.
+
+    Python's reader plans anew with such keys; Spark's can only use those of partition columns.
+
+    Args:
+        runtime_columns: columns of which a join will give keys while the query runs.
+
+    Raises:
+        Unsuited: Python's reader is likely to be faster.
+    """
+    predicate = plan.spec.predicate
+    ids = [
+        field_id(snapshot.schema.field(name))
+        for name in runtime_columns
+        if name not in snapshot.partition_by
+    ]
+    points = predicate is not None and has_points(predicate.root)
+    if not ids and not points:
+        return
+    if plan.pruning.row_groups_read > MOST_ROW_GROUPS:
+        if ids:
+            raise Unsuited("the keys of a join may prune")
+        return
+    bound = predicate or PredicateSet.of(None).bind(snapshot.schema)
+    groups = _row_groups(reader, snapshot, bound)
+    if points and share_of_matches(bound.root, groups) < FEW_MATCHES:
+        raise Unsuited("few rows match")
+    for id in ids:
+        if id is None or share_of_a_value([(n, of(id)) for n, of in groups]) <= CLUSTERED:
+            raise Unsuited("the keys of a join may prune")
+
+
+def _row_groups(
+    reader: CatalogReader, snapshot: Snapshot, bound: BoundPredicate
+) -> list[tuple[int, LookUp]]:
+    """The row groups that may hold matches: their rows, and the bounds of columns by id."""
+    statistics = snapshot.statistics()
+    return [
+        (group.row_count, statistics.of(one.file, group))
+        for one in candidates(reader, snapshot, bound, statistics=True)
+        for group in one.row_groups
+    ]
+
+
+def has_points(node: BoundNode) -> bool:
+    """Tell whether a condition names single values of a column whose values can be counted."""
+    if isinstance(node, (BoundAnd, BoundOr)):
+        return any(map(has_points, node.terms))
+    if isinstance(node, BoundCompare):
+        return node.op in ("=", "<=>") and isinstance(node.value, int)
+    return isinstance(node, BoundIn) and all(isinstance(value, int) for value in node.values)
+
+
+def share_of_matches(node: BoundNode, groups: Sequence[tuple[int, LookUp]]) -> float:
+    """The part of all rows that is expected to match: at most, and 1 where nothing is known."""
+    total = sum(rows for rows, _ in groups)
+    matches = sum(rows * _share(node, look_up) for rows, look_up in groups)
+    return matches / total if total else 1.0
+
+
+def _share(node: BoundNode, look_up: LookUp) -> float:
+    """The part of a row group that matches, if every value between the bounds is as frequent."""
+    if isinstance(node, BoundAnd):
+        return min(_share(term, look_up) for term in node.terms)
+    if isinstance(node, BoundOr):
+        return min(1.0, sum(_share(term, look_up) for term in node.terms))
+    if isinstance(node, BoundIn) and not node.has_nan:
+        return _points(node.column, node.values, look_up)
+    if isinstance(node, BoundCompare) and node.op in ("=", "<=>"):
+        return _points(node.column, (node.value,), look_up)
+    return 1.0
+
+
+def _points(column: BoundColumn, values: Sequence[Ordinal], look_up: LookUp) -> float:
+    bounds = look_up(column.id)
+    lower, upper = bounds.lower, bounds.upper
+    if not isinstance(lower, int) or not isinstance(upper, int):
+        return 1.0
+    inside = sum(isinstance(value, int) and lower <= value <= upper for value in values)
+    return min(1.0, inside / (upper - lower + 1))
+
+
+def share_of_a_value(groups: Sequence[tuple[int, ColumnBounds]]) -> float:
+    """The part of all rows that is in row groups which may hold a value, on average.
+
+    It is small where rows are clustered by the column. The values are lower bounds of a sample
+    of the row groups.
+
+    Args:
+        groups: the rows of each row group, and the bounds of the column over them.
+    """
+    total = sum(rows for rows, _ in groups)
+    shares = [
+        sum(rows for rows, bounds in groups if _may_hold(bounds, sampled.lower)) / total
+        for _, sampled in groups[:: max(1, len(groups) // _SAMPLED_GROUPS)]
+    ]
+    return sum(shares) / len(shares) if shares else 1.0
+
+
+def _may_hold(bounds: ColumnBounds, value: Ordinal | None) -> bool:
+    if value is None or bounds.lower is None or bounds.upper is None:
+        return True
+    return bounds.lower <= value <= bounds.upper  # type: ignore[operator]

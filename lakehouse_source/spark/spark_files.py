@@ -1,0 +1,305 @@
+"""Door. Decides whether Spark's own Parquet reader can read a scan, and tells it the files.
+
+The planner extension asks when Spark makes a physical plan (`planner/src/io/plake/spark/
+ChooseReader.java`). Spark's reader finds columns by name, knows no deletion vector and no default
+value, and sees less than plake in some types. It is chosen only if every file that the scan reads
+gives exactly plake's rows through it. All else is read by Python, as without the question.
+Whether it is also faster, `reader_worth.py` decides.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
+
+from lakehouse_source.errors import PlakeError
+from lakehouse_source.model import ScanTask
+from lakehouse_source.parquet.names import is_foreign, own_name
+from lakehouse_source.read.plan import ScanPlan
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.align import by_id
+from lakehouse_source.schema.defaults import initial_default
+from lakehouse_source.schema.fields import children, field_id, is_nested, leaves
+from lakehouse_source.schema.metadata_columns import may_be_hidden
+from lakehouse_source.schema.partitions import partition_ordinal
+from lakehouse_source.spark.answer_text import as_text, has_text_form
+from lakehouse_source.spark.planner.vocabulary import Files, Pickle
+from lakehouse_source.spark.pushdown import Pushdown
+from lakehouse_source.spark.types import narrowed_structs, spark_schema
+from lakehouse_source.storage import Storage, canonical_uri, check_relative, local_path
+
+# So many footers are read to learn the codecs of as many writes.
+MOST_WRITES = 256
+# Spark's Parquet library has no other.
+CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4", "LZ4_RAW"})
+
+
+class Unsuited(Exception):
+    """Spark's reader is not to read the scan. The text says why, for `explain()`."""
+
+
+@dataclass(frozen=True)
+class SparkFiles(InputPartition):
+    """The answer: files for Spark's reader. No task reads it.
+
+    Its pickle is read by the planner extension, which can read plain values only. The keys are
+    those of `vocabulary.Files`.
+    """
+
+    values: Mapping[str, Any]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self.values)
+
+
+def spark_files(
+    pushdown: Pushdown, snapshot: Snapshot, plan: ScanPlan, where: str | None
+) -> SparkFiles:
+    """The files of a planned scan, for Spark's reader.
+
+    Args:
+        where: a condition that only plake's reader applies.
+
+    Raises:
+        Unsuited: Spark's reader would not give the same rows.
+    """
+    _check_request(pushdown, where)
+    tasks = plan.tasks
+    columns = _Columns(pushdown, snapshot)
+    for version in sorted({task.schema_version for task in tasks}):
+        columns.check_version(version)
+    root = _root(plan)
+    _check_files(root, tasks)
+    _check_codecs(root, tasks)
+    values: dict[tuple[str | None, ...], int] = {}
+    values_of = [values.setdefault(columns.values(task), len(values)) for task in tasks]
+    total = plan.pruning.files_total
+    note = f"{len(tasks):,} of {total:,} file{'' if total == 1 else 's'}"
+    return SparkFiles(
+        {
+            Pickle.ROW_COUNT: sum(task.row_count for task in tasks),
+            Pickle.NOTE: note,
+            Files.ROOT: "file:" + root,
+            Files.PATHS: [task.path for task in tasks],
+            Files.SIZES: [task.size_bytes for task in tasks],
+            Files.PARTITIONED: [field.name for field in columns.partitioned],
+            Files.VALUES: [list(row) for row in values],
+            Files.VALUES_OF: values_of,
+            Files.UNPUSHED: sorted(columns.unpushed),
+        }
+    )
+
+
+def _check_request(pushdown: Pushdown, where: str | None) -> None:
+    if pushdown.rows_only:
+        raise Unsuited("rows are only counted")
+    if pushdown.metadata:
+        raise Unsuited("the places of rows are read")
+    if where is not None:
+        raise Unsuited("the frame has a condition of its own")
+
+
+# --- columns ---------------------------------------------------------------------
+
+
+class _Columns:
+    """The columns that a scan reads, and how files must hold them."""
+
+    def __init__(self, pushdown: Pushdown, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.partition_by = snapshot.partition_by
+        self.texts = snapshot.partition_texts()
+        narrowed = narrowed_structs(pushdown.schema, snapshot.schema)
+        self.wanted: list[pa.Field] = []
+        for asked in pushdown.schema.fields:
+            if asked.name not in snapshot.schema.names:
+                raise Unsuited(f"column {asked.name} is not stored under this name")
+            field = snapshot.schema.field(asked.name)
+            part = narrowed.get(asked.name, field)
+            (own,) = spark_schema(pa.schema([part])).fields
+            if not _is_plain(asked.dataType) or own.dataType != asked.dataType:
+                raise Unsuited(f"column {asked.name} is read as {asked.dataType.simpleString()}")
+            if not _is_readable(field.type):
+                raise Unsuited(f"column {asked.name} is stored as {field.type}")
+            self.wanted.append(field)
+        names = [field.name.lower() for field in self.wanted]
+        if len(set(names)) < len(names):
+            raise Unsuited("names of columns differ by case only")
+        self.partitioned = [field for field in self.wanted if field.name in self.partition_by]
+        for field in self.partitioned:
+            if not has_text_form(field.type):
+                raise Unsuited(f"column {field.name} is a partition column of type {field.type}")
+        self.stored = [field for field in self.wanted if field.name not in self.partition_by]
+        self.unpushed: set[str] = set()
+        self._places = [self.partition_by.index(field.name) for field in self.partitioned]
+        self._values: dict[tuple[Any, ...], tuple[str | None, ...]] = {}
+
+    def check_version(self, version: int) -> None:
+        """Check the files of a schema version, by the schema that they were written with."""
+        schema = self.snapshot.file_schemas[version]
+        lowered = [name.lower() for name in schema.names]
+        paths = [".".join(leaf.path) for leaf in leaves(schema)]
+        ambiguous = {path for path in paths if paths.count(path) > 1}
+        for wanted in self.stored:
+            stored = by_id(wanted, list(schema))
+            name = wanted.name
+            same_name = lowered.count(name.lower())
+            if stored is None:
+                if initial_default(wanted) is not None:
+                    raise Unsuited(f"files lack column {name}, which has a default")
+                if same_name or may_be_hidden(name):
+                    raise Unsuited(f"files have another column {name}")
+                continue
+            if stored.name != name or same_name != 1:
+                raise Unsuited(f"files have column {name} as {stored.name}")
+            if not _is_same(stored.type, wanted.type):
+                raise Unsuited(f"files have column {name} as {stored.type}")
+            mine = {".".join(leaf.path) for leaf in leaves(pa.schema([stored]))}
+            if "." in name or mine & ambiguous or any("." in part for part in _names(stored.type)):
+                self.unpushed.add(name)
+
+    def values(self, task: ScanTask) -> tuple[str | None, ...]:
+        """The partition values of a file, as texts from which the extension makes Spark's."""
+        if task.partitions not in self._values:
+            self._values[task.partitions] = tuple(
+                as_text(partition_ordinal(task.partitions[place], field.type), field.type)
+                for place, field in zip(self._places, self.partitioned)
+            )
+        return self._values[task.partitions]
+
+
+def _is_plain(type_: DataType) -> bool:
+    """Tell whether Spark's type is one that any Parquet file without plake's metadata has."""
+    if isinstance(type_, StructType):
+        return all(not f.metadata and _is_plain(f.dataType) for f in type_.fields)
+    if isinstance(type_, ArrayType):
+        return _is_plain(type_.elementType)
+    if isinstance(type_, MapType):
+        return _is_plain(type_.keyType) and _is_plain(type_.valueType)
+    if isinstance(type_, StringType):
+        return type_.simpleString() == "string"
+    return type(type_).__name__ in _PLAIN
+
+
+_PLAIN = frozenset(
+    f"{name}Type"
+    for name in (
+        *("Boolean", "Byte", "Short", "Integer", "Long", "Float", "Double", "Decimal"),
+        *("Binary", "Date", "Timestamp", "TimestampNTZ"),
+    )
+)
+
+
+def _is_readable(type_: pa.DataType) -> bool:
+    """Tell whether Spark's reader gives the values of a stored type as plake does."""
+    t = pa.types
+    if t.is_struct(type_) or t.is_list(type_) or t.is_large_list(type_) or t.is_map(type_):
+        parts = children(type_)
+        lowered = [part.name.lower() for part in parts]
+        return len(set(lowered)) == len(lowered) and all(_is_readable(one.type) for one in parts)
+    if is_nested(type_):
+        return False
+    if t.is_timestamp(type_):
+        return bool(type_.unit == "us")
+    plain = (
+        *(t.is_boolean, t.is_signed_integer, t.is_float32, t.is_float64, t.is_decimal128),
+        *(t.is_string, t.is_large_string, t.is_binary, t.is_large_binary, t.is_date32),
+    )
+    return any(check(type_) for check in plain)
+
+
+def _is_same(old: pa.DataType, new: pa.DataType) -> bool:
+    """Tell whether a stored type equals the current one, with the names and ids of its fields."""
+    if not is_nested(old) or not is_nested(new):
+        return bool(old.equals(new))
+    mine, theirs = children(old), children(new)
+    return (
+        old.id == new.id
+        and len(mine) == len(theirs)
+        and all(
+            a.name == b.name and field_id(a) == field_id(b) and _is_same(a.type, b.type)
+            for a, b in zip(mine, theirs)
+        )
+    )
+
+
+def _names(type_: pa.DataType) -> list[str]:
+    """The names of all fields in a type."""
+    if not is_nested(type_):
+        return []
+    return [name for one in children(type_) for name in (one.name, *_names(one.type))]
+
+
+# --- files -----------------------------------------------------------------------
+
+
+def _root(plan: ScanPlan) -> str:
+    """The dataset's folder on this machine."""
+    uri = plan.spec.uri if isinstance(plan.spec.uri, str) else plan.spec.uri.given
+    path = local_path(canonical_uri(uri))
+    if path is None:
+        raise Unsuited("the files are in an object store")
+    return path
+
+
+def _check_files(root: str, tasks: Sequence[ScanTask]) -> None:
+    """Check what plake's own reader checks of each file before it reads it.
+
+    Python then reads the scan, and fails with plake's error where something is wrong.
+    """
+    real_root = os.path.realpath(root).rstrip("/") + "/"
+    inside: dict[str, bool] = {}
+    for task in tasks:
+        if task.deleted is not None:
+            raise Unsuited("files have deleted rows")
+        try:
+            check_relative(task.path)
+            found = os.lstat(f"{root}/{task.path}")
+        except (PlakeError, OSError):
+            raise Unsuited("a file is missing") from None
+        if is_foreign(task.path):
+            raise Unsuited("plake did not write some files")
+        folder = task.path.rpartition("/")[0]
+        if folder not in inside:
+            real = os.path.realpath(f"{root}/{folder}") + "/"
+            inside[folder] = real.startswith(real_root)
+        if not stat.S_ISREG(found.st_mode) or not inside[folder]:
+            raise Unsuited("a file is a link")
+        if found.st_size != task.size_bytes:
+            raise Unsuited("a file has not the size in the catalog")
+
+
+_known_writes: set[UUID] = set()
+
+
+def _check_codecs(root: str, tasks: Sequence[ScanTask]) -> None:
+    """Read a footer of each write: all files of a write have the same codecs."""
+    unknown: dict[UUID, str] = {}
+    for task in tasks:
+        name = own_name(task.path)
+        if name is not None and name[0] not in _known_writes:
+            unknown[name[0]] = task.path
+    if len(unknown) > MOST_WRITES:
+        raise Unsuited(f"more than {MOST_WRITES} writes made the files")
+    storage = Storage(root)
+    for write, path in unknown.items():
+        try:
+            with storage.open_input(path) as source:
+                footer = pq.read_metadata(source)
+        except (PlakeError, pa.ArrowException, OSError):
+            raise Unsuited("a footer cannot be read") from None
+        for group in range(min(1, footer.num_row_groups)):
+            for column in range(footer.num_columns):
+                codec = footer.row_group(group).column(column).compression
+                if codec not in CODECS:
+                    raise Unsuited(f"a file is compressed by {codec}")
+        _known_writes.add(write)

@@ -1,0 +1,286 @@
+"""What planning answers to the question who should read a scan. No Spark runs."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType
+
+import lakehouse_source as lake
+from lakehouse_source.model import ColumnBounds
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.spark import reader_worth
+from lakehouse_source.spark.batch_read import PlakeReader, TaskReader
+from lakehouse_source.spark.planner.vocabulary import Files, Pickle, Reader
+from lakehouse_source.spark.pushdown import Pushdown
+from lakehouse_source.spark.source import PlakeDataSource
+from lakehouse_source.spark.spark_files import SparkFiles
+from tests.doors.frames import data_files
+
+
+def answer(
+    path: Path,
+    columns: Sequence[str] = (),
+    *,
+    reader: str = Reader.SPARK,
+    options: dict[str, str] | None = None,
+    **pushed: Any,
+) -> dict[str, Any]:
+    """The pickled state of the first partition, as the planner extension reads it."""
+    source = PlakeDataSource({"path": str(path), **(options or {})})
+    schema = source.schema()
+    if columns:
+        schema = StructType([schema[name] for name in columns])
+    pushdown = Pushdown(schema, isolated=True, reader=reader, **pushed)
+    partition = PlakeReader(source._read_request(), pushdown).partitions()[0]
+    assert pickle.loads(pickle.dumps(partition)) is not None
+    state: dict[str, Any] = partition.__getstate__()  # type: ignore[assignment]
+    assert isinstance(partition, SparkFiles) is (Files.PATHS in state)
+    return state
+
+
+def why(path: Path, columns: Sequence[str] = (), **pushed: Any) -> str:
+    """Why Python reads the scan."""
+    state = answer(path, columns, **pushed)
+    assert Files.PATHS not in state
+    return str(state[Pickle.NOTE])
+
+
+def files_of(path: Path, columns: Sequence[str] = ()) -> list[str]:
+    """The files that Spark reads."""
+    return [Path(name).name for name in answer(path, columns)[Files.PATHS]]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    lake.write_dataset(pa.table({"a": [1, 2, 3], "b": ["x", "y", "z"]}), tmp_path / "d")
+    return tmp_path / "d"
+
+
+def test_files_come_with_sizes_and_typed_values(tmp_path: Path) -> None:
+    day = datetime.date(2024, 5, 1)
+    table = pa.table({"p": ["a", None, "a"], "q": [day, day, None], "n": [1, 2, 3]})
+    lake.write_dataset(table, tmp_path / "d", partition_by=["p", "q"])
+    state = answer(tmp_path / "d", ["n", "q", "p"])
+    assert state[Files.ROOT] == f"file:{tmp_path}/d"
+    assert state[Files.PARTITIONED] == ["q", "p"]
+    sizes = {str(file.relative_to(tmp_path / "d")): file.stat().st_size
+             for file in data_files(tmp_path / "d")}  # fmt: skip
+    assert dict(zip(state[Files.PATHS], state[Files.SIZES])) == sizes
+    values = [state[Files.VALUES][place] for place in state[Files.VALUES_OF]]
+    found = {}
+    for name, value in zip(state[Files.PATHS], values):
+        (n,) = pq.read_table(tmp_path / "d" / name)["n"].to_pylist()
+        found[n] = value
+    days = str((day - datetime.date(1970, 1, 1)).days)
+    assert found == {1: [days, "a"], 2: [days, None], 3: [None, "a"]}
+    assert (state[Pickle.ROW_COUNT], state[Pickle.NOTE]) == (3, "3 of 3 files")
+
+
+def test_files_that_cannot_match_are_left_out(tmp_path: Path) -> None:
+    for n in range(3):
+        lake.write_dataset(pa.table({"a": [n]}), tmp_path / "d")
+    term = {"op": "=", "column": ["a"], "type": "long", "values": ["1"], "null": False}
+    state = answer(tmp_path / "d", condition=(term,))
+    assert (len(state[Files.PATHS]), state[Pickle.NOTE]) == (1, "1 of 3 files")
+
+
+def test_without_a_question_python_reads(path: Path) -> None:
+    source = PlakeDataSource({"path": str(path)})
+    plain = PlakeReader(source._read_request(), Pushdown(source.schema(), isolated=True))
+    (partition,) = plain.partitions()
+    assert "note" not in partition.__getstate__()  # type: ignore[operator]
+
+
+def test_no_task_takes_files_for_an_empty_partition(path: Path) -> None:
+    source = PlakeDataSource({"path": str(path)})
+    pushdown = Pushdown(source.schema(), isolated=True, reader=Reader.SPARK)
+    reader = PlakeReader(source._read_request(), pushdown)
+    (files,) = reader.partitions()
+    task = pickle.loads(pickle.dumps(reader))
+    assert isinstance(task, TaskReader)
+    with pytest.raises(AssertionError):
+        list(task.read(files))
+
+
+def test_renamed_promoted_and_defaulted_columns_are_pythons(path: Path) -> None:
+    dataset = lake.open_dataset(path)
+    dataset.add_column("n", pa.int32())
+    dataset.add_column("d", pa.int64(), default=7)
+    dataset.rename_column("b", "c")
+    lake.write_dataset(pa.table({"a": [4], "c": ["w"], "n": pa.array([1], pa.int32()), "d": [0]}),
+                       path)  # fmt: skip
+    assert len(files_of(path, ["a", "n"])) == 2  # files that lack `n` have NULL there
+    assert "as b" in why(path, ["c"])
+    assert "default" in why(path, ["d"])
+    lake.open_dataset(path).promote_column("n", pa.int64())
+    assert "int32" in why(path, ["n"])
+
+
+def test_a_column_that_others_had_under_its_name_is_pythons(path: Path) -> None:
+    dataset = lake.open_dataset(path)
+    dataset.drop_column("b")
+    dataset.add_column("B", pa.string())
+    assert "another column B" in why(path, ["B"])
+    dataset = lake.open_dataset(path)
+    dataset.add_column("_row_id", pa.int64())
+    dataset.add_column("other", pa.int64())
+    assert "another column _row_id" in why(path, ["_row_id"])  # files may hide one
+    assert files_of(path, ["a", "other"])
+
+
+def test_deleted_rows_are_pythons(path: Path) -> None:
+    lake.open_dataset(path).delete("a = 2")
+    lake.open_dataset(path).set_properties(rewrite_threshold=1.0)
+    lake.write_dataset(pa.table({"a": list(range(100)), "b": ["v"] * 100}), path)
+    assert files_of(path)
+    lake.open_dataset(path).delete("a = 7")
+    assert "deleted rows" in why(path)
+
+
+def test_files_of_others_are_pythons(path: Path, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [9], "b": ["q"]}), tmp_path / "foreign.parquet")
+    lake.open_dataset(path).add_files([str(tmp_path / "foreign.parquet")], copy=True)
+    assert "did not write" in why(path)
+
+
+def test_changed_files_are_pythons(path: Path, tmp_path: Path) -> None:
+    (file,) = data_files(path)
+    content = file.read_bytes()
+    file.write_bytes(content + b"x")
+    assert "size" in why(path)
+    file.write_bytes(content)
+    assert files_of(path) == [file.name]
+    file.rename(tmp_path / "away")
+    assert "missing" in why(path)
+    file.symlink_to(tmp_path / "away")
+    assert "link" in why(path)
+
+
+def test_a_folder_that_is_a_link_out_of_the_dataset_is_pythons(tmp_path: Path) -> None:
+    path = tmp_path / "d"
+    lake.write_dataset(pa.table({"p": ["a"], "n": [1]}), path, partition_by="p")
+    (path / "p=a").rename(tmp_path / "elsewhere")
+    (path / "p=a").symlink_to(tmp_path / "elsewhere")
+    assert "link" in why(path)
+
+
+def test_codecs_that_spark_lacks_are_pythons(path: Path) -> None:
+    more = pa.table({"a": [1], "b": ["x"]})
+    for codec in ("snappy", "gzip", "lz4", "none"):
+        lake.write_dataset(more, path, compression=codec)
+    assert len(files_of(path)) == 5
+    lake.write_dataset(more, path, compression="brotli")
+    assert "BROTLI" in why(path)
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        pa.uint8(), pa.uint64(), pa.float16(), pa.timestamp("ms"), pa.timestamp("ns", "UTC"),
+        pa.duration("us"), pa.binary(3), pa.list_(pa.uint16()), pa.struct([("x", pa.uint8())]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_types_that_spark_sees_otherwise_are_pythons(tmp_path: Path, type_: pa.DataType) -> None:
+    lake.write_dataset(pa.table({"a": [1], "odd": pa.nulls(1, type_)}), tmp_path / "d")
+    assert "odd" in why(tmp_path / "d")
+    assert files_of(tmp_path / "d", ["a"])
+
+
+def test_what_only_plake_knows_is_pythons(path: Path) -> None:
+    assert "condition of its own" in why(path, options={"where": "a > 1"})
+    assert "splitSize" in why(path, options={"splitSize": "1m"})
+    assert "places" in why(path, options={"metadataColumns": "true"})
+    assert "places" in why(path, metadata={"a": "_pos"})
+    assert "counted" in why(path, rows_only=True)
+    as_long = Pushdown(StructType([StructField("b", LongType())]), isolated=True, reader="spark")
+    source = PlakeDataSource({"path": str(path)})
+    (partition,) = PlakeReader(source._read_request(), as_long).partitions()
+    assert "read as bigint" in partition.__getstate__()["note"]  # type: ignore[operator,index]
+
+
+def test_names_with_dots_are_not_pushed_into_parquet(tmp_path: Path) -> None:
+    table = pa.table({"s": [{"x": 1, "a.b": 2}], "s.x": [1], "n": [1], "t": [{"x": 1}]})
+    lake.write_dataset(table, tmp_path / "d")
+    assert answer(tmp_path / "d")[Files.UNPUSHED] == ["s", "s.x"]
+
+
+# --- the faster reader -------------------------------------------------------------
+
+
+def test_auto_looks_at_rows_limits_and_keys(tmp_path: Path) -> None:
+    size = reader_worth.FEW_ROWS
+    ids = pa.array(range(size))
+    mixed = pa.array([n * 7919 % size for n in range(size)])
+    path = tmp_path / "d"
+    lake.write_dataset(
+        pa.table({"id": ids, "v": mixed, "p": pa.array(["x"] * size)}),
+        path,
+        row_group_rows=20_000,
+        partition_by="p",
+    )
+    auto = {"reader": Reader.AUTO}
+
+    def is_spark(**pushed: Any) -> bool:
+        return Files.PATHS in answer(path, **auto, **pushed)
+
+    def term(op: str, column: str, *values: int) -> dict[str, Any]:
+        texts = [str(value) for value in values]
+        return {"op": op, "column": [column], "type": "long", "values": texts, "null": False}
+
+    assert is_spark()
+    assert is_spark(condition=(term(">", "v", 5),))
+    assert "few rows are left" in why(path, **auto, condition=(term(">", "id", 50_000),))
+    assert "few rows match" in why(path, **auto, condition=(term("=", "v", size // 2),))
+    assert "few rows match" in why(path, **auto, condition=(term("in", "v", size // 2, size // 3),))
+    assert "limit" in why(path, **auto, limit=size)
+    assert "keys of a join" in why(path, **auto, runtime_columns=("id",))
+    assert is_spark(runtime_columns=("v",))
+    assert is_spark(runtime_columns=("p",))
+    assert "keys of a join" in why(path, **auto, runtime_columns=("p", "v", "id"))
+
+
+def test_a_value_is_in_all_row_groups_unless_rows_are_clustered() -> None:
+    def group(low: Any, high: Any, rows: int = 10) -> tuple[int, ColumnBounds]:
+        return rows, ColumnBounds(low, high, 0, rows, False)
+
+    share = reader_worth.share_of_a_value
+    assert share([group(n, n + 9) for n in range(0, 1000, 10)]) == pytest.approx(0.01)
+    assert share([group(0, 99) for _ in range(100)]) == 1.0
+    assert share([group(b"a", b"m", 30), group(b"n", b"z", 10)]) == pytest.approx(0.5)
+    assert share([group(None, None), group(1, 2)]) == pytest.approx(1.0)
+    assert share([]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("condition", "share"),
+    [
+        ("n = 5", 0.0005), ("n = 5000", 0.0), ("n IN (5, 6, 700)", 0.0015), ("s = 'a'", 1.0),
+        ("n = 5 AND s = 'a'", 0.0005), ("n = 5 OR s = 'a'", 1.0), ("n > 5", 1.0),
+        ("n = 1 OR n <=> 700", 0.001), ("n != 5", 1.0), ("n IS NULL", 1.0),
+    ],
+)  # fmt: skip
+def test_matches_are_counted_between_the_bounds(condition: str, share: float) -> None:
+    schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
+    schema = pa.schema([
+        field.with_metadata({b"PARQUET:field_id": str(i).encode()})
+        for i, field in enumerate(schema, 1)
+    ])  # fmt: skip
+    bound = PredicateSet.of(condition).bind(schema)
+
+    def look_up(first: int) -> Callable[[int], ColumnBounds]:
+        known = {1: ColumnBounds(first, first + 999, 0, 50, False),
+                 2: ColumnBounds(b"a", b"z", 0, 50, False)}  # fmt: skip
+        return lambda id: known[id]
+
+    groups = [(50, look_up(0)), (50, look_up(1000))]
+    assert reader_worth.share_of_matches(bound.root, groups) == pytest.approx(share)
+    assert reader_worth.has_points(bound.root) is ("n =" in condition or "n IN" in condition)
