@@ -35,7 +35,6 @@ from lakehouse_source.spark.planner.vocabulary import (
     Answer,
     Change,
     Key,
-    Option,
     Question,
     Stage,
 )
@@ -46,6 +45,8 @@ from lakehouse_source.write.options import WriteOptions
 from lakehouse_source.write.schema_change import SchemaUpdate
 from lakehouse_source.write.set_properties import set_properties, set_table_properties
 
+# The option of a write that creates or replaces a table: what `stage` tells `with_table`.
+STAGED = "plake.staged"
 # Spark's own keys among the properties of a table.
 _LOCATION, _COMMENT = "location", "comment"
 _RESERVED = {_LOCATION, "provider", "external", "is_managed_location", "table_type", "owner"}
@@ -80,7 +81,7 @@ def stage(request: Request) -> dict[str, Any]:
     """The options of the write that creates or replaces a table. Nothing changes before it."""
     staged = _staged(request)
     place = Place(staged.pop("path"), request.catalog, request.storage)
-    options = place.options() | {Option.STAGED: json.dumps(staged)}
+    options = place.options() | {STAGED: json.dumps(staged)}
     return {Answer.TABLE: request.shown, Answer.OPTIONS: options}
 
 

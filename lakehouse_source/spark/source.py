@@ -161,7 +161,7 @@ class PlakeDataSource(DataSource):
         options, storage = split_storage_options(self.options)
         replaced = options.pop(Option.OVERWRITE, None)
         creates = options.pop(Option.MODE, None) == Mode.CREATE
-        table = options.pop(Option.STAGED, None)
+        table = options.pop(catalog_tables.STAGED, None)
         given = Options(options, WRITE_OPTIONS, "writing")
         path = given.path()
         check_no_secrets(path, storage)

@@ -309,9 +309,6 @@ class Option:
     QUESTION = "plake.question"
     # Of an overwrite: conditions, as `Key` tells, of the rows that are replaced.
     OVERWRITE = "plake.overwrite"
-    # Of a write that creates or replaces a table: JSON of `spark/catalog_tables.py`, which both
-    # writes and reads it.
-    STAGED = "plake.staged"
     # Of a write: a value of `Mode`.
     MODE = "plake.mode"
 

@@ -132,7 +132,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
 
   /** Whether Spark finds the format {@code plake} in the jar. */
   private static boolean isAmongProviders() {
-    for (DataSourceRegister found : ServiceLoader.load(
+    for (Object found : ServiceLoader.load(
         DataSourceRegister.class, Thread.currentThread().getContextClassLoader())) {
       if (found.getClass().getName().equals(PlakeProvider.class.getName())) {
         return true;

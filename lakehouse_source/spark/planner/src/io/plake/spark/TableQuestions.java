@@ -79,7 +79,7 @@ final class TableQuestions {
   private static String value(String column, DataType type, Literal<?> value) {
     StructType table = new StructType(new StructField[] {
         new StructField(column, type, true, org.apache.spark.sql.types.Metadata.empty())});
-    Predicate equal = new Predicate("=", new Expression[] {
+    Predicate equal = new Predicate(Vocabulary.Operator.EQUAL, new Expression[] {
         Expressions.column(PlakeTable.quoted(column)), value});
     ConditionData data = new ConditionData(table, new Predicate[] {equal});
     if (value.value() != null && (!data.isWhole() || data.terms().length != 1)) {

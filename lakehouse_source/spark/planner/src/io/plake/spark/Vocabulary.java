@@ -273,7 +273,6 @@ final class Vocabulary {
     static final String STATEMENT = "plake.statement";
     static final String QUESTION = "plake.question";
     static final String OVERWRITE = "plake.overwrite";
-    static final String STAGED = "plake.staged";
     static final String MODE = "plake.mode";
 
     private Option() {}
