@@ -15,6 +15,7 @@ from lakehouse_source.catalog.places import default_catalog_path
 from lakehouse_source.datasets import DatasetCatalog, open_catalog
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
 from lakehouse_source.read.address import Address
+from lakehouse_source.read.inspect import SCHEMAS
 from lakehouse_source.spark.planner.vocabulary import Place as Where
 from lakehouse_source.spark.planner.vocabulary import Question
 from lakehouse_source.spark.secrets import reveal
@@ -46,8 +47,16 @@ class Request:
 
     @property
     def identifier(self) -> tuple[str, ...]:
-        """The parts of the table's name, the namespace first."""
-        return tuple(self.question[Question.IDENTIFIER])
+        """The parts of the table's name, the namespace first, without that of `metadata_table`."""
+        parts = tuple(self.question[Question.IDENTIFIER])
+        return parts if self.metadata_table is None else parts[:-1]
+
+    @property
+    def metadata_table(self) -> str | None:
+        """The metadata table that is meant: `files` of `sales.orders.files` or `/path`.`files`."""
+        *table, last = self.question.get(Question.IDENTIFIER, [""])
+        belongs = len(table) == 2 or (len(table) == 1 and "/" in table[0])
+        return last.lower() if belongs and last.lower() in SCHEMAS else None
 
     @property
     def is_path(self) -> bool:
@@ -66,7 +75,8 @@ class Request:
     @property
     def shown(self) -> str:
         """The table's name as Spark shows it."""
-        return ".".join((self.question[Question.CATALOG], *map(_quoted, self.identifier)))
+        parts = (self.question[Question.CATALOG], *self.question[Question.IDENTIFIER])
+        return ".".join(map(_quoted, parts))
 
 
 @dataclass(frozen=True)

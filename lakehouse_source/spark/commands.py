@@ -69,7 +69,13 @@ def answer(request: Request) -> dict[str, Any]:
         PlakeError: what `failed` turns into an answer.
     """
     command = request.question[Question.COMMAND]
-    return {} if command == Ask.LOAD else COMMANDS[command](request)
+    if command == Ask.LOAD:
+        return {}
+    if request.metadata_table is not None:
+        raise InvalidOptionError(
+            option="table", value=request.shown, reason="tells about a table. It can be read only."
+        )
+    return COMMANDS[command](request)
 
 
 def failed(error: PlakeError) -> dict[str, Any]:
@@ -96,6 +102,8 @@ def frame_options(request: Request, place: Place) -> dict[str, str]:
             option=option, reason="is not for tables of Spark's catalog: select the columns."
         )
     options = dict(request.frame) | place.options()
+    if request.metadata_table is not None:
+        options["metadatatable"] = request.metadata_table
     version = request.question.get(Question.VERSION)
     moment = request.question.get(Question.MICROSECONDS)
     # A stream starts where its own options say.
@@ -112,7 +120,8 @@ def table(request: Request, place: Place, snapshot: Snapshot) -> dict[str, Any]:
         Answer.TABLE: request.shown,
         Answer.AT: snapshot.version,
         Answer.OPTIONS: place.options(),
-        Answer.PARTITION_BY: list(snapshot.partition_by),
+        Answer.PARTITION_BY: [] if request.metadata_table else list(snapshot.partition_by),
+        Answer.IS_METADATA: request.metadata_table is not None,
         Answer.PROPERTIES: _properties(snapshot),
     }
 

@@ -116,8 +116,7 @@ class PlakeDataSource(DataSource):
 
     def schema(self) -> StructType:
         if self._answer is not None:
-            columns = None if self._snapshot is None else commands.columns(self._snapshot)
-            return commands.answered(self._answer, columns)
+            return commands.answered(self._answer, self._columns())
         request = self._read_request()
         if request.metadata_table is not None:
             return metadata_schema(request.metadata_table)
@@ -136,6 +135,14 @@ class PlakeDataSource(DataSource):
                 told = {MetadataKey.COLUMN: column.name, MetadataKey.VERSION: request.version}
                 fields.append(StructField(one.name, one.dataType, one.nullable, told))
         return StructType(fields)
+
+    def _columns(self) -> StructType | None:
+        """The columns of the table that Spark's catalog asked for."""
+        if self._request is None or self._snapshot is None:
+            return None
+        if self._request.metadata_table is not None:
+            return metadata_schema(self._request.metadata_table)
+        return commands.columns(self._snapshot)
 
     def _read_request(self) -> ReadRequest:
         if self._error is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -363,3 +363,30 @@ def test_streams_read_and_write_tables(
         spark_catalog.readStream.table(f"{space}.a").select("_file").writeStream.format(
             "noop"
         ).start()
+
+
+def test_tables_about_a_table_are_read_by_its_name(
+    spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
+) -> None:
+    spark_catalog.sql(f"CREATE TABLE {space}.t AS SELECT id FROM range(5)")
+    spark_catalog.sql(f"INSERT INTO {space}.t VALUES (9)")
+    made = catalog.dataset((space.partition(".")[2], "t"))
+    path = made.uri.removeprefix("file://")
+    for table in (f"{space}.t", f"plake.`{path}`"):
+        found = rows(spark_catalog, f"SELECT file_path, row_count FROM {table}.files")
+        assert found == sorted(((one.path, one.row_count) for one in made.files()), key=repr)
+        assert rows(spark_catalog, f"SELECT sum(row_count) FROM {table}.files") == [(6,)]
+    old = f"SELECT sum(row_count) FROM {space}.t.files VERSION AS OF 1"
+    assert rows(spark_catalog, old) == [(5,)]
+    for statement in (
+        f"TRUNCATE TABLE {space}.t.files",
+        f"DELETE FROM {space}.t.files",
+        f"INSERT INTO {space}.t.files SELECT * FROM {space}.t.files",
+        f"ALTER TABLE {space}.t.files ADD COLUMN x INT",
+        f"DROP TABLE {space}.t.files",
+        f"CREATE OR REPLACE TABLE {space}.t.files AS SELECT 1 AS a",
+    ):
+        with pytest.raises(PySparkException):
+            spark_catalog.sql(statement)
+    assert spark_catalog.table(f"{space}.t").count() == 6
+    assert catalog.dataset((space.partition(".")[2], "t")).version == 2

@@ -247,6 +247,7 @@ class Answer:
     TABLE = "table"  # its name
     AT = "at"  # the version that was read
     PARTITION_BY = "partition_by"  # names of columns
+    IS_METADATA = "is_metadata"  # true: rows about a table, such as its files; nothing is written
     PROPERTIES = "properties"  # {name: text}
     EXISTS = "found"  # of EXISTS and DROP: true or false
     NAMES = "names"  # of tables or namespaces

@@ -57,6 +57,9 @@ final class PlakeTable extends PythonTable implements SupportsMetadataColumns, T
   /** Whether the user named the version. */
   final boolean isPinned;
 
+  /** Whether its rows are about a table, such as its files. */
+  final boolean isMetadata;
+
   PlakeTable(Channel channel, Identifier identifier, Channel.Answer answer, boolean isPinned) {
     super(answer.frame, IsolateScans.SOURCE, answer.columns);
     this.channel = channel;
@@ -64,6 +67,7 @@ final class PlakeTable extends PythonTable implements SupportsMetadataColumns, T
     this.frame = answer.frame;
     this.schema = answer.columns;
     this.isPinned = isPinned;
+    this.isMetadata = answer.told.get(Vocabulary.Answer.IS_METADATA).asBoolean();
     this.name = answer.told.get(Vocabulary.Answer.TABLE).asText();
     this.version = answer.told.get(Vocabulary.Answer.AT).asLong();
     this.options = texts(answer.told.get(Vocabulary.Answer.OPTIONS));
@@ -76,7 +80,7 @@ final class PlakeTable extends PythonTable implements SupportsMetadataColumns, T
     this.partitioning = transforms.toArray(new Transform[0]);
     // Without a column, or with two of one name, a scan cannot ask for these.
     Set<String> names = new HashSet<>(List.of(schema.fieldNames()));
-    this.hidden = names.isEmpty() || names.size() < schema.length()
+    this.hidden = isMetadata || names.isEmpty() || names.size() < schema.length()
         ? Map.of() : HiddenColumns.of(schema);
   }
 
@@ -181,6 +185,9 @@ final class PlakeTable extends PythonTable implements SupportsMetadataColumns, T
 
   @Override
   public Set<TableCapability> capabilities() {
+    if (isMetadata) {
+      return EnumSet.of(TableCapability.BATCH_READ);
+    }
     Set<TableCapability> all = EnumSet.copyOf(super.capabilities());
     all.add(TableCapability.OVERWRITE_BY_FILTER);
     all.add(TableCapability.OVERWRITE_DYNAMIC);
@@ -200,6 +207,9 @@ final class PlakeTable extends PythonTable implements SupportsMetadataColumns, T
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    if (isMetadata) {
+      throw Refusal.because(name + " tells about a table and cannot be written.");
+    }
     return new TableWrites(
         schema, partitioning.length > 0, info, with(info.options()));
   }

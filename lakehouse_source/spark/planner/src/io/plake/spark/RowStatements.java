@@ -182,6 +182,9 @@ final class RowStatements extends Rule<LogicalPlan> {
     /** A statement on a table of Spark's catalog. Without a view this query has just loaded it. */
     private static DataSourceV2Relation statementOn(
         DataSourceV2Relation relation, PlakeTable table, boolean isView) {
+      if (table.isMetadata) {
+        throw refused("cannot change " + table.name() + ", which tells about a table");
+      }
       if (table.isPinned) {
         throw refused("changes the newest version, and version " + table.version + " was named");
       }

@@ -217,6 +217,7 @@ final class Vocabulary {
     static final String TABLE = "table";
     static final String AT = "at";
     static final String PARTITION_BY = "partition_by";
+    static final String IS_METADATA = "is_metadata";
     static final String PROPERTIES = "properties";
     static final String EXISTS = "found";
     static final String NAMES = "names";
