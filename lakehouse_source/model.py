@@ -174,8 +174,6 @@ class Layout:
     `sort_by` and `bloom_filter_columns` are names of top-level columns.
     `promote_to_string` allows a write to turn a column into strings. `rewrite_threshold` is
     the share of deleted rows, from 0 to 1, above which a file's other rows are written anew.
-    `auto_compact` compacts small files after commits, where a partition has
-    `auto_compact_min_files` of them.
     `auto_compact` compacts small files after a commit, where a partition has as many of them as
     `auto_compact_min_files` says.
     """
