@@ -117,10 +117,14 @@ final class TableQuestions {
         column(one, (TableChange.ColumnChange) change, columns);
       } else {
         throw Refusal.because("plake cannot change this of a table: "
-            + change.getClass().getSimpleName());
+            + kindOf(change));
       }
     }
     return question;
+  }
+
+  private static String kindOf(Object change) {
+    return change.getClass().getSimpleName();
   }
 
   private static void column(
@@ -165,7 +169,7 @@ final class TableQuestions {
       }
     } else {
       throw Refusal.because("plake cannot change this of a column: "
-          + change.getClass().getSimpleName());
+          + kindOf(change));
     }
   }
 
