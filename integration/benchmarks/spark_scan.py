@@ -6,7 +6,8 @@ of 56 rows each. The systems:
 - native Parquet: `spark.read.parquet` of the very files that plake wrote, its frame (the
   listing) made before.
 - plake, extension: the format `plake` with the planner extension, the frame made before;
-  each query plans.
+  each query plans and chooses its reader.
+- plake, Python's reader: the same with `spark.plake.planner.reader` = python.
 - plake, stock: the same without the extension: no column and no filter reaches plake.
 - plake, native door: `lakehouse_source.spark.scan` with the question's condition and
   columns, its frame made anew for each query.
@@ -31,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import lakehouse_source as lake
 from integration.benchmarks import data
 from integration.benchmarks.measure import FULL, Result, Scale, agree, data_folder, interleaved
+from lakehouse_source.spark.planner.vocabulary import Reader, Setting
 
 FAMILY, NATIVE = "spark", "native Parquet"
 Q1 = """
@@ -139,12 +141,15 @@ class Readers:
     def __init__(self) -> None:
         self.spark = session()
         self.extended = with_extension(self.spark)
+        self.by_python = with_extension(self.spark)
+        self.by_python.conf.set(Setting.READER, Reader.PYTHON)
 
     def of(self, dataset: Path, native: list[str], stock: bool = True) -> dict[str, Any]:
         """By system: a function that makes the frame for a question."""
         frames = {
             NATIVE: self.spark.read.parquet(*native),
             "plake, extension": self.extended.read.format("plake").load(str(dataset)),
+            "plake, Python's reader": self.by_python.read.format("plake").load(str(dataset)),
         }
         if stock:
             frames["plake, stock"] = self.spark.read.format("plake").load(str(dataset))
