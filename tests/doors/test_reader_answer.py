@@ -124,6 +124,16 @@ def test_renamed_promoted_and_defaulted_columns_are_pythons(path: Path) -> None:
     assert "int32" in why(path, ["n"])
 
 
+def test_columns_that_changed_names_with_each_other_are_pythons(tmp_path: Path) -> None:
+    lake.write_dataset(pa.table({"a": [1], "b": [10], "c": [0]}), tmp_path / "d")
+    dataset = lake.open_dataset(tmp_path / "d")
+    for old, new in (("a", "t"), ("b", "a"), ("t", "b")):
+        dataset.rename_column(old, new)
+    assert "a as b" in why(tmp_path / "d", ["a"])
+    assert "b as a" in why(tmp_path / "d", ["b"])
+    assert files_of(tmp_path / "d", ["c"])
+
+
 def test_a_column_that_others_had_under_its_name_is_pythons(path: Path) -> None:
     dataset = lake.open_dataset(path)
     dataset.drop_column("b")
