@@ -416,7 +416,14 @@ class DatasetCatalog(Catalog):
         return folder_around(self) or found.base_uri
 
     def new_location(self, key: QualifiedName, location: PathLike | None = None) -> str:
-        """Where a new dataset is made: as asked for, or in a folder that no dataset has."""
+        """Where a new dataset is made: as asked for, or in a folder that no dataset has.
+
+        Raises:
+            InvalidOptionError: there is no location and no warehouse.
+
+        >>> catalog.new_location(("default", "visits"))
+        'file:///data/warehouse/default/visits'
+        """
         if location is not None:
             return str(location)
         warehouse = self.warehouse
