@@ -218,9 +218,9 @@ def test_what_only_plake_knows_is_pythons(path: Path) -> None:
 
 
 def test_names_with_dots_are_not_pushed_into_parquet(tmp_path: Path) -> None:
-    table = pa.table({"s": [{"x": 1, "a.b": 2}], "s.x": [1], "n": [1], "t": [{"x": 1}]})
+    table = pa.table({"s": [{"x": 1, "a.b": 2}], "s.x": [1], "n": [1], "d.e": [1], "t": [{"x": 1}]})
     lake.write_dataset(table, tmp_path / "d")
-    assert answer(tmp_path / "d")[Files.UNPUSHED] == ["s", "s.x"]
+    assert answer(tmp_path / "d")[Files.UNPUSHED] == ["d.e", "s", "s.x"]
 
 
 # --- the faster reader -------------------------------------------------------------
