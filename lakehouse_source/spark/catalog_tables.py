@@ -51,8 +51,6 @@ STAGED = "plake.staged"
 _LOCATION, _COMMENT = "location", "comment"
 _RESERVED = {_LOCATION, "provider", "external", "is_managed_location", "table_type", "owner"}
 _OPTION = "option."
-# Spark keeps defaults of columns in their metadata; plake keeps them as values.
-_SPARK_DEFAULTS = {"CURRENT_DEFAULT", "EXISTS_DEFAULT"}
 
 
 # --- create --------------------------------------------------------------------
@@ -174,12 +172,7 @@ def _location(
 
 
 def _columns(request: Request) -> StructType:
-    columns = StructType.fromJson(json.loads(request.question[Question.SCHEMA]))
-    fields = []
-    for field in columns.fields:
-        kept = {k: v for k, v in (field.metadata or {}).items() if k not in _SPARK_DEFAULTS}
-        fields.append(StructField(field.name, field.dataType, field.nullable, kept))
-    return StructType(fields)
+    return StructType.fromJson(json.loads(request.question[Question.SCHEMA]))
 
 
 def _with_defaults(request: Request, schema: pa.Schema) -> pa.Schema:

@@ -42,6 +42,8 @@ from lakehouse_source.schema.fields import (
 
 # The key in a string column's metadata where Spark keeps the length of char and varchar.
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+# Spark keeps defaults of columns in their metadata; plake keeps them as values.
+SPARK_DEFAULTS = frozenset({"CURRENT_DEFAULT", "EXISTS_DEFAULT"})
 
 # Keys are Spark's type names: this PySpark may lack the class of a newer type.
 _REFUSED = {
@@ -68,7 +70,7 @@ def arrow_schema(spark: StructType) -> pa.Schema:
         # PySpark cannot read char and varchar from a Python source. Spark's own tables store
         # them in this form too, and Spark pads values and checks lengths by it.
         plain = _plain(StructType([field]), (CharType, VarcharType)).fields[0]
-        kept = dict(field.metadata or {})
+        kept = {k: v for k, v in (field.metadata or {}).items() if k not in SPARK_DEFAULTS}
         if plain.dataType != field.dataType:
             kept[CHAR_VARCHAR] = field.dataType.simpleString()
         extra: dict[bytes, bytes] = {}

@@ -122,6 +122,25 @@ def test_a_table_is_created_and_replaced_by_a_query_as_one_version(
     assert [entry.operation for entry in history] == ["append", "replace", "replace", "create"]
 
 
+def test_a_query_over_columns_with_defaults_makes_a_table_without_them(
+    spark_catalog: SparkSession, space: str
+) -> None:
+    """A NullPointerException: Spark hands over the text of such a default, and no value."""
+    spark = spark_catalog
+    spark.sql(f"CREATE TABLE {space}.a (id INT, n INT DEFAULT 7, t STRING DEFAULT NULL)")
+    spark.sql(f"INSERT INTO {space}.a (id) VALUES (1)")
+    spark.sql(f"CREATE TABLE {space}.b AS SELECT * FROM {space}.a")
+    spark.sql(f"CREATE OR REPLACE TABLE {space}.b AS SELECT * FROM {space}.a")
+    spark.table(f"{space}.a").write.saveAsTable(f"{space}.c")
+    for name in ("b", "c"):
+        assert rows(spark, f"SELECT * FROM {space}.{name}") == [(1, 7, None)]
+        spark.sql(f"INSERT INTO {space}.{name} (id) VALUES (2)")
+        assert rows(spark, f"SELECT n FROM {space}.{name} WHERE id = 2") == [(None,)]
+    spark.sql(f"CREATE OR REPLACE TABLE {space}.b (id INT, n INT DEFAULT 8)")
+    spark.sql(f"INSERT INTO {space}.b (id) VALUES (3)")
+    assert rows(spark, f"SELECT * FROM {space}.b") == [(3, 8)]
+
+
 @pytest.mark.parametrize("statement", ["CREATE TABLE", "CREATE OR REPLACE TABLE"])
 def test_a_query_that_fails_leaves_nothing(
     spark_catalog: SparkSession, space: str, catalog: DatasetCatalog, statement: str

@@ -42,7 +42,8 @@ final class TableQuestions {
       if (column.generationExpression() != null || column.identityColumnSpec() != null) {
         throw Refusal.because("plake has no generated columns: " + column.name());
       }
-      if (column.defaultValue() != null) {
+      // Columns of a query bring the text of a default along, and no value: nobody declared it.
+      if (column.defaultValue() != null && column.defaultValue().getValue() != null) {
         defaults.add(value(column.name(), column.dataType(), column.defaultValue().getValue()));
       }
     }
