@@ -368,8 +368,13 @@ MUTANTS = [
         NAMES,
         (
             "a purge deletes the files of a dataset inside",
-            "        if ours and not found.path.startswith(tuple(inside)):",
-            "        if ours:",
+            "        if ours and placed and not found.path.startswith(tuple(inside)):",
+            "        if ours and placed:",
+        ),
+        (
+            "a purge deletes the files of a dataset that another catalog knows",
+            "        placed = is_in_place(found.path, prefixes)",
+            "        placed = True",
         ),
     ),
     *_in(

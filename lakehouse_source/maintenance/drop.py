@@ -14,7 +14,11 @@ from lakehouse_source.catalog.locate import folder_around
 from lakehouse_source.catalog.places import OWN_KEY
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.maintenance.vacuum import remove_empty_folders
-from lakehouse_source.maintenance.vacuum_plan import folder_prefixes
+from lakehouse_source.maintenance.vacuum_plan import (
+    folder_prefixes,
+    is_in_place,
+    nested_datasets,
+)
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.parquet.names import is_foreign, is_vector_file
 from lakehouse_source.storage import Storage, StorageLocation
@@ -49,14 +53,11 @@ def _delete_files(
         uri = folder_around(catalog) or uri
     storage = Storage(StorageLocation.of(uri, storage_options))
     with catalog.read() as reader:
-        inside = [
-            other.base_uri.removeprefix(uri.rstrip("/") + "/") + "/"
-            for other in reader.datasets()
-            if other.base_uri.startswith(uri.rstrip("/") + "/")
-        ]
+        inside = nested_datasets(reader, uri)
         prefixes = folder_prefixes(record, reader.schemas(record.id))
     for found in storage.files():
         ours = not is_foreign(found.path) or is_vector_file(found.path)
-        if ours and not found.path.startswith(tuple(inside)):
+        placed = is_in_place(found.path, prefixes)
+        if ours and placed and not found.path.startswith(tuple(inside)):
             storage.delete(found.path)
     remove_empty_folders(storage, prefixes)

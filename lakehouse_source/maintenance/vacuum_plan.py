@@ -25,7 +25,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from lakehouse_source.catalog import Catalog, CatalogTransaction
+from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.catalog.write_states import WriteState
 from lakehouse_source.errors import CorruptDatasetError, DatasetNotFoundError, InvalidOptionError
@@ -168,7 +168,7 @@ class VacuumPlanner:
         self._check_listing(readable_names)
         rows_to_forget = self._plan_expired(readable_names)
         self._plan_expired_vectors(readable_names)
-        below_others = self._nested_datasets()
+        below_others = nested_datasets(self.tx, self.uri)
         orphans: list[_Orphan] = []
         for file in self.listed:
             name = _name(file.path)
@@ -226,30 +226,12 @@ class VacuumPlanner:
             else:
                 self.to_delete.append(FileToDelete(file.path, file.size_bytes, EXPIRED))
 
-    def _nested_datasets(self) -> list[str]:
-        inside = self.uri.rstrip("/") + "/"
-        return [
-            other.base_uri[len(inside) :] + "/"
-            for other in self.tx.datasets()
-            if other.base_uri.startswith(inside)
-        ]
-
     def _possible_orphan(self, file: FoundFile, name: str) -> list[_Orphan]:
         ids = own_name(name)
         if ids is None:
             self.kept.add(NOT_OURS, file.path, file.size_bytes)
             return []
-        folders = file.path.split("/")[:-1]
-        # Deletion vectors of all partitions are in one file, in the dataset's own folder.
-        ours = (
-            not folders
-            if is_vector_file(name)
-            else any(
-                len(folders) == len(levels) and begin_with(folders, levels)
-                for levels in self.folder_prefixes
-            )
-        )
-        if not ours:
+        if not is_in_place(file.path, self.folder_prefixes):
             self.kept.add(ELSEWHERE, file.path, file.size_bytes)
             return []
         return [_Orphan(file, str(ids[0]), max(map(_time_in, ids)))]
@@ -283,6 +265,28 @@ class VacuumPlanner:
                     continue
                 fenced.add(orphan.write_id)
             self.to_delete.append(FileToDelete(orphan.file.path, orphan.file.size_bytes, ORPHAN))
+
+
+def nested_datasets(reader: CatalogReader, uri: str) -> list[str]:
+    """The folders of other datasets inside that of a dataset, relative to it, each with a `/`."""
+    inside = uri.rstrip("/") + "/"
+    return [
+        other.base_uri[len(inside) :] + "/"
+        for other in reader.datasets()
+        if other.base_uri.startswith(inside)
+    ]
+
+
+def is_in_place(path: str, layouts: Sequence[FolderPrefixes]) -> bool:
+    """Tell whether a file with a name of plake is in a folder in which the dataset puts such files.
+
+    Files elsewhere may belong to another dataset, also to one that only another catalog knows.
+    """
+    *folders, name = path.split("/")
+    if is_vector_file(name):
+        # Deletion vectors of all partitions are in one file, in the dataset's own folder.
+        return not folders
+    return any(len(folders) == len(one) and begin_with(folders, one) for one in layouts)
 
 
 def begin_with(folders: Sequence[str], levels: FolderPrefixes) -> bool:

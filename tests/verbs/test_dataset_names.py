@@ -187,6 +187,18 @@ def test_a_purge_deletes_what_plake_wrote_and_nothing_else(
     assert (fresh.version, rows(fresh)) == (1, [])
 
 
+def test_a_purge_spares_a_dataset_inside_that_another_catalog_knows(
+    catalog: lake.DatasetCatalog, tmp_path: Path
+) -> None:
+    """Its files were deleted: they have names of plake, and this catalog does not know them."""
+    made = catalog.create_dataset("a", SCHEMA, partition_by="day", location=tmp_path / "a")
+    write(catalog, made, 1, 2)
+    lake.write_dataset({"x": [1, 2]}, tmp_path / "a" / "inner")  # in a catalog of its own
+    catalog.drop("a", purge=True)
+    assert lake.read_dataset(tmp_path / "a" / "inner").num_rows == 2
+    assert not [path for path in (tmp_path / "a").iterdir() if path.name != "inner"]
+
+
 def test_a_purge_that_was_interrupted_is_finished(
     catalog: lake.DatasetCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
