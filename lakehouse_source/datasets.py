@@ -26,12 +26,12 @@ from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.dataset import Dataset
 from lakehouse_source.errors import (
     DatasetExistsError,
-    DatasetNotFoundError,
     InvalidOptionError,
     NamespaceExistsError,
 )
 from lakehouse_source.maintenance import drop as dropping
 from lakehouse_source.read.address import Address, PathLike
+from lakehouse_source.read.snapshot import existing
 from lakehouse_source.storage import StorageLocation
 from lakehouse_source.storage.uris import encoded
 from lakehouse_source.write.begin import begin
@@ -257,9 +257,7 @@ class DatasetCatalog(Catalog):
         key, address = parse_name(name), Address(location, self)
 
         def give(tx: CatalogTransaction) -> None:
-            record = tx.dataset(address.key)
-            if record is None or record.current_version == 0:
-                raise DatasetNotFoundError(dataset=address.uri, catalog=self.redacted_url)
+            record = existing(tx.dataset(address.key), address.uri, self.redacted_url)
             tx.names.give(key, record.id)
 
         self._change(give)

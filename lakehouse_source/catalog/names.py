@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from lakehouse_source.catalog import records
 from lakehouse_source.catalog.session import Row, Session
 from lakehouse_source.errors import (
-    CorruptDatasetError,
     DatasetExistsError,
     DatasetNotFoundError,
     InvalidOptionError,
@@ -145,13 +145,7 @@ class Names:
 
     def _namespace(self, row: Row) -> Namespace:
         name, text = row
-        try:
-            document = json.loads(text)
-        except ValueError as exc:
-            raise CorruptDatasetError(
-                path=self._session.redacted_url,
-                reason=f"the properties of namespace {name!r} cannot be read: {exc}",
-            ) from exc
+        document = records.document(text, self._session.redacted_url)
         return Namespace(name, {str(key): str(value) for key, value in document.items()})
 
 

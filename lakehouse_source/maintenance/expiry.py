@@ -12,10 +12,11 @@ from datetime import timedelta
 
 from lakehouse_source.catalog import Catalog, CatalogTransaction
 from lakehouse_source.catalog.retry import in_transaction
-from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
+from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.maintenance.reports import ExpiryReport
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.read.address import Address
+from lakehouse_source.read.snapshot import existing
 
 _LONGEST_SECONDS = 100 * 365 * 24 * 3600
 
@@ -49,9 +50,7 @@ def expire_versions(
         )
 
     def expire(tx: CatalogTransaction) -> ExpiryReport:
-        record = tx.lock_dataset(address.key)
-        if record is None or record.current_version == 0:
-            raise DatasetNotFoundError(dataset=address.uri, catalog=catalog.redacted_url)
+        record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
         oldest = _oldest_kept(tx, record, keep_seconds, keep_last)
         before = {file.id for file in tx.expired_files(record)}
         tx.expire(record.id, oldest)

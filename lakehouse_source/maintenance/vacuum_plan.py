@@ -28,11 +28,12 @@ import pyarrow as pa
 from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.catalog.write_states import WriteState
-from lakehouse_source.errors import CorruptDatasetError, DatasetNotFoundError, InvalidOptionError
+from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
 from lakehouse_source.maintenance.reports import Tallies
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.parquet.names import is_vector_file, own_name
 from lakehouse_source.read.address import Address
+from lakehouse_source.read.snapshot import existing
 from lakehouse_source.schema.partitions import partition_columns_at, partition_folder
 from lakehouse_source.storage import FoundFile
 
@@ -139,9 +140,7 @@ class VacuumPlanner:
         has_own_catalog: bool,
         options: VacuumOptions,
     ) -> None:
-        record = tx.lock_dataset(address.key)
-        if record is None or record.current_version == 0:
-            raise DatasetNotFoundError(dataset=address.uri, catalog=catalog.redacted_url)
+        record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
         self.tx = tx
         self.uri = address.uri
         self.record = record

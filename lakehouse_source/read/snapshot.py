@@ -104,9 +104,9 @@ def open_snapshot(
     if isinstance(version, str):
         version = _tagged(reader, key, uri, catalog, version)
     found = reader.description(key, version)
-    if found is None or found.dataset.current_version == 0:
+    if found is None:
         raise DatasetNotFoundError(dataset=uri, catalog=catalog)
-    record, summary = found.dataset, None
+    record, summary = existing(found.dataset, uri, catalog), None
     if version is not None and timestamp is not None:
         raise InvalidOptionError(
             option="version", value=version, reason="cannot be given together with a timestamp."
@@ -129,6 +129,41 @@ def open_snapshot(
         summary = {} if transaction is None else transaction.summary
     if version is None:
         version = newest
+    check_readable(record, uri, version)
+    snapshot = _snapshot(found, uri, catalog, version, known_files.history(reader, found))
+    return snapshot if summary is None else replace(snapshot, summary=summary)
+
+
+def _tagged(reader: CatalogReader, key: str, uri: str, catalog: str, name: str) -> int:
+    """The version that a text means."""
+    number = version_number(name)
+    if number is not None:
+        return number
+    record = existing(reader.dataset(key), uri, catalog)
+    version = reader.tags(record.id).get(name)
+    if version is None:
+        raise no_such_tag(record, uri, name)
+    return version
+
+
+def existing(record: DatasetRecord | None, uri: str, catalog: str) -> DatasetRecord:
+    """The record of a dataset that has a version.
+
+    Raises:
+        DatasetNotFoundError: there is none, or nothing was committed to it yet.
+    """
+    if record is None or record.current_version == 0:
+        raise DatasetNotFoundError(dataset=uri, catalog=catalog)
+    return record
+
+
+def check_readable(record: DatasetRecord, uri: str, version: int) -> None:
+    """Check that a dataset has a version, and that it was not expired.
+
+    Raises:
+        VersionNotFoundError
+    """
+    oldest, newest = record.oldest_version, record.current_version
     if not oldest <= version <= newest:
         raise VersionNotFoundError(
             dataset=uri,
@@ -137,26 +172,32 @@ def open_snapshot(
             last=newest,
             expired=1 <= version < oldest,
         )
-    snapshot = _snapshot(found, uri, catalog, version, known_files.history(reader, found))
-    return snapshot if summary is None else replace(snapshot, summary=summary)
 
 
-def _tagged(reader: CatalogReader, key: str, uri: str, catalog: str, name: str) -> int:
-    """The version that a text means."""
-    if name.strip().lstrip("+-").isdecimal():
-        return int(name)
-    record = reader.dataset(key)
-    if record is None or record.current_version == 0:
-        raise DatasetNotFoundError(dataset=uri, catalog=catalog)
-    version = reader.tags(record.id).get(name)
-    if version is None:
-        raise VersionNotFoundError(
-            dataset=uri,
-            requested=f"tag {name!r}",
-            first=record.oldest_version,
-            last=record.current_version,
-        )
-    return version
+def no_such_tag(record: DatasetRecord, uri: str, name: str) -> VersionNotFoundError:
+    """The error that a dataset has no such tag."""
+    return VersionNotFoundError(
+        dataset=uri,
+        requested=f"tag {name!r}",
+        first=record.oldest_version,
+        last=record.current_version,
+    )
+
+
+def version_number(text: str) -> int | None:
+    """The number of a version in a text, or None where the text can be a tag.
+
+    Raises:
+        InvalidOptionError: the text is digits after several signs.
+    """
+    if not text.strip().lstrip("+-").isdecimal():
+        return None
+    try:
+        return int(text)
+    except ValueError as error:
+        raise InvalidOptionError(
+            option="version", value=text, reason="is neither a number nor a tag."
+        ) from error
 
 
 @lru_cache(maxsize=64)

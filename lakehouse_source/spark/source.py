@@ -27,7 +27,7 @@ from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.model import Layout
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
-from lakehouse_source.read.snapshot import Snapshot, resolve_columns
+from lakehouse_source.read.snapshot import Snapshot, resolve_columns, version_number
 from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, unused_names
 from lakehouse_source.spark import catalog_tables, commands
 from lakehouse_source.spark.aggregate_pushdown import AggregateReader
@@ -250,7 +250,8 @@ def _version(given: Options) -> int | str | None:
     number, named = given.number("version"), given.text("versionAsOf")
     if named is None:
         return number
-    wanted = int(named) if named.lstrip("+-").isdecimal() else named
+    own = version_number(named)
+    wanted = named if own is None else own
     if number is not None and number != wanted:
         raise InvalidOptionError(
             option="version", value=number, reason=f"differs from versionAsOf, {named!r}."

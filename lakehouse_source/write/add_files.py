@@ -36,7 +36,7 @@ from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.find_files import GivenFile, Paths, find_files
 from lakehouse_source.write.options import StagedWrite, WriteOptions
-from lakehouse_source.write.stage import with_heartbeat
+from lakehouse_source.write.stage import heartbeat_of, with_heartbeat
 
 # Footers that are read at the same time. From a local disk there is nothing to wait for, and
 # threads only compete for Python's lock: 10,000 files of 9 columns took 16 s with one thread
@@ -172,14 +172,10 @@ def _stage(
     files: list[FileMetadata] = []
     copies: list[FileMetadata] = []
 
-    def beat() -> None:
-        with catalog.write() as tx:
-            tx.heartbeat(staged.write_id)
-
     recorder = CheckedRecorder(staged)
     counting = counted(found, progress, label="adding", unit="files", total=len(found))
     try:
-        for one in with_heartbeat(counting, beat):
+        for one in with_heartbeat(counting, heartbeat_of(catalog, staged)):
             with NamedInErrors(one.given):
                 described = recorder.describe(one)
             if one.given.is_copied:

@@ -39,7 +39,7 @@ from lakehouse_source.write.commit import abort, commit_rewrite
 from lakehouse_source.write.conflicts import Change
 from lakehouse_source.write.copy_rows import copy_rows
 from lakehouse_source.write.options import StagedWrite, WriteOptions
-from lakehouse_source.write.stage import with_heartbeat
+from lakehouse_source.write.stage import heartbeat_of, with_heartbeat
 
 _LOG = logging.getLogger(__name__)
 # A file of less than this share of the target size is small. A larger one is left alone: to
@@ -151,13 +151,11 @@ def _write(
     storage = Storage(staged.spec.uri)
     spec = replace(staged.spec, schema=work.snapshot.schema)
 
-    def beat() -> None:
-        with catalog.write() as tx:
-            tx.heartbeat(staged.write_id)
+    watch = partial(with_heartbeat, beat=heartbeat_of(catalog, staged))
 
     def write(group: Sequence[FileRecord]) -> list[FileMetadata]:
         files = [(file, work.vectors.get(file.id)) for file in group]
-        return copy_rows(spec, work.snapshot, files, storage, partial(with_heartbeat, beat=beat))
+        return copy_rows(spec, work.snapshot, files, storage, watch)
 
     written: list[FileMetadata] = []
     with ThreadPoolExecutor(max_concurrent, thread_name_prefix="plake-compact") as pool:

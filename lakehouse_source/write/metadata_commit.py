@@ -11,10 +11,10 @@ import uuid6
 
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.catalog.retry import in_transaction
-from lakehouse_source.errors import CommitConflictError, DatasetNotFoundError
+from lakehouse_source.errors import CommitConflictError
 from lakehouse_source.model import DatasetProperties, DatasetRecord, WriteResult
 from lakehouse_source.read.address import Address
-from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.read.snapshot import Snapshot, existing
 from lakehouse_source.write import conflicts
 from lakehouse_source.write.apply import summary
 from lakehouse_source.write.conflicts import Change, Verdict
@@ -54,9 +54,7 @@ def commit_metadata(
     write_id = str(uuid6.uuid7())
 
     def apply_change(tx: CatalogTransaction) -> WriteResult:
-        record = tx.lock_dataset(address.key)
-        if record is None or record.current_version == 0:
-            raise DatasetNotFoundError(dataset=address.uri, catalog=catalog.redacted_url)
+        record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
         done = tx.transaction_by_write_id(write_id)
         if done is not None:
             return WriteResult(done.version, 0, 0, tx.schema_at(record.id, done.version)[0])

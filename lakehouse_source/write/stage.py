@@ -95,15 +95,11 @@ def stage(
     """
     staged = begin(catalog, address, rows.schema, options)
 
-    def beat() -> None:
-        with catalog.write() as tx:
-            tx.heartbeat(staged.write_id)
-
     def stream(rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         counting = counted(
             rows, progress, label="writing", unit="rows", size=lambda batch: batch.num_rows
         )
-        return with_heartbeat(counting, beat)
+        return with_heartbeat(counting, heartbeat_of(catalog, staged))
 
     try:
         if options.writer == "pyarrow":
@@ -119,6 +115,16 @@ def stage(
         # `write_files` has deleted the files that it had written.
         abort(catalog, staged, (), failure=failure)
         raise
+
+
+def heartbeat_of(catalog: Catalog, staged: StagedWrite) -> Callable[[], None]:
+    """What tells the catalog that a write goes on, for `with_heartbeat`."""
+
+    def beat() -> None:
+        with catalog.write() as tx:
+            tx.heartbeat(staged.write_id)
+
+    return beat
 
 
 def with_heartbeat(items: Iterable[T], beat: Callable[[], None]) -> Iterator[T]:

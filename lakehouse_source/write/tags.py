@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog.retry import in_transaction
-from lakehouse_source.errors import (
-    DatasetNotFoundError,
-    InvalidOptionError,
-    VersionNotFoundError,
-)
-from lakehouse_source.model import DatasetRecord
+from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.read.address import Address
+from lakehouse_source.read.snapshot import (
+    check_readable,
+    existing,
+    no_such_tag,
+    version_number,
+)
 
 _LONGEST = 255
 
@@ -28,17 +29,8 @@ def tag(catalog: Catalog, address: Address, name: str, version: int) -> None:
 
     def give(tx: CatalogTransaction) -> None:
         # Under the lock: no expiry removes the version at the same time.
-        record = tx.lock_dataset(address.key)
-        if record is None or record.current_version == 0:
-            raise DatasetNotFoundError(dataset=address.uri, catalog=catalog.redacted_url)
-        if not record.oldest_version <= version <= record.current_version:
-            raise VersionNotFoundError(
-                dataset=address.uri,
-                requested=f"version {version}",
-                first=record.oldest_version,
-                last=record.current_version,
-                expired=1 <= version < record.oldest_version,
-            )
+        record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
+        check_readable(record, address.uri, version)
         if not tx.set_tag(record.id, name, version) and tx.tags(record.id)[name] != version:
             raise InvalidOptionError(
                 option="tag",
@@ -56,7 +48,8 @@ def tags(catalog: Catalog, address: Address, reader: CatalogReader) -> Mapping[s
     Raises:
         DatasetNotFoundError
     """
-    return reader.tags(_record(catalog, address, reader).id)
+    record = existing(reader.dataset(address.key), address.uri, catalog.redacted_url)
+    return reader.tags(record.id)
 
 
 def drop_tag(catalog: Catalog, address: Address, name: str) -> None:
@@ -68,30 +61,18 @@ def drop_tag(catalog: Catalog, address: Address, name: str) -> None:
     """
 
     def drop(tx: CatalogTransaction) -> None:
-        record = _record(catalog, address, tx)
+        record = existing(tx.dataset(address.key), address.uri, catalog.redacted_url)
         if not tx.drop_tag(record.id, name):
-            raise VersionNotFoundError(
-                dataset=address.uri,
-                requested=f"tag {name!r}",
-                first=record.oldest_version,
-                last=record.current_version,
-            )
+            raise no_such_tag(record, address.uri, name)
 
     in_transaction(catalog, address.uri, "", drop, resolve=False)
-
-
-def _record(catalog: Catalog, address: Address, reader: CatalogReader) -> DatasetRecord:
-    record = reader.dataset(address.key)
-    if record is None or record.current_version == 0:
-        raise DatasetNotFoundError(dataset=address.uri, catalog=catalog.redacted_url)
-    return record
 
 
 def _check(name: str) -> None:
     reason = None
     if not name.strip() or len(name) > _LONGEST or "\0" in name:
         reason = f"must be a text of 1 to {_LONGEST} characters without NUL."
-    elif name.strip().lstrip("+-").isdecimal():
+    elif version_number(name) is not None:
         reason = "reads like the number of a version."
     if reason is not None:
         raise InvalidOptionError(option="tag", value=name, reason=reason)
