@@ -303,8 +303,7 @@ class DatasetCatalog(Catalog):
         def remove(tx: CatalogTransaction) -> None:
             found = tx.names.get(key)
             if purge:
-                tx.lock_dataset(found.base_uri)
-                tx.drop_dataset(found.dataset_id)
+                dropping.drop_dataset(tx, found.base_uri)
             tx.names.remove(key)
 
         self._change(remove)

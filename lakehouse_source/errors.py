@@ -254,8 +254,11 @@ class DatasetNotFoundError(PlakeError):
     catalog: str
 
     def __init__(self, *, dataset: str, catalog: str) -> None:
+        first = "Write to it first"
+        if "#branch=" in dataset:
+            first = "Make the branch first, by branch(name) of the open dataset"
         super().__init__(
-            f"no dataset at {dataset} in catalog {catalog}. Write to it first, or check the "
+            f"no dataset at {dataset} in catalog {catalog}. {first}, or check the "
             "path and the catalog (option 'catalog', environment variable PLAKE_CATALOG).",
             dataset=dataset,
             catalog=catalog,

@@ -55,6 +55,7 @@ from lakehouse_source.model import (
 from lakehouse_source.pruning.keys import EMPTY_LOWER, EMPTY_UPPER, UNBOUNDED_LOWER, UNBOUNDED_UPPER
 from lakehouse_source.pruning.levels import level
 
+NEW_IN_FORMAT_8 = ("dataset_branches",)
 NEW_IN_FORMAT_7 = ("dataset_namespaces", "dataset_names", "dataset_tags", "catalog_settings")
 URI = "file:///data/flights"
 SCHEMA = pa.schema([pa.field("a", pa.int32(), metadata={"PARQUET:field_id": "1"})])
@@ -1170,11 +1171,12 @@ class CatalogContract:
     # --- format
 
     def take_back_to_format(self, number: int, url: str, plant: Callable[[str], None]) -> None:
-        """Undo what later formats add to the tables of a catalog. For the formats 3 to 6."""
+        """Undo what later formats add to the tables of a catalog. For the formats 3 to 7."""
         _idle_connections.close_all()
-        for table in NEW_IN_FORMAT_7:
+        for table in (*NEW_IN_FORMAT_8, *(NEW_IN_FORMAT_7 if number < 7 else ())):
             plant(f"DROP TABLE {table}")
-        plant("ALTER TABLE datasets DROP COLUMN dropped_at")
+        if number < 7:
+            plant("ALTER TABLE datasets DROP COLUMN dropped_at")
         if number < 6:
             plant("DROP TABLE deletion_vectors")
             plant("ALTER TABLE files DROP COLUMN first_row_id")
@@ -1216,7 +1218,7 @@ class CatalogContract:
         self.take_back_to_format(3, url, plant)
         with open_catalog(url) as catalog, catalog.read() as reader:
             assert paths(reader.files(dataset.id, 1)) == ["a"]
-        refused = pytest.raises(CatalogUnavailableError, match="it has format 7")
+        refused = pytest.raises(CatalogUnavailableError, match="it has format 8")
         with release_of_format(3, monkeypatch), refused, open_catalog(url) as old, old.read():
             pass
 
@@ -1240,7 +1242,7 @@ class CatalogContract:
         assert dataset.scan().to_table().to_pylist() == [{"a": 1, "b": None}]
         dataset.add_column("c", pa.int64(), default=5)
         assert dataset.scan().to_table().to_pylist() == [{"a": 1, "b": None, "c": 5}]
-        refused = pytest.raises(CatalogUnavailableError, match="it has format 7")
+        refused = pytest.raises(CatalogUnavailableError, match="it has format 8")
         with release_of_format(4, monkeypatch), refused:
             lake.read_dataset(uri, catalog=url)
 
@@ -1271,7 +1273,7 @@ class CatalogContract:
         assert ids() == [(1, 0), (2, 1), (4, 3)]
         other = lake.open_dataset(tmp_path / "other", catalog=url)
         assert other.scan(columns=["_row_id"]).to_table().to_pylist() == [{"_row_id": 0}]
-        refused = pytest.raises(CatalogUnavailableError, match="it has format 7")
+        refused = pytest.raises(CatalogUnavailableError, match="it has format 8")
         with release_of_format(5, monkeypatch), refused:
             lake.read_dataset(uri, catalog=url)
 
@@ -1291,8 +1293,29 @@ class CatalogContract:
             assert catalog.datasets() == []
             catalog.register("things", uri)
             assert catalog.dataset("things").scan().to_table().to_pylist() == [{"a": 2}]
-        refused = pytest.raises(CatalogUnavailableError, match="it has format 7")
+        refused = pytest.raises(CatalogUnavailableError, match="it has format 8")
         with release_of_format(6, monkeypatch), refused:
+            lake.read_dataset(uri, catalog=url)
+
+    def test_datasets_of_the_seventh_format_can_get_branches_and_its_readers_are_refused(
+        self,
+        url: str,
+        plant: Callable[[str], None],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Their vacuum would delete the files of branches."""
+        uri = str(tmp_path / "data")
+        lake.write_dataset(pa.table({"a": [1, 2]}), uri, catalog=url)
+        lake.open_dataset(uri, catalog=url).tag("first")
+        self.take_back_to_format(7, url, plant)
+        dataset = lake.open_dataset(uri, catalog=url)
+        branch = dataset.branch("audit")
+        lake.write_dataset(pa.table({"a": [3]}), branch.uri, catalog=url)
+        assert dataset.branches() == {"audit": 2}
+        assert dataset.tags() == {"first": 1}
+        refused = pytest.raises(CatalogUnavailableError, match="it has format 8")
+        with release_of_format(7, monkeypatch), refused:
             lake.read_dataset(uri, catalog=url)
 
     def test_the_search_index_of_the_second_format_is_carried_over(

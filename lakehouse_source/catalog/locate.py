@@ -54,7 +54,7 @@ def resolve_url(url: str | None, dataset_uri: str | None = None) -> str:
                 f"'catalog', argument catalog=, or environment variable {VARIABLE}.",
                 known=KNOWN,
             )
-        folder = unquote(dataset_uri.removeprefix("file://")).rstrip("/")
+        folder = (local_path(dataset_uri) or "").rstrip("/")
         return "sqlite://" + quote(default_catalog_path(folder), safe="/")
     if not url.startswith("env:"):
         return url

@@ -24,6 +24,7 @@ TABLES = (
     "dataset_namespaces",
     "dataset_names",
     "dataset_tags",
+    "dataset_branches",
     "catalog_settings",
 )
 
@@ -254,10 +255,23 @@ _SEVENTH: Sequence[str] = (
     ){without_rowid}""",
 )
 
+# From this format on, a dataset may have branches: datasets of their own, with files in the folder
+# of the dataset. A vacuum of an older format would delete these files. It has to be refused.
+_EIGHTH: Sequence[str] = (
+    """CREATE TABLE dataset_branches (
+        branch_id BIGINT PRIMARY KEY,
+        dataset_id BIGINT NOT NULL,
+        name TEXT NOT NULL,
+        base_version BIGINT NOT NULL,
+        created_at BIGINT NOT NULL DEFAULT ({now}),
+        UNIQUE (dataset_id, name)
+    ){without_rowid}""",
+)
+
 # MIGRATIONS[n] leads from format n to format n + 1.
 MIGRATIONS: Sequence[Sequence[str]] = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH),
-    _SEVENTH,
+    *(_SEVENTH, _EIGHTH),
 )
 LATEST = len(MIGRATIONS)
 

@@ -10,10 +10,12 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from lakehouse_source.catalog import branches as dataset_branches
 from lakehouse_source.catalog import records, write_states
 from lakehouse_source.catalog import search as searching
 from lakehouse_source.catalog import statements as sql
 from lakehouse_source.catalog import tags as dataset_tags
+from lakehouse_source.catalog.branches import Branch
 from lakehouse_source.catalog.names import Names
 from lakehouse_source.catalog.places import is_dataset_at
 from lakehouse_source.catalog.records import Description, to_datetime, to_microseconds
@@ -31,6 +33,7 @@ from lakehouse_source.model import (
     TransactionRecord,
     VectorRecord,
 )
+from lakehouse_source.storage import split_branch, with_branch
 
 _LARGEST = 2**63 - 1
 
@@ -60,6 +63,20 @@ class Current:
     schema_version: int
     schema: pa.Schema | None
     write_state: WriteState | None
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetChanges:
+    """What commits added to a dataset and took out of it.
+
+    `vectors` has deletion vectors by version, by file id; `removed_files` and `removed_vectors`
+    have file ids by version.
+    """
+
+    files: list[FileRecord]
+    vectors: dict[int, dict[int, DeletionVector]]
+    removed_files: dict[int, list[int]]
+    removed_vectors: dict[int, list[int]]
 
 
 class CatalogReader:
@@ -99,7 +116,7 @@ class CatalogReader:
         return self._current(rows)
 
     def datasets(self) -> list[DatasetRecord]:
-        """All datasets, in the order in which they were registered."""
+        """All datasets but branches, in the order in which they were registered."""
         return [self._dataset_record(row) for row in self._session.query(sql.DATASETS)]
 
     def taken_uris(self, prefix: str) -> set[str]:
@@ -118,6 +135,10 @@ class CatalogReader:
     def tags(self, dataset_id: int) -> Mapping[str, int]:
         """The versions that have a tag, by tag, the oldest version first."""
         return dataset_tags.tags(self._session, dataset_id)
+
+    def branches(self, dataset_id: int) -> Mapping[str, Branch]:
+        """The branches of a dataset, by name."""
+        return dataset_branches.branches(self._session, dataset_id)
 
     def schema_at(self, dataset_id: int, version: int) -> tuple[int, pa.Schema]:
         """The schema in force at a version, and the version at which it came into force."""
@@ -318,6 +339,21 @@ class CatalogReader:
         rows = self._session.query(sql.VECTORS, (dataset_id, version, version))
         return [records.vector_record(row) for row in rows]
 
+    def changes_since(self, dataset_id: int, version: int) -> DatasetChanges:
+        """What the commits after a version added to a dataset and took out of it."""
+        values = (dataset_id, _within_int64(version))
+        changes = DatasetChanges(self._files(sql.FILES_ADDED_SINCE, values), {}, {}, {})
+        for row in self._session.query(sql.VECTORS_ADDED_SINCE, values):
+            found = records.vector_record(row)
+            changes.vectors.setdefault(found.version, {})[found.file_id] = found.vector
+        for removed, statement in (
+            (changes.removed_files, sql.FILES_REMOVED_SINCE),
+            (changes.removed_vectors, sql.VECTORS_REMOVED_SINCE),
+        ):
+            for removed_version, file_id in self._session.query(statement, values):
+                removed.setdefault(removed_version, []).append(file_id)
+        return changes
+
     def vectors_since(self, file_ids: Sequence[int], version: int) -> list[VectorRecord]:
         """The deletion vectors that files got after a version, oldest first for each file."""
         if not file_ids:
@@ -418,11 +454,11 @@ class CatalogReader:
         return rows
 
     def _registered_as(self, base_uri: str) -> str | None:
-        """The first key in the catalog that means the same local folder."""
+        """The first key in the catalog that means the same local folder, and the same branch."""
+        folder, branch = split_branch(base_uri)
         for (registered,) in self._session.query(sql.LOCAL_DATASETS):
-            if is_dataset_at(registered, base_uri, self._session.catalog_path):
-                found: str = registered
-                return found
+            if is_dataset_at(registered, folder, self._session.catalog_path):
+                return with_branch(registered, branch)
         return None
 
     def _current(self, rows: Sequence[Row]) -> Current | None:

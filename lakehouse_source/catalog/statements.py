@@ -143,10 +143,12 @@ _DATASET = (
 DATASET = f"{_DATASET} WHERE base_uri = ? AND dropped_at IS NULL"
 DATASET_LOCKED = f"{DATASET}{{lock}}"
 DATASET_BY_ID = f"{_DATASET} WHERE id = ?"
-DATASETS = f"{_DATASET} WHERE dropped_at IS NULL ORDER BY id"
+# The key of a branch, and no other one, has a `#`.
+_NO_BRANCH = "base_uri NOT LIKE '%#%'"
+DATASETS = f"{_DATASET} WHERE dropped_at IS NULL AND {_NO_BRANCH} ORDER BY id"
 LOCAL_DATASETS = (
     "SELECT base_uri FROM datasets WHERE base_uri LIKE 'file://%' AND dropped_at IS NULL "
-    "ORDER BY id"
+    f"AND {_NO_BRANCH} ORDER BY id"
 )
 _SCHEMA_NOW = (
     "(SELECT {} FROM schema_versions AS s WHERE s.dataset_id = d.id "
@@ -255,6 +257,7 @@ _VECTORS = (
 _LIVE_VECTOR = "x.version <= ? AND (x.removed_version IS NULL OR x.removed_version > ?)"
 VECTORS_OF_FILES = f"{_VECTORS} WHERE x.file_id {{among}} AND {_LIVE_VECTOR}"
 VECTORS = f"{_VECTORS} WHERE x.dataset_id = ? AND {_LIVE_VECTOR} ORDER BY x.file_id"
+VECTORS_ADDED_SINCE = f"{_VECTORS} WHERE x.dataset_id = ? AND x.version > ? ORDER BY x.version"
 VECTORS_SINCE = (
     f"{_VECTORS} WHERE x.file_id {{among}} AND x.version > ? ORDER BY x.file_id, x.version"
 )
@@ -402,6 +405,15 @@ EXPIRE_FILES = (
 EXPIRE_VECTORS = (
     "UPDATE deletion_vectors SET expired_at = {now} "
     "WHERE dataset_id = ? AND removed_version <= ? AND expired_at IS NULL"
+)
+# What commits after a version took out of a dataset.
+FILES_REMOVED_SINCE = (
+    "SELECT removed_version, id FROM files WHERE dataset_id = ? AND removed_version > ? "
+    "ORDER BY removed_version, id"
+)
+VECTORS_REMOVED_SINCE = (
+    "SELECT removed_version, file_id FROM deletion_vectors "
+    "WHERE dataset_id = ? AND removed_version > ? ORDER BY removed_version, file_id"
 )
 EXPIRED_VECTORS = (
     "SELECT file_path, max(file_size_bytes), max(expired_at) FROM deletion_vectors "

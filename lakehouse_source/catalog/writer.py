@@ -11,9 +11,11 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from lakehouse_source.catalog import branches as dataset_branches
 from lakehouse_source.catalog import statements as sql
 from lakehouse_source.catalog import tags as dataset_tags
 from lakehouse_source.catalog import write_states
+from lakehouse_source.catalog.branches import Branch
 from lakehouse_source.catalog.names import NameChanges
 from lakehouse_source.catalog.reader import CURRENT, CatalogReader, Current
 from lakehouse_source.catalog.records import to_datetime
@@ -86,6 +88,7 @@ class CatalogTransaction(CatalogReader):
 
     def forget_dataset(self, dataset_id: int) -> None:
         """Remove all rows of a dataset that was dropped and has no files any more."""
+        dataset_branches.forget(self._session, dataset_id)
         self.forget_files(
             row[0] for row in self._session.query(sql.FILE_IDS_OF_DATASET, (dataset_id,))
         )
@@ -106,6 +109,18 @@ class CatalogTransaction(CatalogReader):
     def drop_tag(self, dataset_id: int, name: str) -> bool:
         """Remove a tag; False where there is none."""
         return dataset_tags.drop_tag(self._session, dataset_id, name)
+
+    def insert_branch(
+        self, dataset: DatasetRecord, branch: Branch, properties: DatasetProperties
+    ) -> None:
+        """Make a registered dataset a branch of another one; its base is committed next."""
+        document = _json_text(properties.to_json(), "properties")
+        values = (dataset.id, branch, dataset.next_row_id, document)
+        dataset_branches.insert(self._session, *values)
+
+    def set_branch_base(self, branch_id: int, version: int) -> None:
+        """Say up to which version a branch and its dataset are the same."""
+        dataset_branches.set_base(self._session, branch_id, version)
 
     def lock_dataset(self, base_uri: str) -> DatasetRecord | None:
         """Lock a dataset until the transaction ends; answer its newest committed state."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lakehouse_source.catalog import Catalog, CatalogTransaction
+from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog.locate import folder_around
 from lakehouse_source.catalog.places import OWN_KEY
 from lakehouse_source.catalog.retry import in_transaction
@@ -17,11 +17,20 @@ from lakehouse_source.maintenance.vacuum import remove_empty_folders
 from lakehouse_source.maintenance.vacuum_plan import (
     folder_prefixes,
     is_in_place,
+    lock_branches,
     nested_datasets,
 )
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.parquet.names import is_foreign, is_vector_file
-from lakehouse_source.storage import Storage, StorageLocation
+from lakehouse_source.storage import Storage, StorageLocation, split_branch
+
+
+def drop_dataset(tx: CatalogTransaction, base_uri: str) -> None:
+    """Hide a dataset and its branches from all readers and writers."""
+    record = tx.lock_dataset(base_uri)
+    if record is not None:
+        for one in (record, *lock_branches(tx, record)):
+            tx.drop_dataset(one.id)
 
 
 def finish_drops(catalog: Catalog, storage_options: Mapping[str, Any] | None = None) -> int:
@@ -35,7 +44,8 @@ def finish_drops(catalog: Catalog, storage_options: Mapping[str, Any] | None = N
     with catalog.read() as reader:
         dropped = reader.dropped_datasets()
     for record in dropped:
-        _delete_files(catalog, record, storage_options)
+        if split_branch(record.base_uri)[1] is None:  # the files of a branch are the dataset's
+            _delete_files(catalog, record, storage_options)
 
         def forget(tx: CatalogTransaction, record: DatasetRecord = record) -> None:
             tx.forget_dataset(record.id)
@@ -47,17 +57,27 @@ def finish_drops(catalog: Catalog, storage_options: Mapping[str, Any] | None = N
 def _delete_files(
     catalog: Catalog, record: DatasetRecord, storage_options: Mapping[str, Any] | None
 ) -> None:
-    """Delete the files that plake wrote for a dataset, orphans among them."""
+    """Delete the files that plake wrote for a dataset and its branches, orphans among them."""
     uri = record.base_uri
     if uri == OWN_KEY:
         uri = folder_around(catalog) or uri
     storage = Storage(StorageLocation.of(uri, storage_options))
     with catalog.read() as reader:
         inside = nested_datasets(reader, uri)
-        prefixes = folder_prefixes(record, reader.schemas(record.id))
+        prefixes = [
+            one
+            for each in (record, *_branches(reader, record))
+            for one in folder_prefixes(each, reader.schemas(each.id))
+        ]
     for found in storage.files():
         ours = not is_foreign(found.path) or is_vector_file(found.path)
         placed = is_in_place(found.path, prefixes)
         if ours and placed and not found.path.startswith(tuple(inside)):
             storage.delete(found.path)
     remove_empty_folders(storage, prefixes)
+
+
+def _branches(reader: CatalogReader, record: DatasetRecord) -> list[DatasetRecord]:
+    """The branches of a dropped dataset, which were dropped with it."""
+    ids = {branch.dataset_id for branch in reader.branches(record.id).values()}
+    return [one for one in reader.dropped_datasets() if one.id in ids]

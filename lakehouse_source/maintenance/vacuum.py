@@ -21,6 +21,7 @@ from lakehouse_source.catalog.places import OWN_KEY, default_catalog_path
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.errors import (
     CorruptDatasetError,
+    InvalidOptionError,
     PlakeError,
     StorageError,
 )
@@ -33,6 +34,7 @@ from lakehouse_source.maintenance.vacuum_plan import (
     VacuumPlan,
     VacuumPlanner,
     begin_with,
+    lock_branches,
 )
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.parquet.names import is_vector_file
@@ -49,7 +51,7 @@ UNDELETED = "could not be deleted: "
 def vacuum_dataset(
     catalog: Catalog, address: Address, options: VacuumOptions, *, progress: bool | None = None
 ) -> VacuumReport:
-    """Delete the files that one dataset does not need, and report what was kept and why.
+    """Delete the files that a dataset and its branches do not need; report what was kept and why.
 
     Raises:
         DatasetNotFoundError, InvalidOptionError, CatalogUnavailableError
@@ -58,6 +60,12 @@ def vacuum_dataset(
         StorageError: the folder cannot be listed.
     """
     options.check()
+    if address.is_branch:
+        raise InvalidOptionError(
+            option="path",
+            value=address.uri,
+            reason="is a branch. Vacuum the dataset, which vacuums its branches too.",
+        )
     if not options.dry_run:
         # In a transaction of its own: together with the dataset's lock, the locks on other
         # writes could deadlock with a transaction that takes them in the other order.
@@ -239,9 +247,10 @@ def _forget_rows(
     paths = [file.path for file in deleted if is_vector_file(file.path)]
 
     def forget_vectors(tx: CatalogTransaction) -> None:
-        record = tx.dataset(address.key)
+        record = tx.lock_dataset(address.key)
         if record is not None:
-            tx.forget_vectors(record, paths)
+            for dataset in (record, *lock_branches(tx, record)):
+                tx.forget_vectors(dataset, paths)
 
     if paths:
         in_transaction(catalog, address.uri, "", forget_vectors, resolve=False)

@@ -30,12 +30,12 @@ from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.catalog.write_states import WriteState
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
 from lakehouse_source.maintenance.reports import Tallies
-from lakehouse_source.model import DatasetRecord
+from lakehouse_source.model import DatasetRecord, ExpiredFile
 from lakehouse_source.parquet.names import is_vector_file, own_name
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import existing
 from lakehouse_source.schema.partitions import partition_columns_at, partition_folder
-from lakehouse_source.storage import FoundFile
+from lakehouse_source.storage import FoundFile, with_branch
 
 # For each level of partition folders, the possible beginnings of a folder's name.
 FolderPrefixes: TypeAlias = tuple[tuple[str, ...], ...]
@@ -124,6 +124,7 @@ class _Orphan:
 class VacuumPlanner:
     """Sorts the listed files, in one transaction, under the dataset's lock.
 
+    A dataset and its branches are planned as one: they share their folder and many files.
     `listed` are all files below the dataset's URI. `has_own_catalog` tells whether the
     folder contains another catalog, which may know the writes that this one does not.
 
@@ -144,12 +145,18 @@ class VacuumPlanner:
         self.tx = tx
         self.uri = address.uri
         self.record = record
+        # The files of branches are in the same folder, and some are in several of these datasets.
+        self.datasets = [record, *lock_branches(tx, record)]
         self.listed = listed
         self.has_own_catalog = has_own_catalog
         self.options = options
         self.now = tx.now()
         self.retention = timedelta(seconds=options.retention_seconds)
-        self.folder_prefixes = folder_prefixes(record, tx.schemas(record.id))
+        self.folder_prefixes = list(
+            dict.fromkeys(
+                one for each in self.datasets for one in folder_prefixes(each, tx.schemas(each.id))
+            )
+        )
         self.kept = Tallies()
         self.to_delete: list[FileToDelete] = []
 
@@ -159,7 +166,12 @@ class VacuumPlanner:
         Raises:
             CorruptDatasetError: no file of a readable version is among those listed.
         """
-        readable, known = self.tx.paths(self.record)
+        readable: set[str] = set()
+        known: set[str] = set()
+        for dataset in self.datasets:
+            of_versions, of_catalog = self.tx.paths(dataset)
+            readable |= of_versions
+            known |= of_catalog
         # Compared by name, not by path: names are globally unique, and so no spelling of a
         # path (a link, an encoding, a scheme) makes a file look unknown (iceberg#2890).
         readable_names = {_name(path) for path in readable}
@@ -195,7 +207,7 @@ class VacuumPlanner:
         rows: dict[str, list[int]] = {}
         newest: dict[str, datetime] = {}
         sizes: dict[str, int] = {}
-        for file in self.tx.expired_files(self.record):
+        for file in (file for each in self.datasets for file in self.tx.expired_files(each)):
             rows.setdefault(file.path, []).append(file.id)
             newest[file.path] = max(newest.get(file.path, file.expired_at), file.expired_at)
             sizes[file.path] = file.size_bytes
@@ -217,13 +229,17 @@ class VacuumPlanner:
 
     def _plan_expired_vectors(self, readable_names: set[str]) -> None:
         """Decide about files whose deletion vectors belong to expired versions."""
-        for file in self.tx.expired_vectors(self.record):
-            if _name(file.path) in readable_names:
+        newest: dict[str, ExpiredFile] = {}
+        for file in (file for each in self.datasets for file in self.tx.expired_vectors(each)):
+            before = newest.get(file.path, file)
+            newest[file.path] = max(before, file, key=lambda one: one.expired_at)
+        for path, file in newest.items():
+            if _name(path) in readable_names:
                 continue  # another vector in it is needed
             if self.now - file.expired_at < self.retention:
-                self.kept.add(YOUNG, file.path, file.size_bytes)
+                self.kept.add(YOUNG, path, file.size_bytes)
             else:
-                self.to_delete.append(FileToDelete(file.path, file.size_bytes, EXPIRED))
+                self.to_delete.append(FileToDelete(path, file.size_bytes, EXPIRED))
 
     def _possible_orphan(self, file: FoundFile, name: str) -> list[_Orphan]:
         ids = own_name(name)
@@ -241,13 +257,14 @@ class VacuumPlanner:
         # by another limit.
         silent = self.tx.silent_writes(self.options.abandoned_after_seconds)
         fenced: set[str] = set()
+        own = {None, *(dataset.id for dataset in self.datasets)}
         for orphan in orphans:
             state = states.get(orphan.write_id)
             why = ""
             may_go_on = state is not None and state.state.may_commit
             if may_go_on and orphan.write_id not in silent:
                 why = PENDING
-            elif state is not None and state.dataset_id not in (None, self.record.id):
+            elif state is not None and state.dataset_id not in own:
                 why = OTHER_DATASET
             elif state is None and self.has_own_catalog:
                 why = OTHER_CATALOG
@@ -264,6 +281,12 @@ class VacuumPlanner:
                     continue
                 fenced.add(orphan.write_id)
             self.to_delete.append(FileToDelete(orphan.file.path, orphan.file.size_bytes, ORPHAN))
+
+
+def lock_branches(tx: CatalogTransaction, record: DatasetRecord) -> list[DatasetRecord]:
+    """Lock the branches of a locked dataset; answer their newest committed states."""
+    found = [tx.lock_dataset(with_branch(record.base_uri, name)) for name in tx.branches(record.id)]
+    return [branch for branch in found if branch is not None]
 
 
 def nested_datasets(reader: CatalogReader, uri: str) -> list[str]:

@@ -14,7 +14,7 @@ from lakehouse_source.catalog.locate import is_default_catalog
 from lakehouse_source.catalog.places import OWN_KEY, is_dataset_at
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.read.snapshot import Snapshot, open_snapshot
-from lakehouse_source.storage import StorageLocation
+from lakehouse_source.storage import StorageLocation, split_branch, with_branch
 
 CatalogLike: TypeAlias = "str | Catalog | None"
 PathLike: TypeAlias = "str | os.PathLike[str]"
@@ -22,6 +22,8 @@ PathLike: TypeAlias = "str | os.PathLike[str]"
 
 class Address:
     """Where a dataset is: its location in a store, its canonical URI, its key in a catalog.
+
+    The URI and the key of a branch end with its name; its location is that of the dataset.
 
     In the catalog that is inside the dataset's own folder the key is `.`, so that the
     folder can be moved or copied as a whole. It does not matter how the URL of that
@@ -36,9 +38,11 @@ class Address:
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.location = StorageLocation.of(dataset_uri, storage_options)
-        self.uri = self.location.uri
+        branch = split_branch(os.fspath(dataset_uri).strip())[1]
+        self.uri = with_branch(self.location.uri, branch)
         self.catalog = catalog
-        self.key = OWN_KEY if is_default_catalog(catalog, self.uri) else self.uri
+        folder = OWN_KEY if is_default_catalog(catalog, self.uri) else self.location.uri
+        self.key = with_branch(folder, branch)
 
     @classmethod
     def registered(cls, where: StorageLocation | str, key: str, catalog: Catalog) -> Address:
@@ -47,8 +51,20 @@ class Address:
         address.location = (
             where if isinstance(where, StorageLocation) else StorageLocation.of(where)
         )
-        address.uri, address.key = address.location.uri, key
+        address.uri = with_branch(address.location.uri, split_branch(key)[1])
+        address.key = key
         return address
+
+    def branch(self, name: str) -> Address:
+        """The address of a branch of this dataset."""
+        found = copy.copy(self)
+        found.uri, found.key = with_branch(self.uri, name), with_branch(self.key, name)
+        return found
+
+    @property
+    def is_branch(self) -> bool:
+        """Tell whether this is the address of a branch."""
+        return split_branch(self.uri)[1] is not None
 
     def is_at(self, uri: str) -> bool:
         """Tell whether a canonical URI means the same folder."""

@@ -188,7 +188,7 @@ class Inspection:
         return self.table("deletion_vectors", version)
 
     def refs(self) -> pa.Table:
-        """The newest version, `main`, and the tags.
+        """The newest version, which is `main`, those of the branches, and the tags.
 
         >>> dataset.inspect.refs().to_pylist()
         [{'name': 'main', 'type': 'BRANCH', 'version': 1}]
@@ -322,6 +322,8 @@ def _deletion_vectors(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dic
 
 def _refs(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     yield {"name": "main", "type": "BRANCH", "version": snapshot.dataset.current_version}
+    for branch in reader.branches(snapshot.dataset.id).values():
+        yield {"name": branch.name, "type": "BRANCH", "version": branch.version}
     for name, version in reader.tags(snapshot.dataset.id).items():
         yield {"name": name, "type": "TAG", "version": version}
 

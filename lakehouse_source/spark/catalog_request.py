@@ -20,7 +20,9 @@ from lakehouse_source.spark.planner.vocabulary import Place as Where
 from lakehouse_source.spark.planner.vocabulary import Question
 from lakehouse_source.spark.secrets import reveal
 from lakehouse_source.spark.storage_options import PREFIX, check_no_secrets, split_storage_options
-from lakehouse_source.storage import canonical_uri, local_path
+from lakehouse_source.storage import canonical_uri, local_path, with_branch
+
+_BRANCH = "branch_"
 
 
 @dataclass(frozen=True)
@@ -47,16 +49,31 @@ class Request:
 
     @property
     def identifier(self) -> tuple[str, ...]:
-        """The parts of the table's name, the namespace first, without that of `metadata_table`."""
-        parts = tuple(self.question[Question.IDENTIFIER])
-        return parts if self.metadata_table is None else parts[:-1]
+        """The parts of the table's name, the namespace first, without a branch and what follows."""
+        return self._parts[0]
+
+    @property
+    def branch(self) -> str | None:
+        """The branch that is meant: `audit` of `sales.orders.branch_audit`."""
+        return self._parts[1]
 
     @property
     def metadata_table(self) -> str | None:
         """The metadata table that is meant: `files` of `sales.orders.files` or `/path`.`files`."""
-        *table, last = self.question.get(Question.IDENTIFIER, [""])
-        belongs = len(table) == 2 or (len(table) == 1 and "/" in table[0])
-        return last.lower() if belongs and last.lower() in SCHEMAS else None
+        return self._parts[2]
+
+    @property
+    def _parts(self) -> tuple[tuple[str, ...], str | None, str | None]:
+        given = tuple(self.question.get(Question.IDENTIFIER, [""]))
+        count = 1 if "/" in given[0] else 2
+        parts, further = given[:count], list(given[count:])
+        branch = metadata = None
+        if further and further[0].lower().startswith(_BRANCH) and len(further[0]) > len(_BRANCH):
+            branch = further.pop(0)[len(_BRANCH) :]
+        if further and further[0].lower() in SCHEMAS:
+            metadata = further.pop(0).lower()
+        # More parts than there are levels: an error names all of them.
+        return ((*parts, *further), branch, metadata)
 
     @property
     def is_path(self) -> bool:
@@ -107,9 +124,10 @@ def place_of(request: Request) -> Place:
         DatasetNotFoundError, InvalidOptionError
     """
     if request.is_path:
-        return _place_of_path(request, request.identifier[0])
+        return _place_of_path(request, with_branch(request.identifier[0], request.branch))
     with names_of(request) as catalog:
-        return Place(catalog.locate(request.name), request.catalog, request.storage)
+        path = with_branch(catalog.locate(request.name), request.branch)
+        return Place(path, request.catalog, request.storage)
 
 
 @contextmanager

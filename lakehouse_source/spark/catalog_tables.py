@@ -58,6 +58,7 @@ _OPTION = "option."
 
 def create(request: Request) -> dict[str, Any]:
     """Create a table without rows, or give a name to a dataset that is there already."""
+    _refuse_branch(request)
     location = request.question[Question.PROPERTIES].get(_LOCATION)
     spark = _columns(request)
     if not spark.fields and location is not None and not request.is_path:
@@ -121,6 +122,7 @@ def _staged(request: Request) -> dict[str, Any]:
     Raises:
         DatasetExistsError, DatasetNotFoundError: of the name, as the kind of the stage demands.
     """
+    _refuse_branch(request)
     kind = request.question.get(Question.STAGE, Stage.CREATE)
     given = request.question[Question.PROPERTIES]
     properties = {
@@ -314,7 +316,18 @@ def drop(request: Request) -> dict[str, Any]:
     return {Answer.EXISTS: True}
 
 
+def _refuse_branch(request: Request) -> None:
+    if request.branch is not None:
+        raise InvalidOptionError(
+            option="table",
+            value=request.shown,
+            reason="is a branch. Python makes and drops it: dataset.branch(name) and "
+            "dataset.drop_branch(name).",
+        )
+
+
 def _require_name(request: Request, statement: str) -> None:
+    _refuse_branch(request)
     if request.is_path:
         raise InvalidOptionError(
             option="table",

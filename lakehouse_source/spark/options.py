@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.storage import split_branch, with_branch
 
 READ_OPTIONS = (
     "path",
+    "branch",
     "catalog",
     "version",
     "versionAsOf",
@@ -26,6 +28,7 @@ READ_OPTIONS = (
 )
 WRITE_OPTIONS = (
     "path",
+    "branch",
     "catalog",
     "partitionBy",
     "mergeSchema",
@@ -62,13 +65,13 @@ STREAM_ONLY_OPTIONS = (
     *("skipChangeCommits", "ignoreDeletes", "failOnDataLoss"),
 )
 STREAM_READ_OPTIONS = (
-    *("path", "catalog", "columns", "where", "splitSize"),
+    *("path", "branch", "catalog", "columns", "where", "splitSize"),
     *STREAM_ONLY_OPTIONS,
     *_OF_SPARK,
 )
 # Of the writes of DELETE, UPDATE and MERGE. `splitSize` is of their scan.
 STATEMENT_OPTIONS = (
-    *("path", "catalog", "splitSize", "isolation"),
+    *("path", "branch", "catalog", "splitSize", "isolation"),
     *("targetFileSize", "rowGroupRows", "compression"),
     *("expectedVersion", "txnAppId", "txnVersion", "commitMetadata"),
 )
@@ -105,10 +108,10 @@ class Options:
         return None if value is None or not value.strip() else value.strip()
 
     def path(self) -> str:
-        """The dataset's URI.
+        """The dataset's URI, or that of its branch where option `branch` names one.
 
         Raises:
-            InvalidOptionError: it is absent.
+            InvalidOptionError: it is absent, or names another branch.
         """
         path = self.text("path")
         if path is None:
@@ -119,7 +122,15 @@ class Options:
                 "options. Use CREATE TEMPORARY VIEW name USING plake OPTIONS (path '...') "
                 "instead.",
             )
-        return path
+        branch = self.text("branch")
+        if branch is None:
+            return path
+        folder, named = split_branch(path)
+        if named not in (None, branch):
+            raise InvalidOptionError(
+                option="branch", value=branch, reason=f"is not that of the path: {named}."
+            )
+        return with_branch(folder, branch)
 
     def number(self, name: str) -> int | None:
         """A whole number.

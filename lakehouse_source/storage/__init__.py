@@ -15,6 +15,8 @@ from lakehouse_source.storage.uris import (
     check_relative,
     local_path,
     redact_uri,
+    split_branch,
+    with_branch,
 )
 
 __all__ = [
@@ -26,4 +28,6 @@ __all__ = [
     "check_relative",
     "local_path",
     "redact_uri",
+    "split_branch",
+    "with_branch",
 ]

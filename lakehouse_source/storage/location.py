@@ -17,6 +17,7 @@ from lakehouse_source.storage.uris import (
     canonical_uri,
     redact_uri,
     scheme_of,
+    split_branch,
 )
 
 # Parameters of a URI's query that are no secret and may be part of many other words.
@@ -45,7 +46,7 @@ class StorageLocation:
         Raises:
             InvalidOptionError: the URI is no place, or an option is not known there.
         """
-        text = os.fspath(given).strip()
+        text = split_branch(os.fspath(given).strip())[0]
         scheme = scheme_of(text)
         checked = checked_options(scheme, options or {})
         uri = canonical_uri(text, checked.get("account_name") if scheme in AZURE_SCHEMES else None)

@@ -20,6 +20,9 @@ HADOOP_SCHEMES = frozenset({"hdfs", "viewfs"})
 # take paths literally.
 _ENCODED = S3_SCHEMES | GCS_SCHEMES | AZURE_SCHEMES | HADOOP_SCHEMES
 _AZURE_HOST = "dfs.core.windows.net"
+# What stands between the folder of a dataset and the name of one of its branches. A canonical
+# URI has no other `#`.
+BRANCH = "#branch="
 # Every character that a URI may contain, `%` included.
 _LEGAL = "%/:?#[]@!$&'()*+,;=-._~"
 
@@ -29,7 +32,7 @@ def canonical_uri(uri: str | os.PathLike[str], account_name: str | None = None) 
 
     Local paths become absolute; symbolic links in them are kept. Credentials and query
     parameters of remote URIs are dropped: they tell how to reach a dataset, not which
-    dataset it is.
+    dataset it is. The name of a branch is dropped too: its files are in the dataset's folder.
 
     Args:
         account_name: the storage account of an Azure URI that does not name one.
@@ -37,7 +40,7 @@ def canonical_uri(uri: str | os.PathLike[str], account_name: str | None = None) 
     Raises:
         InvalidOptionError: the URI is empty, has no path, or names no Azure account.
     """
-    text = os.fspath(uri).strip()
+    text = split_branch(os.fspath(uri).strip())[0]
     if not text:
         raise InvalidOptionError(
             option="path",
@@ -68,6 +71,20 @@ def canonical_uri(uri: str | os.PathLike[str], account_name: str | None = None) 
         container, account = azure_names(text, account_name)
         return f"abfs://{container}@{account}{path}"
     return urlunsplit((scheme, host, path, "", ""))
+
+
+def split_branch(uri: str) -> tuple[str, str | None]:
+    """The URI of a dataset's folder, and the branch that the URI names: `<folder>#branch=<name>`.
+
+    The name is not checked.
+    """
+    folder, separator, name = uri.rpartition(BRANCH)
+    return (folder, name) if separator and "/" not in name else (uri, None)
+
+
+def with_branch(folder: str, name: str | None) -> str:
+    """The URI of a branch of the dataset in a folder; None: of the dataset itself."""
+    return folder if name is None else f"{folder}{BRANCH}{name}"
 
 
 def _local_uri(path: str) -> str:
@@ -117,8 +134,9 @@ def scheme_of(uri: str) -> str:
 
 
 def local_path(uri: str) -> str | None:
-    """The path of a canonical `file:` URI, None for a remote one."""
-    return unquote(uri[len("file://") :]) if uri.startswith("file://") else None
+    """The folder of a canonical `file:` URI, None for a remote one."""
+    folder = split_branch(uri)[0]
+    return unquote(folder[len("file://") :]) if folder.startswith("file://") else None
 
 
 def redact_uri(uri: str) -> str:

@@ -11,7 +11,7 @@ from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransac
 from lakehouse_source.catalog.reader import Current
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.catalog.write_states import WriteState
-from lakehouse_source.errors import InvalidOptionError, PlakeError
+from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, PlakeError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import DatasetProperties, DatasetRecord
 from lakehouse_source.parquet.spec import (
@@ -69,6 +69,8 @@ def begin(
 
     def register(tx: CatalogTransaction) -> StagedWrite:
         current = tx.current(address.key)
+        if current is None and address.is_branch:
+            raise DatasetNotFoundError(dataset=address.uri, catalog=catalog.redacted_url)
         if current is None:
             tx.register_dataset(address.key, address.uri.rstrip("/").rsplit("/", 1)[-1])
             current = tx.current(address.key)

@@ -71,7 +71,7 @@ def set_properties(
             properties = _indexing(schema, properties, address.uri)
         if properties == record.properties:
             return None
-        _rebuild_index(tx, record, schema, properties)
+        rebuild_index(tx, record, schema, properties)
         details = {"properties": {name: _shown(given[name]) for name in given}}
         return NewMetadata(details, properties)
 
@@ -155,10 +155,13 @@ def _indexing(schema: pa.Schema, properties: DatasetProperties, uri: str) -> Dat
     return evolve_properties(bare, schema, None, partition_by, names)[0]
 
 
-def _rebuild_index(
+def rebuild_index(
     tx: CatalogTransaction, record: DatasetRecord, schema: pa.Schema, properties: DatasetProperties
 ) -> None:
-    """Make index rows for columns that join the index, and delete those of columns that leave."""
+    """Make index rows for columns that join the index, and delete those of columns that leave.
+
+    The rows are those of the files that the dataset has; `schema` is the one in force.
+    """
     before, after = set(record.properties.indexed_columns), set(properties.indexed_columns)
     # A column that joins may have old rows: it left the index when its type had no keys.
     tx.delete_bounds(record.id, sorted(before ^ after))

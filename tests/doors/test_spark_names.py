@@ -409,3 +409,44 @@ def test_tables_about_a_table_are_read_by_its_name(
             spark_catalog.sql(statement)
     assert spark_catalog.table(f"{space}.t").count() == 6
     assert catalog.dataset((space.partition(".")[2], "t")).version == 2
+
+
+def test_branches_are_read_and_written_by_their_names_and_by_an_option(
+    spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
+) -> None:
+    spark_catalog.sql(f"CREATE TABLE {space}.t AS SELECT id, 'a' AS k FROM range(4)")
+    made = catalog.dataset((space.partition(".")[2], "t"))
+    made.branch("Audit")
+    table = f"{space}.t.branch_Audit"
+    spark_catalog.sql(f"INSERT INTO {table} VALUES (10, 'b')")
+    spark_catalog.sql(f"DELETE FROM {table} WHERE id = 1")
+    spark_catalog.sql(
+        f"MERGE INTO {table} t USING (SELECT 2L AS id) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET k = 'm'"
+    )
+    expected = [(0, "a"), (10, "b"), (2, "m"), (3, "a")]
+    assert rows(spark_catalog, f"SELECT * FROM {table}") == expected
+    assert rows(spark_catalog, f"SELECT * FROM {table} VERSION AS OF 1") == [
+        (0, "a"), (1, "a"), (2, "a"), (3, "a"),
+    ]  # fmt: skip
+    reader = spark_catalog.read.format("plake").option("catalog", catalog.url)
+    for frame in (
+        reader.option("branch", "Audit").load(made.uri),
+        reader.load(f"{made.uri}#branch=Audit"),
+        spark_catalog.table(f"plake.`{made.uri}#branch=Audit`"),
+    ):
+        assert sorted((tuple(row) for row in frame.collect()), key=repr) == expected
+    assert len(rows(spark_catalog, f"SELECT * FROM {space}.t")) == 4
+    appended = spark_catalog.range(20, 21).select("id", F.lit("w").alias("k")).write
+    appended = appended.format("plake").option("catalog", catalog.url).option("branch", "Audit")
+    appended.mode("append").save(made.uri)
+    assert rows(spark_catalog, f"SELECT count(*) FROM {table}") == [(5,)]
+    operations = rows(spark_catalog, f"SELECT version, operation FROM {table}.history")
+    assert [name for _, name in operations] == ["branch", "append", "delete", "merge", "append"]
+    made.fast_forward("Audit")
+    assert rows(spark_catalog, f"SELECT count(*), max(id) FROM {space}.t") == [(5, 20)]
+    assert "TABLE_OR_VIEW_NOT_FOUND" in message(
+        spark_catalog, f"SELECT * FROM {space}.t.branch_none"
+    )
+    for statement in (f"DROP TABLE {table}", f"CREATE TABLE {table} (id INT)"):
+        assert "is a branch" in message(spark_catalog, statement)

@@ -16,7 +16,14 @@ import pytest
 
 from lakehouse_source.catalog import Catalog, migrations, open_catalog
 from lakehouse_source.errors import CatalogUnavailableError, DatasetNotFoundError
-from tests.catalog_contract import NEW_IN_FORMAT_7, URI, CatalogContract, commit, file_of
+from tests.catalog_contract import (
+    NEW_IN_FORMAT_7,
+    NEW_IN_FORMAT_8,
+    URI,
+    CatalogContract,
+    commit,
+    file_of,
+)
 
 HOLD = """
 import sys
@@ -68,7 +75,8 @@ class TestDuckDBContract(CatalogContract):
                 pass  # the tables are made; the statements are those of another format
         with duckdb.connect(str(path)) as connection:
             connection.execute(f"ATTACH '{before}' AS source")
-            later = (*NEW_IN_FORMAT_7, *(["deletion_vectors"] if number < 6 else ()))
+            later = [*NEW_IN_FORMAT_8, *(NEW_IN_FORMAT_7 if number < 7 else ())]
+            later += ["deletion_vectors"] if number < 6 else []
             for table in (t for t in migrations.TABLES if t not in later):
                 found = connection.execute(f"PRAGMA table_info('{table}')").fetchall()
                 names = ", ".join(row[1] for row in found)

@@ -1,0 +1,345 @@
+"""Verb. Branches of a dataset: made, listed, dropped, and taken over by the dataset.
+
+A branch begins as the files of one version. What is committed to it, the dataset does not see
+until `fast_forward` commits the same versions to the dataset. All of it is metadata: no data file
+is read or written. The work grows with the number of files of the version.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import uuid6
+
+from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransaction
+from lakehouse_source.catalog.branches import Branch
+from lakehouse_source.catalog.reader import DatasetChanges
+from lakehouse_source.catalog.retry import in_transaction
+from lakehouse_source.errors import CommitConflictError, InvalidOptionError, VersionNotFoundError
+from lakehouse_source.model import (
+    DatasetRecord,
+    DeletionVector,
+    FileMetadata,
+    FileRecord,
+    TransactionRecord,
+    WriteResult,
+)
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.snapshot import check_readable, existing
+from lakehouse_source.storage import with_branch
+from lakehouse_source.write.evolution import evolve_properties
+from lakehouse_source.write.set_properties import rebuild_index
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_AT_ONCE = 2000  # files, of which the statistics are in memory
+# The schema is that of the dataset at the file's version: nothing asks the file for it.
+_NO_SCHEMA = pa.schema([])
+
+
+def make_branch(catalog: Catalog, address: Address, name: str, version: int | None) -> Address:
+    """Make a branch from a version, by default from the newest one; answers its address.
+
+    Without a version, a branch that is there already is answered.
+
+    Raises:
+        DatasetNotFoundError, VersionNotFoundError
+        InvalidOptionError: the name is none, the dataset has the branch already, or it had
+            another schema at that version.
+    """
+    _check(address, name)
+    found = address.branch(name)
+
+    def make(tx: CatalogTransaction) -> None:
+        record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
+        base = record.current_version if version is None else version
+        check_readable(record, address.uri, base)
+        if name in tx.branches(record.id):
+            if version is None:
+                return
+            raise InvalidOptionError(
+                option="branch",
+                value=name,
+                reason="exists already. Drop it first: dataset.drop_branch(name).",
+            )
+        _check_same_columns(tx, record, address.uri, base)
+        _begin(tx, record, name, base)
+
+    in_transaction(catalog, address.uri, "", make, resolve=False)
+    return found
+
+
+def branches(catalog: Catalog, address: Address, reader: CatalogReader) -> Mapping[str, Branch]:
+    """The branches of a dataset, by name.
+
+    Raises:
+        DatasetNotFoundError
+    """
+    record = existing(reader.dataset(address.key), address.uri, catalog.redacted_url)
+    return reader.branches(record.id)
+
+
+def drop_branch(catalog: Catalog, address: Address, name: str) -> None:
+    """Remove a branch and its versions; a vacuum of the dataset deletes the files.
+
+    Raises:
+        DatasetNotFoundError
+        VersionNotFoundError: the dataset has no such branch.
+    """
+
+    def drop(tx: CatalogTransaction) -> None:
+        record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
+        branch = _existing_branch(tx, record, address.uri, name)
+        # Under its lock: a write that began commits before, or finds no branch any more.
+        tx.lock_dataset(with_branch(record.base_uri, name))
+        tx.drop_dataset(branch.dataset_id)
+        tx.forget_dataset(branch.dataset_id)
+
+    in_transaction(catalog, address.uri, "", drop, resolve=False)
+
+
+def fast_forward(catalog: Catalog, address: Address, name: str) -> WriteResult:
+    """Commit to a dataset what was committed to one of its branches, version by version.
+
+    The branch stays and is the same as the dataset then.
+
+    Raises:
+        DatasetNotFoundError
+        VersionNotFoundError: the dataset has no such branch, or versions of the branch were
+            expired.
+        CommitConflictError: something was committed to the dataset since the branch was made.
+        CommitUnknownError: the catalog was lost during the commit.
+    """
+    write_id = str(uuid6.uuid7())
+
+    def forward(tx: CatalogTransaction) -> WriteResult:
+        record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
+        key = with_branch(record.base_uri, name)
+        branch = _existing_branch(tx, record, address.uri, name)
+        theirs = existing(tx.lock_dataset(key), key, catalog.redacted_url)
+        if tx.transaction_by_write_id(write_id) is None:
+            _check_unchanged(record, address.uri, branch)
+            check_readable(theirs, key, branch.base_version)
+            _take_over(tx, record, theirs, branch.base_version, write_id)
+            tx.set_branch_base(branch.dataset_id, theirs.current_version)
+        schema_version = tx.schema_at(record.id, theirs.current_version)[0]
+        return WriteResult(theirs.current_version, 0, 0, schema_version)
+
+    return in_transaction(catalog, address.uri, write_id, forward)
+
+
+# --- a branch begins ------------------------------------------------------------------
+
+
+def _begin(tx: CatalogTransaction, record: DatasetRecord, name: str, base: int) -> None:
+    """Register a branch with the files, vectors and schemas of a version, and commit that."""
+    registered = tx.register_dataset(with_branch(record.base_uri, name), record.name)
+    branch = Branch(name, registered.id, base, base)
+    tx.insert_branch(record, branch, record.properties)
+    for number, schema in tx.schemas(record.id).items():
+        if number <= base:
+            tx.insert_schema(registered.id, number, schema)
+    ids = _copy_files(tx, tx.files(record.id, base), record, registered.id)
+    vectors: dict[int, dict[int, DeletionVector | None]] = {}
+    for one in tx.all_vectors(record.id, base):
+        vectors.setdefault(one.version, {})[ids[one.file_id]] = one.vector
+    for number, some in sorted(vectors.items()):
+        tx.set_vectors(registered.id, number, some)
+    last = tx.transaction(record.id, base)
+    counts = {} if last is None else last.summary
+    done = dict.fromkeys(("files_added", "files_removed", "rows_added", "rows_removed"), 0)
+    summary = done | {key: counts[key] for key in counts if key.startswith("live_")}
+    details = {"branch": name, "version": base}
+    tx.insert_transaction(registered.id, base, "branch", details, summary, str(uuid6.uuid7()))
+
+
+def _copy_files(
+    tx: CatalogTransaction, files: Sequence[FileRecord], owner: DatasetRecord, dataset_id: int
+) -> dict[int, int]:
+    """Record files of a dataset for another one too; answers the new ids by the old ones."""
+    ids: dict[int, int] = {}
+    columns = owner.properties.indexed_columns
+    for start in range(0, len(files), _AT_ONCE):
+        some = files[start : start + _AT_ONCE]
+        groups = tx.row_groups([file.id for file in some])
+        bounds = tx.file_bounds([file.id for file in some], columns)
+        recorded: dict[tuple[int, int], list[FileRecord]] = {}
+        for file in some:
+            recorded.setdefault((file.version, file.schema_version), []).append(file)
+        for (version, schema_version), group in recorded.items():
+            index_rows = {file.path: list(bounds.get(file.id, {}).values()) for file in group}
+            new = tx.record_file_metadata(
+                _other(owner, dataset_id),
+                version,
+                [
+                    FileMetadata(
+                        path=file.path,
+                        row_count=file.row_count,
+                        file_size_bytes=file.size_bytes,
+                        schema=_NO_SCHEMA,
+                        row_groups=tuple(groups[file.id]),
+                        partitions=file.partitions,
+                        stats_complete=file.stats_complete,
+                    )
+                    for file in group
+                ],
+                schema_version=schema_version,
+                bounds=lambda file, rows=index_rows: rows[file.path],  # type: ignore[misc]
+                first_row_ids=[file.first_row_id for file in group],
+            )
+            ids |= zip((file.id for file in group), new)
+    return ids
+
+
+# --- a dataset takes over a branch ------------------------------------------------------
+
+
+def _take_over(
+    tx: CatalogTransaction,
+    record: DatasetRecord,
+    branch: DatasetRecord,
+    base: int,
+    write_id: str,
+) -> None:
+    """Commit the versions of a branch after its base to the dataset, which is at the base."""
+    commits = tx.transactions_since(branch.id, base)
+    if not commits:
+        return
+    _take_over_schema(tx, record, branch, base)
+    changes = tx.changes_since(branch.id, base)
+    mine = {file.path: file.id for file in tx.files(record.id, base)}
+    ids = {file.id: mine[file.path] for file in tx.files(branch.id, base)}
+    # The identities of rows go on where those of the branch ended.
+    new_rows = [0] * (len(commits) - 1) + [branch.next_row_id - record.next_row_id]
+    for commit, rows in zip(commits, new_rows):
+        is_last = commit.version == branch.current_version
+        _commit_again(tx, record.id, commit, write_id if is_last else str(uuid6.uuid7()), rows)
+        added = [file for file in changes.files if file.version == commit.version]
+        ids |= _copy_files(tx, added, branch, record.id)
+        gone = changes.removed_files.get(commit.version, [])
+        tx.remove_files(record.id, commit.version, [ids[one] for one in gone])
+        tx.set_vectors(record.id, commit.version, _vectors_of(changes, commit.version, ids, gone))
+
+
+def _take_over_schema(
+    tx: CatalogTransaction, record: DatasetRecord, branch: DatasetRecord, base: int
+) -> None:
+    """Bring the schemas, the properties and the search index of a dataset to those of a branch."""
+    before = tx.schema_at(record.id, base)[1]
+    for number, schema in tx.schemas(branch.id).items():
+        if number > base:
+            tx.insert_schema(record.id, number, schema)
+    if branch.properties == record.properties:
+        return
+    after = tx.schema_at(branch.id, branch.current_version)[1]
+    partition_by = branch.properties.partition_by
+    # Keys of the files that the dataset has are in the encoding of the schema before.
+    for column_id in evolve_properties(record.properties, after, before, partition_by)[1]:
+        tx.invalidate_bounds(record.id, column_id)
+    rebuild_index(tx, record, after, branch.properties)
+    tx.set_properties(record.id, branch.properties)
+
+
+def _commit_again(
+    tx: CatalogTransaction, dataset_id: int, commit: TransactionRecord, write_id: str, rows: int
+) -> None:
+    app_id, number = commit.txn_app_id, commit.txn_version
+    # The same application may have committed the number to the dataset before.
+    if (
+        app_id is not None
+        and number is not None
+        and tx.transaction_by_txn(dataset_id, app_id, number) is not None
+    ):
+        app_id = number = None
+    tx.insert_transaction(
+        dataset_id,
+        commit.version,
+        commit.operation,
+        commit.metadata,
+        commit.summary,
+        write_id,
+        app_id,
+        number,
+        new_rows=rows,
+    )
+
+
+def _vectors_of(
+    changes: DatasetChanges, version: int, ids: Mapping[int, int], gone: Sequence[int]
+) -> dict[int, DeletionVector | None]:
+    """What a commit made of the deletion vectors of files; None: the file has none any more."""
+    removed = changes.removed_vectors.get(version, [])
+    found: dict[int, DeletionVector | None] = {ids[one]: None for one in removed if one not in gone}
+    for file_id, vector in changes.vectors.get(version, {}).items():
+        found[ids[file_id]] = vector
+    return found
+
+
+# --- checks -----------------------------------------------------------------------------
+
+
+def _check(address: Address, name: str) -> None:
+    reason = None
+    if address.is_branch:
+        reason = f"cannot be made of a branch: {address.uri} is one."
+    elif not _NAME.fullmatch(name):
+        reason = "must be 1 to 128 ASCII letters, digits, '_', '-' and '.', not '-' or '.' first."
+    elif name.lower() == "main":
+        reason = "is what the dataset itself is called in `refs`."
+    if reason is not None:
+        raise InvalidOptionError(option="branch", value=name, reason=reason)
+
+
+def _check_same_columns(
+    tx: CatalogTransaction, record: DatasetRecord, uri: str, version: int
+) -> None:
+    """Check that a version has the schema that is in force: properties name columns of that.
+
+    Raises:
+        InvalidOptionError
+    """
+    since = tx.schema_at(record.id, record.current_version)[0]
+    if version < since:
+        raise InvalidOptionError(
+            option="version",
+            value=version,
+            reason=f"has another schema than {uri} has now. Make a branch of version {since} or "
+            "a later one.",
+        )
+
+
+def _check_unchanged(record: DatasetRecord, uri: str, branch: Branch) -> None:
+    if record.current_version != branch.base_version:
+        raise CommitConflictError(
+            dataset=uri,
+            base_version=branch.base_version,
+            current_version=record.current_version,
+            reason=f"branch {branch.name!r} begins at version {branch.base_version}. Read the "
+            "branch and write its rows to the dataset, or drop the branch and make a new one",
+        )
+
+
+def _existing_branch(reader: CatalogReader, record: DatasetRecord, uri: str, name: str) -> Branch:
+    branch = reader.branches(record.id).get(name)
+    if branch is None:
+        raise VersionNotFoundError(
+            dataset=uri,
+            requested=f"branch {name!r}",
+            first=record.oldest_version,
+            last=record.current_version,
+        )
+    return branch
+
+
+def _other(owner: DatasetRecord, dataset_id: int) -> DatasetRecord:
+    """A record by which rows are recorded for another dataset."""
+    return DatasetRecord(
+        dataset_id,
+        owner.name,
+        owner.base_uri,
+        owner.current_version,
+        owner.properties,
+        owner.oldest_version,
+        owner.next_row_id,
+    )
