@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 import uuid6
@@ -45,9 +46,55 @@ SLOW = {
 }
 
 
+# Matrices: `make test` runs one case in so many of each test that has more than a few, and
+# `make integration` the others. The names of the cases choose, so that it is always the same ones.
+SAMPLED = {
+    "test_planner_queries.py": 4,
+    "test_planner_nested.py": 4,
+    "test_planner_answers.py": 3,
+    "test_planner_join_keys.py": 3,
+    "test_planner_ranges.py": 2,
+    "test_planner_build.py": 3,
+    "test_native_scan.py": 3,
+    "test_reader_choice.py": 3,
+    "test_batch_reads.py": 3,
+    "test_row_statements.py": 3,
+    "test_deleted_rows_in_spark.py": 3,
+    "test_plain_parquet.py": 3,
+    "test_read_options.py": 2,
+    "test_write_options.py": 2,
+    "test_errors.py": 2,
+    "test_crash_points.py": 4,
+    "test_row_change_crashes.py": 4,
+    "test_lost_acknowledgement.py": 2,
+    "test_dataset_names.py": 2,
+    "test_spellings.py": 3,
+    "test_engine_files.py": 2,
+    "test_engines.py": 2,
+}
+FEW_CASES = 5
+
+
+def _sample(items: list[pytest.Item]) -> None:
+    """Mark the cases that `make test` leaves out as long."""
+    cases: dict[tuple[str, str], list[pytest.Function]] = {}
+    for item in items:
+        has_cases = isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        if has_cases and item.path.name in SAMPLED and item.get_closest_marker("long") is None:
+            assert isinstance(item, pytest.Function)
+            name = item.nodeid.partition("[")[0]
+            cases.setdefault((item.path.name, name), []).append(item)
+    for (module, _name), some in cases.items():
+        if len(some) > FEW_CASES:
+            some.sort(key=lambda item: crc32(item.callspec.id.encode()))
+            for item in some[-(-len(some) // SAMPLED[module]) :]:
+                item.add_marker(pytest.mark.long)
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that use the Spark session, and those of the second lane, and slow ones."""
+    _sample(items)
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)

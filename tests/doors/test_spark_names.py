@@ -448,5 +448,5 @@ def test_branches_are_read_and_written_by_their_names_and_by_an_option(
     assert "TABLE_OR_VIEW_NOT_FOUND" in message(
         spark_catalog, f"SELECT * FROM {space}.t.branch_none"
     )
-    for statement in (f"DROP TABLE {table}", f"CREATE TABLE {table} (id INT)"):
+    for statement in (f"DROP TABLE {table}", f"CREATE TABLE {space}.t.branch_b (id INT)"):
         assert "is a branch" in message(spark_catalog, statement)

@@ -333,7 +333,9 @@ def test_a_fast_forward_that_fails_before_its_commit_changes_nothing(
     assert dataset.fast_forward("audit").version == 5
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 30))]
+)
 def test_random_programs_on_two_branches(seed: int, tmp_path: Path) -> None:
     """The oracle is a list of rows for each branch, changed by hand."""
     draw = random.Random(seed)

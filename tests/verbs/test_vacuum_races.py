@@ -124,7 +124,8 @@ def test_nothing_live_retained_or_pending_is_deleted(tmp_path: Path, catalog: la
     removed = 0
     dataset = lake.open_dataset(uri, catalog=catalog)
     rng = random.Random(5)
-    while time.time() < until:
+    # On a loaded machine the first versions expire late.
+    while time.time() < until or (removed == 0 and time.time() < until + 60):
         for path in Path(uri).rglob("*.parquet"):
             moment = time.time() + rng.choice([-DAY, DAY])
             with suppress(FileNotFoundError):  # a writer gave it up
