@@ -46,6 +46,7 @@ ROW_CHANGES = (
     "verbs/test_row_change_conflicts.py",
 )
 NAMES = ("verbs/test_dataset_names.py",)
+BRANCHES = ("verbs/test_branches.py",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +353,67 @@ MUTANTS = [
             "a schema is replaced whose columns another commit changed",
             "        _check_new_ids(record, current, staged)",
             "        pass",
+        ),
+    ),
+    *_in(
+        "write/branches.py",
+        BRANCHES,
+        (
+            "a dataset that moved on takes over a branch",
+            "if record.current_version != branch.base_version:",
+            "if False:",
+        ),
+        (
+            "rows that are deleted return in a branch",
+            "for one in tx.all_vectors(record.id, base):",
+            "for one in ():",
+        ),
+        (
+            "rows get the identities of those of a branch",
+            "[branch.next_row_id - record.next_row_id]",
+            "[0]",
+        ),
+        (
+            "a branch with expired versions is taken over",
+            "check_readable(theirs, key, branch.base_version)",
+            "pass",
+        ),
+        (
+            "the index does not know the columns that a branch put into it",
+            "rebuild_index(tx, record, after, branch.properties)",
+            "pass",
+        ),
+        (
+            "a vector that a branch took away stays",
+            "ids[one]: None for one in removed if one not in gone",
+            "ids[one]: None for one in removed if False",
+        ),
+    ),
+    *_in(
+        "maintenance/vacuum_plan.py",
+        BRANCHES,
+        (
+            "vacuum deletes the files of branches",
+            "self.datasets = [record, *lock_branches(tx, record)]",
+            "self.datasets = [record]",
+        ),
+    ),
+    *_in(
+        "maintenance/drop.py",
+        BRANCHES,
+        (
+            "the branches of a dropped dataset stay",
+            "for one in (record, *lock_branches(tx, record)):",
+            "for one in (record,):",
+        ),
+    ),
+    *_in(
+        "write/begin.py",
+        BRANCHES,
+        (
+            "a write to a missing branch makes a dataset",
+            "if current is None and address.is_branch:",
+            "if False:",
         ),
     ),
     *_in(

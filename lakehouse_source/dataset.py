@@ -799,7 +799,7 @@ class Dataset:
                 branch, or the dataset had another schema at that version.
 
         >>> audit = dataset.branch("audit")
-        >>> audit.delete("miles > 2000").rows_deleted
+        >>> audit.delete("miles = 1400").rows_deleted
         1
         >>> audit.refresh().scan().count_rows(), dataset.refresh().scan().count_rows()
         (3, 4)
