@@ -375,7 +375,7 @@ MUTANTS = [
         ),
         (
             "a branch with expired versions is taken over",
-            "check_readable(theirs, key, branch.base_version)",
+            "check_readable(theirs, uri, branch.base_version)",
             "pass",
         ),
         (

@@ -117,10 +117,11 @@ def fast_forward(catalog: Catalog, address: Address, name: str) -> WriteResult:
         record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
         key = with_branch(record.base_uri, name)
         branch = _existing_branch(tx, record, address.uri, name)
-        theirs = existing(tx.lock_dataset(key), key, catalog.redacted_url)
+        uri = with_branch(address.uri, name)
+        theirs = existing(tx.lock_dataset(key), uri, catalog.redacted_url)
         if tx.transaction_by_write_id(write_id) is None:
             _check_unchanged(record, address.uri, branch)
-            check_readable(theirs, key, branch.base_version)
+            check_readable(theirs, uri, branch.base_version)
             _take_over(tx, record, theirs, branch.base_version, write_id)
             tx.set_branch_base(branch.dataset_id, theirs.current_version)
         schema_version = tx.schema_at(record.id, theirs.current_version)[0]
