@@ -154,6 +154,25 @@ def test_a_fast_forward_commits_each_version_of_the_branch(
     assert again.version == 4
 
 
+def test_columns_that_a_branch_puts_into_the_index_find_the_files_of_the_dataset(
+    catalog: lake.Catalog, tmp_path: Path
+) -> None:
+    uri = tmp_path / "things"
+    for start in (0, 10):
+        data = {"id": list(range(start, start + 10)), "k": ["a"] * 10}
+        lake.write_dataset(data, uri, catalog=catalog, index_columns=None if start else ["k"])
+    dataset = lake.open_dataset(uri, catalog=catalog)
+    branch = dataset.branch("audit")
+    branch.set_properties(index_columns=["id"])
+    branch.promote_column("id", pa.decimal128(19, 0))
+    add(catalog, branch, 50)
+    dataset.fast_forward("audit")
+    for number in (7, 15, 50):
+        assert ids(dataset, f"id = {number}") == [number]
+    assert ids(dataset, "k = 'a' AND id < 3") == [0, 1, 2]
+    assert ids(dataset, "id = 7", version=2) == [7]
+
+
 def test_a_branch_that_was_taken_over_goes_on(catalog: lake.Catalog, dataset: lake.Dataset) -> None:
     branch = dataset.branch("audit")
     for number in range(3):
