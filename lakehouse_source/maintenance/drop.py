@@ -21,7 +21,7 @@ from lakehouse_source.maintenance.vacuum_plan import (
     nested_datasets,
 )
 from lakehouse_source.model import DatasetRecord
-from lakehouse_source.parquet.names import is_foreign, is_vector_file
+from lakehouse_source.parquet.names import own_name
 from lakehouse_source.storage import Storage, StorageLocation, split_branch
 
 
@@ -70,7 +70,7 @@ def _delete_files(
             for one in folder_prefixes(each, reader.schemas(each.id))
         ]
     for found in storage.files():
-        ours = not is_foreign(found.path) or is_vector_file(found.path)
+        ours = own_name(found.path) is not None
         placed = is_in_place(found.path, prefixes)
         if ours and placed and not found.path.startswith(tuple(inside)):
             storage.delete(found.path)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakehouse_source as lake
@@ -176,6 +177,9 @@ def test_a_purge_deletes_what_plake_wrote_and_nothing_else(
     inner = catalog.create_dataset("inner", SCHEMA, location=tmp_path / "a" / "inner")
     write(catalog, inner, 7)
     (tmp_path / "a" / "notes.txt").write_text("mine")
+    (tmp_path / "else" / "day=d1").mkdir(parents=True)
+    pq.write_table(pa.table({"id": [9]}), tmp_path / "else" / "day=d1" / "copied.parquet")
+    made.add_files(tmp_path / "else", copy=True)
     catalog.drop("a", purge=True)
     left = sorted(p.name for p in (tmp_path / "a").rglob("*") if p.is_file())
     assert [name for name in left if not name.endswith(".parquet")] == ["notes.txt"]
