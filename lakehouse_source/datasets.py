@@ -474,7 +474,7 @@ def parse_name(name: NameLike) -> QualifiedName:
     Raises:
         InvalidOptionError: it is not one name, or a namespace and a name.
     """
-    parts = _split(name) if isinstance(name, str) else list(name)
+    parts = split_name(name) if isinstance(name, str) else list(name)
     if len(parts) == 1:
         return DEFAULT_NAMESPACE, parts[0]
     if len(parts) == 2:
@@ -487,8 +487,12 @@ def parse_name(name: NameLike) -> QualifiedName:
     )
 
 
-def _split(text: str) -> list[str]:
-    """The parts of a dotted name; in backticks a dot is a letter and two backticks are one."""
+def split_name(text: str) -> list[str]:
+    """The parts of a dotted name; in backticks a dot is a letter and two backticks are one.
+
+    Raises:
+        InvalidOptionError: a backtick is open.
+    """
     parts: list[str] = []
     part, quoting, at = "", False, 0
     while at < len(text):

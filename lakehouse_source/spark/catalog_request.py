@@ -6,13 +6,13 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lakehouse_source.catalog.locate import VARIABLE
 from lakehouse_source.catalog.names import DEFAULT_NAMESPACE, QualifiedName
 from lakehouse_source.catalog.places import default_catalog_path
-from lakehouse_source.datasets import DatasetCatalog, open_catalog
+from lakehouse_source.datasets import DatasetCatalog, open_catalog, split_name
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.inspect import SCHEMAS
@@ -88,6 +88,38 @@ class Request:
             InvalidOptionError: the namespace has several levels.
         """
         return qualified(self.identifier)
+
+    def require_table(self) -> None:
+        """Refuse a metadata table.
+
+        Raises:
+            InvalidOptionError: the name is that of one.
+        """
+        if self.metadata_table is not None:
+            raise InvalidOptionError(
+                option="table",
+                value=self.shown,
+                reason="tells about a table. It can be read only.",
+            )
+
+    def about(self, table: str) -> Request:
+        """The request about a table that is named as an argument: by its path or its name.
+
+        A name is `name`, `namespace.name` or `catalog.namespace.name`, where the catalog is the
+        one of Spark that asks. A name alone is in the session's current namespace.
+
+        Raises:
+            InvalidOptionError: the name has an open backtick.
+        """
+        is_path = "/" in table and "`" not in table
+        parts = [table] if is_path else split_name(table)
+        last = parts[-1]
+        if len(parts) == (2 if "/" in last else 3) and parts[0] == self.question[Question.CATALOG]:
+            parts = parts[1:]
+        current = self.question.get(Question.CURRENT)
+        if len(parts) == 1 and "/" not in last and current:
+            parts = [*split_name(current), *parts]
+        return replace(self, question={**self.question, Question.IDENTIFIER: parts})
 
     @property
     def shown(self) -> str:

@@ -178,6 +178,9 @@ class Question:
     COMMENT = "note"
     TYPE = "data_type"
     AFTER = "after"  # the column before; null for the first place; absent for the last
+    PROCEDURE = "procedure"  # of LOAD_PROCEDURE and CALL: its name
+    ARGUMENTS = "arguments"  # of CALL: {name: value}, null where it is NULL
+    CURRENT = "current_namespace"  # of CALL: the session's, quoted; null: it is in another catalog
 
 
 class Place:
@@ -205,6 +208,9 @@ class Ask:
     CREATE_NAMESPACE = "create_namespace"
     ALTER_NAMESPACE = "alter_namespace"
     DROP_NAMESPACE = "drop_namespace"
+    LIST_PROCEDURES = "list_procedures"
+    LOAD_PROCEDURE = "load_procedure"
+    CALL = "call"
 
 
 class Stage:
@@ -234,6 +240,7 @@ class Namespace:
     """Namespaces that are always there."""
 
     DEFAULT = "default"
+    SYSTEM = "system"  # of procedures; no table is in it by itself
 
 
 class Answer:
@@ -249,8 +256,18 @@ class Answer:
     PARTITION_BY = "partition_by"  # names of columns
     IS_METADATA = "is_metadata"  # true: rows about a table, such as its files; nothing is written
     PROPERTIES = "properties"  # {name: text}
-    EXISTS = "found"  # of EXISTS and DROP: true or false
-    NAMES = "names"  # of tables or namespaces
+    EXISTS = "found"  # of EXISTS, DROP and LOAD_PROCEDURE: true or false
+    NAMES = "names"  # of tables, namespaces or procedures
+    DESCRIPTION = "description"  # of a procedure
+    PARAMETERS = "parameters"  # a schema as Spark's JSON; `Parameter` tells of its metadata
+    COLUMNS = "columns"  # of a procedure's rows: a schema as Spark's JSON
+    ROWS = "rows"  # lists of values
+
+
+class Parameter:
+    """Keys of the metadata of a procedure's parameter."""
+
+    DEFAULT = "default"  # SQL text; absent where an argument must be given
 
 
 class Failure:
@@ -329,7 +346,7 @@ class Schema:
 
 GROUPS = (
     *(Mark, Key, Operator, Type, Function, Pickle, MetadataColumn, Statement, Command, Row),
-    *(Question, Place, Ask, Stage, Change, Namespace, Answer, Failure),
+    *(Question, Place, Ask, Stage, Change, Namespace, Answer, Parameter, Failure),
     *(Part, Setting, Reader, Option, Mode, Schema, Files),
 )
 

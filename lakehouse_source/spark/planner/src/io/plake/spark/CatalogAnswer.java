@@ -32,7 +32,8 @@ final class CatalogAnswer implements LocalScan, SupportsReportStatistics {
   private final StructType schema;
   private final Object[][] cells;
 
-  private CatalogAnswer(StructType schema, Object[][] cells) {
+  /** @param cells the values of each row, as Spark holds them */
+  CatalogAnswer(StructType schema, Object[][] cells) {
     this.schema = schema;
     this.cells = cells;
   }

@@ -12,6 +12,7 @@ import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
 import org.apache.spark.sql.connector.catalog.StagedTable;
 import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
@@ -19,6 +20,7 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -31,7 +33,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * {@link Channel}, for each query anew, so that a query reads the newest version. What plake refuses
  * comes as Spark's exception for it; most of these are not declared ({@link Refusal}).
  */
-public final class PlakeCatalog implements StagingTableCatalog, SupportsNamespaces {
+public final class PlakeCatalog
+    implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
   private String name;
   private Channel channel;
 
@@ -46,6 +49,12 @@ public final class PlakeCatalog implements StagingTableCatalog, SupportsNamespac
 
   @Override
   public String name() {
+    return name;
+  }
+
+  /** What plans show. */
+  @Override
+  public String toString() {
     return name;
   }
 
@@ -266,5 +275,17 @@ public final class PlakeCatalog implements StagingTableCatalog, SupportsNamespac
         .put(Vocabulary.Question.CASCADE, cascade);
     channel.ask(question);
     return true;
+  }
+
+  // --- procedures ----------------------------------------------------------------
+
+  @Override
+  public UnboundProcedure loadProcedure(Identifier procedure) {
+    return PlakeProcedure.load(channel, name, procedure);
+  }
+
+  @Override
+  public Identifier[] listProcedures(String[] namespace) {
+    return PlakeProcedure.list(channel, namespace);
   }
 }

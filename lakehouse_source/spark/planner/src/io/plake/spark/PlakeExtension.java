@@ -53,7 +53,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "RowChangeTable$Clustered")),
       Map.entry(Part.CATALOG, List.of(
           "PlakeCatalog", "PlakeTable", "PlakeTable$Unpruned", "TableWrites", "Channel", "Refusal",
-          "TableQuestions", "TableToCreate")),
+          "TableQuestions", "TableToCreate", "PlakeProcedure",
+          "PlakeProcedure$Bound")),
       Map.entry(Part.PROVIDER, List.of("PlakeProvider", "FormatWrites")),
       Map.entry(Part.READER, List.of(
           "ChooseReader", "ChooseReader$Hide", "ReaderAnswer", "PlakeFiles", "PlakeFiles$Bind",

@@ -1,6 +1,10 @@
 package io.plake.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.stream.Collectors;
 import org.apache.spark.QueryContext;
 import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
@@ -38,7 +42,20 @@ final class Refusal {
 
   /** Refuses what the user asked for. */
   static RuntimeException because(String message) {
-    return undeclared(new Refused(message));
+    return undeclared(new Refused(null, message));
+  }
+
+  /** Says that a procedure does not exist, and which do. */
+  static RuntimeException noProcedure(String catalog, Identifier procedure, JsonNode names) {
+    List<String> parts = new ArrayList<>(List.of(catalog));
+    parts.addAll(Arrays.asList(procedure.namespace()));
+    parts.add(procedure.name());
+    List<String> known = new ArrayList<>();
+    names.forEach(name -> known.add(name.asText()));
+    String routine = parts.stream().map(PlakeTable::quoted).collect(Collectors.joining("."));
+    return undeclared(new Refused("ROUTINE_NOT_FOUND", "[ROUTINE_NOT_FOUND] The routine " + routine
+        + " cannot be found. Procedures of " + catalog + "." + Vocabulary.Namespace.SYSTEM + " are "
+        + String.join(", ", known) + ". SQLSTATE: 42883"));
   }
 
   /** Throws an exception that Spark expects and Java would want declared. */
@@ -52,8 +69,9 @@ final class Refusal {
   private static final class Refused extends AnalysisException {
     private static final long serialVersionUID = 1;
 
-    Refused(String message) {
-      super(message, Option.empty(), Option.empty(), Option.empty(), Option.empty(),
+    /** @param condition Spark's name for the error; null where it has none */
+    Refused(String condition, String message) {
+      super(message, Option.empty(), Option.empty(), Option.empty(), Option.apply(condition),
           Map$.MODULE$.empty(), new QueryContext[0]);
     }
   }

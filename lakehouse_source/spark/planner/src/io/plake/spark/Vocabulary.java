@@ -148,6 +148,9 @@ final class Vocabulary {
     static final String COMMENT = "note";
     static final String TYPE = "data_type";
     static final String AFTER = "after";
+    static final String PROCEDURE = "procedure";
+    static final String ARGUMENTS = "arguments";
+    static final String CURRENT = "current_namespace";
 
     private Question() {}
   }
@@ -175,6 +178,9 @@ final class Vocabulary {
     static final String CREATE_NAMESPACE = "create_namespace";
     static final String ALTER_NAMESPACE = "alter_namespace";
     static final String DROP_NAMESPACE = "drop_namespace";
+    static final String LIST_PROCEDURES = "list_procedures";
+    static final String LOAD_PROCEDURE = "load_procedure";
+    static final String CALL = "call";
 
     private Ask() {}
   }
@@ -204,6 +210,7 @@ final class Vocabulary {
 
   static final class Namespace {
     static final String DEFAULT = "default";
+    static final String SYSTEM = "system";
 
     private Namespace() {}
   }
@@ -221,8 +228,18 @@ final class Vocabulary {
     static final String PROPERTIES = "properties";
     static final String EXISTS = "found";
     static final String NAMES = "names";
+    static final String DESCRIPTION = "description";
+    static final String PARAMETERS = "parameters";
+    static final String COLUMNS = "columns";
+    static final String ROWS = "rows";
 
     private Answer() {}
+  }
+
+  static final class Parameter {
+    static final String DEFAULT = "default";
+
+    private Parameter() {}
   }
 
   static final class Failure {

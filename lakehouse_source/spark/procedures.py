@@ -1,0 +1,380 @@
+"""Door. The procedures of Spark's catalog: `CALL plake.system.vacuum(table => 'sales.orders')`.
+
+`PROCEDURES` is the one list of them: what they take, which columns their rows have, and what they
+do. `procedure_calls.py` tells Java, and Spark checks and casts the arguments by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.catalog.base import ABANDONED_SECONDS
+from lakehouse_source.dataset import Dataset
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.functions import convert
+from lakehouse_source.maintenance.vacuum_plan import RETENTION_SECONDS
+from lakehouse_source.model import WriteResult
+from lakehouse_source.spark.catalog_request import Place
+from lakehouse_source.spark.secrets import reveal
+
+_TEXT, _LONG, _INT, _FLAG = pa.string(), pa.int64(), pa.int32(), pa.bool_()
+_DOUBLE, _TEXTS = pa.float64(), pa.list_(pa.string())
+_NULL = "NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What a procedure takes. `default` is SQL; None: an argument must be given."""
+
+    name: str
+    type: pa.DataType
+    comment: str
+    default: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a procedure's rows."""
+
+    name: str
+    type: pa.DataType
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The place that a procedure is called for, and its other arguments that are not NULL."""
+
+    place: Place
+    arguments: Mapping[str, Any]
+
+    def dataset(self) -> Dataset:
+        """The dataset at its newest version."""
+        return Dataset(self.place.address())
+
+
+@dataclass(frozen=True, slots=True)
+class Procedure:
+    """A procedure. Its first parameter is the table that it is about.
+
+    `needs_path`: the table must be given by its path, because it does not exist yet.
+    """
+
+    name: str
+    description: str
+    parameters: tuple[Parameter, ...]
+    columns: tuple[Column, ...]
+    run: Callable[[Call], Iterable[Sequence[Any]]]
+    needs_path: bool = False
+
+
+# --- what they do ------------------------------------------------------------------
+
+
+def _vacuum(call: Call) -> Iterable[Sequence[Any]]:
+    report = call.dataset().vacuum(progress=False, **call.arguments)
+    did = "would remove" if report.dry_run else "removed"
+    for action, tallies in ((did, report.removed), ("left", report.left)):
+        for tally in tallies:
+            yield action, tally.what, tally.files, tally.size_bytes, tally.paths
+    if report.folders_removed:
+        yield did, "empty folders", report.folders_removed, 0, ()
+
+
+def _expire_versions(call: Call) -> Iterable[Sequence[Any]]:
+    report = call.dataset().expire_versions(**call.arguments)
+    yield (
+        report.expired,
+        report.oldest_version,
+        report.newest_version,
+        report.files,
+        report.size_bytes,
+    )
+
+
+def _verify(call: Call) -> Iterable[Sequence[Any]]:
+    report = call.dataset().verify(progress=False, **call.arguments)
+    about = (report.ok, report.version, report.files, report.size_bytes)
+    if report.ok:
+        yield *about, None, None, None, None
+    for one in report.differences:
+        yield *about, one.path, one.what, one.expected, one.found
+
+
+def _restore(call: Call) -> Iterable[Sequence[Any]]:
+    yield _written(call.dataset().restore(**call.arguments))
+
+
+def _set_index_columns(call: Call) -> Iterable[Sequence[Any]]:
+    dataset = call.dataset()
+    result = dataset.set_properties(index_columns=call.arguments.get("columns"))
+    yield result.version, dataset.properties.get("index_columns")
+
+
+def _compact(call: Call) -> Iterable[Sequence[Any]]:
+    yield tuple(asdict(call.dataset().compact(**call.arguments)).values())
+
+
+def _explain(call: Call) -> Iterable[Sequence[Any]]:
+    arguments = dict(call.arguments)
+    pruning = call.dataset().scan(arguments.pop("where", None), **arguments).explain()
+    yield [getattr(pruning, column.name) for column in _PRUNING]
+
+
+def _convert(call: Call) -> Iterable[Sequence[Any]]:
+    place, arguments = call.place, dict(call.arguments)
+    place.address()  # refuses secrets
+    partitioning = _partitioning(arguments)
+    made = convert(
+        place.path,
+        catalog=reveal(place.catalog),
+        partitioning=partitioning,
+        index_columns=arguments.get("index_columns"),
+        progress=False,
+        storage_options=place.storage or None,
+    )
+    summary = made.history(limit=1)[0].summary
+    yield made.uri, made.version, summary["files_added"], summary["rows_added"], made.partition_by
+
+
+def _add_files(call: Call) -> Iterable[Sequence[Any]]:
+    arguments = dict(call.arguments)
+    one, several = arguments.pop("path", None), arguments.pop("paths", None)
+    if (one is None) == (several is None):
+        raise InvalidOptionError(option="path", reason="or paths must be given, and not both.")
+    paths = several if one is None else one
+    partitioning = _partitioning(arguments)
+    result = call.dataset().add_files(paths, partitioning=partitioning, progress=False, **arguments)
+    yield _written(result)
+
+
+def _create_tag(call: Call) -> Iterable[Sequence[Any]]:
+    dataset = call.dataset()
+    dataset.tag(**call.arguments)
+    name = call.arguments["name"]
+    yield name, dataset.tags()[name]
+
+
+def _drop_tag(call: Call) -> Iterable[Sequence[Any]]:
+    name = call.arguments["name"]
+    dataset = call.dataset()
+    version = dataset.tags().get(name)
+    dataset.drop_tag(name)
+    yield name, version
+
+
+def _partitioning(arguments: dict[str, Any]) -> str | None:
+    """'none' stands for Python's None: NULL means that nothing was chosen."""
+    chosen = arguments.pop("partitioning", "hive")
+    return None if chosen == "none" else chosen
+
+
+def _written(result: WriteResult) -> Sequence[Any]:
+    return result.version, result.files, result.row_count, result.schema_version
+
+
+# --- which there are ----------------------------------------------------------------
+
+_TABLE = Parameter("table", _TEXT, "the table's name, or its path or URI")
+_VERSION = Column("version", _LONG, "the version that is the newest now")
+_WRITTEN = (
+    _VERSION,
+    Column("files", _LONG, "files that the version added"),
+    Column("row_count", _LONG, "rows that the version added"),
+    Column("schema_version", _LONG, "the version at which the schema came into force"),
+)
+_PARTITIONING = Parameter(
+    "partitioning", _TEXT, "'hive': folders are named key=value; 'none': without meaning", "'hive'"
+)
+_PRUNING = (
+    Column("version", _LONG, "the version that a scan reads"),
+    Column("predicate", _TEXT, "the condition, as plake understood it"),
+    Column("files_total", _LONG, "files of the version"),
+    Column("files_read", _LONG, "files that may hold a matching row"),
+    Column("files_pruned_by_partition", _LONG, "files that their partition values rule out"),
+    Column("files_pruned_by_statistics", _LONG, "files that their statistics rule out"),
+    Column("row_groups_total", _LONG, "row groups of the version"),
+    Column("row_groups_read", _LONG, "row groups that may hold a matching row"),
+    Column("rows_total", _LONG, "rows of the version"),
+    Column("rows_read", _LONG, "rows of the row groups to read"),
+    Column("rows_deleted", _LONG, "rows of the files to read that are deleted"),
+    Column("bytes_total", _LONG, "bytes of the version's files"),
+    Column("bytes_read", _LONG, "bytes of the columns and row groups to read"),
+)
+
+_ALL = (
+    Procedure(
+        "add_files",
+        "Adds Parquet files, whoever wrote them, as one version, without a rewrite.",
+        (
+            _TABLE,
+            Parameter("path", _TEXT, "a file or a folder", _NULL),
+            Parameter("paths", _TEXTS, "files or folders, where it is not one path", _NULL),
+            _PARTITIONING,
+            Parameter("schema_merge", _FLAG, "add columns, and promote types", "false"),
+            Parameter("copy", _FLAG, "copy files from outside of the table's folder", "false"),
+        ),
+        _WRITTEN,
+        _add_files,
+    ),
+    Procedure(
+        "compact",
+        "Writes small files of each partition anew as few large ones.",
+        (
+            _TABLE,
+            Parameter("where", _TEXT, "only files that may hold a row of this condition", _NULL),
+            Parameter("target_file_size", _LONG, "bytes of a large file", _NULL),
+            Parameter("max_concurrent", _INT, "partitions that are written at a time", "1"),
+        ),
+        (
+            _VERSION,
+            Column("files_removed", _LONG, "small files"),
+            Column("files_added", _LONG, "large files"),
+            Column("bytes_removed", _LONG, "bytes of the small files"),
+            Column("bytes_added", _LONG, "bytes of the large files"),
+        ),
+        _compact,
+    ),
+    Procedure(
+        "convert",
+        "Makes a table of a folder of Parquet files, where it stands. CREATE TABLE ... LOCATION "
+        "gives it a name.",
+        (
+            Parameter("path", _TEXT, "the folder, or its URI"),
+            _PARTITIONING,
+            Parameter("index_columns", _TEXTS, "columns of the search index", _NULL),
+        ),
+        (
+            Column("uri", _TEXT, "where the table is"),
+            Column("version", _LONG, "its first version"),
+            Column("files", _LONG, "its files"),
+            Column("row_count", _LONG, "its rows"),
+            Column("partition_by", _TEXTS, "its partition columns"),
+        ),
+        _convert,
+        needs_path=True,
+    ),
+    Procedure(
+        "create_tag",
+        "Gives a name to a version. VERSION AS OF 'name' reads it, and expire_versions keeps it.",
+        (
+            _TABLE,
+            Parameter("name", _TEXT, "the tag"),
+            Parameter("version", _LONG, "the version; by default the newest", _NULL),
+        ),
+        (Column("name", _TEXT, "the tag"), Column("version", _LONG, "its version")),
+        _create_tag,
+    ),
+    Procedure(
+        "drop_tag",
+        "Removes a tag. Its version stays until it is expired.",
+        (_TABLE, Parameter("name", _TEXT, "the tag")),
+        (Column("name", _TEXT, "the tag"), Column("version", _LONG, "the version that it had")),
+        _drop_tag,
+    ),
+    Procedure(
+        "expire_versions",
+        "Expires the versions that are older than both limits. vacuum deletes their files later.",
+        (
+            _TABLE,
+            Parameter(
+                "keep_seconds",
+                _DOUBLE,
+                "keep each version that was the newest at some time during the last so many "
+                "seconds",
+                _NULL,
+            ),
+            Parameter("keep_last", _INT, "keep so many of the newest versions", _NULL),
+        ),
+        (
+            Column("expired", pa.list_(_LONG), "the versions that were expired"),
+            Column("oldest_version", _LONG, "the oldest version that can be read"),
+            Column("newest_version", _LONG, "the newest version"),
+            Column("files", _LONG, "files that only expired versions have"),
+            Column("size_bytes", _LONG, "bytes of these files"),
+        ),
+        _expire_versions,
+    ),
+    Procedure(
+        "explain",
+        "Tells how much of a table a scan with a condition has to read. Reads no file.",
+        (
+            _TABLE,
+            Parameter("where", _TEXT, "the condition of the scan, as SQL", _NULL),
+            Parameter("columns", _TEXTS, "the columns that it reads; by default all", _NULL),
+            Parameter("version", _LONG, "the version; by default the newest", _NULL),
+        ),
+        _PRUNING,
+        _explain,
+    ),
+    Procedure(
+        "restore",
+        "Commits a new version with the rows and the schema of an old one.",
+        (_TABLE, Parameter("version", _LONG, "the old version")),
+        _WRITTEN,
+        _restore,
+    ),
+    Procedure(
+        "set_index_columns",
+        "Chooses the columns of which plake keeps statistics to search by.",
+        (_TABLE, Parameter("columns", _TEXTS, "the columns; NULL: as by default", _NULL)),
+        (_VERSION, Column("index_columns", _TEXTS, "the columns; NULL: as by default")),
+        _set_index_columns,
+    ),
+    Procedure(
+        "vacuum",
+        "Deletes files that no version needs any more.",
+        (
+            _TABLE,
+            Parameter(
+                "retention_seconds",
+                _DOUBLE,
+                "delete files of versions that were expired at least so long ago, and files of "
+                "writes that were never committed and are at least as old",
+                f"{RETENTION_SECONDS:.1f}D",
+            ),
+            Parameter("dry_run", _FLAG, "delete nothing, tell what would be deleted", "false"),
+            Parameter("allow_short_retention", _FLAG, "allow ages below one hour", "false"),
+            Parameter(
+                "abandoned_after_seconds",
+                _DOUBLE,
+                "a write that sent no heartbeat for so long is abandoned",
+                f"{ABANDONED_SECONDS:.1f}D",
+            ),
+        ),
+        (
+            Column("action", _TEXT, "removed, would remove, or left"),
+            Column("what", _TEXT, "which files these are"),
+            Column("count", _LONG, "how many"),
+            Column("size_bytes", _LONG, "their bytes"),
+            Column("examples", _TEXTS, "some of their paths"),
+        ),
+        _vacuum,
+    ),
+    Procedure(
+        "verify",
+        "Compares the files of a version with the catalog. One row for each difference, or one "
+        "where there is none.",
+        (
+            _TABLE,
+            Parameter("version", _LONG, "the version; by default the newest", _NULL),
+            Parameter("checksums", _FLAG, "read and decode every page too", "false"),
+        ),
+        (
+            Column("ok", _FLAG, "whether there is no difference"),
+            Column("version", _LONG, "the version"),
+            Column("files", _LONG, "its files"),
+            Column("size_bytes", _LONG, "their bytes"),
+            Column("path", _TEXT, "the file that differs"),
+            Column("what", _TEXT, "the property that differs"),
+            Column("expected", _TEXT, "what the catalog says"),
+            Column("found", _TEXT, "what was found"),
+        ),
+        _verify,
+    ),
+)
+PROCEDURES: Mapping[str, Procedure] = {procedure.name: procedure for procedure in _ALL}

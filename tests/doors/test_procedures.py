@@ -1,0 +1,285 @@
+"""Procedures of Spark's catalog: CALL, against plake's own functions on a twin of the dataset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Row, SparkSession
+
+import lakehouse_source as lake
+from lakehouse_source.spark.procedures import PROCEDURES
+
+pytestmark = pytest.mark.spark
+
+
+class Twins(NamedTuple):
+    """Two datasets with the same history: one for CALL, one for Python."""
+
+    path: str
+    python: lake.Dataset
+
+
+def make(folder: Path) -> str:
+    """Four versions: two appends, a delete of one row, and an overwrite of one partition."""
+    path = str(folder)
+    lake.write_dataset(pa.table({"id": [1, 2, 3, 4], "p": [1, 1, 2, 2]}), path, partition_by="p")
+    lake.write_dataset({"id": [5, 6], "p": [1, 2]}, path)
+    lake.open_dataset(path).delete("id = 1")
+    lake.write_dataset({"id": [7], "p": [2]}, path, mode="overwrite", overwrite_where="p = 2")
+    return path
+
+
+@pytest.fixture
+def twins(tmp_path: Path) -> Twins:
+    return Twins(make(tmp_path / "spark"), lake.open_dataset(make(tmp_path / "python")))
+
+
+def call(spark: SparkSession, procedure: str, *arguments: Any, **named: Any) -> list[Row]:
+    texts = [literal(value) for value in arguments]
+    texts += [f"{name} => {literal(value)}" for name, value in named.items()]
+    return spark.sql(f"CALL plake.system.{procedure}({', '.join(texts)})").collect()
+
+
+def literal(value: Any) -> str:
+    if isinstance(value, list):
+        return f"array({', '.join(map(literal, value))})"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "\\'") + "'"
+    return "NULL" if value is None else str(value).lower()
+
+
+def parquet_files(path: str) -> set[str]:
+    return {str(file.relative_to(path)) for file in Path(path).rglob("*.parquet")}
+
+
+def rows(path: str) -> list[dict[str, Any]]:
+    return sorted(lake.read_dataset(path).to_pylist(), key=str)
+
+
+def message(spark: SparkSession, statement: str) -> str:
+    """The first line of an error, and Spark's condition."""
+    with pytest.raises(AnalysisException) as caught:
+        spark.sql(statement).collect()
+    return f"{caught.value.getCondition()} {str(caught.value).splitlines()[0]}"
+
+
+def test_they_are_listed_and_described(spark_catalog: SparkSession) -> None:
+    found = spark_catalog.sql("SHOW PROCEDURES IN plake.system").collect()
+    assert {row.procedure_name for row in found} == set(PROCEDURES)
+    assert spark_catalog.sql("SHOW PROCEDURES IN plake.default").collect() == []
+    (_, told) = spark_catalog.sql("DESCRIBE PROCEDURE plake.system.Restore").collect()
+    assert told[0].splitlines()[1:4] == [
+        "Parameters:",
+        "  table STRING: the table's name, or its path or URI",
+        "  version BIGINT: the old version",
+    ]
+
+
+def test_restore_commits_the_old_rows_once(spark_catalog: SparkSession, twins: Twins) -> None:
+    (row,) = call(spark_catalog, "restore", twins.path, 2)
+    expected = twins.python.restore(2)
+    assert row.asDict() == {
+        "version": expected.version,
+        "files": expected.files,
+        "row_count": expected.row_count,
+        "schema_version": expected.schema_version,
+    }
+    assert rows(twins.path) == rows(twins.python.uri)
+    assert lake.open_dataset(twins.path).version == 5
+
+
+def test_vacuum_deletes_what_its_dry_run_told(spark_catalog: SparkSession, twins: Twins) -> None:
+    (expired,) = call(spark_catalog, "expire_versions", twins.path, keep_last=1)
+    report = twins.python.expire_versions(keep_last=1)
+    assert expired.asDict() == {
+        "expired": list(report.expired),
+        "oldest_version": report.oldest_version,
+        "newest_version": report.newest_version,
+        "files": report.files,
+        "size_bytes": report.size_bytes,
+    }
+    before = parquet_files(twins.path)
+    now = {"retention_seconds": 0, "allow_short_retention": True}
+    dry = call(spark_catalog, "vacuum", twins.path, dry_run=True, **now)
+    assert parquet_files(twins.path) == before
+    done = call(spark_catalog, "vacuum", table=twins.path, **now)
+    gone = before - parquet_files(twins.path)
+    removed = [row for row in done if row.action == "removed"]
+    assert {path for row in removed for path in row.examples if path in before} == gone
+    assert len(gone) == 3
+    told = twins.python.vacuum(retention_seconds=0, allow_short_retention=True)
+    assert [(row.what, row["count"], row.size_bytes) for row in removed] == [
+        (tally.what, tally.files, tally.size_bytes) for tally in told.removed
+    ]
+    assert [row[1:4] for row in dry if row.action == "would remove"] == [
+        row[1:4] for row in removed
+    ]
+    assert [row[1:4] for row in done if row.action == "left"] == [
+        (tally.what, tally.files, tally.size_bytes) for tally in told.left
+    ]
+
+
+def test_vacuum_keeps_files_for_a_week_by_default(
+    spark_catalog: SparkSession, twins: Twins
+) -> None:
+    call(spark_catalog, "expire_versions", twins.path, None, 1)
+    before = parquet_files(twins.path)
+    assert {row.action for row in call(spark_catalog, "vacuum", twins.path)} == {"left"}
+    assert parquet_files(twins.path) == before
+    assert "3600" in message(
+        spark_catalog, f"CALL plake.system.vacuum('{twins.path}', retention_seconds => 60)"
+    )
+
+
+def test_verify_names_each_difference(spark_catalog: SparkSession, twins: Twins) -> None:
+    (whole,) = call(spark_catalog, "verify", twins.path, checksums=True)
+    report = twins.python.verify(checksums=True)
+    assert whole.ok
+    assert whole[1:] == (4, report.files, report.size_bytes, None, None, None, None)
+    for path in (twins.path, twins.python.uri.removeprefix("file://")):
+        gone, longer = sorted(f.path for f in lake.open_dataset(path).files(version=2))[:2]
+        os.remove(Path(path) / gone)
+        with open(Path(path) / longer, "ab") as file:
+            file.write(b"more")
+    found = call(spark_catalog, "verify", twins.path, version=2)
+    expected = twins.python.verify(2).differences
+    assert [(row.ok, row.what, row.expected, row.found) for row in found] == [
+        (False, one.what, one.expected, one.found) for one in expected
+    ]
+    assert len(found) >= 2
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"where": "p = 1 AND id > 4"},
+        {"where": "id BETWEEN 2 AND 3", "columns": ["id"], "version": 1},
+    ],
+)
+def test_explain_tells_what_python_tells(
+    spark_catalog: SparkSession, twins: Twins, asked: dict[str, Any]
+) -> None:
+    (row,) = call(spark_catalog, "explain", twins.path, **asked)
+    arguments = dict(asked)
+    pruning = twins.python.scan(arguments.pop("where", None), **arguments).explain()
+    assert row.asDict() == {name: getattr(pruning, name) for name in row.asDict()}
+    assert row.files_total == len(twins.python.files(row.version))
+
+
+def test_small_files_are_compacted(spark_catalog: SparkSession, twins: Twins) -> None:
+    (row,) = call(spark_catalog, "compact", twins.path, where="p = 1")
+    expected = twins.python.compact("p = 1")
+    assert (row.version, row.files_removed, row.files_added) == (5, 2, 1)
+    assert expected.files_removed == 2
+    assert row.bytes_removed == expected.bytes_removed
+    assert rows(twins.path) == rows(twins.python.uri)
+
+
+def test_tags_are_made_and_dropped(spark_catalog: SparkSession, twins: Twins) -> None:
+    assert call(spark_catalog, "create_tag", twins.path, "first", version=1) == [("first", 1)]
+    assert call(spark_catalog, "create_tag", twins.path, "now") == [("now", 4)]
+    assert lake.open_dataset(twins.path).tags() == {"first": 1, "now": 4}
+    query = f"SELECT count(*) FROM plake.`{twins.path}` VERSION AS OF 'first'"
+    assert spark_catalog.sql(query).collect() == [(4,)]
+    assert call(spark_catalog, "drop_tag", twins.path, "first") == [("first", 1)]
+    assert lake.open_dataset(twins.path).tags() == {"now": 4}
+
+
+def test_index_columns_are_chosen(spark_catalog: SparkSession, twins: Twins) -> None:
+    assert call(spark_catalog, "set_index_columns", twins.path, ["id"]) == [(5, ["id"])]
+    assert lake.open_dataset(twins.path).properties["index_columns"] == ["id"]
+    assert call(spark_catalog, "set_index_columns", twins.path, None) == [(6, None)]
+    assert "index_columns" not in lake.open_dataset(twins.path).properties
+
+
+def test_a_folder_is_converted_and_files_are_added(
+    spark_catalog: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "exports"
+    for at in (1, 2):
+        (folder / f"day={at}").mkdir(parents=True)
+        pq.write_table(pa.table({"n": [at, at]}), folder / f"day={at}" / "a.parquet")
+    (made,) = call(spark_catalog, "convert", str(folder))
+    assert made.asDict() == {
+        "uri": f"file://{folder}",
+        "version": 1,
+        "files": 2,
+        "row_count": 4,
+        "partition_by": ["day"],
+    }
+    (folder / "day=3").mkdir()
+    pq.write_table(pa.table({"n": [9]}), folder / "day=3" / "b.parquet")
+    added = call(spark_catalog, "add_files", str(folder), paths=[f"{folder}/day=3/b.parquet"])
+    assert added == [(2, 1, 1, 1)]
+    expected = pq.read_table(folder, partitioning="hive").to_pylist()
+    query = f"SELECT n, day FROM plake.`{folder}`"
+    found = [row.asDict() for row in spark_catalog.sql(query).collect()]
+    assert sorted(found, key=str) == sorted(expected, key=str)
+    assert "TABLE_OR_VIEW_ALREADY_EXISTS [PLAKE_DATASET_EXISTS]" in message(
+        spark_catalog, f"CALL plake.system.convert('{folder}')"
+    )
+    for wrong in (f"'{folder}'", f"'{folder}', 'a', array('b')"):
+        text = message(spark_catalog, f"CALL plake.system.add_files({wrong})")
+        assert "option 'path': or paths must be given, and not both." in text
+    assert "is not the path of a folder" in message(spark_catalog, "CALL plake.system.convert('x')")
+
+
+@pytest.fixture
+def named(spark_catalog: SparkSession) -> Iterator[str]:
+    """A table in a namespace; the session is in Spark's own catalog again afterwards."""
+    spark_catalog.sql("CREATE NAMESPACE IF NOT EXISTS plake.calls")
+    spark_catalog.sql("CREATE OR REPLACE TABLE plake.calls.`a.b` AS SELECT id FROM range(3)")
+    yield "calls.`a.b`"
+    spark_catalog.sql("USE spark_catalog.default")
+
+
+def test_a_table_is_named_as_in_sql(spark_catalog: SparkSession, named: str) -> None:
+    described = spark_catalog.sql("DESCRIBE EXTENDED plake.calls.`a.b`").collect()
+    (place,) = (row.data_type for row in described if row.col_name == "Location")
+    for name in (named, f"plake.{named}", "CALLS.`A.B`", place, f"plake.`{place[7:]}`"):
+        assert call(spark_catalog, "explain", name)[0].rows_total == 3
+    spark_catalog.sql("USE plake.calls")
+    assert spark_catalog.sql("CALL system.explain('`a.b`')").collect()[0].rows_total == 3
+
+
+def test_wrong_calls_are_told_in_spark_s_words(spark_catalog: SparkSession, named: str) -> None:
+    def told(statement: str) -> str:
+        return message(spark_catalog, f"CALL plake.{statement}")
+
+    missing = "TABLE_OR_VIEW_NOT_FOUND [PLAKE_DATASET_NOT_FOUND] no dataset at"
+    assert told("system.vacuum('calls.none')").startswith(f"{missing} calls.none")
+    assert told("system.vacuum('/no/where')").startswith(f"{missing} file:///no/where")
+    assert told("system.vacuum('none.none')").startswith(
+        "SCHEMA_NOT_FOUND [PLAKE_NAMESPACE_NOT_FOUND] no namespace 'none'"
+    )
+    unknown = "ROUTINE_NOT_FOUND [ROUTINE_NOT_FOUND] The routine `plake`."
+    assert told("system.vacum('x')").startswith(f"{unknown}`system`.`vacum` cannot be found.")
+    assert "restore, set_index_columns, vacuum, verify" in told("system.vacum('x')")
+    assert told("vacuum('x')").startswith(f"{unknown}`vacuum` cannot be found.")
+    assert told("system.vacuum()").startswith("REQUIRED_PARAMETER_NOT_FOUND ")
+    assert told("system.vacuum(tabel => 'x')").startswith("UNRECOGNIZED_PARAMETER_NAME ")
+    assert told("system.vacuum('x', dry_run => 3)").startswith("DATATYPE_MISMATCH.")
+    with pytest.raises(PySparkException, match="CAST_INVALID_INPUT"):
+        spark_catalog.sql("CALL plake.system.vacuum('x', 'soon')").collect()
+    refused = "None [PLAKE_INVALID_OPTION] option "
+    assert told("system.vacuum(NULL)") == f"{refused}'table': must not be NULL."
+    assert told(f"system.vacuum('{named}', -1)").startswith(f"{refused}'retention_seconds'")
+    assert "tells about a table" in told(f"system.vacuum('{named}.files')")
+    assert "an open backtick" in told("system.vacuum('`x')")
+    assert told(f"system.explain('{named}', 'nope = 1')").startswith(
+        "None [PLAKE_INVALID_PREDICATE] invalid predicate: there is no column nope"
+    )
+    assert "must not hold NULL" in told(f"system.explain('{named}', columns => array('id', NULL))")
+
+
+def test_a_call_that_is_explained_does_nothing(spark_catalog: SparkSession, twins: Twins) -> None:
+    spark_catalog.sql(f"EXPLAIN CALL plake.system.restore('{twins.path}', 1)").collect()
+    assert lake.open_dataset(twins.path).version == 4
