@@ -158,8 +158,12 @@ class PlakeDataSource(DataSource):
         pushdown = read_pushdown(schema)
         if request.metadata_table is not None:
             return MetadataTableReader(request, pushdown)
-        kind = PlakeReader if pushdown.aggregate is None else AggregateReader
-        return kind(request, pushdown)
+        if pushdown.aggregate is not None:
+            return AggregateReader(request, pushdown)
+        made = PlakeReader(request, pushdown)
+        # Spark pickles the reader next, which needs the plan and would hide an error of it.
+        made.plan()
+        return made
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         freeze_gc()

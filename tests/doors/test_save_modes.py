@@ -82,6 +82,7 @@ note("interval", lambda: (to("append", days).save(f"{root}/f"), read("f").count(
 note("interval default", lambda: to(None, days).save(f"{root}/g"))
 note("unknown option", lambda: to("append", wher="1").save(f"{root}/b"))
 note("no path", lambda: to().save())
+note("no dataset", lambda: read("none"))
 note("itself", lambda: (to("overwrite", read("b").where("id > 3")).save(f"{root}/b"),
                         read("b").count())[1])
 note("stream", lambda: spark.readStream.format("plake").load(f"{root}/b").isStreaming)
@@ -136,7 +137,8 @@ def test_all_else_is_as_with_the_python_source(found: Mapping[str, Any]) -> None
     assert found["view"] == 6
     assert found["interval"] == 1
     assert "cannot be written in the" in found["interval default"]
-    assert "'wher'" in found["unknown option"]
+    assert found["unknown option"].startswith("[PLAKE_INVALID_OPTION] option 'wher': is not an")
+    assert found["no dataset"].startswith("[PLAKE_DATASET_NOT_FOUND] no dataset at file:///")
     assert "option 'path': is missing" in found["no path"]
     assert found["itself"] == 3
     assert found["stream"] is True

@@ -108,3 +108,12 @@ def test_errors_that_users_catch_are_public_names() -> None:
     inner = {"CommitAcknowledgementLostError"}
     public = {name for name in CODES if name in lake.__all__ and hasattr(lake, name)}
     assert public == set(CODES) - inner
+
+
+def test_a_code_follows_from_the_name_of_its_class() -> None:
+    """`Refusal.java` reads the name in a Python traceback and shows the code."""
+    for name in CODES.keys() - {"PlakeError"}:
+        kind = getattr(errors, name)
+        words = re.findall("[A-Z][a-z]+", name.removesuffix("Error"))
+        assert kind.code == "_".join(["PLAKE", *words]).upper()
+        assert kind.__module__ == "lakehouse_source.errors"

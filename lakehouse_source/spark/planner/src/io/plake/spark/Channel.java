@@ -90,8 +90,7 @@ final class Channel {
     Map<String, String> given = new HashMap<>(more);
     given.putAll(options);
     given.put(Vocabulary.Option.QUESTION, text(question));
-    PythonDataSourceV2 source = new PythonDataSourceV2();
-    source.setShortName(IsolateScans.SOURCE);
+    PythonDataSourceV2 source = new PlakeSource();
     StructField[] fields = source.inferSchema(new CaseInsensitiveStringMap(given)).fields();
     JsonNode told = tree(fields[fields.length - 1].metadata());
     if (told.has(Vocabulary.Answer.ERROR)) {

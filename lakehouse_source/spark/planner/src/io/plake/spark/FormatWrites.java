@@ -20,7 +20,6 @@ import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.execution.datasources.DataSourceUtils;
 import org.apache.spark.sql.execution.datasources.SaveIntoDataSourceCommand;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -78,11 +77,9 @@ final class FormatWrites extends Rule<LogicalPlan> {
       }
       options.put(Vocabulary.Option.MODE, Vocabulary.Mode.CREATE);
     }
-    PythonDataSourceV2 source = new PythonDataSourceV2();
-    source.setShortName(IsolateScans.SOURCE);
     StructType schema = query.schema().asNullable();
     DataSourceV2Relation target = DataSourceV2Relation.create(
-        new PythonTable(source, IsolateScans.SOURCE, schema), Option.empty(), Option.empty(),
+        new PythonTable(new PlakeSource(), IsolateScans.SOURCE, schema), Option.empty(), Option.empty(),
         new CaseInsensitiveStringMap(options), Option.empty());
     return mode == SaveMode.Overwrite
         ? made(OverwriteByExpression.class, target, Literal$.MODULE$.TrueLiteral(), query, options)

@@ -136,7 +136,7 @@ final class IsolatedSource extends PythonDataSourceV2 {
 
   @Override
   public UserDefinedPythonDataSource source() {
-    return frame.source();
+    return PlakeSource.telling(frame.source());
   }
 
   /** The frame's instance. A frame whose schema the user gave has none yet: it is made here. */

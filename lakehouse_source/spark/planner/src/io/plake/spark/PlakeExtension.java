@@ -39,7 +39,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Map.entry(Part.PUSHDOWN, List.of(
           "IsolateScans", "IsolateScans$Swap", "IsolateScans$IsolatedTable", "IsolatedScanBuilder",
           "IsolatedSource", "IsolatedScan", "IsolatedScan$IsolatedBatch", "Pushdown",
-          "ConditionData", "RowCount")),
+          "ConditionData", "RowCount", "PlakeSource", "PlakeSource$Telling", "Refusal")),
       Map.entry(Part.AGGREGATES, List.of("CatalogQuestion", "CatalogAnswer")),
       Map.entry(Part.FUNCTIONS, List.of("FunctionRanges")),
       Map.entry(Part.JOIN_KEYS, List.of("IsolatedScan$Column")),

@@ -37,14 +37,14 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * the write that Spark would have planned for the Python source. Reads and streams are those of the
  * Python source.
  */
-public final class PlakeProvider extends PythonDataSourceV2
+public final class PlakeProvider extends PlakeSource
     implements DataSourceRegister, CreatableRelationProvider {
 
   private boolean reads = false;
 
   /** Spark calls it. */
   public PlakeProvider() {
-    super.setShortName(IsolateScans.SOURCE);
+    super(IsolateScans.SOURCE);
   }
 
   /** Spark gives a Python source its name once, and this one has it. */

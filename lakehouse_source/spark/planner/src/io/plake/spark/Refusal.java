@@ -4,8 +4,12 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Locale;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import org.apache.spark.QueryContext;
+import org.apache.spark.SparkThrowable;
 import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
@@ -42,7 +46,38 @@ final class Refusal {
 
   /** Refuses what the user asked for. */
   static RuntimeException because(String message) {
-    return undeclared(new Refused(null, message));
+    return undeclared(new Refused(null, message, null));
+  }
+
+  /** How a Python traceback ends that an error of plake ended; the first group names its class. */
+  private static final Pattern TRACEBACK =
+      Pattern.compile("(?s)(?:.*\\n)?lakehouse_source\\.errors\\.(\\w+)Error: (.*)");
+
+  /** Python goes on like this where another error followed. */
+  private static final String MORE = "\nTraceback (most recent call last):";
+
+  /** Spark's condition for errors of Python data sources, and the parameter with the traceback. */
+  private static final String CONDITION = "PYTHON_DATA_SOURCE_ERROR";
+
+  private static final String TRACEBACK_PARAMETER = "msg";
+
+  /** Throws what Spark raised for an error of plake again, with plake's text; others as they are. */
+  static RuntimeException told(Exception raised) {
+    if (raised instanceof SparkThrowable
+        && CONDITION.equals(((SparkThrowable) raised).getCondition())) {
+      String text = ((SparkThrowable) raised).getMessageParameters().get(TRACEBACK_PARAMETER);
+      Matcher found = TRACEBACK.matcher(text == null ? "" : text.strip());
+      if (found.matches() && !found.group(2).contains(MORE)) {
+        String message = "[" + code(found.group(1)) + "] " + found.group(2);
+        throw undeclared(new Refused(CONDITION, message, raised));
+      }
+    }
+    throw undeclared(raised);
+  }
+
+  /** The code of an error of plake, which follows from the name of its class. */
+  private static String code(String name) {
+    return "PLAKE_" + name.replaceAll("(?<=[a-z])(?=[A-Z])", "_").toUpperCase(Locale.ROOT);
   }
 
   /** Says that a procedure does not exist, and which do. */
@@ -55,7 +90,7 @@ final class Refusal {
     String routine = parts.stream().map(PlakeTable::quoted).collect(Collectors.joining("."));
     return undeclared(new Refused("ROUTINE_NOT_FOUND", "[ROUTINE_NOT_FOUND] The routine " + routine
         + " cannot be found. Procedures of " + catalog + "." + Vocabulary.Namespace.SYSTEM + " are "
-        + String.join(", ", known) + ". SQLSTATE: 42883"));
+        + String.join(", ", known) + ". SQLSTATE: 42883", null));
   }
 
   /** Throws an exception that Spark expects and Java would want declared. */
@@ -69,9 +104,9 @@ final class Refusal {
   private static final class Refused extends AnalysisException {
     private static final long serialVersionUID = 1;
 
-    /** @param condition Spark's name for the error; null where it has none */
-    Refused(String condition, String message) {
-      super(message, Option.empty(), Option.empty(), Option.empty(), Option.apply(condition),
+    /** @param condition Spark's name for the error, and cause; null where there is none */
+    Refused(String condition, String message, Throwable cause) {
+      super(message, Option.empty(), Option.empty(), Option.apply(cause), Option.apply(condition),
           Map$.MODULE$.empty(), new QueryContext[0]);
     }
   }

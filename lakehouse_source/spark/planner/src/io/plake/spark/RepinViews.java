@@ -144,8 +144,7 @@ final class RepinViews extends Rule<LogicalPlan> {
         PythonTable old, CaseInsensitiveStringMap options, boolean given)
         throws ReflectiveOperationException {
       String name = old.name();
-      PythonDataSourceV2 source = new PythonDataSourceV2();
-      source.setShortName(name);
+      PythonDataSourceV2 source = new PlakeSource(name);
       Option<StructType> schema = given ? new Some<>(old.schema()) : Option.empty();
       PythonDataSourceCreationResult made =
           source.getOrCreateDataSourceInPython(name, options, schema);

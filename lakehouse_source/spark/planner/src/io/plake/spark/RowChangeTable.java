@@ -21,7 +21,6 @@ import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
 import org.apache.spark.sql.connector.write.RowLevelOperation;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.Metadata;
@@ -44,16 +43,10 @@ final class RowChangeTable extends PythonTable {
   RowChangeTable(
       StatementTable target, RowLevelOperation.Command command, RowOperation operation,
       StructType rows) {
-    super(fresh(target.name()), target.name(), rows);
+    super(new PlakeSource(target.name()), target.name(), rows);
     this.target = target;
     this.command = command;
     this.operation = operation;
-  }
-
-  private static PythonDataSourceV2 fresh(String name) {
-    PythonDataSourceV2 made = new PythonDataSourceV2();
-    made.setShortName(name);
-    return made;
   }
 
   @Override

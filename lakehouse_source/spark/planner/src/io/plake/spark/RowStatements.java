@@ -160,8 +160,7 @@ final class RowStatements extends Rule<LogicalPlan> {
         PythonDataSourceV2 frame = IsolateScans.sourceOf(table);
         long version = versionOf(frame, table, options);
         if (!RepinViews.isPinnedNow(table)) {
-          PythonDataSourceV2 now = new PythonDataSourceV2();
-          now.setShortName(table.name());
+          PythonDataSourceV2 now = new PlakeSource(table.name());
           checkNewest(version, versionOf(now, table, options));
         }
         return IsolateScans.copy(

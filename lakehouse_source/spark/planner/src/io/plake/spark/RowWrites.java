@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.connector.write.RowLevelOperation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import scala.Function1;
 import scala.Option;
 import scala.collection.immutable.Map$;
@@ -37,7 +38,9 @@ final class RowWrites extends Rule<LogicalPlan> {
     @Override
     public boolean isDefinedAt(LogicalPlan node) {
       return node instanceof WriteDelta && operationOf(((WriteDelta) node).table()) != null
-          || node instanceof V2WriteCommand && targetOf(((V2WriteCommand) node).table()) != null;
+          || node instanceof V2WriteCommand
+              && (targetOf(((V2WriteCommand) node).table()) != null
+                  || isStock(((V2WriteCommand) node).table()));
     }
 
     @Override
@@ -55,6 +58,9 @@ final class RowWrites extends Rule<LogicalPlan> {
                 operation.table(), operation.command(), operation, delta.query().schema()));
       }
       V2WriteCommand added = (V2WriteCommand) node; // AppendData, InsertOnlyMerge from 4.3 on
+      if (targetOf(added.table()) == null) {
+        return (B1) added.withNewTable(telling((DataSourceV2Relation) added.table()));
+      }
       return (B1) append(
           (DataSourceV2Relation) added.table(), added.query(),
           new RowChangeTable(
@@ -69,6 +75,28 @@ final class RowWrites extends Rule<LogicalPlan> {
 
     private static RowOperation operationOf(Object table) {
       return operationOf((LogicalPlan) table);
+    }
+
+    /** Whether rows are written to a frame's path as Spark does it by itself. */
+    private static boolean isStock(Object table) {
+      try {
+        return table instanceof DataSourceV2Relation
+            && ((DataSourceV2Relation) table).table().getClass() == PythonTable.class
+            && IsolateScans.isOurs((LogicalPlan) table)
+            && !(IsolateScans.sourceOf((PythonTable) ((DataSourceV2Relation) table).table())
+                instanceof PlakeSource);
+      } catch (ReflectiveOperationException e) {
+        Part.STATEMENTS.failed(e);
+        return false;
+      }
+    }
+
+    /** The same target, whose errors are told by {@link PlakeSource}. */
+    private static DataSourceV2Relation telling(DataSourceV2Relation target) {
+      PythonTable table = (PythonTable) target.table();
+      return IsolateScans.copy(
+          target, new PythonTable(new PlakeSource(table.name()), table.name(), table.schema()),
+          target.options());
     }
 
     private static StatementTable targetOf(Object table) {

@@ -9,7 +9,6 @@ import org.apache.spark.sql.connector.catalog.StagedTable;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -34,18 +33,12 @@ final class TableToCreate extends PythonTable implements StagedTable {
   private TableToCreate(
       Channel channel, ObjectNode question, Column[] columns, Transform[] partitioning,
       JsonNode told) {
-    super(fresh(), IsolateScans.SOURCE, CatalogV2Util.v2ColumnsToStructType(columns));
+    super(new PlakeSource(), IsolateScans.SOURCE, CatalogV2Util.v2ColumnsToStructType(columns));
     this.channel = channel;
     this.question = question;
     this.partitioning = partitioning;
     this.name = told.get(Vocabulary.Answer.TABLE).asText();
     this.options = PlakeTable.texts(told.get(Vocabulary.Answer.OPTIONS));
-  }
-
-  private static PythonDataSourceV2 fresh() {
-    PythonDataSourceV2 made = new PythonDataSourceV2();
-    made.setShortName(IsolateScans.SOURCE);
-    return made;
   }
 
   @Override

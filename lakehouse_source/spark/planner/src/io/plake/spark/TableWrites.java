@@ -11,7 +11,6 @@ import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
 import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructType;
@@ -76,9 +75,7 @@ final class TableWrites implements SupportsOverwriteV2, SupportsDynamicOverwrite
 
   @Override
   public Write build() {
-    PythonDataSourceV2 source = new PythonDataSourceV2();
-    source.setShortName(IsolateScans.SOURCE);
-    WriteBuilder stock = new PythonTable(source, IsolateScans.SOURCE, info.schema())
+    WriteBuilder stock = new PythonTable(new PlakeSource(), IsolateScans.SOURCE, info.schema())
         .newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options)));
     return (overwrites ? ((SupportsTruncate) stock).truncate() : stock).build();
   }

@@ -1,0 +1,111 @@
+"""With the extension, the first line of an error is what plake says; the traceback is the cause."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+
+import lakehouse_source as lake
+from tests.doors.frames import load, save
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    made = str(tmp_path / "d")
+    lake.write_dataset({"i": [1, 2], "s": ["a", "b"]}, made)
+    return made
+
+
+def first_line(action: Callable[[], object], kind: type[Exception] = AnalysisException) -> str:
+    with pytest.raises(kind) as caught:
+        action()
+    return str(caught.value).splitlines()[0]
+
+
+CONFLICT = "[PLAKE_COMMIT_CONFLICT] commit to file://{path} conflicts: version 9 was expected"
+
+
+def test_of_a_write_that_is_refused(spark_planner: SparkSession, path: str) -> None:
+    frame = spark_planner.sql("SELECT 3L i, 'c' s")
+    for options, expected in (
+        ({"nope": "1"}, "[PLAKE_INVALID_OPTION] option 'nope': is not an option of writing plake."),
+        ({"sortBy": "x"}, "[PLAKE_INVALID_OPTION] option 'sortBy' (given: 'x'): is not a column."),
+    ):
+        assert first_line(lambda given=options: save(frame, path, **given)).startswith(expected)
+    wrong = spark_planner.sql("SELECT 'c' i")
+    expected = f"[PLAKE_SCHEMA_MISMATCH] column 'i' of file://{path} is int64 and the data has"
+    assert first_line(lambda: save(wrong, path)).startswith(expected)
+    assert first_line(lambda: save(wrong, path, mode="overwrite")).startswith(expected)
+    save(frame, path)
+    assert lake.open_dataset(path).version == 2
+
+
+def test_of_a_commit_that_conflicts(spark_planner: SparkSession, path: str) -> None:
+    frame = spark_planner.sql("SELECT 3L i, 'c' s")
+    said = first_line(lambda: save(frame, path, expectedVersion="9"))
+    assert said.startswith(CONFLICT.format(path=path))
+    assert said.endswith("Nothing was committed; read again and retry.")
+    spark_planner.sql(f"CREATE OR REPLACE TEMPORARY VIEW lines USING plake OPTIONS (path '{path}')")
+    spark_planner.conf.set("spark.plake.statement.expectedVersion", "9")
+    try:
+        for statement in ("DELETE FROM lines WHERE i = 1", "UPDATE lines SET i = i + 1"):
+            said = first_line(lambda text=statement: spark_planner.sql(text))
+            assert said.startswith(CONFLICT.format(path=path))
+    finally:
+        spark_planner.conf.unset("spark.plake.statement.expectedVersion")
+        spark_planner.catalog.dropTempView("lines")
+    assert lake.open_dataset(path).version == 1
+
+
+def test_of_tables_with_names(spark_catalog: SparkSession) -> None:
+    spark_catalog.sql("CREATE NAMESPACE IF NOT EXISTS plake.lines")
+    spark_catalog.sql("CREATE OR REPLACE TABLE plake.lines.t (i BIGINT)")
+    write = spark_catalog.range(1).toDF("i").writeTo("plake.lines.t")
+    said = first_line(lambda: write.option("expectedVersion", "9").append())
+    assert said.startswith("[PLAKE_COMMIT_CONFLICT] commit to file://")
+    said = first_line(
+        lambda: spark_catalog.sql(
+            "CREATE TABLE plake.lines.u PARTITIONED BY (d) AS SELECT 1.5D d, 1 i"
+        )
+    )
+    assert said.startswith("[PLAKE_SCHEMA_MISMATCH] column 'd' has type double, which cannot")
+
+
+def test_of_a_read_that_cannot_be_planned(spark_planner: SparkSession, path: str) -> None:
+    frame = load(spark_planner, path)
+    old = frame.where("i = 1")
+    os.remove(Path(path) / "_plake" / "catalog.db")
+    said = first_line(lambda: old.collect(), PySparkException)
+    assert said.startswith("[PLAKE_DATASET_NOT_FOUND] no dataset at file://")
+
+
+def test_the_condition_is_spark_s_and_the_traceback_its_cause(
+    spark_planner: SparkSession, path: str
+) -> None:
+    with pytest.raises(AnalysisException) as caught:
+        save(spark_planner.sql("SELECT 3L i"), path, nope="1")
+    assert caught.value.getCondition() == "PYTHON_DATA_SOURCE_ERROR"
+    assert "Traceback" not in str(caught.value)
+    cause = caught.value._origin.getCause().getMessage()  # type: ignore[union-attr]
+    assert "Traceback (most recent call last)" in cause
+
+
+def test_spark_s_own_words_come_first_where_a_task_fails(
+    spark_planner: SparkSession, path: str
+) -> None:
+    """Executors have none of the jar: Spark wraps what Python said there."""
+    frame = load(spark_planner, path).where("i + 0 = 1")
+    for file in Path(path).glob("*.parquet"):
+        os.remove(file)
+    with pytest.raises(PySparkException) as caught:
+        frame.collect()
+    first, *more = str(caught.value).splitlines()
+    assert "PLAKE" not in first
+    assert any("StorageError" in line for line in more)
