@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 import lakehouse_source as lake
+from lakehouse_source.spark.planner.vocabulary import Reader, Setting
 from tests.doors.frames import load, save
 
 pytestmark = pytest.mark.spark
@@ -95,6 +96,18 @@ def test_the_condition_is_spark_s_and_the_traceback_its_cause(
     assert "Traceback" not in str(caught.value)
     cause = caught.value._origin.getCause().getMessage()  # type: ignore[union-attr]
     assert "Traceback (most recent call last)" in cause
+
+
+def test_tasks_get_none_of_the_jar_s_classes(spark_planner: SparkSession, path: str) -> None:
+    """ClassNotFoundException on executors, which may not have the jar."""
+    session = spark_planner.newSession()
+    session.conf.set(Setting.BATCHES, "false")
+    session.conf.set(Setting.READER, Reader.PYTHON)
+    plan = load(session, path)._jdf.queryExecution().executedPlan()
+    scan = plan.collectLeaves().head()
+    sent = session._jvm.org.apache.spark.util.Utils.serialize(scan.readerFactory())  # type: ignore[union-attr]
+    assert b"UserDefinedPythonDataSource" in bytes(sent)
+    assert b"io.plake" not in bytes(sent)
 
 
 def test_spark_s_own_words_come_first_where_a_task_fails(

@@ -1,6 +1,5 @@
 package io.plake.spark;
 
-import java.io.Serializable;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceReadInfo;
@@ -64,7 +63,7 @@ class PlakeSource extends PythonDataSourceV2 {
     }
 
     /** Tasks get Spark's own class: executors need none of the jar. */
-    private Serializable writeReplace() {
+    private Object writeReplace() {
       return stock;
     }
 
