@@ -321,8 +321,8 @@ def _refuse_branch(request: Request) -> None:
         raise InvalidOptionError(
             option="table",
             value=request.shown,
-            reason="is a branch. Python makes and drops it: dataset.branch(name) and "
-            "dataset.drop_branch(name).",
+            reason="is a branch. It is made and dropped by CALL ...system.create_branch and "
+            "drop_branch, or by dataset.branch(name) and dataset.drop_branch(name).",
         )
 
 

@@ -167,6 +167,26 @@ def _drop_tag(call: Call) -> Iterable[Sequence[Any]]:
     yield name, version
 
 
+def _create_branch(call: Call) -> Iterable[Sequence[Any]]:
+    dataset = call.dataset()
+    version = call.arguments.get("version", dataset.version)
+    yield call.arguments["name"], dataset.branch(call.arguments["name"], version).version
+
+
+def _drop_branch(call: Call) -> Iterable[Sequence[Any]]:
+    name = call.arguments["name"]
+    dataset = call.dataset()
+    version = dataset.branches().get(name)
+    dataset.drop_branch(name)
+    yield name, version
+
+
+def _fast_forward(call: Call) -> Iterable[Sequence[Any]]:
+    dataset = call.dataset()
+    before = dataset.version
+    yield call.arguments["branch"], before, dataset.fast_forward(call.arguments["branch"]).version
+
+
 def _partitioning(arguments: dict[str, Any]) -> str | None:
     """'none' stands for Python's None: NULL means that nothing was chosen."""
     chosen = arguments.pop("partitioning", "hive")
@@ -259,6 +279,18 @@ _ALL = (
         needs_path=True,
     ),
     Procedure(
+        "create_branch",
+        "Makes a branch, which is the table `<table>.branch_<name>`. What is written to it, the "
+        "table does not show until fast_forward.",
+        (
+            _TABLE,
+            Parameter("name", _TEXT, "the branch"),
+            Parameter("version", _LONG, "what it begins as; by default the newest", _NULL),
+        ),
+        (Column("name", _TEXT, "the branch"), Column("version", _LONG, "its version")),
+        _create_branch,
+    ),
+    Procedure(
         "create_tag",
         "Gives a name to a version. VERSION AS OF 'name' reads it, and expire_versions keeps it.",
         (
@@ -268,6 +300,13 @@ _ALL = (
         ),
         (Column("name", _TEXT, "the tag"), Column("version", _LONG, "its version")),
         _create_tag,
+    ),
+    Procedure(
+        "drop_branch",
+        "Removes a branch, with the versions that the table did not take over.",
+        (_TABLE, Parameter("name", _TEXT, "the branch")),
+        (Column("name", _TEXT, "the branch"), Column("version", _LONG, "its newest version")),
+        _drop_branch,
     ),
     Procedure(
         "drop_tag",
@@ -310,6 +349,17 @@ _ALL = (
         ),
         _PRUNING,
         _explain,
+    ),
+    Procedure(
+        "fast_forward",
+        "Commits to a table what was committed to one of its branches, if nothing else was.",
+        (_TABLE, Parameter("branch", _TEXT, "the branch")),
+        (
+            Column("branch", _TEXT, "the branch"),
+            Column("version_before", _LONG, "the version that was the newest"),
+            _VERSION,
+        ),
+        _fast_forward,
     ),
     Procedure(
         "restore",

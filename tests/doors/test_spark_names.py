@@ -416,7 +416,10 @@ def test_branches_are_read_and_written_by_their_names_and_by_an_option(
 ) -> None:
     spark_catalog.sql(f"CREATE TABLE {space}.t AS SELECT id, 'a' AS k FROM range(4)")
     made = catalog.dataset((space.partition(".")[2], "t"))
-    made.branch("Audit")
+    name = space.partition(".")[2] + ".t"
+    system = "CALL plake.system"
+    assert rows(spark_catalog, f"{system}.create_branch('{name}', 'Audit')") == [("Audit", 1)]
+    assert "exists already" in message(spark_catalog, f"{system}.create_branch('{name}', 'Audit')")
     table = f"{space}.t.branch_Audit"
     spark_catalog.sql(f"INSERT INTO {table} VALUES (10, 'b')")
     spark_catalog.sql(f"DELETE FROM {table} WHERE id = 1")
@@ -443,10 +446,12 @@ def test_branches_are_read_and_written_by_their_names_and_by_an_option(
     assert rows(spark_catalog, f"SELECT count(*) FROM {table}") == [(5,)]
     operations = rows(spark_catalog, f"SELECT version, operation FROM {table}.history")
     assert [name for _, name in operations] == ["branch", "append", "delete", "merge", "append"]
-    made.fast_forward("Audit")
+    called = rows(spark_catalog, f"{system}.fast_forward(table => '{name}', branch => 'Audit')")
+    assert called == [("Audit", 1, 5)]
     assert rows(spark_catalog, f"SELECT count(*), max(id) FROM {space}.t") == [(5, 20)]
     assert "TABLE_OR_VIEW_NOT_FOUND" in message(
         spark_catalog, f"SELECT * FROM {space}.t.branch_none"
     )
     for statement in (f"DROP TABLE {table}", f"CREATE TABLE {space}.t.branch_b (id INT)"):
         assert "is a branch" in message(spark_catalog, statement)
+    assert rows(spark_catalog, f"{system}.drop_branch('{name}', 'Audit')") == [("Audit", 5)]
