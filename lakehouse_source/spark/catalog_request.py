@@ -124,7 +124,8 @@ class Request:
     @property
     def shown(self) -> str:
         """The table's name as Spark shows it."""
-        parts = (self.question[Question.CATALOG], *self.question[Question.IDENTIFIER])
+        own = (self.question[Question.CATALOG], *self.question[Question.IDENTIFIER])
+        parts = self.question.get(Question.SHOWN, own)
         return ".".join(map(_quoted, parts))
 
 

@@ -168,7 +168,7 @@ def exists(request: Request) -> dict[str, Any]:
     found = knows(place)
     if found and request.question[Question.MUST_BE_NEW]:
         raise DatasetExistsError(dataset=place.address().uri)
-    return {Answer.EXISTS: found}
+    return {Answer.EXISTS: found, Answer.OPTIONS: place.options()}
 
 
 COMMANDS: dict[str, Callable[[Request], dict[str, Any]]] = {

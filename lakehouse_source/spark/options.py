@@ -87,6 +87,15 @@ class MetadataKey:
     VERSION = "plake.version"  # the version that the frame reads
 
 
+# Spark's own session catalog gives these to the source of a table that it creates.
+_OF_SESSION_CATALOG = ("owner", "provider", "location", "external", "is_managed_location")
+_NO_SESSION_CATALOG = (
+    "CREATE TABLE ... USING plake needs plake's planner extension: make the session with "
+    "lakehouse_source.spark.configure(...), or call lakehouse_source.spark.enable(spark), and set "
+    "no other spark.sql.catalog.spark_catalog. Without it use CREATE TEMPORARY VIEW name USING "
+    "plake OPTIONS (path '...')."
+)
+
 _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -118,9 +127,7 @@ class Options:
             raise InvalidOptionError(
                 option="path",
                 reason="is missing. Give the dataset's folder or URI: load('/data/flights'). "
-                "A table made by CREATE TABLE ... USING plake cannot be read: Spark drops its "
-                "options. Use CREATE TEMPORARY VIEW name USING plake OPTIONS (path '...') "
-                "instead.",
+                + _NO_SESSION_CATALOG,
             )
         branch = self.text("branch")
         if branch is None:
@@ -224,6 +231,10 @@ def _unknown(key: str, known: tuple[str, ...], kind: str) -> InvalidOptionError:
             if other != kind and name.lower() == key.lower():
                 reason = f"is an option of {other} plake, not of {kind} it."
                 return InvalidOptionError(option=name, reason=reason, known=known)
+    if key.lower() in _OF_SESSION_CATALOG:
+        return InvalidOptionError(
+            option=key, reason=f"is of a table in spark_catalog. {_NO_SESSION_CATALOG}"
+        )
     reason = f"is not an option of {kind} plake."
     return InvalidOptionError(option=key, reason=reason, known=known)
 

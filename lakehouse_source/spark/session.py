@@ -141,6 +141,7 @@ def enable(
     settings = _catalog_settings(catalog, name, warehouse)
     if find_rule(spark) is None:
         _apply_extension(spark, spark._jsparkSession.extensions())
+        find_rule(spark)  # the rules are made: `spark_catalog` is plake's from the first query on
     _give_to_executors(spark)
     register_if_missing(spark)
     spark.conf.set(Setting.PLANNER, "true")

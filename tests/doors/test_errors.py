@@ -204,7 +204,7 @@ def test_saving_without_a_mode_is_refused_by_spark(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_table_of_the_session_catalog_points_to_the_temporary_view(
+def test_a_table_of_the_session_catalog_points_to_the_extension_and_the_temporary_view(
     spark: SparkSession, dataset: str
 ) -> None:
     spark.sql(f"CREATE TABLE catalogued (i LONG, s STRING) USING plake OPTIONS (path '{dataset}')")
@@ -215,6 +215,6 @@ def test_a_table_of_the_session_catalog_points_to_the_temporary_view(
         ):
             message = said(lambda text=statement: spark.sql(text).collect(), PySparkException)
             assert "CREATE TEMPORARY VIEW name USING plake OPTIONS (path '...')" in message
-            assert "Spark drops its options" in message
+            assert "lakehouse_source.spark.enable(spark)" in message
     finally:
         spark.sql("DROP TABLE catalogued")

@@ -157,6 +157,7 @@ class Question:
     COMMAND = "ask"  # a value of `Ask`
     CATALOG = "spark_catalog"  # the name of the catalog in Spark
     IDENTIFIER = "identifier"  # the parts of a table's name, the namespace first
+    SHOWN = "shown"  # the parts of the table's name to show, where IDENTIFIER is a path
     NAMESPACE = "namespace"  # its parts
     VERSION = "at_version"  # the text after VERSION AS OF
     MICROSECONDS = "at_microseconds"  # TIMESTAMP AS OF, since 1970-01-01 00:00 UTC

@@ -148,11 +148,8 @@ public final class PlakeCatalog
 
   @Override
   public Table alterTable(Identifier table, TableChange... changes) throws NoSuchTableException {
-    boolean needsTypes = false;
-    for (TableChange change : changes) {
-      needsTypes |= change instanceof TableChange.UpdateColumnDefaultValue;
-    }
-    Column[] columns = needsTypes ? loadTable(table).columns() : new Column[0];
+    Column[] columns = TableQuestions.needsTypes(changes)
+        ? loadTable(table).columns() : new Column[0];
     return load(table, TableQuestions.alter(table, changes, columns), false);
   }
 
@@ -207,7 +204,7 @@ public final class PlakeCatalog
       String kind) {
     ObjectNode question = TableQuestions.create(table, columns, partitions, properties, true)
         .put(Vocabulary.Question.STAGE, kind);
-    return new TableToCreate(channel, question, columns, partitions);
+    return new TableToCreate(channel, question, columns, partitions, () -> {});
   }
 
   // --- namespaces ----------------------------------------------------------------

@@ -53,8 +53,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "RowChangeTable$Clustered")),
       Map.entry(Part.CATALOG, List.of(
           "PlakeCatalog", "PlakeTable", "PlakeTable$Unpruned", "TableWrites", "Channel", "Refusal",
-          "TableQuestions", "TableToCreate", "PlakeProcedure",
-          "PlakeProcedure$Bound")),
+          "TableQuestions", "TableToCreate", "PlakeProcedure", "PlakeProcedure$Bound",
+          "PlakeSessionCatalog", "SessionEntry", "StagedBySpark")),
       Map.entry(Part.PROVIDER, List.of("PlakeProvider", "FormatWrites")),
       Map.entry(Part.READER, List.of(
           "ChooseReader", "ChooseReader$Hide", "ReaderAnswer", "PlakeFiles", "PlakeFiles$Bind",
@@ -166,6 +166,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
     @Override
     public Rule<LogicalPlan> apply(SparkSession session) {
+      PlakeSessionCatalog.useIn(session); // where the extension comes after the analyzer was made
       return new IsolateScans();
     }
   }
@@ -174,6 +175,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
     @Override
     public Rule<LogicalPlan> apply(SparkSession session) {
+      PlakeSessionCatalog.useIn(session);
       return new RepinViews();
     }
   }

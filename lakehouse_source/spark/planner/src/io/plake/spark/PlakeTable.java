@@ -61,6 +61,13 @@ final class PlakeTable extends PythonTable implements SupportsMetadataColumns, T
   final boolean isMetadata;
 
   PlakeTable(Channel channel, Identifier identifier, Channel.Answer answer, boolean isPinned) {
+    this(channel, identifier, answer, isPinned, Map.of());
+  }
+
+  /** @param more properties that Spark's metastore has of the table */
+  PlakeTable(
+      Channel channel, Identifier identifier, Channel.Answer answer, boolean isPinned,
+      Map<String, String> more) {
     super(answer.frame, IsolateScans.SOURCE, answer.columns);
     this.channel = channel;
     this.identifier = identifier;
@@ -71,8 +78,9 @@ final class PlakeTable extends PythonTable implements SupportsMetadataColumns, T
     this.name = answer.told.get(Vocabulary.Answer.TABLE).asText();
     this.version = answer.told.get(Vocabulary.Answer.AT).asLong();
     this.options = texts(answer.told.get(Vocabulary.Answer.OPTIONS));
-    this.properties =
-        Collections.unmodifiableMap(texts(answer.told.get(Vocabulary.Answer.PROPERTIES)));
+    Map<String, String> all = texts(answer.told.get(Vocabulary.Answer.PROPERTIES));
+    all.putAll(more);
+    this.properties = Collections.unmodifiableMap(all);
     List<Transform> transforms = new ArrayList<>();
     for (JsonNode column : answer.told.get(Vocabulary.Answer.PARTITION_BY)) {
       transforms.add(Expressions.identity(quoted(column.asText())));

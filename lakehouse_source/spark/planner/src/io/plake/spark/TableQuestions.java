@@ -93,6 +93,12 @@ final class TableQuestions {
     return found.toString();
   }
 
+  /** Whether {@link #alter} needs the table's columns. */
+  static boolean needsTypes(TableChange[] changes) {
+    return Arrays.stream(changes)
+        .anyMatch(change -> change instanceof TableChange.UpdateColumnDefaultValue);
+  }
+
   /** Changes of a table, in their order. @param columns those that it has */
   static ObjectNode alter(Identifier table, TableChange[] changes, Column[] columns) {
     ObjectNode question = Channel.about(Vocabulary.Ask.ALTER, table);

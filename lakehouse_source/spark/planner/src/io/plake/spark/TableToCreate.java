@@ -24,19 +24,24 @@ final class TableToCreate extends PythonTable implements StagedTable {
   private final Map<String, String> options;
   private final String name;
   private final Transform[] partitioning;
+  private final Runnable undo;
   private boolean isWritten = false;
 
-  TableToCreate(Channel channel, ObjectNode question, Column[] columns, Transform[] partitioning) {
-    this(channel, question, columns, partitioning, channel.ask(question).told);
+  /** @param undo frees what was made before the write, where it fails */
+  TableToCreate(
+      Channel channel, ObjectNode question, Column[] columns, Transform[] partitioning,
+      Runnable undo) {
+    this(channel, question, columns, partitioning, channel.ask(question).told, undo);
   }
 
   private TableToCreate(
       Channel channel, ObjectNode question, Column[] columns, Transform[] partitioning,
-      JsonNode told) {
+      JsonNode told, Runnable undo) {
     super(new PlakeSource(), IsolateScans.SOURCE, CatalogV2Util.v2ColumnsToStructType(columns));
     this.channel = channel;
     this.question = question;
     this.partitioning = partitioning;
+    this.undo = undo;
     this.name = told.get(Vocabulary.Answer.TABLE).asText();
     this.options = PlakeTable.texts(told.get(Vocabulary.Answer.OPTIONS));
   }
@@ -75,5 +80,7 @@ final class TableToCreate extends PythonTable implements StagedTable {
 
   /** A write that failed has deleted its files. */
   @Override
-  public void abortStagedChanges() {}
+  public void abortStagedChanges() {
+    undo.run();
+  }
 }

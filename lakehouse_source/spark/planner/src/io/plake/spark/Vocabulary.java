@@ -127,6 +127,7 @@ final class Vocabulary {
     static final String COMMAND = "ask";
     static final String CATALOG = "spark_catalog";
     static final String IDENTIFIER = "identifier";
+    static final String SHOWN = "shown";
     static final String NAMESPACE = "namespace";
     static final String VERSION = "at_version";
     static final String MICROSECONDS = "at_microseconds";

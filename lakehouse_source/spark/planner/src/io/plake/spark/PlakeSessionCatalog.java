@@ -1,0 +1,317 @@
+package io.plake.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.DelegatingCatalogExtension;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.V1Table;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.types.DataType$;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Spark's session catalog, {@code spark_catalog}, with tables {@code USING plake}.
+ *
+ * <p>The metastore (in memory, or Hive's) keeps a name and a location; all else about the table is
+ * plake's, and is asked of the dataset at that location for each query. Columns and properties that
+ * the metastore keeps are those of the day when the table was created, for other programs to see.
+ * Tables of other formats are Spark's own, as without this class.
+ */
+public final class PlakeSessionCatalog extends DelegatingCatalogExtension
+    implements StagingTableCatalog {
+
+  static final String SETTING = "spark.sql.catalog.spark_catalog";
+
+  private static final Transform[] NONE = new Transform[0];
+
+  /** Spark calls it. */
+  public PlakeSessionCatalog() {}
+
+  /**
+   * Makes this class the session catalog of a session, unless the user chose one.
+   *
+   * <p>Spark reads the setting whenever it needs that catalog.
+   */
+  static void useIn(SparkSession given) {
+    org.apache.spark.sql.classic.SparkSession session =
+        (org.apache.spark.sql.classic.SparkSession) given;
+    if (session.sessionState().conf().contains(SETTING)) {
+      return;
+    }
+    try { // Spark will look for the class as this does
+      Class<?> found = Class.forName(PlakeSessionCatalog.class.getName(), false,
+          org.apache.spark.util.Utils.getContextOrSparkClassLoader());
+      session.sessionState().conf().setConfString(SETTING, found.getName());
+    } catch (ClassNotFoundException | LinkageError e) {
+      Part.CATALOG.failed(e);
+    }
+  }
+
+  // --- tables that are there -----------------------------------------------------
+
+  @Override
+  public Table loadTable(Identifier table) throws NoSuchTableException {
+    Table found = super.loadTable(table);
+    return SessionEntry.isOurs(found)
+        ? loaded(table, SessionEntry.of(table, (V1Table) found), null, false)
+        : SessionEntry.ofSpark(found);
+  }
+
+  @Override
+  public Table loadTable(Identifier table, String version) throws NoSuchTableException {
+    Table found = super.loadTable(table);
+    if (!SessionEntry.isOurs(found)) {
+      return super.loadTable(table, version);
+    }
+    SessionEntry entry = SessionEntry.of(table, (V1Table) found);
+    ObjectNode question = entry.about(Vocabulary.Ask.LOAD)
+        .put(Vocabulary.Question.VERSION, version);
+    return loaded(table, entry, question, true);
+  }
+
+  @Override
+  public Table loadTable(Identifier table, long microseconds) throws NoSuchTableException {
+    Table found = super.loadTable(table);
+    if (!SessionEntry.isOurs(found)) {
+      return super.loadTable(table, microseconds);
+    }
+    SessionEntry entry = SessionEntry.of(table, (V1Table) found);
+    ObjectNode question = entry.about(Vocabulary.Ask.LOAD)
+        .put(Vocabulary.Question.MICROSECONDS, microseconds);
+    return loaded(table, entry, question, true);
+  }
+
+  /** The metastore has the name: a missing dataset is another error than a missing table. */
+  private static PlakeTable loaded(
+      Identifier table, SessionEntry entry, ObjectNode question, boolean isPinned) {
+    try {
+      return entry.table(
+          question == null ? entry.about(Vocabulary.Ask.LOAD) : question, isPinned);
+    } catch (RuntimeException e) {
+      throw e;
+    } catch (Exception e) { // plake's, which are not declared
+      if (e instanceof NoSuchTableException) {
+        throw Refusal.because(e.getMessage() + " The table " + entry.shown()
+            + " has that location; DROP TABLE removes its name.");
+      }
+      throw Refusal.undeclared(e);
+    }
+  }
+
+  /** The entry of a table of plake; null where the name is free, or that of another table. */
+  private SessionEntry entryOf(Identifier table) {
+    try {
+      Table found = super.loadTable(table);
+      return SessionEntry.isOurs(found) ? SessionEntry.of(table, (V1Table) found) : null;
+    } catch (NoSuchTableException e) {
+      return null;
+    }
+  }
+
+  @Override
+  public Table alterTable(Identifier table, TableChange... changes) throws NoSuchTableException {
+    SessionEntry entry = entryOf(table);
+    if (entry == null) {
+      return super.alterTable(table, changes);
+    }
+    Column[] columns = TableQuestions.needsTypes(changes)
+        ? loadTable(table).columns() : new Column[0];
+    ObjectNode question = TableQuestions.alter(entry.path, changes, columns);
+    return entry.table(entry.named(question), false);
+  }
+
+  @Override
+  public void renameTable(Identifier table, Identifier renamed)
+      throws NoSuchTableException, TableAlreadyExistsException {
+    SessionEntry entry = entryOf(table);
+    if (entry != null && entry.isManaged) {
+      throw Refusal.because("The table " + entry.shown() + " cannot be renamed: it was created without"
+          + " LOCATION, and Spark would move its folder.");
+    }
+    super.renameTable(table, renamed);
+  }
+
+  // --- tables that are created ---------------------------------------------------
+
+  @Override
+  public Table createTable(
+      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    if (!SessionEntry.isOurs(properties)) {
+      return super.createTable(table, columns, partitions, properties);
+    }
+    Map<String, String> texts = SessionEntry.withoutOptions(properties);
+    SessionEntry entry = SessionEntry.toCreate(table, properties);
+    if (entry != null && entry.exists()) {
+      Channel.Answer answer = entry.channel.ask(entry.about(Vocabulary.Ask.LOAD));
+      checkSame(entry, answer, columns, partitions, texts);
+      PlakeTable found = entry.table(answer, false);
+      register(table, found.columns(), properties);
+      return found;
+    }
+    if (columns.length == 0) {
+      throw Refusal.because(entry == null
+          ? "A table without LOCATION has no dataset that tells its columns: name them."
+          : "There is no dataset at " + entry.path.name() + " that tells the columns of the table:"
+              + " name them, and the dataset is created.");
+    }
+    SessionEntry made = register(table, columns, properties);
+    try {
+      ObjectNode question = TableQuestions.create(made.path, columns, partitions, texts, false);
+      return made.table(made.named(question), false);
+    } catch (Throwable e) {
+      super.dropTable(table);
+      throw e;
+    }
+  }
+
+  /**
+   * Gives a table its name in the metastore.
+   *
+   * <p>Partitions and defaults are left out: the metastore makes demands on them, and nobody reads
+   * them there.
+   */
+  private SessionEntry register(
+      Identifier table, Column[] columns, Map<String, String> properties)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    Column[] plain = new Column[columns.length];
+    for (int i = 0; i < columns.length; i++) {
+      plain[i] = Column.create(
+          columns[i].name(), columns[i].dataType(), columns[i].nullable(), columns[i].comment(), null);
+    }
+    super.createTable(table, plain, NONE, properties);
+    return entryOf(table);
+  }
+
+  /** What a statement says of a dataset that exists must be so. */
+  private static void checkSame(
+      SessionEntry entry, Channel.Answer answer, Column[] columns, Transform[] partitions,
+      Map<String, String> texts) {
+    StructType given = CatalogV2Util.v2ColumnsToStructType(columns);
+    boolean same = DataType$.MODULE$.equalsIgnoreCaseAndNullability(given, answer.columns);
+    for (int i = 0; same && i < given.length(); i++) {
+      StructField field = given.fields()[i];
+      same = field.nullable() || !answer.columns.fields()[i].nullable();
+    }
+    if (columns.length > 0 && !same) {
+      throw Refusal.because("The dataset at " + entry.path.name() + " has other columns: "
+          + answer.columns.simpleString() + ". Leave the columns out.");
+    }
+    List<String> partitionedBy = new ArrayList<>();
+    answer.told.get(Vocabulary.Answer.PARTITION_BY).forEach(one -> partitionedBy.add(one.asText()));
+    if (partitions.length > 0 && !FormatWrites.columns(partitions).equals(partitionedBy)) {
+      throw Refusal.because("The dataset at " + entry.path.name() + " has other partition columns: "
+          + partitionedBy + ". Leave PARTITIONED BY and CLUSTER BY out.");
+    }
+    JsonNode stored = answer.told.get(Vocabulary.Answer.PROPERTIES);
+    for (Map.Entry<String, String> text : texts.entrySet()) {
+      boolean isSpark = CatalogV2Util.TABLE_RESERVED_PROPERTIES().contains(text.getKey())
+          && !TableCatalog.PROP_COMMENT.equals(text.getKey());
+      if (!isSpark && !(stored.has(text.getKey())
+          && stored.get(text.getKey()).asText().equals(text.getValue()))) {
+        throw Refusal.because("The dataset at " + entry.path.name() + " exists and keeps its"
+            + " properties: leave " + text.getKey() + " out, and use ALTER TABLE after that.");
+      }
+    }
+  }
+
+  // --- tables that are created by what is written to them ---------------------------
+
+  @Override
+  @SuppressWarnings("deprecation")
+  public StagedTable stageCreate(
+      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    return SessionEntry.isOurs(properties)
+        ? created(table, columns, partitions, properties)
+        : StagedBySpark.created(this, table, columns, partitions, properties);
+  }
+
+  @Override
+  @SuppressWarnings("deprecation")
+  public StagedTable stageReplace(
+      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
+      throws NoSuchTableException, NoSuchNamespaceException {
+    if (!tableExists(table)) {
+      throw new NoSuchTableException(table);
+    }
+    return stageCreateOrReplace(table, columns, partitions, properties);
+  }
+
+  @Override
+  @SuppressWarnings("deprecation")
+  public StagedTable stageCreateOrReplace(
+      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
+      throws NoSuchNamespaceException {
+    try {
+      if (!SessionEntry.isOurs(properties)) {
+        if (tableExists(table)) {
+          dropTable(table);
+        }
+        return StagedBySpark.created(this, table, columns, partitions, properties);
+      }
+      return tableExists(table) ? replaced(table, columns, partitions, properties)
+          : created(table, columns, partitions, properties);
+    } catch (TableAlreadyExistsException e) { // somebody else created it just now
+      throw Refusal.undeclared(e);
+    }
+  }
+
+  /** The name comes first, so that a name that is taken costs no work; a failed write frees it. */
+  private StagedTable created(
+      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    SessionEntry given = SessionEntry.toCreate(table, properties);
+    if (given != null && given.exists()) {
+      throw Refusal.because("There is a dataset at " + given.path.name() + ": CREATE TABLE without AS"
+          + " gives it a name.");
+    }
+    SessionEntry entry = register(table, columns, properties);
+    Runnable undo = () -> super.dropTable(table);
+    try {
+      return staged(entry, Vocabulary.Stage.CREATE, columns, partitions, properties, undo);
+    } catch (Throwable e) {
+      undo.run();
+      throw e;
+    }
+  }
+
+  private StagedTable replaced(
+      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
+    SessionEntry entry = entryOf(table);
+    if (entry == null) {
+      throw Refusal.because("The table " + String.join(".", table.namespace()) + "." + table.name()
+          + " is not one of plake: DROP TABLE it, and create it then.");
+    }
+    SessionEntry given = SessionEntry.toCreate(table, properties);
+    if (given != null && !given.path.equals(entry.path)) {
+      throw Refusal.because("LOCATION cannot change: the table is at " + entry.path.name() + ".");
+    }
+    return staged(entry, Vocabulary.Stage.EITHER, columns, partitions, properties, () -> {});
+  }
+
+  private static StagedTable staged(
+      SessionEntry entry, String kind, Column[] columns, Transform[] partitions,
+      Map<String, String> properties, Runnable undo) {
+    Map<String, String> texts = new HashMap<>(SessionEntry.withoutOptions(properties));
+    ObjectNode question = TableQuestions.create(entry.path, columns, partitions, texts, true)
+        .put(Vocabulary.Question.STAGE, kind);
+    return new TableToCreate(entry.channel, entry.named(question), columns, partitions, undo);
+  }
+}
