@@ -110,7 +110,7 @@ public final class PlakeCatalog
 
   private Table load(Identifier table, ObjectNode question, boolean isPinned)
       throws NoSuchTableException {
-    return new PlakeTable(channel, table, channel.ask(question), isPinned);
+    return SchemaEvolution.table(channel, table, channel.ask(question), isPinned, Map.of());
   }
 
   @Override
@@ -143,7 +143,7 @@ public final class PlakeCatalog
   public Table createTable(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
     ObjectNode question = TableQuestions.create(table, columns, partitions, properties, false);
-    return new PlakeTable(channel, table, channel.ask(question), false);
+    return SchemaEvolution.table(channel, table, channel.ask(question), false, Map.of());
   }
 
   @Override

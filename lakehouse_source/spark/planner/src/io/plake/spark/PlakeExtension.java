@@ -49,12 +49,13 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Map.entry(Part.STATEMENTS, List.of(
           "RowStatements", "RowStatements$Targets", "StatementTable",
           "RowOperation", "RowWrites", "RowWrites$Writes", "RowChangeTable",
-          "HiddenColumns", "HiddenColumns$Hidden", "WriteInfo", "RowChangeTable$Builder",
+          "SchemaEvolution", "HiddenColumns", "HiddenColumns$Hidden", "WriteInfo", "RowChangeTable$Builder",
           "RowChangeTable$Clustered")),
       Map.entry(Part.CATALOG, List.of(
           "PlakeCatalog", "PlakeTable", "PlakeTable$Unpruned", "TableWrites", "Channel", "Refusal",
           "TableQuestions", "TableToCreate", "PlakeProcedure", "PlakeProcedure$Bound",
-          "PlakeSessionCatalog", "SessionEntry", "StagedBySpark")),
+          "PlakeSessionCatalog", "SessionEntry", "StagedBySpark", "MergeSchemaWrites",
+          "MergeSchemaWrites$Wait", "MergeSchemaWrites$Widen")),
       Map.entry(Part.PROVIDER, List.of("PlakeProvider", "FormatWrites")),
       Map.entry(Part.READER, List.of(
           "ChooseReader", "ChooseReader$Hide", "ReaderAnswer", "PlakeFiles", "PlakeFiles$Bind",
@@ -63,6 +64,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     if (EXTENDED.add(extensions)) {
+      extensions.injectHintResolutionRule(new WaitsOfSession()); // before tables are resolved
+      extensions.injectResolutionRule(new WidensOfSession());
       extensions.injectResolutionRule(new ViewsOfSession());
       extensions.injectResolutionRule(new FormatsOfSession());
       extensions.injectResolutionRule(new StatementsOfSession()); // after views have their version
@@ -168,6 +171,22 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
     public Rule<LogicalPlan> apply(SparkSession session) {
       PlakeSessionCatalog.useIn(session); // where the extension comes after the analyzer was made
       return new IsolateScans();
+    }
+  }
+
+  private static final class WaitsOfSession
+      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
+    @Override
+    public Rule<LogicalPlan> apply(SparkSession session) {
+      return new MergeSchemaWrites.Wait();
+    }
+  }
+
+  private static final class WidensOfSession
+      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
+    @Override
+    public Rule<LogicalPlan> apply(SparkSession session) {
+      return new MergeSchemaWrites.Widen();
     }
   }
 

@@ -300,7 +300,7 @@ public final class PlakeSessionCatalog extends DelegatingCatalogExtension
           + " is not one of plake: DROP TABLE it, and create it then.");
     }
     SessionEntry given = SessionEntry.toCreate(table, properties);
-    if (given != null && !given.path.equals(entry.path)) {
+    if (given != null && !given.path.name().equals(entry.path.name())) {
       throw Refusal.because("LOCATION cannot change: the table is at " + entry.path.name() + ".");
     }
     return staged(entry, Vocabulary.Stage.EITHER, columns, partitions, properties, () -> {});

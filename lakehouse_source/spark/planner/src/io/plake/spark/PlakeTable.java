@@ -36,7 +36,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>{@link IsolateScans} takes its scans, and {@link RowStatements} makes it the target of
  * statements, as they do with frames of {@code spark.read}.
  */
-final class PlakeTable extends PythonTable implements SupportsMetadataColumns, TruncatableTable {
+class PlakeTable extends PythonTable implements SupportsMetadataColumns, TruncatableTable {
 
   private static final Set<String> VERSIONS = Set.of("versionasof", "timestampasof");
 
@@ -59,10 +59,6 @@ final class PlakeTable extends PythonTable implements SupportsMetadataColumns, T
 
   /** Whether its rows are about a table, such as its files. */
   final boolean isMetadata;
-
-  PlakeTable(Channel channel, Identifier identifier, Channel.Answer answer, boolean isPinned) {
-    this(channel, identifier, answer, isPinned, Map.of());
-  }
 
   /** @param more properties that Spark's metastore has of the table */
   PlakeTable(
@@ -199,6 +195,9 @@ final class PlakeTable extends PythonTable implements SupportsMetadataColumns, T
     Set<TableCapability> all = EnumSet.copyOf(super.capabilities());
     all.add(TableCapability.OVERWRITE_BY_FILTER);
     all.add(TableCapability.OVERWRITE_DYNAMIC);
+    if (!isPinned) {
+      all.add(TableCapability.AUTOMATIC_SCHEMA_EVOLUTION);
+    }
     return all;
   }
 

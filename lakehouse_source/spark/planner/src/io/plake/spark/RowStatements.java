@@ -90,7 +90,7 @@ final class RowStatements extends Rule<LogicalPlan> {
     public <A1 extends LogicalPlan, B1> B1 applyOrElse(A1 node, Function1<A1, B1> otherwise) {
       DataSourceV2Relation target = targetOf(node);
       return target == null ? otherwise.apply(node)
-          : (B1) withTarget(node, statementOn(target, isView(node)));
+          : (B1) withTarget(node, statementOn(target, isView(node), evolves(node)));
     }
 
     /** Whether the target is a view, which may be over a frame of an older version. */
@@ -116,17 +116,31 @@ final class RowStatements extends Rule<LogicalPlan> {
         return null;
       }
       DataSourceV2Relation relation = (DataSourceV2Relation) target;
+      if (mustWait(node, relation)) {
+        return null;
+      }
       // A view that has this mark gets its version first.
       return relation.options().containsKey(Vocabulary.Option.VIEW) ? null : relation;
+    }
+
+    /** Spark adds the columns that a MERGE WITH SCHEMA EVOLUTION needs to the table itself. */
+    private static boolean mustWait(LogicalPlan node, DataSourceV2Relation target) {
+      return evolves(node) && mayEvolve(target.table()) && !isView(node)
+          && !SchemaEvolution.isDone((MergeIntoTable) node);
+    }
+
+    private static boolean evolves(LogicalPlan node) {
+      return node instanceof MergeIntoTable && ((MergeIntoTable) node).withSchemaEvolution();
+    }
+
+    private static boolean mayEvolve(Object table) {
+      return table instanceof PlakeTable && !((PlakeTable) table).isPinned
+          && !((PlakeTable) table).isMetadata;
     }
 
     private static LogicalPlan withTarget(LogicalPlan node, LogicalPlan target) {
       if (node instanceof MergeIntoTable) {
         MergeIntoTable merge = (MergeIntoTable) node;
-        if (merge.withSchemaEvolution()) {
-          throw refused("cannot add columns: leave WITH SCHEMA EVOLUTION out, and add them before,"
-              + " with add_column() of lakehouse_source.open_dataset(...)");
-        }
         return node.withNewChildren(CollectionConverters.asScala(List.of(
             replaced(merge.targetTable(), target), merge.sourceTable())).toSeq());
       }
@@ -144,9 +158,13 @@ final class RowStatements extends Rule<LogicalPlan> {
     }
 
     private static DataSourceV2Relation statementOn(
-        DataSourceV2Relation relation, boolean isView) {
+        DataSourceV2Relation relation, boolean isView, boolean evolves) {
+      if (evolves && (isView || !(relation.table() instanceof PlakeTable))) {
+        throw refused("cannot add columns to a view: leave WITH SCHEMA EVOLUTION out, and add them"
+            + " before, with add_column() of lakehouse_source.open_dataset(...); or name the table");
+      }
       if (relation.table() instanceof PlakeTable) {
-        return statementOn(relation, (PlakeTable) relation.table(), isView);
+        return statementOn(relation, (PlakeTable) relation.table(), isView, evolves);
       }
       PythonTable table = (PythonTable) relation.table();
       CaseInsensitiveStringMap options = relation.options();
@@ -180,7 +198,7 @@ final class RowStatements extends Rule<LogicalPlan> {
 
     /** A statement on a table of Spark's catalog. Without a view this query has just loaded it. */
     private static DataSourceV2Relation statementOn(
-        DataSourceV2Relation relation, PlakeTable table, boolean isView) {
+        DataSourceV2Relation relation, PlakeTable table, boolean isView, boolean evolves) {
       if (table.isMetadata) {
         throw refused("cannot change " + table.name() + ", which tells about a table");
       }
@@ -191,9 +209,10 @@ final class RowStatements extends Rule<LogicalPlan> {
       if (isView) {
         checkNewest(table.version, table.newestVersion());
       }
-      StatementTable target = new StatementTable(
-          table.frameFor(CaseInsensitiveStringMap.empty()), IsolateScans.SOURCE, table.schema(),
-          table.version);
+      PythonDataSourceV2 frame = table.frameFor(CaseInsensitiveStringMap.empty());
+      StatementTable target = evolves
+          ? SchemaEvolution.target(frame, IsolateScans.SOURCE, table.schema(), table.version)
+          : new StatementTable(frame, IsolateScans.SOURCE, table.schema(), table.version);
       return IsolateScans.copy(relation, target, table.with(relation.options()));
     }
 

@@ -13,6 +13,7 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
 import org.apache.spark.sql.catalyst.catalog.CatalogUtils;
+import org.apache.spark.sql.connector.catalog.CatalogManager;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
@@ -42,7 +43,7 @@ final class SessionEntry {
   private SessionEntry(
       Identifier table, String path, Map<String, String> options, boolean isManaged) {
     this.name = new String[] {
-      "spark_catalog", String.join(".", table.namespace()), table.name()
+      CatalogManager.SESSION_CATALOG_NAME(), String.join(".", table.namespace()), table.name()
     };
     this.path = Identifier.of(new String[0], path);
     this.options = options;
@@ -170,7 +171,7 @@ final class SessionEntry {
 
   PlakeTable table(Channel.Answer answer, boolean isPinned) {
     String kind = isManaged ? TableCatalog.PROP_IS_MANAGED_LOCATION : TableCatalog.PROP_EXTERNAL;
-    return new PlakeTable(channel, path, answer, isPinned, Map.of(kind, "true"));
+    return SchemaEvolution.table(channel, path, answer, isPinned, Map.of(kind, "true"));
   }
 
   /**

@@ -1,9 +1,12 @@
 package io.plake.spark;
 
+import java.util.EnumSet;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
+import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
 import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
@@ -19,7 +22,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>Its rows tell where they are stored, in columns whose names no column of the user has
  * ({@link HiddenColumns}).
  */
-final class StatementTable extends PythonTable
+class StatementTable extends PythonTable
     implements SupportsRowLevelOperations, SupportsMetadataColumns {
 
   private final PythonDataSourceV2 frame;
@@ -30,12 +33,22 @@ final class StatementTable extends PythonTable
   /** The version that the statement reads. */
   final long version;
 
+  private final boolean evolves;
+
   StatementTable(PythonDataSourceV2 frame, String shortName, StructType schema, long version) {
+    this(frame, shortName, schema, version, false);
+  }
+
+  /** @param evolves whether the statement is WITH SCHEMA EVOLUTION */
+  StatementTable(
+      PythonDataSourceV2 frame, String shortName, StructType schema, long version,
+      boolean evolves) {
     super(frame, shortName, schema);
     this.frame = frame;
     this.shortName = shortName;
     this.schema = schema;
     this.version = version;
+    this.evolves = evolves;
     this.hidden = HiddenColumns.of(schema);
   }
 
@@ -46,6 +59,15 @@ final class StatementTable extends PythonTable
 
   PythonDataSourceV2 frame() {
     return frame;
+  }
+
+  @Override
+  public Set<TableCapability> capabilities() {
+    Set<TableCapability> all = EnumSet.copyOf(super.capabilities());
+    if (evolves) { // Spark then fills fields of structs that the source lacks
+      all.add(TableCapability.AUTOMATIC_SCHEMA_EVOLUTION);
+    }
+    return all;
   }
 
   @Override
