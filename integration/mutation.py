@@ -380,7 +380,17 @@ MUTANTS = [
         ),
         (
             "the index does not know the columns that a branch put into it",
-            "rebuild_index(tx, record, after, branch.properties)",
+            "rebuild_index(tx, record, schemas[-1], branch.properties)",
+            "pass",
+        ),
+        (
+            "the index has keys of another encoding after a branch was taken over",
+            "for column_id in _encoded_anew(schemas):",
+            "for column_id in ():",
+        ),
+        (
+            "older versions are searched by a column without index rows",
+            "_index_dropped(tx, record, branch, schemas[-1])",
             "pass",
         ),
         (
@@ -414,6 +424,24 @@ MUTANTS = [
             "a write to a missing branch makes a dataset",
             "if current is None and address.is_branch:",
             "if False:",
+        ),
+    ),
+    *_in(
+        "write/prerecord.py",
+        BRANCHES,
+        (
+            "a write is committed to another dataset that has its key",
+            "if current is None or current.dataset.id != staged.dataset_id:",
+            "if current is None:",
+        ),
+    ),
+    *_in(
+        "catalog/branches.py",
+        BRANCHES,
+        (
+            "a branch has no history",
+            "t.version <= b.base_version ",
+            "t.version < b.base_version ",
         ),
     ),
     *_in(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from lakehouse_source.errors import (
 from lakehouse_source.maintenance import drop as dropping
 from lakehouse_source.read.address import Address, PathLike
 from lakehouse_source.read.snapshot import existing
-from lakehouse_source.storage import StorageLocation
+from lakehouse_source.storage import StorageLocation, split_branch
 from lakehouse_source.storage.uris import encoded
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import commit
@@ -75,6 +76,10 @@ class DatasetCatalog(Catalog):
 
     def __init__(self, database: Catalog, warehouse: PathLike | None = None) -> None:
         self._database = database
+        if warehouse is not None and split_branch(os.fspath(warehouse))[1] is not None:
+            raise InvalidOptionError(
+                option="warehouse", value=os.fspath(warehouse), reason="reads like a branch."
+            )
         self._warehouse = None if warehouse is None else StorageLocation.of(warehouse).uri
         self.url = database.url
         self.redacted_url = database.redacted_url

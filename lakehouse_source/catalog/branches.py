@@ -14,15 +14,25 @@ from lakehouse_source.catalog.session import Session
 
 _BRANCHES = (
     "SELECT b.name, b.branch_id, b.base_version, d.current_version FROM dataset_branches AS b "
-    "JOIN datasets AS d ON d.id = b.branch_id WHERE b.dataset_id = ? ORDER BY b.name"
+    "JOIN datasets AS d ON d.id = b.branch_id WHERE b.dataset_id = ? AND d.dropped_at IS NULL "
+    "ORDER BY b.branch_id"
 )
 _INSERT = (
     "INSERT INTO dataset_branches (branch_id, dataset_id, name, base_version) VALUES (?, ?, ?, ?)"
 )
-# The next commit makes the base version, which is the oldest one that can be read.
+# The base is the oldest version that can be read.
 _BEGIN = (
     "UPDATE datasets SET current_version = ?, oldest_version = ?, next_row_id = ?, "
     "properties_json = ? WHERE id = ?"
+)
+# The history of the dataset, so that streams and idempotency pairs go on. Ids of writes are unique.
+_COPY_HISTORY = (
+    "INSERT INTO transactions (dataset_id, version, timestamp, operation, metadata_json, "
+    "summary_json, write_id, txn_app_id, txn_version) SELECT b.branch_id, t.version, t.timestamp, "
+    "t.operation, t.metadata_json, t.summary_json, CAST(b.branch_id AS TEXT) || ':' || t.write_id, "
+    "t.txn_app_id, t.txn_version FROM dataset_branches AS b "
+    "JOIN transactions AS t ON t.dataset_id = b.dataset_id AND t.version <= b.base_version "
+    "WHERE b.branch_id = ? ORDER BY t.version"
 )
 _SET_BASE = "UPDATE dataset_branches SET base_version = ? WHERE branch_id = ?"
 _FORGET = "DELETE FROM dataset_branches WHERE branch_id = ?"
@@ -43,7 +53,7 @@ class Branch:
 
 
 def branches(session: Session, dataset_id: int) -> Mapping[str, Branch]:
-    """The branches of a dataset, by name."""
+    """The branches of a dataset, by name, in the order in which they were made."""
     return {row[0]: Branch(*row) for row in session.query(_BRANCHES, (dataset_id,))}
 
 
@@ -54,11 +64,11 @@ def insert(
     next_row_id: int,
     properties_json: str,
 ) -> None:
-    """Make a registered dataset a branch of another one, ready for the commit of its base."""
+    """Make a registered dataset a branch of another one, with the history up to its base."""
     base = branch.base_version
     session.execute(_INSERT, (branch.dataset_id, dataset_id, branch.name, base))
-    values = (base - 1, base, next_row_id, properties_json, branch.dataset_id)
-    session.execute(_BEGIN, values)
+    session.execute(_BEGIN, (base, base, next_row_id, properties_json, branch.dataset_id))
+    session.execute(_COPY_HISTORY, (branch.dataset_id,))
 
 
 def set_base(session: Session, branch_id: int, version: int) -> None:

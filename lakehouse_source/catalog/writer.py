@@ -113,7 +113,7 @@ class CatalogTransaction(CatalogReader):
     def insert_branch(
         self, dataset: DatasetRecord, branch: Branch, properties: DatasetProperties
     ) -> None:
-        """Make a registered dataset a branch of another one; its base is committed next."""
+        """Make a registered dataset a branch of another one, with the history up to its base."""
         document = _json_text(properties.to_json(), "properties")
         values = (dataset.id, branch, dataset.next_row_id, document)
         dataset_branches.insert(self._session, *values)

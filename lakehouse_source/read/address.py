@@ -67,8 +67,9 @@ class Address:
         return split_branch(self.uri)[1] is not None
 
     def is_at(self, uri: str) -> bool:
-        """Tell whether a canonical URI means the same folder."""
-        return uri == self.uri or is_dataset_at(uri, self.uri, None)
+        """Tell whether a canonical URI means the same folder, and the same branch."""
+        same_branch = split_branch(uri)[1] == split_branch(self.uri)[1]
+        return same_branch and (uri == self.uri or is_dataset_at(uri, self.uri, None))
 
     @contextmanager
     def open(self, *, create: bool = False) -> Iterator[Catalog]:

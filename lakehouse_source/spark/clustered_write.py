@@ -17,6 +17,7 @@ from lakehouse_source.read.address import Address, PathLike
 from lakehouse_source.schema.fields import find_name
 from lakehouse_source.spark.storage_options import PREFIX
 from lakehouse_source.spark.to_spark_sql import quoted
+from lakehouse_source.storage import with_branch
 from lakehouse_source.write.layout import listed
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ def write(
                 option=name, reason="is an argument here: uri, catalog, partition_by or sort_by."
             )
     chosen, sort_columns = listed(partition_by), listed(sort_by)
-    existing = _existing_properties(uri, catalog, storage_options)
+    branch = next((value for name, value in options.items() if name.lower() == "branch"), None)
+    here = uri if branch is None else with_branch(os.fspath(uri), str(branch))
+    existing = _existing_properties(here, catalog, storage_options)
     partitions = existing.partition_by if chosen is None else chosen
     if sort_columns is None:
         # A column of the dataset that the frame lacks is NULL in all rows.

@@ -66,7 +66,7 @@ def apply_commit(
     staged, options = commit.staged, commit.staged.options
     locked = tx.lock_for(prerecorded.current, staged.write_id)
     reach("dataset locked")
-    if locked is None:
+    if locked is None or locked.dataset.id != staged.dataset_id:
         raise removed_from_catalog(staged)
     record = locked.dataset
     done = locked.claim.done or committed_before(tx, record, options)

@@ -160,6 +160,7 @@ def _stage(
     return StagedWrite(
         uri=uri,
         key=record.base_uri,
+        dataset_id=record.id,
         base_version=record.current_version,
         incoming=incoming,
         options=options,

@@ -8,7 +8,8 @@ is read or written. The work grows with the number of files of the version.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 
 import pyarrow as pa
 import uuid6
@@ -21,15 +22,17 @@ from lakehouse_source.errors import CommitConflictError, InvalidOptionError, Ver
 from lakehouse_source.model import (
     DatasetRecord,
     DeletionVector,
+    FileBounds,
     FileMetadata,
     FileRecord,
     TransactionRecord,
     WriteResult,
 )
+from lakehouse_source.pruning import keys
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import check_readable, existing
+from lakehouse_source.schema.fields import leaves
 from lakehouse_source.storage import with_branch
-from lakehouse_source.write.evolution import evolve_properties
 from lakehouse_source.write.set_properties import rebuild_index
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -88,15 +91,21 @@ def drop_branch(catalog: Catalog, address: Address, name: str) -> None:
         VersionNotFoundError: the dataset has no such branch.
     """
 
-    def drop(tx: CatalogTransaction) -> None:
+    def hide(tx: CatalogTransaction) -> int:
         record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
         branch = _existing_branch(tx, record, address.uri, name)
         # Under its lock: a write that began commits before, or finds no branch any more.
         tx.lock_dataset(with_branch(record.base_uri, name))
         tx.drop_dataset(branch.dataset_id)
-        tx.forget_dataset(branch.dataset_id)
+        return branch.dataset_id
 
-    in_transaction(catalog, address.uri, "", drop, resolve=False)
+    hidden = in_transaction(catalog, address.uri, "", hide, resolve=False)
+    # Without the lock of the dataset, which other writers need. What is left where this fails,
+    # `make_branch` and `finish_drops` remove.
+    with suppress(CommitConflictError):
+        in_transaction(
+            catalog, address.uri, "", lambda tx: tx.forget_dataset(hidden), resolve=False
+        )
 
 
 def fast_forward(catalog: Catalog, address: Address, name: str) -> WriteResult:
@@ -134,8 +143,12 @@ def fast_forward(catalog: Catalog, address: Address, name: str) -> WriteResult:
 
 
 def _begin(tx: CatalogTransaction, record: DatasetRecord, name: str, base: int) -> None:
-    """Register a branch with the files, vectors and schemas of a version, and commit that."""
-    registered = tx.register_dataset(with_branch(record.base_uri, name), record.name)
+    """Register a branch with the files, vectors and schemas of a version, and its history."""
+    key = with_branch(record.base_uri, name)
+    for dropped in tx.dropped_datasets():
+        if dropped.base_uri == key:  # a drop that was interrupted
+            tx.forget_dataset(dropped.id)
+    registered = tx.register_dataset(key, record.name)
     branch = Branch(name, registered.id, base, base)
     tx.insert_branch(record, branch, record.properties)
     for number, schema in tx.schemas(record.id).items():
@@ -147,12 +160,6 @@ def _begin(tx: CatalogTransaction, record: DatasetRecord, name: str, base: int) 
         vectors.setdefault(one.version, {})[ids[one.file_id]] = one.vector
     for number, some in sorted(vectors.items()):
         tx.set_vectors(registered.id, number, some)
-    last = tx.transaction(record.id, base)
-    counts = {} if last is None else last.summary
-    done = dict.fromkeys(("files_added", "files_removed", "rows_added", "rows_removed"), 0)
-    summary = done | {key: counts[key] for key in counts if key.startswith("live_")}
-    details = {"branch": name, "version": base}
-    tx.insert_transaction(registered.id, base, "branch", details, summary, str(uuid6.uuid7()))
 
 
 def _copy_files(
@@ -213,12 +220,14 @@ def _take_over(
     ids = {file.id: mine[file.path] for file in tx.files(branch.id, base)}
     # The identities of rows go on where those of the branch ended.
     new_rows = [0] * (len(commits) - 1) + [branch.next_row_id - record.next_row_id]
+    added: dict[int, list[FileRecord]] = {}
+    for file in changes.files:
+        added.setdefault(file.version, []).append(file)
     for commit, rows in zip(commits, new_rows):
         is_last = commit.version == branch.current_version
         _commit_again(tx, record.id, commit, write_id if is_last else str(uuid6.uuid7()), rows)
-        added = [file for file in changes.files if file.version == commit.version]
-        ids |= _copy_files(tx, added, branch, record.id)
-        gone = changes.removed_files.get(commit.version, [])
+        ids |= _copy_files(tx, added.get(commit.version, ()), branch, record.id)
+        gone = set(changes.removed_files.get(commit.version, ()))
         tx.remove_files(record.id, commit.version, [ids[one] for one in gone])
         tx.set_vectors(record.id, commit.version, _vectors_of(changes, commit.version, ids, gone))
 
@@ -227,19 +236,43 @@ def _take_over_schema(
     tx: CatalogTransaction, record: DatasetRecord, branch: DatasetRecord, base: int
 ) -> None:
     """Bring the schemas, the properties and the search index of a dataset to those of a branch."""
-    before = tx.schema_at(record.id, base)[1]
-    for number, schema in tx.schemas(branch.id).items():
+    schemas = [tx.schema_at(record.id, base)[1]]
+    for number, schema in sorted(tx.schemas(branch.id).items()):
         if number > base:
             tx.insert_schema(record.id, number, schema)
-    if branch.properties == record.properties:
-        return
-    after = tx.schema_at(branch.id, branch.current_version)[1]
-    partition_by = branch.properties.partition_by
-    # Keys of the files that the dataset has are in the encoding of the schema before.
-    for column_id in evolve_properties(record.properties, after, before, partition_by)[1]:
+            schemas.append(schema)
+    if branch.properties != record.properties:
+        rebuild_index(tx, record, schemas[-1], branch.properties)
+        _index_dropped(tx, record, branch, schemas[-1])
+        tx.set_properties(record.id, branch.properties)
+    # Versions in between are searched too, with keys in the encoding of their own schemas.
+    for column_id in _encoded_anew(schemas):
         tx.invalidate_bounds(record.id, column_id)
-    rebuild_index(tx, record, after, branch.properties)
-    tx.set_properties(record.id, branch.properties)
+
+
+def _index_dropped(
+    tx: CatalogTransaction, record: DatasetRecord, branch: DatasetRecord, schema: pa.Schema
+) -> None:
+    """Let every file match a search over columns that joined the index and left the schema.
+
+    Older versions, which have the columns, are searched by them.
+    """
+    joined = set(branch.properties.indexed_columns) - set(record.properties.indexed_columns)
+    joined -= {leaf.id for leaf in leaves(schema)}
+    if joined:
+        unknown = (keys.UNBOUNDED_LOWER, keys.UNBOUNDED_UPPER, None)
+        for file in tx.files_added_since(record.id, 0):
+            rows = [FileBounds(one, *unknown, file.row_count, True) for one in sorted(joined)]
+            tx.insert_bounds(record.id, [(file.id, row) for row in rows])
+
+
+def _encoded_anew(schemas: Sequence[pa.Schema]) -> list[int]:
+    """The ids of columns whose keys do not have the same encoding in all of the schemas."""
+    found: dict[int, set[object]] = {}
+    for schema in schemas:
+        for leaf in leaves(schema):
+            found.setdefault(leaf.id, set()).add(keys.encoding(leaf.type))
+    return sorted(one for one, encodings in found.items() if len(encodings) > 1)
 
 
 def _commit_again(
@@ -267,7 +300,7 @@ def _commit_again(
 
 
 def _vectors_of(
-    changes: DatasetChanges, version: int, ids: Mapping[int, int], gone: Sequence[int]
+    changes: DatasetChanges, version: int, ids: Mapping[int, int], gone: Set[int]
 ) -> dict[int, DeletionVector | None]:
     """What a commit made of the deletion vectors of files; None: the file has none any more."""
     removed = changes.removed_vectors.get(version, [])

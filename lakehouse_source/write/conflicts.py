@@ -134,8 +134,6 @@ OPERATIONS: dict[str, Change] = {
     "schema change": Change.SCHEMA,
     # A property can name columns, and can allow a change of their types.
     "set properties": Change.SCHEMA,
-    # The first commit of a branch, which has the files of its base.
-    "branch": Change.SCHEMA,
     "rewrite": Change.REWRITE,
     "delete": Change.DELETE,
     "update": Change.UPDATE,

@@ -18,6 +18,7 @@ from lakehouse_source.storage import (
     check_relative,
     local_path,
     redact_uri,
+    split_branch,
 )
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
@@ -93,6 +94,8 @@ def _checked(file: GivenFile) -> str:
 def _files_at(
     root: Storage, given: str, copy: bool, options: Mapping[str, Any] | None
 ) -> Iterator[GivenFile]:
+    if split_branch(given)[1] is not None:
+        raise _refused(given, "reads like a branch of a dataset. Rename the file.")
     location = root.location.sibling(given)
     inside = _below(location.uri, root)
     if inside is None:

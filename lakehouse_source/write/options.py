@@ -114,7 +114,8 @@ class WriteOptions:
 class StagedWrite:
     """A write that has begun. Picklable; knows no catalog and no password.
 
-    `uri` is that of its dataset's address, `key` the dataset's key in the catalog.
+    `uri` is that of its dataset's address, `key` the dataset's key in the catalog, and
+    `dataset_id` its id there: another dataset may get the key.
     `base_version` is the version that the write is based on, `incoming` the schema of its
     rows as the caller gave them.
     `indexed` are the field ids of the columns that the search index covers when the write
@@ -124,6 +125,7 @@ class StagedWrite:
 
     uri: str
     key: str
+    dataset_id: int
     base_version: int
     incoming: pa.Schema
     options: WriteOptions

@@ -445,7 +445,7 @@ def test_branches_are_read_and_written_by_their_names_and_by_an_option(
     appended.mode("append").save(made.uri)
     assert rows(spark_catalog, f"SELECT count(*) FROM {table}") == [(5,)]
     operations = rows(spark_catalog, f"SELECT version, operation FROM {table}.history")
-    assert [name for _, name in operations] == ["branch", "append", "delete", "merge", "append"]
+    assert [name for _, name in operations] == ["create", "append", "delete", "merge", "append"]
     called = rows(spark_catalog, f"{system}.fast_forward(table => '{name}', branch => 'Audit')")
     assert called == [("Audit", 1, 5)]
     assert rows(spark_catalog, f"SELECT count(*), max(id) FROM {space}.t") == [(5, 20)]

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog import retry
+from lakehouse_source.catalog import CatalogTransaction, retry
 from tests.verbs.conftest import empty_catalog
 
 NOW = {
@@ -76,7 +77,10 @@ def test_a_branch_begins_as_the_newest_version_and_goes_its_own_way(
     assert branch.scan("k = 'x'").to_table()["id"].to_pylist() == [9]
     assert dataset.branches() == {"audit": 6}
     assert dataset.branch("audit").version == 6
-    assert [one.operation for one in branch.history()] == ["update", "delete", "append", "branch"]
+    assert [one.operation for one in branch.history()] == [
+        *("update", "delete", "append"),
+        *(one.operation for one in dataset.history(4)[1:]),
+    ]
     assert branch.verify(checksums=True).ok
     assert dataset.verify(checksums=True).ok
     assert dataset.inspect.refs().to_pylist() == [
@@ -136,9 +140,8 @@ def test_a_fast_forward_commits_each_version_of_the_branch(
     assert ids(dataset, "k = 'b'", version=2) == [5, 6, 7, 8, 9]
     mine, theirs = dataset.history(), branch.history()
     for ours, other in zip(mine, theirs):
-        if other.operation != "branch":
-            assert ours.operation == other.operation
-            assert (ours.metadata, ours.summary) == (other.metadata, other.summary)
+        assert ours.operation == other.operation
+        assert (ours.metadata, ours.summary) == (other.metadata, other.summary)
     assert dataset.verify(checksums=True).ok
     # The identities of rows go on after those of the branch.
     lake.write_dataset({"id": [40], "kind": ["f"], "size": [1]}, dataset.uri, catalog=catalog)
@@ -214,6 +217,130 @@ def test_streams_of_the_dataset_see_what_it_took_over(
     dataset.fast_forward("audit")
     seen = [(version, rows["id"].to_pylist()) for version, rows in dataset.read_changes(3)]
     assert seen == [(4, [50]), (5, [51, 52])]
+
+
+def test_a_branch_does_not_skip_what_was_committed_before_it(
+    catalog: lake.Catalog, tmp_path: Path
+) -> None:
+    for number in range(3):
+        lake.write_dataset({"id": [number]}, tmp_path / "t", catalog=catalog)
+    branch = lake.open_dataset(tmp_path / "t", catalog=catalog).branch("audit")
+    lake.write_dataset({"id": [3]}, branch.uri, catalog=catalog)
+    branch.refresh()
+    seen = [(version, rows["id"].to_pylist()) for version, rows in branch.read_changes(2)]
+    assert seen == [(3, [2]), (4, [3])]
+    for since in (0, 1):
+        with pytest.raises(lake.StreamDataLossError):
+            list(branch.read_changes(since))
+
+
+def test_what_an_application_committed_before_the_branch_is_not_committed_again(
+    catalog: lake.Catalog, dataset: lake.Dataset
+) -> None:
+    def write(uri: str, number: int) -> lake.WriteResult:
+        data = {"id": [100 + number], "k": ["q"]}
+        return lake.write_dataset(data, uri, catalog=catalog, txn_app_id="q", txn_version=number)
+
+    for number in range(3):
+        write(dataset.uri, number)
+    branch = dataset.branch("audit")
+    for number in range(1, 5):
+        write(branch.uri, number)
+    dataset.fast_forward("audit")
+    assert ids(dataset, "k = 'q'") == [100, 101, 102, 103, 104]
+    assert write(dataset.uri, 4).version == dataset.version
+
+
+CHANGES: dict[str, Any] = {
+    "promoted": lambda branch: branch.promote_column("a", pa.float64()),
+    "promoted and back": lambda branch: (
+        branch.promote_column("a", pa.float64()),
+        branch.restore(branch.version - 1),
+    ),
+    "promoted and dropped": lambda branch: (
+        branch.promote_column("a", pa.float64()),
+        branch.drop_column("a"),
+    ),
+    "indexed and dropped": lambda branch: (
+        branch.set_properties(index_columns=["id", "a"]),
+        branch.drop_column("a"),
+    ),
+    "renamed": lambda branch: branch.rename_column("a", "b"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("index", [None, ["id"]])
+def test_every_version_is_searched_right_after_a_fast_forward(
+    catalog: lake.Catalog, tmp_path: Path, change: str, index: list[str] | None
+) -> None:
+    """The oracle is a scan without a condition."""
+    values = (1, 50, 100)
+    for number, value in enumerate(values):
+        row = {"id": pa.array([number]), "a": pa.array([value], pa.int32())}
+        layout: dict[str, Any] = {} if number else {"index_columns": index}
+        lake.write_dataset(pa.table(row), tmp_path / "t", catalog=catalog, **layout)
+    dataset = lake.open_dataset(tmp_path / "t", catalog=catalog)
+    branch = dataset.branch("audit")
+    CHANGES[change](branch)
+    dataset.fast_forward("audit")
+    for version in range(3, dataset.version + 1):
+        rows = dataset.scan(version=version).to_table()
+        for name in rows.column_names:
+            for value in rows[name].to_pylist():
+                scan = dataset.scan(f"{name} = {value}", version=version)
+                expected = rows[name].to_pylist().count(value)
+                assert scan.count_rows() == scan.to_table().num_rows == expected
+
+
+def test_a_write_to_a_branch_that_was_made_anew_fails(
+    catalog: lake.Catalog, dataset: lake.Dataset
+) -> None:
+    branch = dataset.branch("audit")
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        dataset.drop_branch("audit")
+        dataset.branch("audit")
+        yield pa.record_batch({"id": [70], "k": ["x"]})
+
+    schema = pa.schema([("id", pa.int64()), ("k", pa.string())])
+    with pytest.raises(lake.CommitConflictError, match="removed from the catalog"):
+        lake.write_dataset(rows(), branch.uri, catalog=catalog, schema=schema)
+    assert ids(branch.refresh()) == ids(dataset)
+
+
+def test_a_drop_that_was_interrupted_is_finished(
+    catalog: lake.Catalog, dataset: lake.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    branch = dataset.branch("audit")
+    add(catalog, branch, 50)
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("interrupted")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CatalogTransaction, "forget_dataset", fail)
+        with pytest.raises(RuntimeError, match="interrupted"):
+            dataset.drop_branch("audit")
+    assert dataset.branches() == {}
+    assert ids(dataset.branch("audit")) == ids(dataset)
+    assert dataset.vacuum(**NOW).files_removed == 1
+
+
+def test_paths_of_files_do_not_name_branches(
+    catalog: lake.Catalog, dataset: lake.Dataset, tmp_path: Path
+) -> None:
+    folder = Path(dataset.uri.removeprefix("file://"))
+    pq.write_table(pa.table({"id": [1], "k": ["x"]}), folder / "a#branch=1")
+    with pytest.raises(lake.InvalidOptionError, match="reads like a branch"):
+        dataset.add_files(folder / "a#branch=1")
+    with pytest.raises(lake.InvalidOptionError, match="reads like a branch"):
+        lake.open_catalog(catalog, warehouse=tmp_path / "w#branch=1")
+    with lake.transaction(catalog) as tx:
+        tx.write({"id": [1], "k": ["x"]}, dataset.uri)
+        tx.write({"id": [1], "k": ["x"]}, dataset.branch("audit").uri)
+    assert dataset.refresh().version == 4
+    assert dataset.branches() == {"audit": 4}
 
 
 def test_vacuum_keeps_the_files_of_branches_and_deletes_those_of_dropped_ones(
