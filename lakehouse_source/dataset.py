@@ -790,8 +790,9 @@ class Dataset:
         with `#branch=` and the name, and by the option `branch` of Spark.
 
         Making one copies the catalog's rows about the files of the version, and no file. The
-        oldest version that a branch has is the one that it began as. It has its own tags and
-        expires versions by itself. `vacuum` of the dataset vacuums its branches too.
+        oldest version of a branch that can be read is the one that it began as; its history is
+        longer. It has its own tags and expires versions by itself. `vacuum` of the dataset
+        vacuums its branches too.
 
         Raises:
             VersionNotFoundError: there is no such version, or it was expired.
@@ -846,6 +847,9 @@ class Dataset:
 
     def drop_branch(self, name: str) -> None:
         """Remove a branch, with the versions that the dataset did not take over.
+
+        Queries that read the branch may lose their files at the next vacuum, and writes to it
+        fail.
 
         Raises:
             VersionNotFoundError: there is no such branch.
