@@ -103,7 +103,8 @@ final class MergeSchemaWrites {
       if (write.table() instanceof DataSourceV2Relation && query.resolved()) {
         DataSourceV2Relation target = (DataSourceV2Relation) write.table();
         if (target.table() instanceof PlakeTable) {
-          return (LogicalPlan) ready.withNewTable(widened(target, query.schema(), write.isByName()));
+          return (LogicalPlan) ready.withNewTable(
+              widened(target, query.schema(), write.isByName()));
         }
       }
       return (LogicalPlan) ready;

@@ -69,7 +69,7 @@ public final class PlakeSessionCatalog extends DelegatingCatalogExtension
   public Table loadTable(Identifier table) throws NoSuchTableException {
     Table found = super.loadTable(table);
     return SessionEntry.isOurs(found)
-        ? loaded(table, SessionEntry.of(table, (V1Table) found), null, false)
+        ? loaded(table, SessionEntry.of(name(), table, (V1Table) found), null, false)
         : SessionEntry.ofSpark(found);
   }
 
@@ -79,7 +79,7 @@ public final class PlakeSessionCatalog extends DelegatingCatalogExtension
     if (!SessionEntry.isOurs(found)) {
       return super.loadTable(table, version);
     }
-    SessionEntry entry = SessionEntry.of(table, (V1Table) found);
+    SessionEntry entry = SessionEntry.of(name(), table, (V1Table) found);
     ObjectNode question = entry.about(Vocabulary.Ask.LOAD)
         .put(Vocabulary.Question.VERSION, version);
     return loaded(table, entry, question, true);
@@ -91,7 +91,7 @@ public final class PlakeSessionCatalog extends DelegatingCatalogExtension
     if (!SessionEntry.isOurs(found)) {
       return super.loadTable(table, microseconds);
     }
-    SessionEntry entry = SessionEntry.of(table, (V1Table) found);
+    SessionEntry entry = SessionEntry.of(name(), table, (V1Table) found);
     ObjectNode question = entry.about(Vocabulary.Ask.LOAD)
         .put(Vocabulary.Question.MICROSECONDS, microseconds);
     return loaded(table, entry, question, true);
@@ -118,7 +118,7 @@ public final class PlakeSessionCatalog extends DelegatingCatalogExtension
   private SessionEntry entryOf(Identifier table) {
     try {
       Table found = super.loadTable(table);
-      return SessionEntry.isOurs(found) ? SessionEntry.of(table, (V1Table) found) : null;
+      return SessionEntry.isOurs(found) ? SessionEntry.of(name(), table, (V1Table) found) : null;
     } catch (NoSuchTableException e) {
       return null;
     }
@@ -157,7 +157,7 @@ public final class PlakeSessionCatalog extends DelegatingCatalogExtension
       return super.createTable(table, columns, partitions, properties);
     }
     Map<String, String> texts = SessionEntry.withoutOptions(properties);
-    SessionEntry entry = SessionEntry.toCreate(table, properties);
+    SessionEntry entry = SessionEntry.toCreate(name(), table, properties);
     if (entry != null && entry.exists()) {
       Channel.Answer answer = entry.channel.ask(entry.about(Vocabulary.Ask.LOAD));
       checkSame(entry, answer, columns, partitions, texts);
@@ -277,7 +277,7 @@ public final class PlakeSessionCatalog extends DelegatingCatalogExtension
   private StagedTable created(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
-    SessionEntry given = SessionEntry.toCreate(table, properties);
+    SessionEntry given = SessionEntry.toCreate(name(), table, properties);
     if (given != null && given.exists()) {
       throw Refusal.because("There is a dataset at " + given.path.name() + ": CREATE TABLE without AS"
           + " gives it a name.");
@@ -299,7 +299,7 @@ public final class PlakeSessionCatalog extends DelegatingCatalogExtension
       throw Refusal.because("The table " + String.join(".", table.namespace()) + "." + table.name()
           + " is not one of plake: DROP TABLE it, and create it then.");
     }
-    SessionEntry given = SessionEntry.toCreate(table, properties);
+    SessionEntry given = SessionEntry.toCreate(name(), table, properties);
     if (given != null && !given.path.name().equals(entry.path.name())) {
       throw Refusal.because("LOCATION cannot change: the table is at " + entry.path.name() + ".");
     }

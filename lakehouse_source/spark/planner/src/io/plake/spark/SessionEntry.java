@@ -13,7 +13,6 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
 import org.apache.spark.sql.catalyst.catalog.CatalogUtils;
-import org.apache.spark.sql.connector.catalog.CatalogManager;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
@@ -41,13 +40,13 @@ final class SessionEntry {
   final boolean isManaged;
 
   private SessionEntry(
-      Identifier table, String path, Map<String, String> options, boolean isManaged) {
+      String catalog, Identifier table, String path, Map<String, String> options, boolean isManaged) {
     this.name = new String[] {
-      CatalogManager.SESSION_CATALOG_NAME(), String.join(".", table.namespace()), table.name()
+      catalog, String.join(".", table.namespace()), table.name()
     };
     this.path = Identifier.of(new String[0], path);
     this.options = options;
-    this.channel = new Channel(name[0], options);
+    this.channel = new Channel(catalog, options);
     this.isManaged = isManaged;
   }
 
@@ -67,7 +66,8 @@ final class SessionEntry {
     return IsolateScans.SOURCE.equalsIgnoreCase(properties.get(TableCatalog.PROP_PROVIDER));
   }
 
-  static SessionEntry of(Identifier table, V1Table found) {
+  /** @param catalog the name of Spark's session catalog */
+  static SessionEntry of(String catalog, Identifier table, V1Table found) {
     CatalogTable entry = found.v1Table();
     Map<String, String> options = new HashMap<>();
     CollectionConverters.asJava(entry.storage().properties()).forEach((key, value) -> {
@@ -76,7 +76,7 @@ final class SessionEntry {
       }
     });
     return new SessionEntry(
-        table, pathOf(entry.storage().locationUri().get()), options,
+        catalog, table, pathOf(entry.storage().locationUri().get()), options,
         entry.tableType().equals(CatalogTableType.MANAGED()));
   }
 
@@ -85,7 +85,8 @@ final class SessionEntry {
    *
    * @throws org.apache.spark.sql.AnalysisException a wrong location or option, undeclared
    */
-  static SessionEntry toCreate(Identifier table, Map<String, String> properties) {
+  static SessionEntry toCreate(
+      String catalog, Identifier table, Map<String, String> properties) {
     Map<String, String> options = new HashMap<>();
     properties.forEach((key, value) -> {
       if (key.startsWith(TableCatalog.OPTION_PREFIX)) {
@@ -105,7 +106,8 @@ final class SessionEntry {
       throw Refusal.because("A table with the option catalog needs a LOCATION: Spark deletes the"
           + " folder of a table without one, and the catalog would still list it.");
     }
-    return isManaged ? null : new SessionEntry(table, pathOf(qualified(location)), options, false);
+    return isManaged ? null
+        : new SessionEntry(catalog, table, pathOf(qualified(location)), options, false);
   }
 
   private static boolean isOption(String key) {
