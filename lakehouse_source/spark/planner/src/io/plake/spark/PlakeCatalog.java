@@ -204,7 +204,7 @@ public final class PlakeCatalog
       String kind) {
     ObjectNode question = TableQuestions.create(table, columns, partitions, properties, true)
         .put(Vocabulary.Question.STAGE, kind);
-    return new TableToCreate(channel, question, columns, partitions, () -> {});
+    return new TableToCreate(channel, question, columns, partitions, null);
   }
 
   // --- namespaces ----------------------------------------------------------------

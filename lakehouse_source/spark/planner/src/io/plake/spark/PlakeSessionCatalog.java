@@ -214,7 +214,9 @@ public final class PlakeSessionCatalog extends DelegatingCatalogExtension
           + answer.columns.simpleString() + ". Leave the columns out.");
     }
     List<String> partitionedBy = new ArrayList<>();
-    answer.told.get(Vocabulary.Answer.PARTITION_BY).forEach(one -> partitionedBy.add(one.asText()));
+    for (JsonNode column : answer.told.get(Vocabulary.Answer.PARTITION_BY)) {
+      partitionedBy.add(column.asText());
+    }
     if (partitions.length > 0 && !FormatWrites.columns(partitions).equals(partitionedBy)) {
       throw Refusal.because("The dataset at " + entry.path.name() + " has other partition columns: "
           + partitionedBy + ". Leave PARTITIONED BY and CLUSTER BY out.");
@@ -303,7 +305,7 @@ public final class PlakeSessionCatalog extends DelegatingCatalogExtension
     if (given != null && !given.path.name().equals(entry.path.name())) {
       throw Refusal.because("LOCATION cannot change: the table is at " + entry.path.name() + ".");
     }
-    return staged(entry, Vocabulary.Stage.EITHER, columns, partitions, properties, () -> {});
+    return staged(entry, Vocabulary.Stage.EITHER, columns, partitions, properties, null);
   }
 
   private static StagedTable staged(

@@ -70,11 +70,12 @@ final class SessionEntry {
   static SessionEntry of(String catalog, Identifier table, V1Table found) {
     CatalogTable entry = found.v1Table();
     Map<String, String> options = new HashMap<>();
-    CollectionConverters.asJava(entry.storage().properties()).forEach((key, value) -> {
-      if (isOption(key)) {
-        options.put(key, value);
+    for (Map.Entry<String, String> option
+        : CollectionConverters.asJava(entry.storage().properties()).entrySet()) {
+      if (isOption(option.getKey())) {
+        options.put(option.getKey(), option.getValue());
       }
-    });
+    }
     return new SessionEntry(
         catalog, table, pathOf(entry.storage().locationUri().get()), options,
         entry.tableType().equals(CatalogTableType.MANAGED()));
@@ -88,17 +89,17 @@ final class SessionEntry {
   static SessionEntry toCreate(
       String catalog, Identifier table, Map<String, String> properties) {
     Map<String, String> options = new HashMap<>();
-    properties.forEach((key, value) -> {
-      if (key.startsWith(TableCatalog.OPTION_PREFIX)) {
-        String option = key.substring(TableCatalog.OPTION_PREFIX.length());
+    for (Map.Entry<String, String> text : properties.entrySet()) {
+      if (text.getKey().startsWith(TableCatalog.OPTION_PREFIX)) {
+        String option = text.getKey().substring(TableCatalog.OPTION_PREFIX.length());
         if (isOption(option)) {
-          options.put(option, value);
+          options.put(option, text.getValue());
         } else if (!option.equalsIgnoreCase(Vocabulary.Place.PATH)) {
           throw Refusal.because("A table of plake in spark_catalog has the options catalog and"
               + " storage.NAME only, and not " + option + ". Properties of it are TBLPROPERTIES.");
         }
       }
-    });
+    }
     String location = properties.get(TableCatalog.PROP_LOCATION);
     boolean isManaged = location == null
         || "true".equalsIgnoreCase(properties.get(TableCatalog.PROP_IS_MANAGED_LOCATION));

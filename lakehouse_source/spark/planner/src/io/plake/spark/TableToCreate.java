@@ -27,7 +27,7 @@ final class TableToCreate extends PythonTable implements StagedTable {
   private final Runnable undo;
   private boolean isWritten = false;
 
-  /** @param undo frees what was made before the write, where it fails */
+  /** @param undo frees what was made before the write, where it fails; null: there is nothing */
   TableToCreate(
       Channel channel, ObjectNode question, Column[] columns, Transform[] partitioning,
       Runnable undo) {
@@ -81,6 +81,8 @@ final class TableToCreate extends PythonTable implements StagedTable {
   /** A write that failed has deleted its files. */
   @Override
   public void abortStagedChanges() {
-    undo.run();
+    if (undo != null) {
+      undo.run();
+    }
   }
 }
