@@ -30,7 +30,12 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.defaults import write_default
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.ordinal import to_ordinal
-from lakehouse_source.spark import catalog_names, catalog_tables, procedure_calls
+from lakehouse_source.spark import (
+    catalog_names,
+    catalog_partitions,
+    catalog_tables,
+    procedure_calls,
+)
 from lakehouse_source.spark.catalog_request import Place, Request, knows, place_of
 from lakehouse_source.spark.options import STREAM_ONLY_OPTIONS
 from lakehouse_source.spark.planner.vocabulary import Answer, Ask, Failure, Question
@@ -188,6 +193,7 @@ COMMANDS: dict[str, Callable[[Request], dict[str, Any]]] = {
     Ask.ALTER: catalog_tables.alter,
     Ask.DROP: catalog_tables.drop,
     Ask.RENAME: catalog_tables.rename,
+    Ask.LIST_PARTITIONS: catalog_partitions.list_partitions,
     Ask.LIST_PROCEDURES: procedure_calls.list_procedures,
     Ask.LOAD_PROCEDURE: procedure_calls.load_procedure,
     Ask.CALL: procedure_calls.call,

@@ -209,6 +209,7 @@ class Ask:
     CREATE_NAMESPACE = "create_namespace"
     ALTER_NAMESPACE = "alter_namespace"
     DROP_NAMESPACE = "drop_namespace"
+    LIST_PARTITIONS = "list_partitions"  # of the table at VERSION
     LIST_PROCEDURES = "list_procedures"
     LOAD_PROCEDURE = "load_procedure"
     CALL = "call"

@@ -10,7 +10,6 @@ import java.util.Map;
 import org.apache.spark.sql.SaveMode;
 import org.apache.spark.sql.catalyst.expressions.Literal$;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData;
-import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
 import org.apache.spark.sql.catalyst.rules.Rule;
@@ -69,11 +68,7 @@ final class FormatWrites extends Rule<LogicalPlan> {
           Vocabulary.Ask.EXISTS, Identifier.of(new String[0], path));
       question.put(Vocabulary.Question.MUST_BE_NEW, mode == SaveMode.ErrorIfExists);
       if (channel.ask(question).told.get(Vocabulary.Answer.EXISTS).asBoolean()) {
-        return new LocalRelation(CollectionConverters.asScala(
-            List.<org.apache.spark.sql.catalyst.expressions.Attribute>of()).toSeq(),
-            CollectionConverters.asScala(
-                List.<org.apache.spark.sql.catalyst.InternalRow>of()).toSeq(),
-            false, Option.empty());
+        return AnalyzeTables.nothing();
       }
       options.put(Vocabulary.Option.MODE, Vocabulary.Mode.CREATE);
     }

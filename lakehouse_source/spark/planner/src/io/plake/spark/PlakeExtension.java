@@ -53,10 +53,11 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "RowChangeTable$Clustered")),
       Map.entry(Part.CATALOG, List.of(
           "PlakeCatalog", "PlakeTable", "PlakeTable$Unpruned", "TableWrites", "Channel", "Refusal",
-          "TableQuestions", "TableToCreate", "PlakeProcedure", "PlakeProcedure$Bound",
-          "PlakeSessionCatalog", "SessionEntry", "StagedBySpark", "MergeSchemaWrites",
-          "MergeSchemaWrites$Wait", "MergeSchemaWrites$Widen")),
-      Map.entry(Part.PROVIDER, List.of("PlakeProvider", "FormatWrites")),
+          "TableQuestions", "TableToCreate", "TablePartitions", "PlakeProcedure",
+          "PlakeProcedure$Bound", "PlakeSessionCatalog", "SessionEntry", "StagedBySpark",
+          "MergeSchemaWrites", "MergeSchemaWrites$Wait", "MergeSchemaWrites$Widen",
+          "AnalyzeTables")),
+      Map.entry(Part.PROVIDER, List.of("PlakeProvider", "FormatWrites", "AnalyzeTables")),
       Map.entry(Part.READER, List.of(
           "ChooseReader", "ChooseReader$Hide", "ReaderAnswer", "PlakeFiles", "PlakeFiles$Bind",
           "PlakeFiles$Relation")));
@@ -68,6 +69,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       extensions.injectResolutionRule(new WidensOfSession());
       extensions.injectResolutionRule(new ViewsOfSession());
       extensions.injectResolutionRule(new FormatsOfSession());
+      extensions.injectResolutionRule(new AnalysesOfSession());
       extensions.injectResolutionRule(new StatementsOfSession()); // after views have their version
       // The "Pre CBO" batch runs once per query, just before Spark turns relations into scans.
       // Filters and projections are then next to the relation, and the rule of Spark that pushes
@@ -204,6 +206,14 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
     @Override
     public Rule<LogicalPlan> apply(SparkSession session) {
       return new FormatWrites();
+    }
+  }
+
+  private static final class AnalysesOfSession
+      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
+    @Override
+    public Rule<LogicalPlan> apply(SparkSession session) {
+      return new AnalyzeTables();
     }
   }
 

@@ -36,7 +36,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>{@link IsolateScans} takes its scans, and {@link RowStatements} makes it the target of
  * statements, as they do with frames of {@code spark.read}.
  */
-class PlakeTable extends PythonTable implements SupportsMetadataColumns, TruncatableTable {
+class PlakeTable extends PythonTable
+    implements SupportsMetadataColumns, TruncatableTable, TablePartitions {
 
   private static final Set<String> VERSIONS = Set.of("versionasof", "timestampasof");
 
@@ -180,6 +181,22 @@ class PlakeTable extends PythonTable implements SupportsMetadataColumns, Truncat
   @Override
   public Transform[] partitioning() {
     return partitioning.clone();
+  }
+
+  @Override
+  public StructType partitionSchema() {
+    StructType found = new StructType();
+    for (Transform column : partitioning) {
+      found = found.add(schema.apply(column.references()[0].fieldNames()[0]));
+    }
+    return found;
+  }
+
+  @Override
+  public JsonNode partitionRows() {
+    ObjectNode question = Channel.about(Vocabulary.Ask.LIST_PARTITIONS, identifier)
+        .put(Vocabulary.Question.VERSION, Long.toString(version));
+    return channel.ask(question).told.get(Vocabulary.Answer.ROWS);
   }
 
   @Override

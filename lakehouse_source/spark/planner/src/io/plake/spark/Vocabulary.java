@@ -179,6 +179,7 @@ final class Vocabulary {
     static final String CREATE_NAMESPACE = "create_namespace";
     static final String ALTER_NAMESPACE = "alter_namespace";
     static final String DROP_NAMESPACE = "drop_namespace";
+    static final String LIST_PARTITIONS = "list_partitions";
     static final String LIST_PROCEDURES = "list_procedures";
     static final String LOAD_PROCEDURE = "load_procedure";
     static final String CALL = "call";

@@ -1,0 +1,99 @@
+"""SHOW PARTITIONS and ANALYZE TABLE, compared with Spark's own Parquet tables."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+ROWS = """
+SELECT * FROM VALUES
+  (1, 1, 'a', DATE'2026-01-01', true), (2, 1, 'b/=c', DATE'2026-01-02', false),
+  (3, 2, 'a', DATE'2026-01-01', true), (4, 2, NULL, NULL, NULL), (5, 1, 'a', DATE'2026-01-01', true)
+  AS t(id, p, s, d, b)
+"""
+
+
+@pytest.fixture(scope="module")
+def tables(spark_catalog: SparkSession) -> list[str]:
+    """The same rows in a table of plake and in one of Parquet."""
+    spark_catalog.sql("CREATE NAMESPACE plake.parts")
+    names = ["plake.parts.t", "spark_catalog.default.parts_t"]
+    for name in names:
+        spark_catalog.sql(
+            f"CREATE TABLE {name} USING {'plake' if 'plake' in name else 'parquet'} "
+            f"PARTITIONED BY (p, s, d, b) AS {ROWS}"
+        )
+    return names
+
+
+def partitions(spark: SparkSession, table: str, spec: str = "") -> list[str]:
+    found = spark.sql(f"SHOW PARTITIONS {table} {spec}").collect()
+    # Spark's own tables show the folder's name where Spark shows other tables' values.
+    return sorted(row[0].replace("__HIVE_DEFAULT_PARTITION__", "null") for row in found)
+
+
+@pytest.mark.parametrize("spec", ["", "PARTITION (p = 1)", "PARTITION (p = 2, s = 'a')"])
+def test_partitions_are_those_of_spark_s_own_table(
+    spark_catalog: SparkSession, tables: list[str], spec: str
+) -> None:
+    ours, native = (partitions(spark_catalog, name, spec) for name in tables)
+    assert ours == native
+    assert len(ours) == {"": 4, "PARTITION (p = 1)": 2}.get(spec, 1)
+
+
+def test_partitions_follow_from_rows(spark_catalog: SparkSession) -> None:
+    spark = spark_catalog
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS plake.parts")
+    spark.sql(
+        "CREATE TABLE plake.parts.u PARTITIONED BY (p) AS SELECT id, id % 3 AS p FROM range(6)"
+    )
+    assert partitions(spark, "plake.parts.u") == ["p=0", "p=1", "p=2"]
+    spark.sql("DELETE FROM plake.parts.u WHERE p = 1")
+    spark.sql("INSERT INTO plake.parts.u VALUES (9, NULL)")
+    assert partitions(spark, "plake.parts.u") == ["p=0", "p=2", "p=null"]
+    for statement, text in (
+        ("ALTER TABLE plake.parts.u ADD PARTITION (p = 7)", "INSERT rows to add one"),
+        ("ALTER TABLE plake.parts.u DROP PARTITION (p = 0)", "DELETE the rows to drop one"),
+    ):
+        with pytest.raises(AnalysisException, match=text):
+            spark.sql(statement)
+    assert spark.table("plake.parts.u").count() == 5
+    spark.sql("INSERT OVERWRITE plake.parts.u PARTITION (p = 0) SELECT 70L")
+    assert spark.table("plake.parts.u").where("p = 0").collect() == [(70, 0)]
+    spark.sql("DROP TABLE plake.parts.u")
+
+
+def test_a_table_without_partition_columns_has_none(spark_catalog: SparkSession) -> None:
+    spark_catalog.sql("CREATE OR REPLACE TABLE plake.whole (a INT)")
+    with pytest.raises(AnalysisException, match="PARTITION_SCHEMA_IS_EMPTY"):
+        spark_catalog.sql("SHOW PARTITIONS plake.whole")
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "COMPUTE STATISTICS",
+        "COMPUTE STATISTICS NOSCAN",
+        "PARTITION (p = 1) COMPUTE STATISTICS",
+        "COMPUTE STATISTICS FOR ALL COLUMNS",
+        "COMPUTE STATISTICS FOR COLUMNS ID, p",
+    ],
+)
+def test_statistics_are_there_already(
+    spark_catalog: SparkSession, tables: list[str], rest: str
+) -> None:
+    assert spark_catalog.sql(f"ANALYZE TABLE {tables[0]} {rest}").collect() == []
+    plan = spark_catalog.table(tables[0])._jdf.queryExecution().optimizedPlan()
+    # Five rows, each of 8 bytes and Spark's own sizes of INT, INT, STRING, DATE and BOOLEAN.
+    assert str(plan.stats().sizeInBytes()) == str(5 * (8 + 4 + 4 + 20 + 4 + 1))
+    assert spark_catalog.table(f"{tables[0]}.history").count() == 1
+
+
+def test_a_column_that_is_not_there_has_no_statistics(
+    spark_catalog: SparkSession, tables: list[str]
+) -> None:
+    with pytest.raises(AnalysisException, match=r"plake.parts.t has no column nope"):
+        spark_catalog.sql(f"ANALYZE TABLE {tables[0]} COMPUTE STATISTICS FOR COLUMNS id, nope")
