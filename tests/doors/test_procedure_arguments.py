@@ -1,0 +1,82 @@
+"""What a procedure's arguments mean, without a JVM: names of tables, NULL, defaults."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakehouse_source as lake
+from lakehouse_source.spark.catalog_request import Request
+from lakehouse_source.spark.planner.vocabulary import Answer, Ask, Question
+from lakehouse_source.spark.procedure_calls import call, load_procedure
+from lakehouse_source.spark.procedures import PROCEDURES
+
+
+def request(**question: Any) -> Request:
+    return Request.of(json.dumps({Question.CATALOG: "plake", **question}), {})
+
+
+@pytest.mark.parametrize(
+    ("text", "current", "parts"),
+    [
+        ("t", None, ["t"]),
+        ("t", "sales", ["sales", "t"]),
+        ("t", "`a.b`", ["a.b", "t"]),
+        ("ns.t", "sales", ["ns", "t"]),
+        ("plake.ns.t", "sales", ["ns", "t"]),
+        ("other.ns.t", None, ["other", "ns", "t"]),
+        ("plake.t", None, ["plake", "t"]),
+        ("ns.`a.b/c`", None, ["ns", "a.b/c"]),
+        ("/data/x.y", "sales", ["/data/x.y"]),
+        ("data/x.y", "sales", ["data/x.y"]),
+        ("s3://bucket/x.parquet", None, ["s3://bucket/x.parquet"]),
+        ("plake.`/data/x.y`", "sales", ["/data/x.y"]),
+        ("`/data/x.y`", "sales", ["/data/x.y"]),
+    ],
+)
+def test_a_table_is_known_by_its_name_or_its_path(
+    text: str, current: str | None, parts: list[str]
+) -> None:
+    about = request(**{Question.CURRENT: current}).about(text)
+    assert about.question[Question.IDENTIFIER] == parts
+    assert about.is_path == (len(parts) == 1 and "/" in parts[0])
+
+
+@pytest.mark.parametrize("name", PROCEDURES)
+def test_what_is_told_of_a_procedure_is_complete(name: str) -> None:
+    told = load_procedure(request(**{Question.PROCEDURE: name}))
+    parameters = json.loads(told[Answer.PARAMETERS])["fields"]
+    columns = json.loads(told[Answer.COLUMNS])["fields"]
+    for one in (*parameters, *columns):
+        assert one["metadata"]["comment"]
+        assert f"  {one['name']} " in told[Answer.DESCRIPTION]
+    # Spark's syntax: after a parameter with a default all have one.
+    has_default = ["default" in one["metadata"] for one in parameters]
+    assert has_default == sorted(has_default)
+    assert not has_default[0]
+
+
+def test_null_is_as_if_an_argument_was_not_given(tmp_path: Path) -> None:
+    lake.write_dataset({"a": [1]}, tmp_path / "d")
+    lake.write_dataset({"a": [2]}, tmp_path / "d")
+
+    def run(procedure: str, **arguments: Any) -> Any:
+        given = {"table": str(tmp_path / "d"), **arguments}
+        question = {
+            Question.COMMAND: Ask.CALL,
+            Question.PROCEDURE: procedure,
+            Question.ARGUMENTS: given,
+        }
+        return call(request(**question))[Answer.ROWS]
+
+    assert run("verify", version=None, checksums=None) == run("verify")
+    assert run("explain", where=None, columns=None, version=None) == run("explain")
+    for procedure, arguments in (("restore", {"version": None}), ("verify", {"table": None})):
+        with pytest.raises(lake.InvalidOptionError, match=r"must not be NULL"):
+            run(procedure, **arguments)
+    with pytest.raises(lake.InvalidOptionError, match="keep_"):
+        run("expire_versions", keep_seconds=None, keep_last=None)
+    assert lake.open_dataset(tmp_path / "d").version == 2
