@@ -39,20 +39,6 @@ class PlakeSource extends PythonDataSourceV2 {
     return stock instanceof Telling ? stock : new Telling(stock);
   }
 
-  private interface Work<T> {
-    T run();
-  }
-
-  private static <T> T told(Work<T> work) {
-    try {
-      return work.run();
-    } catch (RuntimeException e) {
-      throw e;
-    } catch (Exception e) { // Scala does not declare Spark's AnalysisException
-      throw Refusal.told(e);
-    }
-  }
-
   private static final class Telling extends UserDefinedPythonDataSource {
     private static final long serialVersionUID = 1;
     private final transient UserDefinedPythonDataSource stock;
@@ -67,33 +53,47 @@ class PlakeSource extends PythonDataSourceV2 {
       return stock;
     }
 
+    // Scala does not declare the AnalysisException that Spark throws in these methods.
+
     @Override
     public PythonDataSourceCreationResult createDataSourceInPython(
         String shortName, CaseInsensitiveStringMap options, Option<StructType> schema) {
-      return told(() -> super.createDataSourceInPython(shortName, options, schema));
+      try {
+        return super.createDataSourceInPython(shortName, options, schema);
+      } catch (Exception e) {
+        throw Refusal.told(e);
+      }
     }
 
     @Override
     public PythonDataSourceReadInfo createReadInfoInPython(
         PythonDataSourceCreationResult made, StructType schema, boolean isStreaming) {
-      return told(() -> super.createReadInfoInPython(made, schema, isStreaming));
+      try {
+        return super.createReadInfoInPython(made, schema, isStreaming);
+      } catch (Exception e) {
+        throw Refusal.told(e);
+      }
     }
 
     @Override
     public PythonDataSourceWriteInfo createWriteInfoInPython(
         String shortName, StructType schema, CaseInsensitiveStringMap options, boolean overwrite,
         boolean isStreaming) {
-      return told(() -> super.createWriteInfoInPython(
-          shortName, schema, options, overwrite, isStreaming));
+      try {
+        return super.createWriteInfoInPython(shortName, schema, options, overwrite, isStreaming);
+      } catch (Exception e) {
+        throw Refusal.told(e);
+      }
     }
 
     @Override
     public void commitWriteInPython(
         byte[] writer, WriterCommitMessage[] messages, boolean abort) {
-      told(() -> {
+      try {
         super.commitWriteInPython(writer, messages, abort);
-        return null;
-      });
+      } catch (Exception e) {
+        throw Refusal.told(e);
+      }
     }
   }
 }
