@@ -78,13 +78,15 @@ final class RowWrites extends Rule<LogicalPlan> {
     }
 
     /** Whether rows are written to a frame's path as Spark does it by itself. */
-    private static boolean isStock(Object table) {
+    private static boolean isStock(Object relation) {
+      if (!(relation instanceof DataSourceV2Relation)
+          || !IsolateScans.isOurs((LogicalPlan) relation)) {
+        return false;
+      }
+      Object table = ((DataSourceV2Relation) relation).table();
       try {
-        return table instanceof DataSourceV2Relation
-            && ((DataSourceV2Relation) table).table().getClass() == PythonTable.class
-            && IsolateScans.isOurs((LogicalPlan) table)
-            && !(IsolateScans.sourceOf((PythonTable) ((DataSourceV2Relation) table).table())
-                instanceof PlakeSource);
+        return table.getClass() == PythonTable.class
+            && !(IsolateScans.sourceOf((PythonTable) table) instanceof PlakeSource);
       } catch (ReflectiveOperationException e) {
         Part.STATEMENTS.failed(e);
         return false;
