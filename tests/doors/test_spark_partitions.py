@@ -19,7 +19,7 @@ SELECT * FROM VALUES
 @pytest.fixture(scope="module")
 def tables(spark_catalog: SparkSession) -> list[str]:
     """The same rows in a table of plake and in one of Parquet."""
-    spark_catalog.sql("CREATE NAMESPACE plake.parts")
+    spark_catalog.sql("CREATE NAMESPACE IF NOT EXISTS plake.parts")
     names = ["plake.parts.t", "spark_catalog.default.parts_t"]
     for name in names:
         spark_catalog.sql(
