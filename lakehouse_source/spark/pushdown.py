@@ -45,6 +45,7 @@ class Pushdown:
     `schema/metadata_columns.py`.
     `reader`: a value of `vocabulary.Reader`. The scan is then planned either for Python or as
     `spark_files.SparkFiles`; None: for Python.
+    `changed_files`: Spark's reader can also read files with deleted rows or changed columns.
     `runtime_columns`: columns of which a join will give keys while the query runs.
     """
 
@@ -59,6 +60,7 @@ class Pushdown:
     parallelism: int | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     reader: str | None = None
+    changed_files: bool = False
     runtime_columns: tuple[str, ...] = ()
 
 
@@ -90,5 +92,6 @@ def read_pushdown(schema: StructType) -> Pushdown:
         parallelism=marks.get(Mark.PARALLELISM),
         metadata=marks.get(Mark.METADATA, {}),
         reader=marks.get(Mark.READER),
+        changed_files=marks.get(Mark.CHANGED_FILES) is True,
         runtime_columns=tuple(marks.get(Mark.RUNTIME_COLUMNS, ())),
     )

@@ -1,10 +1,12 @@
 """Door. Decides whether Spark's own Parquet reader can read a scan, and tells it the files.
 
 The planner extension asks when Spark makes a physical plan (`planner/src/io/plake/spark/
-ChooseReader.java`). Spark's reader finds columns by name, knows no deletion vector and no default
-value, and sees less than plake in some types. It is chosen only if every file that the scan reads
-gives exactly plake's rows through it. All else is read by Python, as without the question.
-Whether it is also faster, `reader_worth.py` decides.
+ChooseReader.java`). Spark's reader sees less than plake in some types, and reads what the files
+hold. Where rows of a file are deleted, or columns were renamed, added or promoted after it was
+written, the answer says so, and the extension makes the version's rows of what Spark's reader gives
+(`PlakeParquet.java`). Spark's reader is chosen only if this gives exactly plake's rows for every
+file of the scan. All else is read by Python, as without the question. Whether it is also faster,
+`reader_worth.py` decides.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import os
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import pyarrow as pa
@@ -27,7 +29,7 @@ from lakehouse_source.parquet.names import is_foreign, own_name
 from lakehouse_source.read.plan import ScanPlan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.align import by_id
-from lakehouse_source.schema.defaults import initial_default
+from lakehouse_source.schema.defaults import initial_default, initial_ordinal
 from lakehouse_source.schema.fields import children, field_id, is_nested, leaves
 from lakehouse_source.schema.metadata_columns import may_be_hidden
 from lakehouse_source.schema.partitions import partition_ordinal
@@ -41,6 +43,13 @@ from lakehouse_source.storage import Storage, canonical_uri, check_relative, loc
 MOST_WRITES = 256
 # Spark's Parquet library has no other.
 CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4", "LZ4_RAW"})
+
+
+# How files store the columns that they do not store as they are now: the name that they have for a
+# column, or its value as text where they lack it. Pickled for the planner extension.
+Layout: TypeAlias = dict[str, list[str | None]]
+# Each has a reader of its own in every task.
+MOST_LAYOUTS = 32
 
 
 class Unsuited(Exception):
@@ -75,8 +84,9 @@ def spark_files(
     _check_request(pushdown, where)
     tasks = plan.tasks
     columns = _Columns(pushdown, snapshot)
-    for version in sorted({task.schema_version for task in tasks}):
-        columns.check_version(version)
+    layouts = _Layouts(columns, tasks)
+    if not pushdown.changed_files:
+        layouts.check_plain(tasks)
     root = _root(plan)
     _check_files(root, tasks)
     _check_codecs(root, tasks)
@@ -84,6 +94,12 @@ def spark_files(
     values_of = [values.setdefault(columns.values(task), len(values)) for task in tasks]
     total = plan.pruning.files_total
     note = f"{len(tasks):,} of {total:,} file{'' if total == 1 else 's'}"
+    cut = sum(task.deleted is not None for task in tasks)
+    if cut:
+        note += f", {cut:,} with deleted rows"
+    changed = sum(bool(layouts.all[number]) for number in layouts.of_tasks)
+    if changed:
+        note += f", {changed:,} with other columns"
     return SparkFiles(
         {
             Pickle.ROW_COUNT: sum(task.row_count for task in tasks),
@@ -94,6 +110,9 @@ def spark_files(
             Files.PARTITIONED: [field.name for field in columns.partitioned],
             Files.VALUES: [list(row) for row in values],
             Files.VALUES_OF: values_of,
+            Files.LAYOUTS: layouts.all,
+            Files.LAYOUT_OF: layouts.of_tasks,
+            Files.DELETED: [_vector(task) for task in tasks],
             Files.UNPUSHED: sorted(columns.unpushed),
         }
     )
@@ -143,29 +162,44 @@ class _Columns:
         self._places = [self.partition_by.index(field.name) for field in self.partitioned]
         self._values: dict[tuple[Any, ...], tuple[str | None, ...]] = {}
 
-    def check_version(self, version: int) -> None:
-        """Check the files of a schema version, by the schema that they were written with."""
+    def layout(self, version: int) -> Layout:
+        """How the files of a schema version store the columns."""
         schema = self.snapshot.file_schemas[version]
         lowered = [name.lower() for name in schema.names]
         paths = [".".join(leaf.path) for leaf in leaves(schema)]
         ambiguous = {path for path in paths if paths.count(path) > 1}
+        changed: Layout = {}
         for wanted in self.stored:
             stored = by_id(wanted, list(schema))
             name = wanted.name
             same_name = lowered.count(name.lower())
             if stored is None:
-                if initial_default(wanted) is not None:
-                    raise Unsuited(f"files lack column {name}, which has a default")
-                if same_name or may_be_hidden(name):
-                    raise Unsuited(f"files have another column {name}")
+                value = self._initial(wanted)
+                # Spark's reader gives NULL where the files have no column of this name.
+                if value is not None or same_name or may_be_hidden(name):
+                    changed[name] = [None, value]
                 continue
-            if stored.name != name or same_name != 1:
-                raise Unsuited(f"files have column {name} as {stored.name}")
-            if not _is_same(stored.type, wanted.type):
+            if lowered.count(stored.name.lower()) != 1:
+                raise Unsuited(f"files have columns like {stored.name}")
+            is_same = _is_same(stored.type, wanted.type)
+            if not is_same and not (
+                _is_readable(stored.type) and _widens(stored.type, wanted.type)
+            ):
                 raise Unsuited(f"files have column {name} as {stored.type}")
+            if not is_same or stored.name != name:
+                changed[name] = [stored.name, None]
             mine = {".".join(leaf.path) for leaf in leaves(pa.schema([stored]))}
             if "." in name or mine & ambiguous or any("." in part for part in _names(stored.type)):
                 self.unpushed.add(name)
+        return changed
+
+    def _initial(self, field: pa.Field) -> str | None:
+        """The value of a column in files that lack it, as a text; None: NULL."""
+        if initial_default(field) is None:
+            return None
+        if not has_text_form(field.type):
+            raise Unsuited(f"files lack column {field.name}, which has a default")
+        return as_text(initial_ordinal(field), field.type)
 
     def values(self, task: ScanTask) -> tuple[str | None, ...]:
         """The partition values of a file, as texts from which the extension makes Spark's."""
@@ -175,6 +209,32 @@ class _Columns:
                 for place, field in zip(self._places, self.partitioned)
             )
         return self._values[task.partitions]
+
+
+class _Layouts:
+    """The ways in which the files of some tasks store the columns."""
+
+    def __init__(self, columns: _Columns, tasks: Sequence[ScanTask]) -> None:
+        self.all: list[Layout] = []
+        numbers: dict[int, int] = {}
+        for version in sorted({task.schema_version for task in tasks}):
+            layout = columns.layout(version)
+            if layout not in self.all:
+                self.all.append(layout)
+            numbers[version] = self.all.index(layout)
+        if len(self.all) > MOST_LAYOUTS:
+            raise Unsuited(f"files store the columns in more than {MOST_LAYOUTS} ways")
+        self.of_tasks = [numbers[task.schema_version] for task in tasks]
+
+    def check_plain(self, tasks: Sequence[ScanTask]) -> None:
+        """Check that Spark's reader can read the files without the extension's classes."""
+        for task, number in zip(tasks, self.of_tasks):
+            if task.deleted is not None:
+                raise Unsuited("files have deleted rows, and executors lack plake-planner.jar")
+            for name in self.all[number]:
+                raise Unsuited(
+                    f"files store {name} otherwise, and executors lack plake-planner.jar"
+                )
 
 
 def _is_plain(type_: DataType) -> bool:
@@ -232,6 +292,26 @@ def _is_same(old: pa.DataType, new: pa.DataType) -> bool:
     )
 
 
+def _widens(old: pa.DataType, new: pa.DataType) -> bool:
+    """Tell whether Spark's reader gives the values of an old type exactly in a new one.
+
+    Source: `ParquetVectorUpdaterFactory` of Spark 4.1 to 4.3.
+    """
+    t = pa.types
+    if t.is_signed_integer(old):
+        return bool(
+            (t.is_signed_integer(new) and new.bit_width >= old.bit_width)
+            or (t.is_float64(new) and old.bit_width <= 32)
+            or (t.is_decimal(new) and new.precision - new.scale >= (10, 20)[old.bit_width > 32])
+        )
+    if t.is_decimal(old) and t.is_decimal(new):
+        more = new.scale - old.scale
+        return bool(more >= 0 and new.precision - old.precision >= more)
+    if t.is_date32(old):
+        return bool(t.is_timestamp(new) and new.tz is None)
+    return bool(t.is_float32(old) and t.is_float64(new))
+
+
 def _names(type_: pa.DataType) -> list[str]:
     """The names of all fields in a type."""
     if not is_nested(type_):
@@ -258,24 +338,42 @@ def _check_files(root: str, tasks: Sequence[ScanTask]) -> None:
     """
     real_root = os.path.realpath(root).rstrip("/") + "/"
     inside: dict[str, bool] = {}
-    for task in tasks:
-        if task.deleted is not None:
-            raise Unsuited("files have deleted rows")
+
+    def check(path: str, size_bytes: int) -> None:
         try:
-            check_relative(task.path)
-            found = os.lstat(f"{root}/{task.path}")
+            check_relative(path)
+            found = os.lstat(f"{root}/{path}")
         except (PlakeError, OSError):
             raise Unsuited("a file is missing") from None
-        if is_foreign(task.path):
-            raise Unsuited("plake did not write some files")
-        folder = task.path.rpartition("/")[0]
+        folder = path.rpartition("/")[0]
         if folder not in inside:
             real = os.path.realpath(f"{root}/{folder}") + "/"
             inside[folder] = real.startswith(real_root)
         if not stat.S_ISREG(found.st_mode) or not inside[folder]:
             raise Unsuited("a file is a link")
-        if found.st_size != task.size_bytes:
+        if found.st_size != size_bytes:
             raise Unsuited("a file has not the size in the catalog")
+
+    for task in tasks:
+        check(task.path, task.size_bytes)
+        if is_foreign(task.path):
+            raise Unsuited("plake did not write some files")
+    puffins = {
+        (task.deleted.path, task.deleted.size_bytes)
+        for task in tasks
+        if task.deleted is not None and task.deleted.blob is None
+    }
+    for path, size_bytes in sorted(puffins):
+        check(path, size_bytes)
+
+
+def _vector(task: ScanTask) -> list[Any] | None:
+    """Where the deletion vector of a file is."""
+    found = task.deleted
+    if found is None:
+        return None
+    place = [found.path, found.offset, found.length, found.blob]
+    return [found.cardinality, task.file_row_count, *place]
 
 
 _known_writes: set[UUID] = set()

@@ -48,14 +48,14 @@ def spark_reader(spark: SparkSession) -> SparkSession:
     return session
 
 
-@pytest.fixture(params=["plain", "planner", "scan"])
+@pytest.fixture(params=["plain", "planner", "reader", "scan"])
 def read(request: pytest.FixtureRequest, spark: SparkSession) -> Read:
     """Reads a dataset, at a version if one is given."""
     if request.param == "scan":
         return lambda uri, version=None: lake.spark.scan(spark, uri, version=version)
     session = spark
-    if request.param == "planner":
-        session = request.getfixturevalue("spark_planner")
+    if request.param != "plain":
+        session = request.getfixturevalue(f"spark_{request.param}")
 
     def read(uri: str, version: int | None = None) -> DataFrame:
         return load(session, uri, **({} if version is None else {"versionAsOf": version}))

@@ -207,6 +207,7 @@ def test_a_schema_without_marks_is_not_isolated() -> None:
         ({Mark.ROWS_ONLY: True}, {"rows_only": True}),
         ({Mark.LIMIT: 0}, {"limit": 0}),
         ({Mark.READER: Reader.AUTO}, {"reader": "auto"}),
+        ({Mark.CHANGED_FILES: True}, {"changed_files": True}),
         ({Mark.RUNTIME_COLUMNS: ["a"]}, {"runtime_columns": ("a",)}),
         ({Mark.CONDITION: [{"op": "true"}]}, {"condition": ({"op": "true"},)}),
         ({Mark.JOIN_KEYS: [{"op": "true"}]}, {"join_keys": ({"op": "true"},)}),

@@ -11,9 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyroaring import BitMap64
 from pyspark.sql.types import LongType, StructField, StructType
 
 import lakehouse_source as lake
+from lakehouse_source.deletion.vector import decode
 from lakehouse_source.model import ColumnBounds
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.spark import reader_worth
@@ -21,7 +23,7 @@ from lakehouse_source.spark.batch_read import PlakeReader, TaskReader
 from lakehouse_source.spark.planner.vocabulary import Files, Pickle, Reader
 from lakehouse_source.spark.pushdown import Pushdown
 from lakehouse_source.spark.source import PlakeDataSource
-from lakehouse_source.spark.spark_files import SparkFiles
+from lakehouse_source.spark.spark_files import MOST_LAYOUTS, SparkFiles
 from tests.doors.frames import data_files
 
 
@@ -38,6 +40,7 @@ def answer(
     schema = source.schema()
     if columns:
         schema = StructType([schema[name] for name in columns])
+    pushed = {"changed_files": True, **pushed}
     pushdown = Pushdown(schema, isolated=True, reader=reader, **pushed)
     partition = PlakeReader(source._read_request(), pushdown).partitions()[0]
     assert pickle.loads(pickle.dumps(partition)) is not None
@@ -110,49 +113,108 @@ def test_no_task_takes_files_for_an_empty_partition(path: Path) -> None:
         list(task.read(files))
 
 
-def test_renamed_promoted_and_defaulted_columns_are_pythons(path: Path) -> None:
+def layouts(path: Path, columns: Sequence[str]) -> list[dict[str, list[str | None]]]:
+    """How each file stores the columns, the oldest file first."""
+    state = answer(path, columns)
+    of_files = [state[Files.LAYOUTS][number] for number in state[Files.LAYOUT_OF]]
+    return [of_files[i] for i in sorted(range(len(of_files)), key=state[Files.PATHS].__getitem__)]
+
+
+def test_layouts_tell_renamed_promoted_and_added_columns(path: Path) -> None:
     dataset = lake.open_dataset(path)
     dataset.add_column("n", pa.int32())
     dataset.add_column("d", pa.int64(), default=7)
+    dataset.add_column("x", pa.binary(), default=b"\xff")
     dataset.rename_column("b", "c")
-    lake.write_dataset(pa.table({"a": [4], "c": ["w"], "n": pa.array([1], pa.int32()), "d": [0]}),
-                       path)  # fmt: skip
-    assert len(files_of(path, ["a", "n"])) == 2  # files that lack `n` have NULL there
-    assert "as b" in why(path, ["c"])
-    assert "default" in why(path, ["d"])
+    new = pa.table({"a": [4], "c": ["w"], "n": pa.array([1], pa.int32()), "d": [0], "x": [b""]})
+    lake.write_dataset(new, path)
+    # Spark's reader gives NULL for `n` in files that lack it, without being told.
+    assert layouts(path, ["a", "n"]) == [{}, {}]
+    assert layouts(path, ["a", "c", "d"]) == [{"c": ["b", None], "d": [None, "7"]}, {}]
+    assert "x, which has a default" in why(path, ["x"])
     lake.open_dataset(path).promote_column("n", pa.int64())
-    assert "int32" in why(path, ["n"])
+    assert layouts(path, ["n"]) == [{}, {"n": ["n", None]}]
+    assert "otherwise, and executors lack" in why(path, ["n"], changed_files=False)
+    assert files_of(path, ["a"])
 
 
-def test_columns_that_changed_names_with_each_other_are_pythons(tmp_path: Path) -> None:
+def test_columns_that_changed_names_with_each_other(tmp_path: Path) -> None:
     lake.write_dataset(pa.table({"a": [1], "b": [10], "c": [0]}), tmp_path / "d")
     dataset = lake.open_dataset(tmp_path / "d")
     for old, new in (("a", "t"), ("b", "a"), ("t", "b")):
         dataset.rename_column(old, new)
-    assert "a as b" in why(tmp_path / "d", ["a"])
-    assert "b as a" in why(tmp_path / "d", ["b"])
-    assert files_of(tmp_path / "d", ["c"])
+    assert layouts(tmp_path / "d", ["a", "b", "c"]) == [{"a": ["b", None], "b": ["a", None]}]
+    assert layouts(tmp_path / "d", ["c"]) == [{}]
 
 
-def test_a_column_that_others_had_under_its_name_is_pythons(path: Path) -> None:
+def test_a_column_that_others_had_under_its_name_is_null(path: Path) -> None:
     dataset = lake.open_dataset(path)
     dataset.drop_column("b")
     dataset.add_column("B", pa.string())
-    assert "another column B" in why(path, ["B"])
-    dataset = lake.open_dataset(path)
     dataset.add_column("_row_id", pa.int64())
     dataset.add_column("other", pa.int64())
-    assert "another column _row_id" in why(path, ["_row_id"])  # files may hide one
-    assert files_of(path, ["a", "other"])
+    null = [None, None]
+    # Files may hide a column `_row_id`.
+    assert layouts(path, ["B", "_row_id", "other"]) == [{"B": null, "_row_id": null}]
 
 
-def test_deleted_rows_are_pythons(path: Path) -> None:
-    lake.open_dataset(path).delete("a = 2")
+@pytest.mark.parametrize(
+    ("old", "new", "is_sparks"),
+    [
+        (pa.int8(), pa.int16(), True), (pa.int32(), pa.int64(), True),
+        (pa.int32(), pa.float64(), True), (pa.int16(), pa.float32(), False),
+        (pa.int32(), pa.decimal128(12, 2), True), (pa.int64(), pa.decimal128(20, 0), True),
+        (pa.int64(), pa.decimal128(19, 0), False), (pa.float32(), pa.float64(), True),
+        (pa.decimal128(9, 2), pa.decimal128(20, 3), True), (pa.date32(), pa.timestamp("us"), True),
+        (pa.uint8(), pa.int16(), False), (pa.timestamp("ms"), pa.timestamp("us"), False),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_promotions_that_sparks_reader_makes(
+    tmp_path: Path, old: pa.DataType, new: pa.DataType, is_sparks: bool
+) -> None:
+    lake.write_dataset(pa.table({"a": pa.nulls(1, old)}), tmp_path / "d")
+    lake.open_dataset(tmp_path / "d").promote_column("a", new)
+    if is_sparks:
+        assert layouts(tmp_path / "d", ["a"]) == [{"a": ["a", None]}]
+    else:
+        assert "column a as" in why(tmp_path / "d", ["a"])
+
+
+def test_files_stored_in_many_ways_are_pythons(path: Path) -> None:
+    for number in range(MOST_LAYOUTS):
+        lake.open_dataset(path).rename_column("b", f"b{number}")
+        lake.open_dataset(path).rename_column(f"b{number}", "b")
+        lake.open_dataset(path).add_column(f"c{number}", pa.int64(), default=number)
+        lake.write_dataset(pa.table({"a": [1], "b": ["x"]}), path)
+    assert len(files_of(path, ["a", *(f"c{n}" for n in range(MOST_LAYOUTS - 1))])) == 33
+    assert "in more than" in why(path)
+
+
+def test_deleted_rows_come_with_the_files(path: Path) -> None:
     lake.open_dataset(path).set_properties(rewrite_threshold=1.0)
     lake.write_dataset(pa.table({"a": list(range(100)), "b": ["v"] * 100}), path)
-    assert files_of(path)
+    assert answer(path)[Files.DELETED] == [None, None]
     lake.open_dataset(path).delete("a = 7")
-    assert "deleted rows" in why(path)
+    state = answer(path)
+    assert state[Pickle.NOTE] == "2 of 2 files, 1 with deleted rows"
+    (found,) = filter(None, state[Files.DELETED])
+    deleted, rows, puffin, offset, length, blob = found
+    assert (deleted, rows) == (1, 100)
+    stored = (path / puffin).read_bytes()[offset : offset + length]
+    assert decode(stored, 1, 100) == decode(blob, 1, 100) == BitMap64([7])
+    assert "deleted rows, and executors lack" in why(path, changed_files=False)
+
+
+def test_a_puffin_file_that_is_gone_is_pythons(path: Path) -> None:
+    lake.open_dataset(path).set_properties(rewrite_threshold=1.0)
+    lake.write_dataset(pa.table({"a": list(range(200_000)), "b": ["v"] * 200_000}), path)
+    lake.open_dataset(path).delete("a * a % 3 = 1")
+    blobs = [found[5] for found in answer(path)[Files.DELETED]]
+    assert None in blobs  # too large for a copy in the catalog
+    (puffin,) = path.rglob("*.puffin")
+    puffin.unlink()
+    assert "missing" in why(path)
 
 
 def test_files_of_others_are_pythons(path: Path, tmp_path: Path) -> None:

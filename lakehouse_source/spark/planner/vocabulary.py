@@ -20,6 +20,7 @@ class Mark:
     PARALLELISM = "plake.parallelism"  # Spark's default parallelism
     METADATA = "plake.metadata"  # {column: name} of columns that tell where a row is stored
     READER = "plake.reader"  # a value of `Reader`: answer files where Spark's reader may read them
+    CHANGED_FILES = "plake.changed_files"  # true: files with LAYOUTS or DELETED may be answered
     RUNTIME_COLUMNS = "plake.runtime_columns"  # columns of which a join gives keys at run time
 
 
@@ -107,6 +108,13 @@ class Files:
     PARTITIONED = "partitioned"  # columns that are not in the files
     VALUES = "partition_values"  # rows of texts, as in answers: the values of these columns
     VALUES_OF = "values_of"  # for each file the place of its values
+    # Ways to store columns: {column: [name in the files, None] or [None, value as text]} of those
+    # that the files do not store as they are now
+    LAYOUTS = "layouts"
+    LAYOUT_OF = "layout_of"  # for each file the place of its layout
+    # For each file None, or of its deletion vector: the number of deleted rows, that of all rows
+    # of the file, the Puffin file relative to the folder, offset and length in bytes, a copy
+    DELETED = "deleted"
     UNPUSHED = "unpushed"  # columns whose conditions Spark must not push into Parquet
 
 

@@ -38,7 +38,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * then copies every row out of them. Here they go straight into the compiled code of the query, as
  * those of Spark's Parquet reader do.
  *
- * <p>The only class of the extension that executors load.
+ * <p>Executors load this class, and those that {@link PlakeParquet} names.
  */
 final class BatchReads implements PartitionReaderFactory {
 
@@ -60,13 +60,18 @@ final class BatchReads implements PartitionReaderFactory {
    */
   static String obstacle() throws ReflectiveOperationException {
     SparkReader.get();
+    return executorsHaveJar() ? null : "executors do not have plake-planner.jar";
+  }
+
+  /** Whether executors can load classes of the extension. */
+  static boolean executorsHaveJar() {
     Iterator<String> jars = SparkSession.active().sparkContext().listJars().iterator();
     while (jars.hasNext()) {
       if (jars.next().endsWith(JAR)) {
-        return null;
+        return true;
       }
     }
-    return "executors do not have plake-planner.jar";
+    return false;
   }
 
   /** Whether this session has not turned batches off. */

@@ -177,15 +177,18 @@ final class ChooseReader extends SparkStrategy {
     if (values.contains(null)) {
       return null; // plake answered about other columns than Spark reads
     }
+    List<PlakeParquet.Layout> layouts = answer.layouts();
+    boolean isPlain = layouts.stream().allMatch(PlakeParquet.Layout::isPlain);
     PlakeFiles files = new PlakeFiles(
-        scan.source(), answer, new StructType(values.toArray(new StructField[0])));
+        scan.source(), answer, new StructType(values.toArray(new StructField[0])), isPlain);
     Map<String, String> options = new HashMap<>(OPTIONS);
     if (!unpushed.isEmpty()) {
       options.putAll(NO_DICTIONARY_FILTER);
     }
     LogicalPlan swapped = new LogicalRelation(
         files.relation(
-            new StructType(stored.toArray(new StructField[0])), new ParquetFileFormat(),
+            new StructType(stored.toArray(new StructField[0])),
+            isPlain ? new ParquetFileFormat() : new PlakeParquet(layouts),
             scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options)),
             SparkSession.active(), answer.note),
         CollectionConverters.asScala(output).toSeq(), Option.empty(), false, Option.empty());

@@ -60,7 +60,9 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Map.entry(Part.PROVIDER, List.of("PlakeProvider", "FormatWrites", "AnalyzeTables")),
       Map.entry(Part.READER, List.of(
           "ChooseReader", "ChooseReader$Hide", "ReaderAnswer", "PlakeFiles", "PlakeFiles$Bind",
-          "PlakeFiles$Relation")));
+          "PlakeFiles$Relation", "PlakeParquet", "PlakeParquet$Layout", "PlakeParquet$Columns",
+          "FileBatches", "FileBatches$Reader", "FileBatches$Batches", "FileBatches$Rows",
+          "FileBatches$LiveRows", "DeletedRows")));
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {

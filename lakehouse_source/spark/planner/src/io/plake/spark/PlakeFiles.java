@@ -33,7 +33,8 @@ import scala.runtime.AbstractPartialFunction;
  * The files of one scan, for Spark's own Parquet reader. The catalog knows them, with their sizes
  * and the values of columns that they lack: no folder is listed and no path is parsed.
  *
- * <p>Lives on the driver only: executors need no class of this jar to read the files.
+ * <p>Lives on the driver only. Executors need classes of this jar for files with deleted rows or
+ * changed columns: see {@link PlakeParquet}.
  */
 final class PlakeFiles implements FileIndex {
 
@@ -43,13 +44,16 @@ final class PlakeFiles implements FileIndex {
   private final List<FileStatus> files = new ArrayList<>();
   private final List<InternalRow> values = new ArrayList<>();
   private final List<Integer> valuesOf = new ArrayList<>();
+  private final List<Map<String, Object>> known = new ArrayList<>();
   private final long bytes;
 
   /**
    * @param source the scan: equal scans have equal files
    * @param partitioned the columns of {@link ReaderAnswer#values}, with Spark's types
+   * @param isPlain Spark's reader can read the files as they are
    */
-  PlakeFiles(IsolatedSource source, ReaderAnswer answer, StructType partitioned) {
+  PlakeFiles(
+      IsolatedSource source, ReaderAnswer answer, StructType partitioned, boolean isPlain) {
     this.source = source;
     this.partitioned = partitioned;
     this.root = new Path(answer.root());
@@ -60,6 +64,7 @@ final class PlakeFiles implements FileIndex {
       files.add(new FileStatus(size, false, 1, 0, 0, path));
       valuesOf.add(((Number) answer.valuesOf().get(i)).intValue());
       total += size;
+      known.add(isPlain ? Map$.MODULE$.empty() : known(answer, i));
     }
     this.bytes = total;
     for (Object texts : answer.values()) {
@@ -70,6 +75,19 @@ final class PlakeFiles implements FileIndex {
       }
       values.add(new GenericInternalRow(cells));
     }
+  }
+
+  /** What {@link FileBatches} has to know of a file. */
+  private Map<String, Object> known(ReaderAnswer answer, int i) {
+    Integer layout = ((Number) answer.layoutOf().get(i)).intValue();
+    List<?> deleted = (List<?>) answer.deleted().get(i);
+    if (deleted == null) {
+      return new Map.Map1<>(FileBatches.LAYOUT, layout);
+    }
+    return new Map.Map2<>(
+        FileBatches.LAYOUT, layout,
+        FileBatches.DELETED,
+        new DeletedRows(root.toUri().getPath(), (String) answer.paths().get(i), deleted));
   }
 
   /** The relation of these files. {@code explain()} shows the note as the name of the scan. */
@@ -102,12 +120,11 @@ final class PlakeFiles implements FileIndex {
         wanted[i] = wanted[i] && filter.eval(values.get(i));
       }
     }
-    Map<String, Object> none = Map$.MODULE$.empty();
     for (int i = 0; i < files.size(); i++) {
       int place = valuesOf.get(i);
       if (wanted[place]) {
         check(files.get(i));
-        byValues.get(place).add(new FileStatusWithMetadata(files.get(i), none));
+        byValues.get(place).add(new FileStatusWithMetadata(files.get(i), known.get(i)));
       }
     }
     List<PartitionDirectory> found = new ArrayList<>();

@@ -182,6 +182,9 @@ final class Pushdown {
     }
     if (reader != null) {
       marks.putString(Vocabulary.Mark.READER, reader);
+      if (BatchReads.executorsHaveJar()) {
+        marks.putBoolean(Vocabulary.Mark.CHANGED_FILES, true);
+      }
       marks.putStringArray(
           Vocabulary.Mark.RUNTIME_COLUMNS, runtimeColumns.toArray(new String[0]));
     }

@@ -1,6 +1,7 @@
 package io.plake.spark;
 
 import java.io.IOException;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import net.razorvine.pickle.Unpickler;
@@ -76,6 +77,28 @@ final class ReaderAnswer {
   /** Columns whose conditions Spark must not push into Parquet. */
   List<?> unpushed() {
     return list(Vocabulary.Files.UNPUSHED);
+  }
+
+  /** How files store the columns, by the numbers in {@link #layoutOf}. */
+  List<PlakeParquet.Layout> layouts() {
+    List<PlakeParquet.Layout> found = new ArrayList<>();
+    for (Object changed : list(Vocabulary.Files.LAYOUTS)) {
+      found.add(new PlakeParquet.Layout((Map<?, ?>) changed));
+    }
+    for (int i = 0; i < layoutOf().size(); i++) {
+      found.get(((Number) layoutOf().get(i)).intValue()).add(deleted().get(i) != null);
+    }
+    return found;
+  }
+
+  /** For each file the number of its layout. */
+  List<?> layoutOf() {
+    return list(Vocabulary.Files.LAYOUT_OF);
+  }
+
+  /** For each file where its deletion vector is; null where it has none. */
+  List<?> deleted() {
+    return list(Vocabulary.Files.DELETED);
   }
 
   private List<?> list(String key) {

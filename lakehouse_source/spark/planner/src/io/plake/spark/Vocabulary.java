@@ -18,6 +18,7 @@ final class Vocabulary {
     static final String PARALLELISM = "plake.parallelism";
     static final String METADATA = "plake.metadata";
     static final String READER = "plake.reader";
+    static final String CHANGED_FILES = "plake.changed_files";
     static final String RUNTIME_COLUMNS = "plake.runtime_columns";
 
     private Mark() {}
@@ -318,6 +319,9 @@ final class Vocabulary {
     static final String PARTITIONED = "partitioned";
     static final String VALUES = "partition_values";
     static final String VALUES_OF = "values_of";
+    static final String LAYOUTS = "layouts";
+    static final String LAYOUT_OF = "layout_of";
+    static final String DELETED = "deleted";
     static final String UNPUSHED = "unpushed";
 
     private Files() {}
