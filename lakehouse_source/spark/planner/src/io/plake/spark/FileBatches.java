@@ -80,6 +80,7 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
     @SuppressWarnings("serial")
     private final Object[] values;
 
+    @SuppressWarnings("serial")
     private final DataType[] types;
 
     /**
