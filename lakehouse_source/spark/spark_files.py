@@ -138,18 +138,18 @@ class _Columns:
         self.partition_by = snapshot.partition_by
         self.texts = snapshot.partition_texts()
         narrowed = narrowed_structs(pushdown.schema, snapshot.schema)
+        fields = {field.name: field for field in snapshot.schema}
         self.wanted: list[pa.Field] = []
         for asked in pushdown.schema.fields:
-            if asked.name not in snapshot.schema.names:
+            if asked.name not in fields:
                 raise Unsuited(f"column {asked.name} is not stored under this name")
-            field = snapshot.schema.field(asked.name)
-            part = narrowed.get(asked.name, field)
-            (own,) = spark_schema(pa.schema([part])).fields
+            self.wanted.append(fields[asked.name])
+        parts = pa.schema([narrowed.get(field.name, field) for field in self.wanted])
+        for asked, own, field in zip(pushdown.schema.fields, spark_schema(parts), self.wanted):
             if not _is_plain(asked.dataType) or own.dataType != asked.dataType:
                 raise Unsuited(f"column {asked.name} is read as {asked.dataType.simpleString()}")
             if not _is_readable(field.type):
                 raise Unsuited(f"column {asked.name} is stored as {field.type}")
-            self.wanted.append(field)
         names = [field.name.lower() for field in self.wanted]
         if len(set(names)) < len(names):
             raise Unsuited("names of columns differ by case only")
@@ -165,12 +165,14 @@ class _Columns:
     def layout(self, version: int) -> Layout:
         """How the files of a schema version store the columns."""
         schema = self.snapshot.file_schemas[version]
-        lowered = [name.lower() for name in schema.names]
-        paths = [".".join(leaf.path) for leaf in leaves(schema)]
+        fields = list(schema)
+        lowered = [field.name.lower() for field in fields]
+        dotted = any("." in name for one in fields for name in (one.name, *_names(one.type)))
+        paths = [".".join(leaf.path) for leaf in leaves(schema)] if dotted else []
         ambiguous = {path for path in paths if paths.count(path) > 1}
         changed: Layout = {}
         for wanted in self.stored:
-            stored = by_id(wanted, list(schema))
+            stored = by_id(wanted, fields)
             name = wanted.name
             same_name = lowered.count(name.lower())
             if stored is None:
@@ -188,8 +190,8 @@ class _Columns:
                 raise Unsuited(f"files have column {name} as {stored.type}")
             if not is_same or stored.name != name:
                 changed[name] = [stored.name, None]
-            mine = {".".join(leaf.path) for leaf in leaves(pa.schema([stored]))}
-            if "." in name or mine & ambiguous or any("." in part for part in _names(stored.type)):
+            mine = {".".join(leaf.path) for leaf in leaves(pa.schema([stored]))} if dotted else ()
+            if "." in name or ambiguous & {*mine} or any("." in p for p in _names(stored.type)):
                 self.unpushed.add(name)
         return changed
 

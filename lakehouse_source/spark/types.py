@@ -299,8 +299,11 @@ def columns_for(spark: StructType, arrow: pa.Schema) -> list[str]:
 
 def narrowed_structs(spark: StructType, arrow: pa.Schema) -> dict[str, pa.Field]:
     """For each struct of which a requested Spark schema names some fields: the struct of those."""
-    found = {}
-    for wanted in batch_schema(spark):
+    found: dict[str, pa.Field] = {}
+    structs = [field for field in spark.fields if isinstance(field.dataType, StructType)]
+    if not structs:
+        return found  # every scan is planned with this question, and most have no struct
+    for wanted in batch_schema(StructType(structs)):
         field = find_field(wanted.name, arrow)
         if field is not None:
             part = narrowed(field, wanted, by_name)

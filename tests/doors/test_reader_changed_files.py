@@ -175,6 +175,25 @@ def test_a_file_that_lost_all_of_a_batch(spark_reader: SparkSession, tmp_path: P
     assert load(spark_reader, tmp_path / "d").collect() == [(9_999,)]
 
 
+def test_skipped_pages_do_not_shift_the_places_of_rows(
+    spark_reader: SparkSession, tmp_path: Path
+) -> None:
+    size = 600_000
+    table = pa.table({"id": pa.array(range(size)), "v": pa.array(range(size, 0, -1))})
+    dataset = write(table, tmp_path / "d", row_group_rows=size)
+    dataset.delete("id % 1000 = 500")
+    frame = load(spark_reader, tmp_path / "d")
+    for low, high in ((499_000, 501_001), (0, 1001), (598_499, size)):
+        found = frame.where(f"id >= {low} AND id < {high}")
+        assert "1 with deleted rows" in plan(found)
+        expected = [n for n in range(low, high) if n % 1000 != 500]
+        with configured(spark_reader, "spark.sql.adaptive.enabled", "false"):
+            assert sorted(row.id for row in found.collect()) == expected
+        leaf = found._jdf.queryExecution().executedPlan().collectLeaves().apply(0)
+        assert leaf.metrics().apply("numOutputRows").value() < size / 2  # pages were skipped
+        assert found.where(f"v + id != {size}").collect() == []
+
+
 @pytest.mark.parametrize("change", ["checksum", "short", "gone"])
 def test_a_damaged_deletion_vector_is_an_error(
     spark_reader: SparkSession, tmp_path: Path, change: str
