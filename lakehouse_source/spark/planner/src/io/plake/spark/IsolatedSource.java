@@ -90,6 +90,10 @@ final class IsolatedSource extends PythonDataSourceV2 {
   private synchronized ReaderAnswer asked(String shortName, Set<String> runtimeColumns)
       throws IOException {
     ReaderAnswer answer = answers.get(runtimeColumns);
+    ReaderAnswer without = answers.get(Set.<String>of());
+    if (answer == null && without != null && !without.isSpark()) {
+      answer = without; // keys of a join are one more reason for Python, and none against it
+    }
     if (answer == null) {
       List<String> sorted = new ArrayList<>(new TreeSet<>(runtimeColumns));
       IsolatedSource asking =
