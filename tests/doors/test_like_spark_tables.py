@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
-# The columns of a group's table, what follows them, and the statements. Not among them is what Spark
-# refuses for its own tables only: PARTITION that leaves out the last columns, or values after names.
+# The columns of a group's table, what follows them, and the statements. Not among them is what
+# Spark refuses for its own tables only: PARTITION that leaves out the last columns, or that has a
+# value behind a column without one.
 GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "partitions": (
         "a INT, p STRING, q INT",
