@@ -427,12 +427,12 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/prerecord.py",
+        "write/apply.py",
         BRANCHES,
         (
             "a write is committed to another dataset that has its key",
-            "if current is None or current.dataset.id != staged.dataset_id:",
-            "if current is None:",
+            "if locked is None or locked.dataset.id != staged.dataset_id:",
+            "if locked is None:",
         ),
     ),
     *_in(

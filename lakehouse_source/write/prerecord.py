@@ -98,7 +98,7 @@ def prerecord_files(tx: CatalogTransaction, commit: PreparedCommit) -> Prerecord
     reach("transaction begun")
     staged = commit.staged
     current, ids = tx.current_with_new_file_ids(staged.key, len(commit.encoded))
-    if current is None or current.dataset.id != staged.dataset_id:
+    if current is None:
         raise removed_from_catalog(staged)
     version = current.dataset.current_version + 1
     unchanged = current.schema is not None and current.schema.equals(
