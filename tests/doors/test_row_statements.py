@@ -312,7 +312,7 @@ def test_a_view_with_a_narrower_schema_cannot_write_rows_anew(
         "MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET id = 8",
         "MERGE INTO t USING s ON t.id = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (7)",
     ):
-        with pytest.raises(PySparkException, match="SchemaMismatchError"):
+        with pytest.raises(PySparkException, match="PLAKE_SCHEMA_MISMATCH"):
             session.sql(statement)
     session.sql("DELETE FROM t WHERE id = 1")
     assert shown(identities(path).values()) == shown(oracle(["DELETE FROM t WHERE id = 1"]))
@@ -416,7 +416,7 @@ def test_a_commit_between_planning_and_writing_is_not_lost(
         check(session, path, rows)
         assert last(path).version == 5
         return
-    with pytest.raises(Exception, match="CommitConflictError"):
+    with pytest.raises(Exception, match="PLAKE_COMMIT_CONFLICT"):
         between_planning_and_write(session, statement, meanwhile)
     assert last(path).version == 4
     assert len(set(data_files(path)) - set(files)) == 2  # of the other two commits
