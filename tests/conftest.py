@@ -41,7 +41,9 @@ SLOW = {
         *("index_columns", "known_files", "layout", "lost_acknowledgement"),
         *("maintenance", "model", "multi_dataset", "object_stores", "overtaken"),
         *("planner_build", "planning_cost", "promotion", "s3", "schema_changes"),
-        *("read_changes", "spellings", "vacuum_races"),
+        *("read_changes", "spellings", "vacuum_races", "branches", "dataset_names"),
+        *("row_change_conflicts", "row_change_crashes", "row_changes_model", "write_memory"),
+        *("foreign_partition_columns", "inputs", "plain_parquet"),
     )
 }
 
