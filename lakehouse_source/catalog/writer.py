@@ -110,11 +110,9 @@ class CatalogTransaction(CatalogReader):
         """Remove a tag; False where there is none."""
         return dataset_tags.drop_tag(self._session, dataset_id, name)
 
-    def insert_branch(
-        self, dataset: DatasetRecord, branch: Branch, properties: DatasetProperties
-    ) -> None:
+    def insert_branch(self, dataset: DatasetRecord, branch: Branch) -> None:
         """Make a registered dataset a branch of another one, with the history up to its base."""
-        document = _json_text(properties.to_json(), "properties")
+        document = _json_text(dataset.properties.to_json(), "properties")
         values = (dataset.id, branch, dataset.next_row_id, document)
         dataset_branches.insert(self._session, *values)
 

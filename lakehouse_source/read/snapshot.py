@@ -142,7 +142,7 @@ def _tagged(reader: CatalogReader, key: str, uri: str, catalog: str, name: str) 
     record = existing(reader.dataset(key), uri, catalog)
     version = reader.tags(record.id).get(name)
     if version is None:
-        raise no_such_tag(record, uri, name)
+        raise no_such_reference(record, uri, f"tag {name!r}")
     return version
 
 
@@ -174,11 +174,11 @@ def check_readable(record: DatasetRecord, uri: str, version: int) -> None:
         )
 
 
-def no_such_tag(record: DatasetRecord, uri: str, name: str) -> VersionNotFoundError:
-    """The error that a dataset has no such tag."""
+def no_such_reference(record: DatasetRecord, uri: str, requested: str) -> VersionNotFoundError:
+    """The error that a dataset has no such tag or branch."""
     return VersionNotFoundError(
         dataset=uri,
-        requested=f"tag {name!r}",
+        requested=requested,
         first=record.oldest_version,
         last=record.current_version,
     )

@@ -15,9 +15,9 @@ from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, Sc
 from lakehouse_source.model import DatasetProperties
 from lakehouse_source.read.address import Address, PathLike
 from lakehouse_source.schema.fields import find_name
+from lakehouse_source.spark.options import on_branch
 from lakehouse_source.spark.storage_options import PREFIX
 from lakehouse_source.spark.to_spark_sql import quoted
-from lakehouse_source.storage import with_branch
 from lakehouse_source.write.layout import listed
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def write(
             )
     chosen, sort_columns = listed(partition_by), listed(sort_by)
     branch = next((value for name, value in options.items() if name.lower() == "branch"), None)
-    here = uri if branch is None else with_branch(os.fspath(uri), str(branch))
+    here = on_branch(os.fspath(uri), None if branch is None else str(branch))
     existing = _existing_properties(here, catalog, storage_options)
     partitions = existing.partition_by if chosen is None else chosen
     if sort_columns is None:

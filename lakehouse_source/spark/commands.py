@@ -37,11 +37,10 @@ from lakehouse_source.spark import (
     procedure_calls,
 )
 from lakehouse_source.spark.catalog_request import Place, Request, knows, place_of
-from lakehouse_source.spark.options import STREAM_ONLY_OPTIONS
+from lakehouse_source.spark.options import STREAM_ONLY_OPTIONS, on_branch
 from lakehouse_source.spark.planner.vocabulary import Answer, Ask, Failure, Question
 from lakehouse_source.spark.to_spark_sql import literal_sql
 from lakehouse_source.spark.types import spark_schema
-from lakehouse_source.storage import with_branch
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import commit
 from lakehouse_source.write.options import WriteOptions
@@ -170,8 +169,7 @@ def exists(request: Request) -> dict[str, Any]:
         DatasetExistsError: there is one, and there must not be.
     """
     (path,) = request.identifier
-    branch = request.frame.get("branch")
-    path = path if branch is None else with_branch(path, branch)
+    path = on_branch(path, request.frame.get("branch"))
     place = Place(path, request.catalog, request.storage)
     found = knows(place)
     if found and request.question[Question.MUST_BE_NEW]:

@@ -129,15 +129,7 @@ class Options:
                 reason="is missing. Give the dataset's folder or URI: load('/data/flights'). "
                 + _NO_SESSION_CATALOG,
             )
-        branch = self.text("branch")
-        if branch is None:
-            return path
-        folder, named = split_branch(path)
-        if named not in (None, branch):
-            raise InvalidOptionError(
-                option="branch", value=branch, reason=f"is not that of the path: {named}."
-            )
-        return with_branch(folder, branch)
+        return on_branch(path, self.text("branch"))
 
     def number(self, name: str) -> int | None:
         """A whole number.
@@ -237,6 +229,23 @@ def _unknown(key: str, known: tuple[str, ...], kind: str) -> InvalidOptionError:
         )
     reason = f"is not an option of {kind} plake."
     return InvalidOptionError(option=key, reason=reason, known=known)
+
+
+def on_branch(path: str, branch: str | None) -> str:
+    """The URI of a dataset, or that of its branch where option `branch` is not blank.
+
+    Raises:
+        InvalidOptionError: the path names another branch.
+    """
+    branch = (branch or "").strip()
+    if not branch:
+        return path
+    folder, named = split_branch(path)
+    if named not in (None, branch):
+        raise InvalidOptionError(
+            option="branch", value=branch, reason=f"is not that of the path: {named}."
+        )
+    return with_branch(folder, branch)
 
 
 def split_names(text: str) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
 import uuid6
@@ -18,7 +19,7 @@ from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransac
 from lakehouse_source.catalog.branches import Branch
 from lakehouse_source.catalog.reader import DatasetChanges
 from lakehouse_source.catalog.retry import in_transaction
-from lakehouse_source.errors import CommitConflictError, InvalidOptionError, VersionNotFoundError
+from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 from lakehouse_source.model import (
     DatasetRecord,
     DeletionVector,
@@ -30,7 +31,7 @@ from lakehouse_source.model import (
 )
 from lakehouse_source.pruning import keys
 from lakehouse_source.read.address import Address
-from lakehouse_source.read.snapshot import check_readable, existing
+from lakehouse_source.read.snapshot import check_readable, existing, no_such_reference
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.storage import with_branch
 from lakehouse_source.write.set_properties import rebuild_index
@@ -150,7 +151,7 @@ def _begin(tx: CatalogTransaction, record: DatasetRecord, name: str, base: int) 
             tx.forget_dataset(dropped.id)
     registered = tx.register_dataset(key, record.name)
     branch = Branch(name, registered.id, base, base)
-    tx.insert_branch(record, branch, record.properties)
+    tx.insert_branch(record, branch)
     for number, schema in tx.schemas(record.id).items():
         if number <= base:
             tx.insert_schema(registered.id, number, schema)
@@ -168,6 +169,7 @@ def _copy_files(
     """Record files of a dataset for another one too; answers the new ids by the old ones."""
     ids: dict[int, int] = {}
     columns = owner.properties.indexed_columns
+    recipient = replace(owner, id=dataset_id)
     for start in range(0, len(files), _AT_ONCE):
         some = files[start : start + _AT_ONCE]
         groups = tx.row_groups([file.id for file in some])
@@ -178,7 +180,7 @@ def _copy_files(
         for (version, schema_version), group in recorded.items():
             index_rows = {file.path: list(bounds.get(file.id, {}).values()) for file in group}
             new = tx.record_file_metadata(
-                _other(owner, dataset_id),
+                recipient,
                 version,
                 [
                     FileMetadata(
@@ -357,23 +359,5 @@ def _check_unchanged(record: DatasetRecord, uri: str, branch: Branch) -> None:
 def _existing_branch(reader: CatalogReader, record: DatasetRecord, uri: str, name: str) -> Branch:
     branch = reader.branches(record.id).get(name)
     if branch is None:
-        raise VersionNotFoundError(
-            dataset=uri,
-            requested=f"branch {name!r}",
-            first=record.oldest_version,
-            last=record.current_version,
-        )
+        raise no_such_reference(record, uri, f"branch {name!r}")
     return branch
-
-
-def _other(owner: DatasetRecord, dataset_id: int) -> DatasetRecord:
-    """A record by which rows are recorded for another dataset."""
-    return DatasetRecord(
-        dataset_id,
-        owner.name,
-        owner.base_uri,
-        owner.current_version,
-        owner.properties,
-        owner.oldest_version,
-        owner.next_row_id,
-    )

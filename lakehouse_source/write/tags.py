@@ -11,7 +11,7 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import (
     check_readable,
     existing,
-    no_such_tag,
+    no_such_reference,
     version_number,
 )
 
@@ -63,7 +63,7 @@ def drop_tag(catalog: Catalog, address: Address, name: str) -> None:
     def drop(tx: CatalogTransaction) -> None:
         record = existing(tx.dataset(address.key), address.uri, catalog.redacted_url)
         if not tx.drop_tag(record.id, name):
-            raise no_such_tag(record, address.uri, name)
+            raise no_such_reference(record, address.uri, f"tag {name!r}")
 
     in_transaction(catalog, address.uri, "", drop, resolve=False)
 
