@@ -48,27 +48,25 @@ SLOW = {
 }
 
 
-# Matrices: `make test` runs one case in so many of each test that has more than a few, and
-# `make integration` the others. The names of the cases choose, so that it is always the same ones.
+# Matrices: `make test` runs some cases of a test, and `make integration` the others. The names of
+# the cases choose, so that it is always the same ones.
+#
+# A case with Spark takes a second or more of both cores: so many of each test.
+CASES_WITH_SPARK = 2
+MORE_CASES_WITH_SPARK = {
+    "test_query_equals_parquet": 16,
+    "test_the_examples_of_a_docstring_run": 9,
+    "test_a_query_gives_what_plain_parquet_gives": 5,
+    "test_reading": 5,
+    "test_a_statement_does_what_duckdb_does": 5,
+    "test_where_is_applied_as_spark_would": 4,
+    "test_a_query_gives_what_duckdb_gives": 4,
+    "test_the_catalog_answers": 4,
+}
+# Without Spark: one case in so many of each test of these modules that has more than a few.
 SAMPLED = {
-    "test_planner_queries.py": 4,
-    "test_planner_nested.py": 4,
-    "test_planner_answers.py": 3,
-    "test_planner_join_keys.py": 3,
-    "test_planner_ranges.py": 2,
     "test_planner_build.py": 3,
-    "test_native_scan.py": 3,
-    "test_reader_changed_files.py": 3,
-    "test_schema_evolution.py": 2,
-    "test_procedures.py": 2,
-    "test_reader_choice.py": 3,
-    "test_batch_reads.py": 3,
-    "test_row_statements.py": 3,
-    "test_deleted_rows_in_spark.py": 3,
     "test_plain_parquet.py": 3,
-    "test_read_options.py": 2,
-    "test_write_options.py": 2,
-    "test_errors.py": 2,
     "test_crash_points.py": 4,
     "test_row_change_crashes.py": 4,
     "test_lost_acknowledgement.py": 2,
@@ -80,26 +78,32 @@ SAMPLED = {
 FEW_CASES = 5
 
 
+def _kept_cases(test: pytest.Function, count: int) -> int:
+    """How many of the cases of a test `make test` runs."""
+    if test.get_closest_marker("spark") is not None:
+        return MORE_CASES_WITH_SPARK.get(test.originalname, CASES_WITH_SPARK)
+    if count > FEW_CASES and test.path.name in SAMPLED:
+        return -(-count // SAMPLED[test.path.name])
+    return count
+
+
 def _sample(items: list[pytest.Item]) -> None:
     """Mark the cases that `make test` leaves out as long."""
-    cases: dict[tuple[str, str], list[pytest.Function]] = {}
+    cases: dict[str, list[pytest.Function]] = {}
     for item in items:
         has_cases = isinstance(item, pytest.Function) and hasattr(item, "callspec")
-        if has_cases and item.path.name in SAMPLED and item.get_closest_marker("long") is None:
+        if has_cases and item.get_closest_marker("long") is None:
             assert isinstance(item, pytest.Function)
-            name = item.nodeid.partition("[")[0]
-            cases.setdefault((item.path.name, name), []).append(item)
-    for (module, _name), some in cases.items():
-        if len(some) > FEW_CASES:
-            some.sort(key=lambda item: crc32(item.callspec.id.encode()))
-            for item in some[-(-len(some) // SAMPLED[module]) :]:
-                item.add_marker(pytest.mark.long)
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for some in cases.values():
+        some.sort(key=lambda item: crc32(item.callspec.id.encode()))
+        for item in some[_kept_cases(some[0], len(some)) :]:
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that use the Spark session, and those of the second lane, and slow ones."""
-    _sample(items)
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
@@ -107,6 +111,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.second_lane)
         if item.path.name in SLOW:
             item.add_marker(pytest.mark.slow)
+    _sample(items)
 
 
 @pytest.fixture(autouse=True)

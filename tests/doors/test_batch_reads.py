@@ -213,14 +213,10 @@ print("RESULT", "ColumnarToRow" in shown, "id > 99" in shown.split("PushedFilter
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("way", "in_batches"),
-    [
-        ("spark.jars", True),
-        pytest.param("enable", True, marks=pytest.mark.long),
-        pytest.param("class path of the driver", False, marks=pytest.mark.long),
-    ],
+    [("spark.jars", True), ("enable", True), ("class path of the driver", False)],
 )
 def test_executors_of_a_cluster_read_batches_if_they_have_the_jar(
     way: str, in_batches: bool, tmp_path: Path
