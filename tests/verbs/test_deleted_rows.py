@@ -9,7 +9,10 @@ from typing import Any
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+from pyiceberg.table.puffin import PuffinFile
 
 import lakehouse_source as lake
 from lakehouse_source.read import duckdb_files, engine_files, polars_files
@@ -210,8 +213,7 @@ def test_a_damaged_vector_is_an_error_that_names_its_file(damage: str, tmp_path:
     assert not report.ok
 
 
-def test_iceberg_reads_the_vectors(dataset: lake.Dataset) -> None:
-    """The footer and the blob, by the specification: the layout is Iceberg's, not our own."""
+def test_a_vector_file_has_the_layout_of_iceberg_s_specification(dataset: lake.Dataset) -> None:
     with dataset._address.open() as catalog, catalog.read() as reader:
         record = reader.dataset(dataset._address.key)
         assert record is not None
@@ -223,3 +225,25 @@ def test_iceberg_reads_the_vectors(dataset: lake.Dataset) -> None:
     assert struct.unpack(">I", blob[:4])[0] == len(blob) - 8
     assert blob[4:8] == bytes.fromhex("d1d33964")
     assert one.vector.cardinality == ROWS - len(LEFT)
+
+
+def test_pyiceberg_reads_the_vectors(tmp_path: Path) -> None:
+    uri = str(tmp_path / "data")
+    for begin, end in ((0, 1_000), (1_000, 1_500)):
+        lake.write_dataset({"id": list(range(begin, end))}, uri)
+    dataset = lake.open_dataset(uri)
+    dataset.delete("id % 7 = 3")
+    (puffin,) = tmp_path.rglob("*.puffin")
+    found = {
+        vector.referenced_data_file: vector.to_vector().to_pylist()
+        for vector in deletion_vectors_from_puffin_file(PuffinFile(puffin.read_bytes()))
+    }
+    assert found == {
+        file.path: [at for at, number in enumerate(_ids_in(uri, file.path)) if number % 7 == 3]
+        for file in dataset.files()
+    }
+
+
+def _ids_in(uri: str, path: str) -> list[int]:
+    found: list[int] = pq.read_table(f"{uri}/{path}")["id"].to_pylist()
+    return found
