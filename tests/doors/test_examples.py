@@ -80,9 +80,16 @@ def sections(page: Path) -> Iterator[tuple[str, Session]]:
 
 
 def own(kind: type) -> dict[str, Any]:
-    """What a class defines and its public base classes, which tell it, do not."""
-    inherited = {name for base in kind.__mro__[1:-1] for name in vars(base)}
-    return {name: value for name, value in vars(kind).items() if name not in inherited}
+    """What a class defines and its public base classes, which tell it, do not.
+
+    Base classes in the package that the class is the front of are parts of the class.
+    """
+    parts = [
+        base for base in kind.__mro__ if f"{base.__module__}.".startswith(f"{kind.__module__}.")
+    ]
+    inherited = {name for base in kind.__mro__[:-1] if base not in parts for name in vars(base)}
+    members = {name: value for part in reversed(parts) for name, value in vars(part).items()}
+    return {name: value for name, value in members.items() if name not in inherited}
 
 
 @cache

@@ -1,0 +1,26 @@
+"""Verb. An open dataset: its scans, its versions, and what changes it in place."""
+
+from __future__ import annotations
+
+from lakehouse_source.dataset.column_changes import ColumnChanges
+from lakehouse_source.dataset.refs import Refs
+from lakehouse_source.dataset.row_changes import RowChanges
+from lakehouse_source.dataset.upkeep import Upkeep
+
+
+class Dataset(RowChanges, ColumnChanges, Refs, Upkeep):
+    """A dataset at the version that was the newest when it was opened; see `refresh()`.
+
+    It can be used as a context manager and needs no closing: between calls only a
+    connection to a catalog on a server stays open, until the dataset and its scans are no
+    longer referenced. Every method may raise CatalogUnavailableError.
+
+    >>> dataset.uri, dataset.name, dataset.version, dataset.partition_by
+    ('file:///data/flights', 'flights', 1, ('month',))
+    >>> dataset.schema.names
+    ['month', 'carrier', 'miles']
+    >>> dataset.properties["last_field_id"], dataset.comments
+    (3, {})
+    >>> dataset.inspect.refs().num_rows
+    1
+    """

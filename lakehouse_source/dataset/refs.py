@@ -1,0 +1,130 @@
+"""Verb. The tags and branches of an open dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakehouse_source.dataset.opened import OpenDataset, Opened
+from lakehouse_source.model import WriteResult
+from lakehouse_source.write import branches, tags
+
+
+class Refs(OpenDataset):
+    """Names of versions, and versions beside the dataset's own."""
+
+    def tag(self, name: str, version: int | None = None) -> None:
+        """Give a name to a version, by default to this one; `expire_versions` keeps it.
+
+        Spark reads it by `VERSION AS OF 'name'`, and every read by `version="name"`.
+
+        Raises:
+            VersionNotFoundError: there is no such version, or it was expired.
+            InvalidOptionError: the dataset has the tag, or it reads like a number.
+
+        >>> dataset.tag("spring", version=1)
+        >>> dataset.tags()
+        {'spring': 1}
+        """
+        with self._address.open() as catalog:
+            tags.tag(catalog, self._address, name, self.version if version is None else version)
+
+    def tags(self) -> Mapping[str, int]:
+        """The versions that have a tag, by tag, the oldest version first.
+
+        >>> dataset.tags()
+        {}
+        """
+        with self._address.open() as catalog, catalog.read() as reader:
+            return tags.tags(catalog, self._address, reader)
+
+    def drop_tag(self, name: str) -> None:
+        """Remove a tag; the version stays until it is expired.
+
+        Raises:
+            VersionNotFoundError: the dataset has no such tag.
+
+        >>> dataset.tag("spring")
+        >>> dataset.drop_tag("spring")
+        """
+        with self._address.open() as catalog:
+            tags.drop_tag(catalog, self._address, name)
+
+    def branch(self: Opened, name: str, version: int | None = None) -> Opened:
+        """A branch of the dataset; made where there is none of that name.
+
+        What is written to a branch, the dataset does not show until `fast_forward`. A branch
+        begins as the newest version, or as `version`. It is opened by its URI too, which ends
+        with `#branch=` and the name, and by the option `branch` of Spark.
+
+        Making one copies the catalog's rows about the files of the version, and no file. The
+        oldest version of a branch that can be read is the one that it began as; its history is
+        longer. It has its own tags and expires versions by itself. `vacuum` of the dataset
+        vacuums its branches too.
+
+        Raises:
+            VersionNotFoundError: there is no such version, or it was expired.
+            InvalidOptionError: the name is none; or `version` is given, and there is such a
+                branch, or the dataset had another schema at that version.
+
+        >>> audit = dataset.branch("audit")
+        >>> audit.delete("miles = 1400").rows_deleted
+        1
+        >>> audit.refresh().scan().count_rows(), dataset.refresh().scan().count_rows()
+        (3, 4)
+        >>> dataset.fast_forward("audit").version
+        2
+        >>> dataset.scan().count_rows()
+        3
+        """
+        with self._address.open() as catalog:
+            address = branches.make_branch(catalog, self._address, name, version)
+        return type(self)(address)
+
+    def branches(self) -> Mapping[str, int]:
+        """The newest version of each branch, by name.
+
+        >>> dataset.branches()
+        {}
+        """
+        with self._address.open() as catalog, catalog.read() as reader:
+            found = branches.branches(catalog, self._address, reader)
+        return {name: branch.version for name, branch in found.items()}
+
+    def fast_forward(self, branch: str) -> WriteResult:
+        """Commit to the dataset what was committed to a branch; moves to the newest version.
+
+        Each version of the branch becomes one of the dataset, with the same number. All of
+        them become visible at once. The branch stays.
+
+        Raises:
+            CommitConflictError: something was committed to the dataset since the branch began.
+            VersionNotFoundError: there is no such branch, or versions of it were expired.
+            CommitUnknownError: the catalog was lost during the commit.
+
+        >>> spring = dataset.branch("spring")
+        >>> lake.write_dataset({"month": [5], "carrier": ["UA"], "miles": [1]}, spring.uri).version
+        2
+        >>> dataset.fast_forward("spring").version
+        2
+        """
+        with self._address.open() as catalog:
+            result = branches.fast_forward(catalog, self._address, branch)
+        self.refresh()
+        return result
+
+    def drop_branch(self, name: str) -> None:
+        """Remove a branch, with the versions that the dataset did not take over.
+
+        Queries that read the branch may lose their files at the next vacuum, and writes to it
+        fail.
+
+        Raises:
+            VersionNotFoundError: there is no such branch.
+
+        >>> spring = dataset.branch("spring")
+        >>> dataset.drop_branch("spring")
+        >>> dataset.branches()
+        {}
+        """
+        with self._address.open() as catalog:
+            branches.drop_branch(catalog, self._address, name)
