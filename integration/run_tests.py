@@ -35,20 +35,17 @@ NO_TESTS = 5  # pytest's exit code where its arguments select none
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Runs of pytest, one after the other, each of the tests with some markers.
-
-    `checks` are other commands, which come first.
-    """
+    """A run of pytest with the tests that some markers choose. `checks` are commands before it."""
 
     name: str
-    markers: tuple[str, ...]
+    markers: str
     checks: tuple[tuple[str, ...], ...] = ()
 
 
-FIRST = Lane("with Spark", ("spark and not second_lane and not long",))
+FIRST = Lane("with Spark", "spark and not second_lane and not long")
 SECOND = Lane(
     "without Spark, then more with it",
-    ("not spark and not long", "spark and second_lane and not long"),
+    "(not spark or second_lane) and not long",
     checks=((sys.executable, "-m", "mypy"),),
 )
 
@@ -61,15 +58,12 @@ class Runner:
         self.exit_code = 0
         self.seconds = 0.0
         self._begin = time.monotonic()
-        self._counts = [folder / f"{markers}.xml" for markers in lane.markers]
-        # Arguments may name tests of one run only.
+        self._counts = folder / f"{lane.name}.xml"
+        # Arguments may name tests of one lane only.
         self._harmless = {0, NO_TESTS} if arguments else {0}
         self._commands = [
             *lane.checks,
-            *(
-                (*PYTEST, "-m", markers, f"--junit-xml={counts}", *arguments)
-                for markers, counts in zip(lane.markers, self._counts)
-            ),
+            (*PYTEST, "-m", lane.markers, f"--junit-xml={self._counts}", *arguments),
         ]
         self._out = out
         self._running: subprocess.Popen[bytes] | None = None
@@ -122,7 +116,7 @@ class Runner:
     def counts(self) -> Counter[str]:
         """How many tests passed, failed and so on; a pytest that crashed is an error."""
         try:
-            suites = [one for file in self._counts for one in ElementTree.parse(file).getroot()]
+            suites = list(ElementTree.parse(self._counts).getroot())
         except (OSError, ElementTree.ParseError):
             return Counter(errors=1)
         found: Counter[str] = Counter()
@@ -137,11 +131,10 @@ class Runner:
     def seconds_by_module(self) -> Counter[str]:
         """How long the tests of each module took, their fixtures included."""
         found: Counter[str] = Counter()
-        for file in self._counts:
-            with suppress(OSError, ElementTree.ParseError):
-                for case in ElementTree.parse(file).getroot().iter("testcase"):
-                    module = case.get("classname", "").split(".Test")[0]
-                    found[module.removeprefix("tests.")] += round(float(case.get("time", 0)))
+        with suppress(OSError, ElementTree.ParseError):
+            for case in ElementTree.parse(self._counts).getroot().iter("testcase"):
+                module = case.get("classname", "").split(".Test")[0]
+                found[module.removeprefix("tests.")] += round(float(case.get("time", 0)))
         return found
 
 

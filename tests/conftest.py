@@ -112,6 +112,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.name in SLOW:
             item.add_marker(pytest.mark.slow)
     _sample(items)
+    # Those without Spark first: `make test` has some of both kinds in one process.
+    items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
+
+
+RUNNING = pytest.StashKey[pytest.Item]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note the test that runs, for fixtures that outlive it."""
+    item.config.stash[RUNNING] = item
 
 
 @pytest.fixture(autouse=True)
@@ -133,7 +144,7 @@ def spark(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
     """One local Spark session for all tests, without the planner extension."""
-    if "not spark" in request.config.getoption("markexpr"):
+    if request.config.stash[RUNNING].get_closest_marker("spark") is None:
         pytest.fail("a test asks for Spark at run time and lacks the marker `spark`")
     from pyspark.sql import SparkSession
 
