@@ -86,25 +86,33 @@ class _Changes:
 
 
 def _changes(tx: CatalogTransaction, record: DatasetRecord, version: int) -> _Changes:
-    live = {file.path: file for file in tx.files(record.id, record.current_version)}
-    wanted = {file.path: file for file in tx.files(record.id, version)}
-    returning = [file for path, file in wanted.items() if path not in live]
-    removed = [file for path, file in live.items() if path not in wanted]
+    live = {_identity(file): file for file in tx.files(record.id, record.current_version)}
+    wanted = {_identity(file): file for file in tx.files(record.id, version)}
+    returning = [file for key, file in wanted.items() if key not in live]
+    removed = [file for key, file in live.items() if key not in wanted]
     then = {one.file_id: one.vector for one in tx.all_vectors(record.id, version)}
     now = {one.file_id: one.vector for one in tx.all_vectors(record.id, record.current_version)}
     of_returning = {file.path: then[file.id] for file in returning if file.id in then}
     others: dict[int, DeletionVector | None] = {}
     rows = -sum(vector.cardinality for vector in of_returning.values())
-    for path, file in live.items():
-        if path not in wanted:
+    for key, file in live.items():
+        if key not in wanted:
             continue
-        # A file that was restored before has another id now.
-        before, after = now.get(file.id), then.get(wanted[path].id)
+        before, after = now.get(file.id), then.get(wanted[key].id)
         if before != after:
             others[file.id] = after
             rows += 0 if before is None else before.cardinality
             rows -= 0 if after is None else after.cardinality
     return _Changes(returning, removed, of_returning, others, rows)
+
+
+def _identity(file: FileRecord) -> tuple[str, int, int]:
+    """What tells whether two records are of one file with the same columns and identities of rows.
+
+    A file that was restored has another id than before. A file of somebody else can be removed
+    and added again, under another schema; its rows then have other identities.
+    """
+    return file.path, file.schema_version, file.first_row_id
 
 
 def _metadata_by_schema(

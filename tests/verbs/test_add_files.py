@@ -363,6 +363,25 @@ def test_restore_and_overwrite_where_keep_rows_of_files_of_others(
     assert before.items() <= snapshot_of(folder).items()
 
 
+def test_a_restored_version_has_the_values_of_a_file_that_was_added_again_under_another_schema(
+    folder: Path,
+) -> None:
+    lake.write_dataset({"id": [0], "x": [5]}, folder)
+    file = write(folder / "f.parquet", id=[1, 2], x=[10, 20])
+    dataset = lake.open_dataset(folder)
+    dataset.add_files(file)
+    columns = ["id", "x", "_row_id"]
+    before = dataset.scan(columns=columns).to_table()
+    lake.write_dataset({"id": [7], "x": [5]}, folder, mode="overwrite")
+    dataset.refresh().drop_column("x")
+    dataset.add_column("x", pa.int64())
+    dataset.add_files(file)
+    dataset.restore(2)
+    assert rows(dataset.scan(columns=columns).to_table()) == rows(before)
+    assert dataset.scan("x = 10").count_rows() == 1
+    assert dataset.history()[0].summary["live_rows"] == 3
+
+
 def test_field_ids_of_another_system_mean_nothing(folder: Path) -> None:
     lake.write_dataset(pa.table({"a": [1], "b": [2]}), folder)
     fields = [
