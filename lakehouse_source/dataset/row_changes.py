@@ -109,7 +109,8 @@ class RowChanges(OpenDataset):
             schema: the schema of the source, as in `write_dataset`.
             merge_schema: add columns that only the source has.
             isolation: "write-serializable" refuses where other commits added rows that may
-                match; "snapshot" does not look at them; "serializable" is the first here.
+                match; "serializable" also where a clause for rows without a match may change
+                them; "snapshot" does not look at added rows.
             further: as in `delete`.
 
         >>> changes = {"month": [1, 9], "carrier": ["UA", "UA"], "miles": [7, 8]}

@@ -22,7 +22,7 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import find_field, without_metadata
 from lakehouse_source.schema.metadata_columns import hidden_columns
 from lakehouse_source.write.assignments import assembled, everything_from
-from lakehouse_source.write.conflicts import Change
+from lakehouse_source.write.conflicts import Change, Isolation
 from lakehouse_source.write.merge_clauses import (
     Action,
     BoundClause,
@@ -92,7 +92,11 @@ def merge_rows(
     except BaseException as failure:
         statement.give_up(failure)
         raise
-    return statement.commit(merge.touched.found, inserted=merge.inserted, condition=merge.may_match)
+    return statement.commit(
+        merge.touched.found,
+        inserted=merge.inserted,
+        condition=merge.of_interest(statement.isolation),
+    )
 
 
 def _extended(target: pa.Schema, source: pa.Schema) -> pa.Schema:
@@ -162,6 +166,12 @@ class _Merge:
             )
             where = PredicateSet(Or((where.root, asked.pruning.root)))
         return where, list(dict.fromkeys(columns))
+
+    def of_interest(self, isolation: Isolation) -> PredicateSet:
+        """The rows of the target that other commits must not have added meanwhile."""
+        if isolation is Isolation.SERIALIZABLE:
+            return self._to_read()[0]  # those that clauses for rows without a match change too
+        return self.may_match
 
     def new_rows(self) -> Iterator[pa.RecordBatch]:
         """The rows to write: updated ones, and after all of the target was read, new ones."""

@@ -280,6 +280,34 @@ def test_isolation_decides_about_added_rows(
     assert error is None or "may be matched by the condition" in error.reason
 
 
+@pytest.mark.parametrize(
+    ("isolation", "predicate", "commits"),
+    [
+        ("serializable", None, False),
+        ("serializable", "target.v = 9", False),
+        ("serializable", "target.v = 8", True),
+        ("write-serializable", None, True),
+    ],
+)
+def test_a_serializable_merge_does_not_miss_added_rows_that_its_source_lacks(
+    isolation: str, predicate: str | None, commits: bool, dataset: lake.Dataset
+) -> None:
+    def theirs() -> None:
+        lake.write_dataset({"id": [70], "v": [9]}, dataset.uri, catalog=dataset._address.catalog)
+
+    merge = dataset.merge({"id": [3], "v": [7]}, "target.id = source.id", isolation=isolation)
+    merge = merge.when_matched_update_all().when_not_matched_by_source_delete(predicate)
+    patch = before_commit(theirs)
+    error = None
+    try:
+        merge.execute()
+    except lake.CommitConflictError as caught:
+        error = caught
+    finally:
+        patch.undo()
+    assert (error is None) is commits
+
+
 def test_a_file_that_was_written_anew_gets_a_vector_where_another_commit_came_first(
     catalog: lake.Catalog, tmp_path: Path
 ) -> None:
