@@ -74,6 +74,8 @@ def _column(name: str) -> Any:
 
 
 def _literal(value: PythonValue | None, type_: pa.DataType) -> Any:
+    if value is None:
+        return lit(None).cast(type_)  # DataFusion takes no scalar that is a NULL list
     return lit(pa.scalar(value, type_))
 
 

@@ -320,6 +320,12 @@ def test_files_of_another_time(tmp_path: Path, read_in: Any) -> None:
     check(read_in, dataset.scan(None, version=1))
 
 
+def test_a_list_column_that_older_files_lack(tmp_path: Path, read_in: Any) -> None:
+    lake.write_dataset({"id": [1, 2]}, tmp_path)
+    lake.write_dataset({"id": [3, 4], "tags": [["a", None], None]}, tmp_path, schema_merge=True)
+    check(read_in, lake.open_dataset(tmp_path).scan())
+
+
 def test_promotions_that_engines_cast_differently(tmp_path: Path, read_in: Any) -> None:
     old = {
         "n": pa.array([7, None]),
