@@ -385,7 +385,7 @@ MUTANTS = [
         ),
         (
             "the index has keys of another encoding after a branch was taken over",
-            "for column_id in _encoded_anew(schemas):",
+            "for column_id in encoded_anew(schemas):",
             "for column_id in ():",
         ),
         (

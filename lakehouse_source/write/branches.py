@@ -34,6 +34,7 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import check_readable, existing, no_such_reference
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.storage import with_branch
+from lakehouse_source.write.evolution import encoded_anew
 from lakehouse_source.write.set_properties import rebuild_index
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -248,7 +249,7 @@ def _take_over_schema(
         _index_dropped(tx, record, branch, schemas[-1])
         tx.set_properties(record.id, branch.properties)
     # Versions in between are searched too, with keys in the encoding of their own schemas.
-    for column_id in _encoded_anew(schemas):
+    for column_id in encoded_anew(schemas):
         tx.invalidate_bounds(record.id, column_id)
 
 
@@ -266,15 +267,6 @@ def _index_dropped(
         for file in tx.files_added_since(record.id, 0):
             rows = [FileBounds(one, *unknown, file.row_count, True) for one in sorted(joined)]
             tx.insert_bounds(record.id, [(file.id, row) for row in rows])
-
-
-def _encoded_anew(schemas: Sequence[pa.Schema]) -> list[int]:
-    """The ids of columns whose keys do not have the same encoding in all of the schemas."""
-    found: dict[int, set[object]] = {}
-    for schema in schemas:
-        for leaf in leaves(schema):
-            found.setdefault(leaf.id, set()).add(keys.encoding(leaf.type))
-    return sorted(one for one, encodings in found.items() if len(encodings) > 1)
 
 
 def _commit_again(

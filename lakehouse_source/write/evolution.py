@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -280,3 +281,12 @@ def evolve_properties(
         last_field_id=max(properties.last_field_id, max_id(schema)),
     )
     return evolved, unsearchable
+
+
+def encoded_anew(schemas: Iterable[pa.Schema]) -> list[int]:
+    """The ids of columns whose keys do not have the same encoding in all of the schemas."""
+    found: dict[int, set[object]] = {}
+    for schema in schemas:
+        for leaf in leaves(schema):
+            found.setdefault(leaf.id, set()).add(keys.encoding(leaf.type))
+    return sorted(one for one, encodings in found.items() if len(encodings) > 1)

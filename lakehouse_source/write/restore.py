@@ -22,7 +22,7 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.partitions import partitioned_anew
 from lakehouse_source.write.apply import summary, write_result
-from lakehouse_source.write.evolution import evolve_properties, with_names_of
+from lakehouse_source.write.evolution import encoded_anew, evolve_properties, with_names_of
 from lakehouse_source.write.prerecord import compute_index_rows
 
 
@@ -146,10 +146,14 @@ def _record_schema(
     if target.schema.equals(schema_now, check_metadata=True):
         return target.schema_version
     tx.insert_schema(record.id, new_version, target.schema)
-    # Keys of files that stay live have the encoding of the schema that is replaced.
-    for column_id in evolve_properties(
+    # Keys of files that stay live have the encoding of the schema that is replaced, or, of a
+    # column that was dropped, that of any schema before.
+    _properties, unsearchable = evolve_properties(
         record.properties, target.schema, schema_now, target.partition_by
-    )[1]:
+    )
+    present = {leaf.id for leaf in leaves(schema_now)}
+    unsearchable += set(encoded_anew(tx.schemas(record.id).values())) - present
+    for column_id in unsearchable:
         tx.invalidate_bounds(record.id, column_id)
     named = with_names_of(record.properties, schema_now, target.schema)
     properties = partitioned_anew(

@@ -457,6 +457,27 @@ def test_a_name_that_is_used_again_does_not_show_the_old_values(uri: str) -> Non
     assert dataset.properties["last_field_id"] == 4
 
 
+@pytest.mark.parametrize("dropped", ["before", "after"])
+def test_a_search_finds_the_rows_of_a_column_that_returns_in_another_type(
+    uri: str, dropped: str
+) -> None:
+    """The file that a restore brought back has keys of the column's first type."""
+    lake.write_dataset({"id": [0, 1], "x": pa.array([10, 11], pa.int32())}, uri)
+    dataset = lake.open_dataset(uri)
+    dataset.promote_column("x", pa.string())
+    if dropped == "before":
+        dataset.drop_column("x")
+        lake.write_dataset({"id": [5]}, uri, mode="overwrite")
+        dataset.refresh().restore(3)
+    else:
+        lake.write_dataset({"id": [5], "x": ["a"]}, uri, mode="overwrite")
+        dataset.refresh().restore(1)
+        dataset.drop_column("x")
+    dataset.restore(2)
+    assert rows(uri, predicates="x = '10'") == [{"id": 0, "x": "10"}]
+    assert dataset.scan("x = '10'").count_rows() == 1
+
+
 def test_two_columns_change_their_names_with_each_other(uri: str) -> None:
     table = numbers(a=[1, 2], b=[2, 3], p=[1, 2], q=[5, 5])
     lake.write_dataset(table, uri, partition_by=["p", "q"], index_columns=["a"])
