@@ -17,7 +17,12 @@ from functools import partial
 
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.errors import CommitConflictError, InvalidOptionError, PlakeError
+from lakehouse_source.errors import (
+    CommitConflictError,
+    InvalidOptionError,
+    PlakeError,
+    SchemaMismatchError,
+)
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import (
     CompactionResult,
@@ -93,8 +98,7 @@ def compact(
         work = _find(reader, snapshot, where, target_file_size, min_files)
     if not work.groups:
         return CompactionResult(snapshot.version)
-    incoming = dataframe_schema(without_metadata(snapshot.schema))
-    staged = begin(catalog, address, incoming, options, base_version=snapshot.version)
+    staged = _begin(catalog, address, snapshot, options)
     try:
         files = _write(catalog, staged, work, max_concurrent)
         reach("rows written anew")
@@ -110,6 +114,36 @@ def compact(
         bytes_removed=sum(file.size_bytes for file in replaced),
         bytes_added=sum(file.file_size_bytes for file in files),
     )
+
+
+def _begin(
+    catalog: Catalog, address: Address, snapshot: Snapshot, options: WriteOptions
+) -> StagedWrite:
+    """Begin to write the files of a version that was read before.
+
+    Raises:
+        CommitConflictError: another commit changed the schema since then.
+    """
+
+    def conflict(current_version: int, reason: str) -> CommitConflictError:
+        return CommitConflictError(
+            dataset=address.uri,
+            base_version=snapshot.version,
+            current_version=current_version,
+            reason=f"the schema changed{reason}",
+        )
+
+    incoming = dataframe_schema(without_metadata(snapshot.schema))
+    try:
+        staged = begin(catalog, address, incoming, options)
+    except SchemaMismatchError as error:
+        raise conflict(snapshot.version + 1, f": {error}") from error
+    if not staged.spec.schema.equals(snapshot.schema, check_metadata=True):
+        # The files would be recorded as if they had the columns of the newer schema.
+        failure = conflict(staged.base_version, "")
+        abort(catalog, staged, (), failure=failure)
+        raise failure
+    return replace(staged, base_version=snapshot.version)
 
 
 def _find(
@@ -149,13 +183,11 @@ def _write(
 ) -> list[FileMetadata]:
     """Write the rows of each group to new files. When it raises, these are deleted."""
     storage = Storage(staged.spec.uri)
-    spec = replace(staged.spec, schema=work.snapshot.schema)
-
     watch = partial(with_heartbeat, beat=heartbeat_of(catalog, staged))
 
     def write(group: Sequence[FileRecord]) -> list[FileMetadata]:
         files = [(file, work.vectors.get(file.id)) for file in group]
-        return copy_rows(spec, work.snapshot, files, storage, watch)
+        return copy_rows(staged.spec, work.snapshot, files, storage, watch)
 
     written: list[FileMetadata] = []
     with ThreadPoolExecutor(max_concurrent, thread_name_prefix="plake-compact") as pool:

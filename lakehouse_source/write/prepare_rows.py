@@ -43,8 +43,9 @@ def prepare_rows(
 ) -> PreparedCommit:
     """Write the deletion vectors of a commit, and the rows of files that are not worth one.
 
-    Appends to `written` each file that it writes. Without `rewrite` every file that keeps a
-    row gets a vector.
+    Appends to `written` each file that it writes. Without `rewrite`, and where the schema changed
+    between the base version and the beginning of the write, every file that keeps a row gets a
+    vector.
 
     Raises:
         CommitConflictError: the version that the write is based on was expired.
@@ -61,7 +62,9 @@ def prepare_rows(
     threshold = snapshot.dataset.properties.layout.rewrite_threshold
     if threshold is None:
         threshold = REWRITE_THRESHOLD
-    if rewrite:
+    # The rows are written with the columns of the base version, and recorded as having those
+    # of the version that the write began with, which may be a newer one.
+    if rewrite and _has_columns_of(staged.spec.schema, snapshot.schema):
         changes = [
             replace(one, replaced=not one.is_empty and _share(one) > threshold) for one in changes
         ]
@@ -80,6 +83,14 @@ def prepare_rows(
         written.append(FileMetadata(vector.path, 0, vector.size_bytes, pa.schema([]), ()))
     prepared = PreparedRows(rows, tuple(changes), vectors)
     return prepare_files(staged, (*files, *moved), (), {}, prepared)
+
+
+def _has_columns_of(schema: pa.Schema, other: pa.Schema) -> bool:
+    """Tell whether a schema has each column of another one, just as it is there."""
+    return all(
+        field.name in schema.names and schema.field(field.name).equals(field, check_metadata=True)
+        for field in other
+    )
 
 
 def _share(change: FileChange) -> float:

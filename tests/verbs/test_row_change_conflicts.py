@@ -16,7 +16,14 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source.deletion.vector import Positions
+from lakehouse_source.schema.fields import dataframe_schema, without_metadata
 from lakehouse_source.write import commit as committing
+from lakehouse_source.write import compact as compacting
+from lakehouse_source.write.begin import begin
+from lakehouse_source.write.conflicts import Change
+from lakehouse_source.write.options import StagedWrite, WriteOptions
+from lakehouse_source.write.row_changes import RowChanges, TouchedRows
 from tests.verbs import processes
 
 FIRST = pa.table({"id": pa.array(range(10), pa.int64()), "v": pa.array([0] * 10, pa.int64())})
@@ -324,6 +331,60 @@ def test_a_file_that_was_written_anew_gets_a_vector_where_another_commit_came_fi
     assert content(dataset) == {5: 0, 6: 0, 7: 0, 8: 0}
     known, disk = files_of(dataset)
     assert known == disk
+
+
+@pytest.mark.parametrize("change", ["rename", "promote", "drop"])
+def test_a_delete_that_was_planned_before_a_schema_change_leaves_the_rows_readable(
+    change: str, tmp_path: Path
+) -> None:
+    """Spark finds the rows at one version, and begins to write when there may be a newer one."""
+    lake.write_dataset(FIRST, tmp_path, rewrite_threshold=0.0)
+    dataset = lake.open_dataset(tmp_path)
+    (file,) = dataset.files()
+    if change == "rename":
+        dataset.rename_column("v", "w")
+    elif change == "promote":
+        dataset.promote_column("v", pa.string())
+    else:
+        dataset.drop_column("v")
+    address, options = dataset._address, WriteOptions(row_change=Change.DELETE)
+    rows = RowChanges({file.path: TouchedRows(Positions([0]), Positions())})
+    with address.open() as catalog:
+        incoming = dataframe_schema(without_metadata(dataset.schema))
+        staged = begin(catalog, address, incoming, options, base_version=1)
+        committing.commit(catalog, staged, [], rows)
+    assert dataset.refresh().verify().ok
+    expected = {"rename": {"w": 0}, "promote": {"v": "0"}, "drop": {}}[change]
+    found = dataset.scan().to_table().to_pylist()
+    assert found == [{"id": id, **expected} for id in range(1, 10)]
+
+
+@pytest.mark.parametrize("kind", ["rename", "promote", "add", "text"])
+def test_a_compaction_gives_up_where_another_commit_changes_the_schema_as_it_begins(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = {"id": [1], "v": pa.array([10], pa.int32())}
+    lake.write_dataset(first, tmp_path)
+    lake.write_dataset(first, tmp_path)
+    dataset = lake.open_dataset(tmp_path)
+    added: dict[str, dict[str, Any]] = {
+        "promote": {"id": [2], "v": [2**40]},
+        "add": {"id": [2], "v": pa.array([1], pa.int32()), "new": ["x"]},
+        "text": {"id": [2], "v": ["x"]},
+    }
+
+    def begin_late(*given: Any) -> StagedWrite:
+        if kind == "rename":
+            lake.open_dataset(tmp_path).rename_column("v", "w")
+        else:
+            lake.write_dataset(added[kind], tmp_path, schema_merge=True, promote_to_string=True)
+        return begin(*given)
+
+    monkeypatch.setattr(compacting, "begin", begin_late)
+    with pytest.raises(lake.CommitConflictError, match="schema changed"):
+        dataset.compact()
+    assert dataset.refresh().version == 3
+    assert dataset.verify().ok
 
 
 def test_two_deletes_of_one_row_count_it_once(dataset: lake.Dataset) -> None:
