@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.deletion.vector import Positions
-from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.errors import CommitConflictError, InvalidOptionError, SchemaMismatchError
 from lakehouse_source.model import ChangeResult, FileMetadata, ScanTask
 from lakehouse_source.parquet.reader import read_each
 from lakehouse_source.parquet.spec import ReadSpec
@@ -107,7 +107,19 @@ class RowStatement:
         )
         incoming = dataframe_schema(without_metadata(snapshot.schema if schema is None else schema))
         self.catalog = catalog
-        self.staged: StagedWrite = begin(catalog, address, incoming, options)
+        try:
+            self.staged: StagedWrite = begin(catalog, address, incoming, options)
+        except SchemaMismatchError as error:
+            with catalog.read() as reader:
+                newest = address.snapshot(catalog, reader)
+            if newest.version == snapshot.version:
+                raise
+            raise CommitConflictError(
+                dataset=address.uri,
+                base_version=snapshot.version,
+                current_version=newest.version,
+                reason=f"the schema changed: {error}",
+            ) from error
         self.files: list[FileMetadata] = []
         self._file_ids: dict[str, int] = {}
         self.snapshot: Snapshot = snapshot

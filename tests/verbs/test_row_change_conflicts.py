@@ -20,6 +20,7 @@ from lakehouse_source.deletion.vector import Positions
 from lakehouse_source.schema.fields import dataframe_schema, without_metadata
 from lakehouse_source.write import commit as committing
 from lakehouse_source.write import compact as compacting
+from lakehouse_source.write import row_statement
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.conflicts import Change
 from lakehouse_source.write.options import StagedWrite, WriteOptions
@@ -385,6 +386,23 @@ def test_a_compaction_gives_up_where_another_commit_changes_the_schema_as_it_beg
         dataset.compact()
     assert dataset.refresh().version == 3
     assert dataset.verify().ok
+
+
+def test_a_column_is_renamed_as_a_delete_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No data of the caller mismatches the schema: the error is that of a conflict."""
+    lake.write_dataset(FIRST, tmp_path)
+    dataset = lake.open_dataset(tmp_path)
+
+    def begin_late(*given: Any) -> StagedWrite:
+        lake.open_dataset(tmp_path).rename_column("v", "w")
+        return begin(*given)
+
+    monkeypatch.setattr(row_statement, "begin", begin_late)
+    with pytest.raises(lake.CommitConflictError, match="schema changed"):
+        dataset.delete("id = 3")
+    assert dataset.refresh().scan().count_rows() == 10
 
 
 def test_two_deletes_of_one_row_count_it_once(dataset: lake.Dataset) -> None:
