@@ -254,13 +254,16 @@ class Program:
 
     # --- running and checking
 
-    def run(self, steps: int) -> None:
-        weighted: list[tuple[Callable[[], None], int]] = [
+    def weighted(self) -> list[tuple[Callable[[], None], int]]:
+        """The statements, and how often each one is chosen."""
+        return [
             (self.insert, 4), (self.delete, 5), (self.update, 5), (self.merge, 6),
             (self.overwrite, 1), (self.overwrite_where, 1), (self.restore, 2), (self.rename, 1),
             (self.vacuum, 1), (self.compact, 2),
         ]  # fmt: skip
-        choices, weights = zip(*weighted)
+
+    def run(self, steps: int) -> None:
+        choices, weights = zip(*self.weighted())
         for _ in range(steps):
             (step,) = self.draw.choices(choices, weights)
             self.steps.append(step.__name__)
