@@ -8,7 +8,6 @@ from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.deletion.vector import Positions
 from lakehouse_source.expression import Scope
 from lakehouse_source.model import ChangeResult
-from lakehouse_source.parquet.reader import read_each
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.scan import Predicates
 from lakehouse_source.write.conflicts import Change
@@ -42,7 +41,7 @@ def delete_rows(
                 touched.delete(task.path, Positions(range(task.file_row_count)))
             else:
                 unsure.append(task)
-        for task, table in read_each(spec, unsure, statement.storage):
+        for task, table in statement.read(spec, unsure):
             matching = condition.matching(table, TARGET)
             positions = table.column(position)
             found = positions if matching is None else positions.filter(matching)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.deletion.vector import Positions
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError, SchemaMismatchError
-from lakehouse_source.model import ChangeResult, FileMetadata, ScanTask
+from lakehouse_source.model import ChangeResult, FileMetadata, ScanTask, TransactionRecord
 from lakehouse_source.parquet.reader import read_each
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.parquet.writer import write_files
@@ -22,6 +22,7 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import dataframe_schema, without_metadata
 from lakehouse_source.schema.metadata_columns import POSITION, ROW, unused_names
 from lakehouse_source.storage import Storage
+from lakehouse_source.write.apply import committed_before
 from lakehouse_source.write.base_version import base_snapshot
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import abort, commit
@@ -29,6 +30,7 @@ from lakehouse_source.write.compact import compact_after
 from lakehouse_source.write.conflicts import Change, Isolation
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 from lakehouse_source.write.row_changes import RowChanges, TouchedRows
+from lakehouse_source.write.stage import heartbeat_of, with_heartbeat
 
 _FURTHER = ("commit_metadata", "expected_version", "txn_app_id", "txn_version")
 
@@ -155,9 +157,16 @@ class RowStatement:
     def rows(self, where: PredicateSet, columns: Sequence[str]) -> Iterator[FoundRows]:
         """The rows of a condition, row group by row group: few of them are in memory."""
         spec, tasks, names = self.tasks(where, columns)
-        for task, table in read_each(spec, list(_row_groups(tasks)), self.storage):
+        for task, table in self.read(spec, list(_row_groups(tasks))):
             if table.num_rows:
                 yield FoundRows(task.path, table, *names)
+
+    def read(
+        self, spec: ReadSpec, tasks: Sequence[ScanTask]
+    ) -> Iterator[tuple[ScanTask, pa.Table]]:
+        """The rows of tasks. The catalog is told meanwhile that the statement goes on."""
+        found = read_each(spec, tasks, self.storage)
+        return with_heartbeat(found, heartbeat_of(self.catalog, self.staged))
 
     def write(self, batches: Iterator[pa.RecordBatch], *, moved_rows: bool) -> None:
         """Write rows to new files. Moved rows have the hidden columns too."""
@@ -174,23 +183,33 @@ class RowStatement:
         """Commit the statement, or give it up where it changes nothing."""
         if not touched and not self.files:
             self.give_up(None)
-            return ChangeResult(self.staged.base_version)
+            return self._repeated() or ChangeResult(self.staged.base_version)
         changes = RowChanges(touched, inserted, condition, self.isolation, self._file_ids)
         result = commit(self.catalog, self.staged, self.files, changes)
         with self.catalog.read() as reader:
             done = reader.transaction(self.snapshot.dataset.id, result.version)
         assert done is not None
         compact_after(self.catalog, self.staged, result)
-        counts = done.summary
-        return ChangeResult(
-            result.version,
-            *(counts.get(name, 0) for name in ("rows_deleted", "rows_updated", "rows_inserted")),
-            *(counts.get(name, 0) for name in ("files_added", "files_removed", "vectors_written")),
-        )
+        return _result_of(done)
+
+    def _repeated(self) -> ChangeResult | None:
+        """What the commit did that this statement repeats, by its idempotency pair."""
+        with self.catalog.read() as reader:
+            done = committed_before(reader, self.snapshot.dataset, self.staged.options)
+        return None if done is None else _result_of(done)
 
     def give_up(self, failure: BaseException | None) -> None:
         """Delete the files that were written; the statement cannot be committed any more."""
         abort(self.catalog, self.staged, self.files, failure=failure)
+
+
+def _result_of(done: TransactionRecord) -> ChangeResult:
+    counts = done.summary
+    return ChangeResult(
+        done.version,
+        *(counts.get(name, 0) for name in ("rows_deleted", "rows_updated", "rows_inserted")),
+        *(counts.get(name, 0) for name in ("files_added", "files_removed", "vectors_written")),
+    )
 
 
 def _row_groups(tasks: Iterable[ScanTask]) -> Iterator[ScanTask]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source.write import stage
 
 
 @pytest.fixture
@@ -92,6 +95,31 @@ def test_a_statement_with_an_idempotency_pair_is_carried_out_once(dataset: lake.
     assert dataset.update({"n": "n + 1"}, "id = 1", **pair).version == 2
     assert (11, 1) in rows_of(dataset, "n", "id")
     assert set(Path(dataset.uri.removeprefix("file://")).iterdir()) == before
+
+
+def test_a_repeated_statement_that_finds_its_rows_gone_answers_the_first_commit(
+    dataset: lake.Dataset,
+) -> None:
+    pair = {"txn_app_id": "job", "txn_version": 1}
+    first = dataset.delete("id < 3", **pair)
+    lake.write_dataset(dataset.scan("id = 3").to_table(), dataset.uri)
+    assert dataset.delete("id < 3", **pair) == first
+    assert (first.version, first.rows_deleted) == (2, 2)
+
+
+@pytest.mark.parametrize("verb", ["delete", "update", "merge"])
+def test_a_long_statement_gives_signs_of_life(
+    dataset: lake.Dataset, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "HEARTBEAT_SECONDS", 0.0)
+    statements: dict[str, Callable[[], lake.ChangeResult]] = {
+        "delete": lambda: dataset.delete("n > id"),
+        "update": lambda: dataset.update({"n": "n + 1"}, "n > id"),
+        "merge": lambda: dataset.upsert(dataset.scan().to_table(), on="id"),
+    }
+    with mock.patch("lakehouse_source.catalog.CatalogTransaction.heartbeat") as beat:
+        statements[verb]()
+    assert beat.called
 
 
 def test_commit_metadata_and_history(dataset: lake.Dataset) -> None:
