@@ -44,6 +44,18 @@ def lineitem_plake(folder: Path, scale: float) -> Path:
     return _once(folder / f"lineitem-plake-{scale:g}", make)
 
 
+def order_batches(folder: Path, scale: float) -> Path:
+    """The order keys of lineitem as a dataset, in 100 batches that ascend with the keys."""
+    source = lineitem(folder, scale)
+
+    def make(target: Path) -> None:
+        keys = pq.read_table(source, columns=["l_orderkey"])["l_orderkey"].unique().sort()
+        batches = [f"batch {100 * n // len(keys):02d}" for n in range(len(keys))]
+        lake.write_dataset(pa.table({"o_orderkey": keys, "o_batch": batches}), target)
+
+    return _once(folder / f"order-batches-{scale:g}", make)
+
+
 def lineitem_delta(folder: Path, scale: float) -> Path:
     """The same as a Delta table, in the same order and as many files as delta-rs makes."""
     source = lineitem(folder, scale)

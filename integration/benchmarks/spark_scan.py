@@ -1,7 +1,7 @@
 """Reads through Spark, side by side with Spark's own Parquet reader on the same files.
 
-TPC-H lineitem (6M rows x 16 columns at scale 1), a table of 100 columns, and 2,000 files
-of 56 rows each. The systems:
+TPC-H lineitem (6M rows x 16 columns at scale 1), the 22 queries of TPC-H, a table of 100
+columns, and 2,000 files of 56 rows each. The systems:
 
 - native Parquet: `spark.read.parquet` of the very files that plake wrote, its frame (the
   listing) made before.
@@ -24,12 +24,14 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import lakehouse_source as lake
+from integration import tpch
 from integration.benchmarks import data
 from integration.benchmarks.measure import FULL, Result, Scale, agree, data_folder, interleaved
 from lakehouse_source.spark.planner.vocabulary import Reader, Setting
@@ -81,6 +83,7 @@ def _discard(frame: Any) -> None:
 def questions() -> list[Question]:
     keys = ", ".join(str(1 + 59_999 * n) for n in range(100))
     hundred = f"l_orderkey IN ({keys})"
+    hundredth = "l_orderkey >= 3000000 AND l_orderkey < 3060000"  # in the order of the rows
     point = "l_orderkey = 3000003"
     return [
         Question("full scan", action=_discard),
@@ -91,6 +94,9 @@ def questions() -> list[Question]:
         Question("point lookup", f"SELECT * FROM t WHERE {point} ORDER BY l_linenumber", point),
         Question("IN of 100 keys", f"SELECT count(*), sum(l_quantity) FROM t WHERE {hundred}",
                  hundred, ("l_orderkey", "l_quantity")),
+        Question("range of 1 % of the key",
+                 f"SELECT count(*), sum(l_quantity) FROM t WHERE {hundredth}",
+                 hundredth, ("l_orderkey", "l_quantity")),
     ]  # fmt: skip
 
 
@@ -106,6 +112,15 @@ SMALL = Question(
     "l_orderkey = 1",
     ("l_orderkey", "l_quantity"),
 )
+
+
+# The keys of 1 % of the orders are known when the query runs. A view `o` has the orders.
+JOIN = Question(
+    "join with 1 % of orders",
+    "SELECT count(*), sum(l_extendedprice) FROM t JOIN o ON l_orderkey = o_orderkey "
+    "WHERE o_batch = 'batch 37'",
+)
+NATIVE_DOOR = "plake, native door"
 
 
 def session(**settings: str) -> Any:
@@ -156,7 +171,7 @@ class Readers:
         ways: dict[str, Any] = {name: lambda _q, f=frame: f for name, frame in frames.items()}
         scan = getattr(lake.spark, "scan", None)
         if scan is not None:
-            ways["plake, native door"] = lambda question: scan(
+            ways[NATIVE_DOOR] = lambda question: scan(
                 self.spark, str(dataset), where=question.where, columns=question.columns
             )
         return ways
@@ -167,6 +182,49 @@ def compare(question: Question, ways: dict[str, Any], size: str, rounds: int) ->
     agree(question.name, works)
     for name, values in interleaved(works, rounds).items():
         yield Result(FAMILY, question.name, name, "s", values, size, NATIVE)
+
+
+def compare_joins(
+    ways: dict[str, Any], orders: dict[str, Any], size: str, rounds: int
+) -> Iterator[Result]:
+    def joined(name: str) -> Any:
+        def frame(_question: Question) -> Any:
+            orders[name](JOIN).createOrReplaceTempView("o")
+            return ways[name](JOIN)
+
+        return frame
+
+    # The native door is asked with the condition of one table.
+    yield from compare(JOIN, {n: joined(n) for n in ways if n != NATIVE_DOOR}, size, rounds)
+
+
+def _answer(ask: Callable[[str], Any], sql: str) -> list[tuple[Any, ...]]:
+    return tpch.comparable(ask(sql))
+
+
+def run_tpch(readers: Readers, scale: Scale, size: str, rounds: int) -> Iterator[Result]:
+    """The 22 queries of TPC-H, and the sum of them."""
+    folder = data_folder() / f"tpch-all-{scale.tpch:g}"
+    datasets_folder = data_folder() / f"tpch-plake-{scale.tpch:g}"
+    datasets_folder.mkdir(parents=True, exist_ok=True)
+    datasets = tpch.to_plake(tpch.generate(folder, scale.tpch), datasets_folder)
+    ways = {
+        NATIVE: tpch.of_spark(readers.spark, datasets, native=True),
+        "plake, extension": tpch.of_spark(readers.extended, datasets, native=False),
+        "plake, Python's reader": tpch.of_spark(readers.by_python, datasets, native=False),
+    }
+    totals = {name: [0.0] * rounds for name in ways}
+    for number, sql in tpch.queries().items():
+        works = {name: partial(_answer, ask, sql) for name, ask in ways.items()}
+        answers = {name: work() for name, work in works.items()}
+        for name, answer in answers.items():
+            if tpch.differences(answer, answers[NATIVE]):
+                raise AssertionError(f"Q{number}: {name} has other rows than {NATIVE}")
+        for name, values in interleaved(works, rounds).items():
+            totals[name] = [a + b for a, b in zip(totals[name], values)]
+            yield Result(FAMILY, f"TPC-H Q{number}", name, "s", values, size, NATIVE)
+    for name, total in totals.items():
+        yield Result(FAMILY, "TPC-H, all 22", name, "s", tuple(total), size, NATIVE)
 
 
 def run(scale: Scale, rounds: int, only: str = "") -> Iterator[Result]:
@@ -180,6 +238,15 @@ def run(scale: Scale, rounds: int, only: str = "") -> Iterator[Result]:
             ways = readers.of(dataset, data.paths(dataset))
             for question in asked:
                 yield from compare(question, ways, size, rounds)
+        if only in JOIN.name:
+            lineitem = data.lineitem_plake(folder, scale.tpch)
+            orders = data.order_batches(folder, scale.tpch)
+            ways, beside = (
+                readers.of(one, data.paths(one), stock=False) for one in (lineitem, orders)
+            )
+            yield from compare_joins(ways, beside, size, rounds)
+        if only in "TPC-H":
+            yield from run_tpch(readers, scale, size, rounds)
         if only in WIDE.name:
             dataset = data.wide(folder, scale.wide_rows)
             yield from compare(WIDE, readers.of(dataset, data.paths(dataset)), size, rounds)

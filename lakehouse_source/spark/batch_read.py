@@ -27,10 +27,15 @@ from lakehouse_source.schema.metadata_columns import (
 )
 from lakehouse_source.spark.decimals import decimals_to_longs
 from lakehouse_source.spark.decode_conditions import decode_supported
-from lakehouse_source.spark.packing import ScanPartition, decoded_share, pack
-from lakehouse_source.spark.planner.vocabulary import Reader
+from lakehouse_source.spark.packing import ScanPartition, counts, decoded_share, pack
+from lakehouse_source.spark.planner.vocabulary import Pickle, Reader
 from lakehouse_source.spark.pushdown import Pushdown
-from lakehouse_source.spark.reader_worth import check_size, check_statistics, needs_statistics
+from lakehouse_source.spark.reader_worth import (
+    check_matches,
+    check_size,
+    key_columns,
+    needs_statistics,
+)
 from lakehouse_source.spark.secrets import reveal
 from lakehouse_source.spark.spark_files import SparkFiles, Unsuited, spark_files
 from lakehouse_source.spark.types import batch_schema, columns_for, narrowed_structs
@@ -40,6 +45,8 @@ from lakehouse_source.storage import Storage
 METADATA = {column.name: column for column in METADATA_COLUMNS}
 # Rows of a batch that is handed to the JVM.
 BATCH_ROWS = 65_536
+# Of more files it is not counted which are pruned by partition values alone.
+MOST_COUNTED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +126,7 @@ class PlakeReader(DataSourceReader):
                 columns=columns_for(self.schema, columns),
                 limit=pushed.limit,
                 metadata=metadata,
+                account=_is_accounted(pushed, snapshot),
             )
         narrowed = narrowed_structs(self.schema, snapshot.schema)
         spec = replace(made.spec, narrowed=narrowed, file_schemas=snapshot.file_schemas)
@@ -131,14 +139,33 @@ class PlakeReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The tasks of the scan, or one `SparkFiles`, where that is asked and Spark is to read."""
-        if self.pushdown.reader is None:
-            return self._tasks()
-        try:
-            return [self._files()]
-        except Unsuited as reason:
-            first, *others = self._tasks() or [ScanPartition(())]
-            assert isinstance(first, ScanPartition)
-            return [replace(first, note=str(reason)), *others]
+        if self.pushdown.reader is not None:
+            try:
+                return [self._files()]
+            except Unsuited as reason:
+                return self._tasks_with(note=str(reason))
+        return self._tasks_with() if self.pushdown.isolated else self._tasks()
+
+    def _tasks_with(self, note: str | None = None) -> list[InputPartition]:
+        """The tasks of the scan, and what the planner extension is told beside them."""
+        first, *others = self._tasks() or [ScanPartition(())]
+        assert isinstance(first, ScanPartition)
+        told = replace(
+            first,
+            counts=counts(self.plan().pruning),
+            note=note,
+            key_columns=self._key_columns(),
+        )
+        return [told, *others]
+
+    def _key_columns(self) -> tuple[str, ...] | None:
+        """The columns by which keys of a join may prune the scan, if that is asked."""
+        made, snapshot = self.plan(), self._snapshot
+        assert snapshot is not None
+        if not self.pushdown.joined:
+            return None
+        with self.request.opened() as (reader, _):
+            return key_columns(reader, snapshot, made, self.schema.names)
 
     def _files(self) -> SparkFiles:
         request = self.request
@@ -152,11 +179,12 @@ class PlakeReader(DataSourceReader):
         if is_free:
             check_size(self.pushdown, made)
         found = spark_files(self.pushdown, snapshot, made, request.where)
-        runtime_columns = self.pushdown.runtime_columns
-        if is_free and needs_statistics(made, runtime_columns):
+        if is_free and needs_statistics(made):
             with request.opened() as (reader, _):
-                check_statistics(reader, snapshot, made, runtime_columns)
-        return found
+                check_matches(reader, snapshot, made)
+        # Spark's reader has no use for keys of other columns: they would be found for nothing.
+        keys = self._key_columns() if is_free else snapshot.partition_by
+        return found if keys is None else found.with_values({Pickle.KEY_COLUMNS: [*keys]})
 
     def _tasks(self) -> list[InputPartition]:
         tasks = self.plan().tasks
@@ -223,6 +251,12 @@ class TaskReader(DataSourceReader):
                 aligned = align(table, target, table.schema, by_name).combine_chunks()
                 for batch in aligned.to_batches(max_chunksize=BATCH_ROWS):
                     yield checked(batch, target)
+
+
+def _is_accounted(pushed: Pushdown, snapshot: Snapshot) -> bool:
+    """Tell whether to count the files that partition values alone prune."""
+    few = snapshot.summary.get("live_files", 0) <= MOST_COUNTED
+    return few and pushed.isolated and not pushed.join_keys
 
 
 def checked(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:

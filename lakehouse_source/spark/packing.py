@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +18,9 @@ from pyspark.sql.datasource import InputPartition
 
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.spec import ReadSpec
+from lakehouse_source.read.plan import Pruning
 from lakehouse_source.schema.fields import children, is_nested
-from lakehouse_source.spark.planner.vocabulary import Pickle
+from lakehouse_source.spark.planner.vocabulary import Count, Pickle
 
 SPLIT_SIZE_BYTES = 128 * 1024 * 1024
 # What opening one more file costs, in bytes that could have been read meanwhile.
@@ -34,22 +35,50 @@ VARIABLE_WIDTH_BYTES = 20
 class ScanPartition(InputPartition):
     """The scan tasks of one Spark partition.
 
-    The pickle holds the number of rows beside the packed tasks. The planner extension
-    reads it (`planner/src/io/plake/spark/RowCount.java`), and can read plain values only. It
-    also reads `note`: why Spark's own reader does not read the scan.
+    The pickle holds the numbers of rows and bytes beside the packed tasks. The planner extension
+    reads it (`planner/src/io/plake/spark/ReaderAnswer.java`), and can read plain values only. It
+    also reads `counts`: how much planning pruned; `note`: why Spark's own reader does not read
+    the scan; and `key_columns`: columns by which keys of a join may prune it.
     """
 
     tasks: tuple[ScanTask, ...]
+    counts: Mapping[str, int] | None = None
     note: str | None = None
+    key_columns: tuple[str, ...] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        rows = sum(task.row_count for task in self.tasks)
-        noted = {} if self.note is None else {Pickle.NOTE: self.note}
-        return {Pickle.ROW_COUNT: rows, "packed": pickle.dumps(self.tasks), **noted}
+        told: dict[str, Any] = {}
+        if self.counts is not None:
+            told[Pickle.COUNTS] = dict(self.counts)
+        if self.note is not None:
+            told[Pickle.NOTE] = self.note
+        if self.key_columns is not None:
+            told[Pickle.KEY_COLUMNS] = [*self.key_columns]
+        return {
+            Pickle.ROW_COUNT: sum(task.row_count for task in self.tasks),
+            Pickle.BYTE_COUNT: sum(task.byte_count for task in self.tasks),
+            "packed": pickle.dumps(self.tasks),
+            **told,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         object.__setattr__(self, "tasks", pickle.loads(state["packed"]))
+        object.__setattr__(self, "counts", state.get(Pickle.COUNTS))
         object.__setattr__(self, "note", state.get(Pickle.NOTE))
+        object.__setattr__(self, "key_columns", state.get(Pickle.KEY_COLUMNS))
+
+
+def counts(pruning: Pruning) -> dict[str, int]:
+    """How much of a dataset a scan reads, as the planner extension shows it in metrics."""
+    return {
+        Count.FILES: pruning.files_total,
+        Count.FILES_BY_PARTITION: pruning.files_pruned_by_partition,
+        Count.FILES_BY_STATISTICS: pruning.files_pruned_by_statistics,
+        Count.FILES_READ: pruning.files_read,
+        Count.ROW_GROUPS: pruning.row_groups_total,
+        Count.ROW_GROUPS_PRUNED: pruning.row_groups_total - pruning.row_groups_read,
+        Count.ROW_GROUPS_READ: pruning.row_groups_read,
+    }
 
 
 def pack(

@@ -25,6 +25,7 @@ EFFECTS = {
     Part.CATALOG: "Spark's catalog has tables of plake",
     Part.PROVIDER: "format('plake') has all save modes and partitionBy",
     Part.READER: "Spark's own Parquet reader reads where it is exact and faster",
+    Part.METRICS: "scans show how many files and row groups were pruned, and by what",
 }
 
 _NOT_LOADED = "the extension is not loaded: call lakehouse_source.spark.enable(spark)"

@@ -46,7 +46,8 @@ class Pushdown:
     `reader`: a value of `vocabulary.Reader`. The scan is then planned either for Python or as
     `spark_files.SparkFiles`; None: for Python.
     `changed_files`: Spark's reader can also read files with deleted rows or changed columns.
-    `runtime_columns`: columns of which a join will give keys while the query runs.
+    `joined`: a join may give keys of columns while the query runs. The answer then tells of which
+    columns they may prune.
     """
 
     schema: StructType
@@ -61,7 +62,7 @@ class Pushdown:
     metadata: Mapping[str, str] = field(default_factory=dict)
     reader: str | None = None
     changed_files: bool = False
-    runtime_columns: tuple[str, ...] = ()
+    joined: bool = False
 
 
 def read_pushdown(schema: StructType) -> Pushdown:
@@ -93,5 +94,5 @@ def read_pushdown(schema: StructType) -> Pushdown:
         metadata=marks.get(Mark.METADATA, {}),
         reader=marks.get(Mark.READER),
         changed_files=marks.get(Mark.CHANGED_FILES) is True,
-        runtime_columns=tuple(marks.get(Mark.RUNTIME_COLUMNS, ())),
+        joined=marks.get(Mark.JOINED) is True,
     )

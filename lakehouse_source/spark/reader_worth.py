@@ -34,9 +34,11 @@ FEW_ROWS = 400_000
 FEW_MATCHES = 0.01
 # Keys of a join are worth planning for if a value is in at most this part of the rows.
 CLUSTERED = 0.5
+# As many are read in less time than it takes to plan the scan again with keys of a join.
+FEW_ROW_GROUPS = 3
 # The statistics of row groups are looked at if there are not more.
 MOST_ROW_GROUPS = 10_000
-_SAMPLED_GROUPS = 64
+_SAMPLED_GROUPS = 16
 
 LookUp = Callable[[int], ColumnBounds]
 
@@ -53,45 +55,47 @@ def check_size(pushdown: Pushdown, plan: ScanPlan) -> None:
         raise Unsuited("few rows are left")
 
 
-def needs_statistics(plan: ScanPlan, runtime_columns: Sequence[str]) -> bool:
-    """Tell whether `check_statistics` may object, so that the catalog has to be read for it."""
-    predicate = plan.spec.predicate
-    return bool(runtime_columns) or (predicate is not None and has_points(predicate.root))
-
-
-def check_statistics(
-    reader: CatalogReader, snapshot: Snapshot, plan: ScanPlan, runtime_columns: Sequence[str]
-) -> None:
-    """Check that many rows match, and that the keys of a join will not leave out many.
-
-    Python's reader plans anew with such keys; Spark's can only use those of partition columns.
-
-    Args:
-        runtime_columns: columns of which a join will give keys while the query runs.
+def check_matches(reader: CatalogReader, snapshot: Snapshot, plan: ScanPlan) -> None:
+    """Check that many rows match.
 
     Raises:
         Unsuited: Python's reader is likely to be faster.
     """
-    predicate = plan.spec.predicate
-    ids = [
-        field_id(snapshot.schema.field(name))
-        for name in runtime_columns
-        if name not in snapshot.partition_by
-    ]
-    points = predicate is not None and has_points(predicate.root)
-    if not ids and not points:
+    bound = plan.spec.predicate
+    if bound is None or plan.pruning.row_groups_read > MOST_ROW_GROUPS:
         return
-    if plan.pruning.row_groups_read > MOST_ROW_GROUPS:
-        if ids:
-            raise Unsuited("the keys of a join may prune")
-        return
-    bound = predicate or PredicateSet.of(None).bind(snapshot.schema)
-    groups = _row_groups(reader, snapshot, bound)
-    if points and share_of_matches(bound.root, groups) < FEW_MATCHES:
+    if share_of_matches(bound.root, _row_groups(reader, snapshot, bound)) < FEW_MATCHES:
         raise Unsuited("few rows match")
-    for id in ids:
-        if id is None or share_of_a_value([(n, of(id)) for n, of in groups]) <= CLUSTERED:
-            raise Unsuited("the keys of a join may prune")
+
+
+def needs_statistics(plan: ScanPlan) -> bool:
+    """Tell whether `check_matches` may object, so that the catalog has to be read for it."""
+    return plan.spec.predicate is not None and has_points(plan.spec.predicate.root)
+
+
+def key_columns(
+    reader: CatalogReader, snapshot: Snapshot, plan: ScanPlan, names: Sequence[str]
+) -> tuple[str, ...] | None:
+    """The columns of `names` by which rows are clustered; None where that is not known.
+
+    Keys of a join that Spark learns while a query runs can then leave out much of the scan.
+    Spark spends time on every column that may have such keys.
+    """
+    if plan.pruning.row_groups_read < FEW_ROW_GROUPS:
+        return ()
+    if plan.pruning.row_groups_read > MOST_ROW_GROUPS:
+        return None
+    bound = plan.spec.predicate or PredicateSet.of(None).bind(snapshot.schema)
+    groups = _row_groups(reader, snapshot, bound)
+
+    def share(name: str) -> float:
+        id = field_id(snapshot.schema.field(name))
+        return 0 if id is None else share_of_a_value([(n, of(id)) for n, of in groups])
+
+    known = [name for name in names if name in snapshot.schema.names]
+    return tuple(
+        name for name in known if name in snapshot.partition_by or share(name) <= CLUSTERED
+    )
 
 
 def _row_groups(

@@ -34,6 +34,7 @@ from lakehouse_source.schema.fields import children, field_id, is_nested, leaves
 from lakehouse_source.schema.metadata_columns import may_be_hidden
 from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.spark.answer_text import as_text, has_text_form
+from lakehouse_source.spark.packing import counts
 from lakehouse_source.spark.planner.vocabulary import Files, Pickle
 from lakehouse_source.spark.pushdown import Pushdown
 from lakehouse_source.spark.types import narrowed_structs, spark_schema
@@ -65,6 +66,9 @@ class SparkFiles(InputPartition):
     """
 
     values: Mapping[str, Any]
+
+    def with_values(self, more: Mapping[str, Any]) -> SparkFiles:
+        return SparkFiles({**self.values, **more})
 
     def __getstate__(self) -> dict[str, Any]:
         return dict(self.values)
@@ -102,7 +106,9 @@ def spark_files(
         note += f", {changed:,} with other columns"
     return SparkFiles(
         {
-            Pickle.ROW_COUNT: sum(task.row_count for task in tasks),
+            Pickle.ROW_COUNT: plan.pruning.rows_read,
+            Pickle.BYTE_COUNT: plan.pruning.bytes_read,
+            Pickle.COUNTS: counts(plan.pruning),
             Pickle.NOTE: note,
             Files.ROOT: "file:" + root,
             Files.PATHS: [task.path for task in tasks],

@@ -208,7 +208,7 @@ def test_a_schema_without_marks_is_not_isolated() -> None:
         ({Mark.LIMIT: 0}, {"limit": 0}),
         ({Mark.READER: Reader.AUTO}, {"reader": "auto"}),
         ({Mark.CHANGED_FILES: True}, {"changed_files": True}),
-        ({Mark.RUNTIME_COLUMNS: ["a"]}, {"runtime_columns": ("a",)}),
+        ({Mark.JOINED: True}, {"joined": True}),
         ({Mark.CONDITION: [{"op": "true"}]}, {"condition": ({"op": "true"},)}),
         ({Mark.JOIN_KEYS: [{"op": "true"}]}, {"join_keys": ({"op": "true"},)}),
         ({Mark.AGGREGATE: {"group": []}}, {"aggregate": {"group": []}}),

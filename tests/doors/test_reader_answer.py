@@ -31,7 +31,7 @@ def answer(
     path: Path,
     columns: Sequence[str] = (),
     *,
-    reader: str = Reader.SPARK,
+    reader: str | None = Reader.SPARK,
     options: dict[str, str] | None = None,
     **pushed: Any,
 ) -> dict[str, Any]:
@@ -314,10 +314,32 @@ def test_auto_looks_at_rows_limits_and_keys(tmp_path: Path) -> None:
     assert "few rows match" in why(path, **auto, condition=(term("=", "v", size // 2),))
     assert "few rows match" in why(path, **auto, condition=(term("in", "v", size // 2, size // 3),))
     assert "limit" in why(path, **auto, limit=size)
-    assert "keys of a join" in why(path, **auto, runtime_columns=("id",))
-    assert is_spark(runtime_columns=("v",))
-    assert is_spark(runtime_columns=("p",))
-    assert "keys of a join" in why(path, **auto, runtime_columns=("p", "v", "id"))
+
+
+def test_keys_are_wanted_of_columns_by_which_rows_are_clustered(tmp_path: Path) -> None:
+    size = 4_000
+    table = pa.table({
+        "id": range(size),
+        "v": [n * 7919 % size for n in range(size)],
+        "p": ["x"] * size,
+        "s": [f"{n:05}" for n in range(size)],
+    })  # fmt: skip
+    path = tmp_path / "d"
+    lake.write_dataset(table, path, row_group_rows=200, partition_by="p")
+
+    def keys(columns: Sequence[str] = (), **pushed: Any) -> list[str] | None:
+        found: list[str] | None = answer(path, columns, **pushed).get(Pickle.KEY_COLUMNS)
+        return found
+
+    assert keys() is None  # nobody asked
+    for reader in (Reader.AUTO, Reader.PYTHON):
+        assert keys(reader=reader, joined=True) == ["id", "p", "s"]
+    assert keys(["v", "id"], reader=Reader.AUTO, joined=True) == ["id"]
+    assert keys(["v", "id"], reader=None, joined=True) == ["id"]
+    # Spark's reader leaves out files by the values of partition columns only.
+    assert keys(reader=Reader.SPARK, joined=True) == ["p"]
+    few = {"op": "<", "column": ["id"], "type": "long", "values": ["400"], "null": False}
+    assert keys(reader=Reader.AUTO, joined=True, condition=(few,)) == []
 
 
 def test_a_value_is_in_all_row_groups_unless_rows_are_clustered() -> None:

@@ -21,7 +21,7 @@ class Mark:
     METADATA = "plake.metadata"  # {column: name} of columns that tell where a row is stored
     READER = "plake.reader"  # a value of `Reader`: answer files where Spark's reader may read them
     CHANGED_FILES = "plake.changed_files"  # true: files with LAYOUTS or DELETED may be answered
-    RUNTIME_COLUMNS = "plake.runtime_columns"  # columns of which a join gives keys at run time
+    JOINED = "plake.joined"  # true: answer also `Pickle.KEY_COLUMNS`
 
 
 class Key:
@@ -93,10 +93,26 @@ class Function:
 class Pickle:
     """Keys in pickles of partitions, which Java reads."""
 
-    ROW_COUNT = "row_count"  # of `batch.ScanPartition`: at most so many rows
+    ROW_COUNT = "row_count"  # of `packing.ScanPartition` and `SparkFiles`: at most so many rows
+    BYTE_COUNT = "byte_count"  # of the same: the bytes of the row groups that are read
+    COUNTS = "counts"  # of the same: {name: number}, with the names of `Count`
     VALUE = "value"  # of Spark's `InputPartition`: the rows of an answer, or None
     VERSION = "frame_version"  # of `source.PlakeDataSource`: the version that a frame reads
     NOTE = "note"  # of both ways to read: why this reader was chosen
+    KEY_COLUMNS = "key_columns"  # of both: columns by which keys of a join may prune the scan
+
+
+class Count:
+    """Keys in `Pickle.COUNTS`. Metrics of scans in Spark's plans have these names too."""
+
+    FILES = "filesOfTable"
+    FILES_BY_PARTITION = "filesPrunedByPartition"
+    FILES_BY_STATISTICS = "filesPrunedByStatistics"
+    FILES_BY_JOIN_KEYS = "filesPrunedByJoinKeys"  # Java counts them: keys come at run time
+    FILES_READ = "filesToRead"
+    ROW_GROUPS = "rowGroupsOfTable"
+    ROW_GROUPS_PRUNED = "rowGroupsPruned"
+    ROW_GROUPS_READ = "rowGroupsToRead"
 
 
 class Files:
@@ -305,6 +321,7 @@ class Part:
     CATALOG = "catalog"
     PROVIDER = "save modes"
     READER = "reader"
+    METRICS = "metrics"
 
 
 class Setting:
@@ -357,7 +374,7 @@ class Schema:
 GROUPS = (
     *(Mark, Key, Operator, Type, Function, Pickle, MetadataColumn, Statement, Command, Row),
     *(Question, Place, Ask, Stage, Change, Namespace, Answer, Parameter, Failure),
-    *(Part, Setting, Reader, Option, Mode, Schema, Files),
+    *(Part, Setting, Reader, Option, Mode, Schema, Files, Count),
 )
 
 

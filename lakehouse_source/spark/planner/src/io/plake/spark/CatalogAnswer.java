@@ -87,7 +87,7 @@ final class CatalogAnswer implements LocalScan, SupportsReportStatistics {
 
   @Override
   public Statistics estimateStatistics() {
-    return new RowCount(cells.length, schema);
+    return ScanStatistics.ofRows(cells.length, schema);
   }
 
   @Override

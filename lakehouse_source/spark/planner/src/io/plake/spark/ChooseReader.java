@@ -14,6 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Coalesce;
 import org.apache.spark.sql.catalyst.expressions.DynamicPruning;
+import org.apache.spark.sql.catalyst.expressions.DynamicPruningSubquery;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
@@ -136,20 +137,17 @@ final class ChooseReader extends SparkStrategy {
       return null;
     }
     IsolatedScan scan = (IsolatedScan) relation.scan();
-    Set<String> runtime = new HashSet<>();
-    for (LogicalPlan node = plan; node != relation; node = node.children().head()) {
-      for (Expression term : terms(node)) {
-        if (term instanceof DynamicPruning) {
-          Iterator<Attribute> keys = term.references().iterator();
-          while (keys.hasNext()) {
-            runtime.add(keys.next().name());
-          }
-        }
-      }
-    }
-    ReaderAnswer answer = scan.ask(runtime);
+    ReaderAnswer answer = scan.ask();
     if (answer == null || !answer.isSpark()) {
       return null;
+    }
+    for (LogicalPlan node = plan; node != relation; node = node.children().head()) {
+      for (Expression term : terms(node)) {
+        if (comesForFiles(term, answer.partitioned())) {
+          scan.source().keepForKeys();
+          return null;
+        }
+      }
     }
     Map<ExprId, Attribute> partitioned = new HashMap<>();
     Set<ExprId> unpushed = new HashSet<>();
@@ -210,6 +208,27 @@ final class ChooseReader extends SparkStrategy {
       joined = kept == null ? joined : joined == null ? kept : new And(joined, kept);
     }
     return joined == null ? below : new Filter(joined, below);
+  }
+
+  /**
+   * Whether a term is keys of a join that Spark's reader has no use for: of a column that is in the
+   * files. Spark makes most of them only if it broadcasts the other side.
+   */
+  private static boolean comesForFiles(Expression term, List<?> partitioned) {
+    if (!(term instanceof DynamicPruningSubquery)) {
+      return false;
+    }
+    DynamicPruningSubquery keys = (DynamicPruningSubquery) term;
+    if (keys.onlyInBroadcast() && keys.buildQuery().stats().sizeInBytes().compare(
+            scala.math.BigInt.apply(SQLConf.get().autoBroadcastJoinThreshold())) > 0) {
+      return false;
+    }
+    for (Iterator<Attribute> it = keys.pruningKey().references().iterator(); it.hasNext(); ) {
+      if (!partitioned.contains(it.next().name())) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /** The terms of the conjunction, where the node is a filter. */

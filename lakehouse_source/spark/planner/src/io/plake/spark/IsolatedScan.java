@@ -1,6 +1,8 @@
 package io.plake.spark;
 
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.stream.Collectors;
@@ -23,11 +25,11 @@ import scala.collection.immutable.Map;
 /**
  * Spark's own scan of a Python source, with what it pushes down.
  *
- * <p>Adds six things: a schema without plake's marks (they would appear in the metadata of the
+ * <p>Adds seven things: a schema without plake's marks (they would appear in the metadata of the
  * query's columns); equality (Spark computes an exchange over equal scans once); an
- * {@code explain()} that shows filters and columns; the number of rows, by which Spark plans joins;
- * pruning by the keys of a join, which Spark learns while the query runs; batches that are not
- * copied row by row.
+ * {@code explain()} that shows filters and columns; its size, by which Spark plans joins;
+ * pruning by the keys of a join, which Spark learns while the query runs; metrics; batches that are
+ * not copied row by row.
  */
 final class IsolatedScan
     implements Scan, SupportsMetadata, SupportsRuntimeV2Filtering, SupportsReportStatistics {
@@ -50,7 +52,8 @@ final class IsolatedScan
   private final IsolatedSource source;
   private final Scan stock;
   private final boolean inBatches;
-  private final ThreadLocal<Batch> narrowed = new ThreadLocal<>();
+  private final ThreadLocal<IsolatedSource> narrowed = new ThreadLocal<>();
+  private final ThreadLocal<IsolatedSource> run = new ThreadLocal<>();
   private volatile Batch planned;
 
   IsolatedScan(IsolatedSource source, String shortName) {
@@ -85,9 +88,9 @@ final class IsolatedScan
   }
 
   /** Who should read the scan; null where it is Python, without asking or after a failure. */
-  ReaderAnswer ask(Set<String> runtimeColumns) {
+  ReaderAnswer ask() {
     try {
-      return source.ask(shortName, runtimeColumns);
+      return source.ask(shortName);
     } catch (Exception e) { // the same failure shows when the scan runs
       return null;
     }
@@ -107,26 +110,41 @@ final class IsolatedScan
   /** The batch of this scan or, right after {@link #filter}, a narrower one, once. */
   @Override
   public Batch toBatch() {
-    Batch batch = narrowed.get();
+    IsolatedSource keys = narrowed.get();
     narrowed.remove();
-    return new IsolatedBatch(batch == null ? stock.toBatch() : batch);
+    return new IsolatedBatch(
+        keys == null ? stock.toBatch() : keys.scan(shortName).toBatch(), keys);
   }
 
   /** Spark asks where relations are joined. The scan is then planned here, once for the run. */
   @Override
   public Statistics estimateStatistics() {
     try {
-      return source.rowCount(shortName);
+      return source.statistics(shortName);
     } catch (Exception | LinkageError e) { // the same failure shows when the scan runs
       return UNKNOWN;
     }
   }
 
+  /**
+   * Spark asks where relations are joined. The scan is then planned here: keys of other columns
+   * would cost time and leave nothing out.
+   */
   @Override
   public NamedReference[] filterAttributes() {
-    return Arrays.stream(source.pushdown.columns.fields())
-        .filter(field -> ConditionData.nameOf(field.dataType()) != null)
-        .map(StructField::name).map(Column::new).toArray(NamedReference[]::new);
+    List<NamedReference> found = new ArrayList<>();
+    try {
+      Set<String> likely = source.keyColumns(shortName);
+      for (StructField field : source.pushdown.columns.fields()) {
+        if (ConditionData.nameOf(field.dataType()) != null
+            && (likely == null || likely.contains(field.name()))) {
+          found.add(new Column(field.name()));
+        }
+      }
+    } catch (Exception | LinkageError e) { // the same failure shows when the scan runs
+      found.clear();
+    }
+    return found.toArray(new NamedReference[0]);
   }
 
   /**
@@ -139,7 +157,7 @@ final class IsolatedScan
     try {
       ConditionData keys = new ConditionData(source.full, offered);
       if (keys.terms().length > 0) {
-        narrowed.set(source.withJoinKeys(keys.terms()).scan(shortName).toBatch());
+        narrowed.set(source.withJoinKeys(keys.terms()));
       }
     } catch (LinkageError | RuntimeException e) {
       Part.JOIN_KEYS.failed(e);
@@ -176,12 +194,24 @@ final class IsolatedScan
 
   @Override
   public CustomMetric[] supportedCustomMetrics() {
-    return stock.supportedCustomMetrics();
+    List<CustomMetric> all = new ArrayList<>(Arrays.asList(stock.supportedCustomMetrics()));
+    all.addAll(ScanCounts.metrics());
+    return all.toArray(new CustomMetric[0]);
   }
 
+  /** Spark asks right after the partitions, in the same thread. */
   @Override
   public CustomTaskMetric[] reportDriverMetrics() {
-    return stock.reportDriverMetrics();
+    List<CustomTaskMetric> all = new ArrayList<>(Arrays.asList(stock.reportDriverMetrics()));
+    try {
+      ScanCounts counts = source.counts(shortName);
+      IsolatedSource keys = run.get();
+      all.addAll((keys == null ? counts : counts.prunedByKeys(keys.counts(shortName))).reported());
+    } catch (Exception | LinkageError e) {
+      Part.METRICS.failed(e);
+    }
+    run.remove();
+    return all.toArray(new CustomTaskMetric[0]);
   }
 
   @Override
@@ -202,15 +232,22 @@ final class IsolatedScan
   /** Spark compares physical scans by their batches. */
   private final class IsolatedBatch implements Batch {
     private final Batch stock;
+    private final IsolatedSource keys;
 
-    IsolatedBatch(Batch stock) {
+    IsolatedBatch(Batch stock, IsolatedSource keys) {
       this.stock = stock;
+      this.keys = keys;
     }
 
     @Override
     public InputPartition[] planInputPartitions() {
       InputPartition[] partitions = stock.planInputPartitions();
       planned = stock;
+      if (keys == null) {
+        run.remove();
+      } else {
+        run.set(keys);
+      }
       return partitions;
     }
 

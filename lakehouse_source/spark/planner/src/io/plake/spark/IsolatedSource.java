@@ -1,12 +1,7 @@
 package io.plake.spark;
 
 import java.io.IOException;
-import java.util.ArrayList;
-import java.util.HashMap;
-import java.util.List;
-import java.util.Map;
 import java.util.Set;
-import java.util.TreeSet;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceReadInfo;
@@ -24,18 +19,21 @@ import scala.collection.immutable.Seq;
  * The data source of one scan: its own read plan over the Python instance of its frame.
  *
  * <p>It uses the Python instance of the frame, which pins the version that all scans of the frame
- * read. The plan is made when it is asked who should read the scan, else when Spark asks for
- * partitions.
+ * read. The plan is made when Spark first asks for the size or the keys of the scan, when it is asked
+ * who should read it, or for partitions.
  */
 final class IsolatedSource extends PythonDataSourceV2 {
+
+  private static final String KEYS = "the keys of a join may prune";
 
   private final PythonDataSourceV2 frame;
   final StructType full;
   private final CaseInsensitiveStringMap options;
   final Pushdown pushdown;
   private final String reader;
-  private final Map<Set<String>, ReaderAnswer> answers = new HashMap<>();
-  private RowCount rows;
+  private ReaderAnswer answer;
+  private boolean tellsKeys;
+  private volatile boolean keptForKeys;
   private IsolatedSource longs;
   private PythonDataSourceReadInfo planned;
 
@@ -80,43 +78,47 @@ final class IsolatedSource extends PythonDataSourceV2 {
    * Asks plake who should read the scan. If it is Python, its tasks come with the answer, and the
    * scan is not planned again.
    *
-   * @param runtimeColumns those of which a join will give keys while the query runs
    * @return null where it is Python without asking
    */
-  ReaderAnswer ask(String shortName, Set<String> runtimeColumns) throws IOException {
-    return reader == null ? null : asPlanned().asked(shortName, runtimeColumns);
+  ReaderAnswer ask(String shortName) throws IOException {
+    return reader == null ? null : asPlanned().asked(shortName, false);
   }
 
-  private synchronized ReaderAnswer asked(String shortName, Set<String> runtimeColumns)
-      throws IOException {
-    ReaderAnswer answer = answers.get(runtimeColumns);
-    ReaderAnswer without = answers.get(Set.<String>of());
-    if (answer == null && without != null && !without.isSpark()) {
-      answer = without; // keys of a join are one more reason for Python, and none against it
-    }
-    if (answer == null) {
-      List<String> sorted = new ArrayList<>(new TreeSet<>(runtimeColumns));
+  /**
+   * The columns of which keys of a join are likely to leave out much of the scan, if they come
+   * while the query runs; null where any may be.
+   */
+  Set<String> keyColumns(String shortName) throws IOException {
+    return asPlanned().asked(shortName, true).keyColumns();
+  }
+
+  private synchronized ReaderAnswer asked(String shortName, boolean joined) throws IOException {
+    if (answer == null || joined && !tellsKeys) {
       IsolatedSource asking =
-          new IsolatedSource(frame, full, options, pushdown.withReader(reader, sorted));
+          new IsolatedSource(frame, full, options, pushdown.withQuestions(reader, joined));
       PythonDataSourceReadInfo info = asking.getOrCreateReadInfo(
           shortName, options, asking.pushdown.marked(), false);
-      answer = ReaderAnswer.of(info.partitions(), pushdown.columns);
-      answers.put(runtimeColumns, answer);
-      if (!answer.isSpark()) {
-        planned = info;
-      }
+      answer = ReaderAnswer.of(info.partitions(), pushdown.columns, full);
+      tellsKeys = joined;
+      planned = answer.isSpark() ? null : info;
     }
     return answer;
   }
 
+  /** How much of the table the scan reads. It is planned already. */
+  synchronized ScanCounts counts(String shortName) throws IOException {
+    return answer != null
+        ? answer.counts : ReaderAnswer.of(partitions(shortName), pushdown.columns, full).counts;
+  }
+
+  /** Lets Python read the scan, because keys of a join may prune it. */
+  void keepForKeys() {
+    asPlanned().keptForKeys = true;
+  }
+
   /** Why Python reads the scan, where plake was asked; otherwise null. */
   synchronized String note() {
-    for (ReaderAnswer answer : answers.values()) {
-      if (!answer.isSpark()) {
-        return answer.note;
-      }
-    }
-    return null;
+    return keptForKeys ? KEYS : answer == null || answer.isSpark() ? null : answer.note;
   }
 
   /** Spark's own scan of this source. */
@@ -124,18 +126,14 @@ final class IsolatedSource extends PythonDataSourceV2 {
     return new PythonScanBuilder(this, shortName, pushdown.marked(), options).build();
   }
 
-  /** The partitions, pickled. The first call plans the scan, in a Python worker. */
+  /** The partitions, pickled. A Python worker makes them. */
   Seq<byte[]> partitions(String shortName) {
     return getOrCreateReadInfo(shortName, options, pushdown.marked(), false).partitions();
   }
 
-  /** At most how many rows the scan gives. Spark asks for every copy of the plan. */
-  synchronized RowCount rowCount(String shortName) throws IOException {
-    if (rows == null) {
-      ReaderAnswer answer = ask(shortName, Set.of());
-      rows = answer == null ? RowCount.of(partitions(shortName), pushdown.columns) : answer.rows;
-    }
-    return rows;
+  /** How large the scan is. Spark asks for every copy of the plan. */
+  ScanStatistics statistics(String shortName) throws IOException {
+    return asPlanned().asked(shortName, false).statistics;
   }
 
   @Override

@@ -20,7 +20,8 @@ enum Part {
   STATEMENTS(Vocabulary.Part.STATEMENTS),
   CATALOG(Vocabulary.Part.CATALOG),
   PROVIDER(Vocabulary.Part.PROVIDER),
-  READER(Vocabulary.Part.READER);
+  READER(Vocabulary.Part.READER),
+  METRICS(Vocabulary.Part.METRICS);
 
   private static final Logger LOG = LoggerFactory.getLogger(PlakeExtension.class);
 

@@ -12,6 +12,7 @@ import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.SparkSessionExtensionsProvider;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.execution.ColumnarRule;
 import org.apache.spark.sql.execution.SparkStrategy;
 import org.apache.spark.sql.sources.DataSourceRegister;
 import scala.runtime.AbstractFunction1;
@@ -39,7 +40,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Map.entry(Part.PUSHDOWN, List.of(
           "IsolateScans", "IsolateScans$Swap", "IsolateScans$IsolatedTable", "IsolatedScanBuilder",
           "IsolatedSource", "IsolatedScan", "IsolatedScan$IsolatedBatch", "Pushdown",
-          "ConditionData", "RowCount", "PlakeSource", "PlakeSource$Telling", "Refusal")),
+          "ConditionData", "ScanStatistics", "PlakeSource", "PlakeSource$Telling", "Refusal")),
       Map.entry(Part.AGGREGATES, List.of("CatalogQuestion", "CatalogAnswer")),
       Map.entry(Part.FUNCTIONS, List.of("FunctionRanges")),
       Map.entry(Part.JOIN_KEYS, List.of("IsolatedScan$Column")),
@@ -62,7 +63,10 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "ChooseReader", "ChooseReader$Hide", "ReaderAnswer", "PlakeFiles", "PlakeFiles$Bind",
           "PlakeFiles$Relation", "PlakeParquet", "PlakeParquet$Layout", "PlakeParquet$Columns",
           "FileBatches", "FileBatches$Reader", "FileBatches$Batches", "FileBatches$Rows",
-          "FileBatches$LiveRows", "DeletedRows")));
+          "FileBatches$LiveRows", "DeletedRows")),
+      Map.entry(Part.METRICS, List.of(
+          "ScanMetric", "ScanCounts", "ScanCounts$Reported", "FileScanMetrics",
+          "FileScanMetrics$Add")));
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
@@ -80,6 +84,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       extensions.injectPreCBORule(new WritesOfSession());
       extensions.injectPlannerStrategy(new ReaderOfSession()); // before decimals are made longs
       extensions.injectPlannerStrategy(new StrategyOfSession());
+      extensions.injectColumnar(new MetricsOfSession());
     }
     return BoxedUnit.UNIT;
   }
@@ -123,6 +128,9 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           return null;
         case STATEMENTS:
           RowWrites.check();
+          return null;
+        case METRICS:
+          FileScanMetrics.check();
           return null;
         case PROVIDER:
           FormatWrites.check();
@@ -248,6 +256,14 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
     @Override
     public SparkStrategy apply(SparkSession session) {
       return new LongDecimals();
+    }
+  }
+
+  private static final class MetricsOfSession
+      extends AbstractFunction1<SparkSession, ColumnarRule> {
+    @Override
+    public ColumnarRule apply(SparkSession session) {
+      return new FileScanMetrics();
     }
   }
 }

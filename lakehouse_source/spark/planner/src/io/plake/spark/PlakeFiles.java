@@ -4,8 +4,10 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
@@ -19,6 +21,7 @@ import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.execution.metric.SQLMetric;
 import org.apache.spark.sql.types.StructType;
 import scala.Function1;
 import scala.Option;
@@ -46,6 +49,8 @@ final class PlakeFiles implements FileIndex {
   private final List<Integer> valuesOf = new ArrayList<>();
   private final List<Map<String, Object>> known = new ArrayList<>();
   private final long bytes;
+  private final ScanCounts counts;
+  private final List<java.util.Map<String, SQLMetric>> metrics = new CopyOnWriteArrayList<>();
 
   /**
    * @param source the scan: equal scans have equal files
@@ -67,6 +72,7 @@ final class PlakeFiles implements FileIndex {
       known.add(isPlain ? Map$.MODULE$.empty() : known(answer, i));
     }
     this.bytes = total;
+    this.counts = answer.counts;
     for (Object texts : answer.values()) {
       Object[] cells = new Object[partitioned.length()];
       for (int i = 0; i < cells.length; i++) {
@@ -97,6 +103,13 @@ final class PlakeFiles implements FileIndex {
     return new Relation(this, partitioned, stored, format, options, session, note);
   }
 
+  /** New metrics for a node of a plan that reads these files. They are set when it runs. */
+  java.util.Map<String, SQLMetric> metrics(SparkContext context) {
+    java.util.Map<String, SQLMetric> made = counts.inPlan(context);
+    metrics.add(made);
+    return made;
+  }
+
   @Override
   public Seq<Path> rootPaths() {
     return seq(List.of(root));
@@ -106,6 +119,7 @@ final class PlakeFiles implements FileIndex {
   @Override
   public Seq<PartitionDirectory> listFiles(
       Seq<Expression> partitionFilters, Seq<Expression> dataFilters) {
+    metrics.forEach(counts::set);
     boolean[] wanted = new boolean[values.size()];
     List<List<FileStatusWithMetadata>> byValues = new ArrayList<>();
     for (int i = 0; i < wanted.length; i++) {

@@ -1,7 +1,6 @@
 package io.plake.spark;
 
 import java.util.Arrays;
-import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import org.apache.spark.sql.SparkSession;
@@ -35,12 +34,12 @@ final class Pushdown {
   private final Metadata decimals;
   private final Map<String, String> metadata;
   private final String reader;
-  private final List<String> runtimeColumns;
+  private final boolean joined;
 
   private Pushdown(
       StructType columns, ConditionData condition, Metadata[] joinKeys, boolean rowsOnly,
       int limit, Metadata aggregate, Metadata decimals, Map<String, String> metadata,
-      String reader, List<String> runtimeColumns) {
+      String reader, boolean joined) {
     this.columns = columns;
     this.condition = condition;
     this.joinKeys = joinKeys;
@@ -50,14 +49,14 @@ final class Pushdown {
     this.decimals = decimals;
     this.metadata = metadata;
     this.reader = reader;
-    this.runtimeColumns = runtimeColumns;
+    this.joined = joined;
   }
 
   /** All rows and the given columns of a table. */
   static Pushdown of(StructType table) {
     return new Pushdown(
         table, new ConditionData(table, new Predicate[0]), new Metadata[0], false, NO_LIMIT, null,
-        null, Map.of(), null, List.of());
+        null, Map.of(), null, false);
   }
 
   /**
@@ -67,47 +66,47 @@ final class Pushdown {
   Pushdown withColumns(StructType columns, boolean rowsOnly, Map<String, String> metadata) {
     return new Pushdown(
         columns, condition, joinKeys, rowsOnly, limit, aggregate, decimals, metadata, reader,
-        runtimeColumns);
+        joined);
   }
 
   /** @param condition is true of every row that is wanted */
   Pushdown withCondition(ConditionData condition) {
     return new Pushdown(
         columns, condition, joinKeys, rowsOnly, limit, aggregate, decimals, metadata, reader,
-        runtimeColumns);
+        joined);
   }
 
   /** @param rows so many rows are enough */
   Pushdown withLimit(int rows) {
     return new Pushdown(
         columns, condition, joinKeys, rowsOnly, rows, aggregate, decimals, metadata, reader,
-        runtimeColumns);
+        joined);
   }
 
   /** @param terms only planning may use them: they hold for one run of the query */
   Pushdown withJoinKeys(Metadata[] terms) {
     return new Pushdown(
         columns, condition, terms, rowsOnly, limit, aggregate, decimals, metadata, reader,
-        runtimeColumns);
+        joined);
   }
 
   /**
-   * The same scan, with the question who should read it.
+   * The same scan, with questions for planning.
    *
-   * @param reader one of {@link Vocabulary.Reader}
-   * @param runtimeColumns those of which a join will give keys while the query runs
+   * @param reader who should read it, one of {@link Vocabulary.Reader}; null: this is not asked
+   * @param joined by which columns keys of a join may prune it
    */
-  Pushdown withReader(String reader, List<String> runtimeColumns) {
+  Pushdown withQuestions(String reader, boolean joined) {
     return new Pushdown(
         columns, condition, joinKeys, rowsOnly, limit, aggregate, decimals, metadata, reader,
-        runtimeColumns);
+        joined);
   }
 
   /** The same condition with a question for the catalog, instead of a scan. */
   Pushdown asking(CatalogQuestion question, StructType about) {
     return new Pushdown(
         about, condition, new Metadata[0], false, NO_LIMIT, question.data(), null, Map.of(),
-        null, List.of());
+        null, false);
   }
 
   /** With longs for the decimals that a long can hold; null where there are none. */
@@ -127,7 +126,7 @@ final class Pushdown {
     }
     return !any ? null : new Pushdown(
         new StructType(fields), condition, joinKeys, rowsOnly, limit, aggregate, types.build(),
-        metadata, reader, runtimeColumns);
+        metadata, reader, joined);
   }
 
   /** Whether no value of a row matters. */
@@ -185,8 +184,9 @@ final class Pushdown {
       if (BatchReads.executorsHaveJar()) {
         marks.putBoolean(Vocabulary.Mark.CHANGED_FILES, true);
       }
-      marks.putStringArray(
-          Vocabulary.Mark.RUNTIME_COLUMNS, runtimeColumns.toArray(new String[0]));
+    }
+    if (joined) {
+      marks.putBoolean(Vocabulary.Mark.JOINED, true);
     }
     fields[0] = new StructField(first.name(), first.dataType(), first.nullable(), marks.build());
     return new StructType(fields);
@@ -208,7 +208,7 @@ final class Pushdown {
         && Objects.equals(decimals, that.decimals)
         && metadata.equals(that.metadata)
         && Objects.equals(reader, that.reader)
-        && runtimeColumns.equals(that.runtimeColumns);
+        && joined == that.joined;
   }
 
   @Override

@@ -2,8 +2,10 @@ package io.plake.spark;
 
 import java.io.IOException;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import net.razorvine.pickle.Unpickler;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Seq;
@@ -14,31 +16,50 @@ import scala.collection.immutable.Seq;
  */
 final class ReaderAnswer {
 
-  /** How many rows the scan gives, at most. */
-  final RowCount rows;
+  /** How large the scan is. */
+  final ScanStatistics statistics;
+
+  /** How much of the table the scan reads. */
+  final ScanCounts counts;
 
   /** Why this reader was chosen; null where that was not asked. */
   final String note;
 
+  private final Set<String> keys;
   private final Map<?, ?> files;
 
-  private ReaderAnswer(RowCount rows, String note, Map<?, ?> files) {
-    this.rows = rows;
+  private ReaderAnswer(
+      ScanStatistics statistics, ScanCounts counts, String note, List<?> keys,
+      Map<?, ?> files) {
+    this.counts = counts;
+    this.statistics = statistics;
     this.note = note;
+    this.keys = keys == null ? null : new HashSet<>();
+    for (Object name : keys == null ? List.of() : keys) {
+      this.keys.add((String) name);
+    }
     this.files = files;
   }
 
   /** Reads what Python pickled: one {@code SparkFiles}, or the partitions of a scan by Python. */
-  static ReaderAnswer of(Seq<byte[]> partitions, StructType columns) throws IOException {
-    RowCount rows = RowCount.of(partitions, columns);
+  static ReaderAnswer of(Seq<byte[]> partitions, StructType columns, StructType full)
+      throws IOException {
+    ScanStatistics statistics = ScanStatistics.of(partitions, columns, full);
     Object first = partitions.isEmpty() ? null : new Unpickler().loads(partitions.head());
     if (!(first instanceof Map)) {
-      return new ReaderAnswer(rows, null, null);
+      return new ReaderAnswer(statistics, new ScanCounts(null), null, null, null);
     }
     Map<?, ?> state = (Map<?, ?>) first;
     String note = (String) state.get(Vocabulary.Pickle.NOTE);
     return new ReaderAnswer(
-        rows, note, state.containsKey(Vocabulary.Files.PATHS) ? state : null);
+        statistics, new ScanCounts((Map<?, ?>) state.get(Vocabulary.Pickle.COUNTS)), note,
+        (List<?>) state.get(Vocabulary.Pickle.KEY_COLUMNS),
+        state.containsKey(Vocabulary.Files.PATHS) ? state : null);
+  }
+
+  /** Columns by which keys of a join may prune the scan; null where any may, or was not asked. */
+  Set<String> keyColumns() {
+    return keys;
   }
 
   boolean isSpark() {

@@ -19,7 +19,7 @@ final class Vocabulary {
     static final String METADATA = "plake.metadata";
     static final String READER = "plake.reader";
     static final String CHANGED_FILES = "plake.changed_files";
-    static final String RUNTIME_COLUMNS = "plake.runtime_columns";
+    static final String JOINED = "plake.joined";
 
     private Mark() {}
   }
@@ -85,9 +85,12 @@ final class Vocabulary {
 
   static final class Pickle {
     static final String ROW_COUNT = "row_count";
+    static final String BYTE_COUNT = "byte_count";
+    static final String COUNTS = "counts";
     static final String VALUE = "value";
     static final String VERSION = "frame_version";
     static final String NOTE = "note";
+    static final String KEY_COLUMNS = "key_columns";
 
     private Pickle() {}
   }
@@ -268,6 +271,7 @@ final class Vocabulary {
     static final String CATALOG = "catalog";
     static final String PROVIDER = "save modes";
     static final String READER = "reader";
+    static final String METRICS = "metrics";
 
     private Part() {}
   }
@@ -325,5 +329,18 @@ final class Vocabulary {
     static final String UNPUSHED = "unpushed";
 
     private Files() {}
+  }
+
+  static final class Count {
+    static final String FILES = "filesOfTable";
+    static final String FILES_BY_PARTITION = "filesPrunedByPartition";
+    static final String FILES_BY_STATISTICS = "filesPrunedByStatistics";
+    static final String FILES_BY_JOIN_KEYS = "filesPrunedByJoinKeys";
+    static final String FILES_READ = "filesToRead";
+    static final String ROW_GROUPS = "rowGroupsOfTable";
+    static final String ROW_GROUPS_PRUNED = "rowGroupsPruned";
+    static final String ROW_GROUPS_READ = "rowGroupsToRead";
+
+    private Count() {}
   }
 }
