@@ -439,6 +439,38 @@ def test_keys_of_a_join_are_left_to_python_where_rows_are_clustered_by_them(
         )
         assert is_read_by_spark(frame) is by_spark
         assert [row[column] for row in frame.collect()] == [3000]
+    with configured(spark_planner, "spark.sql.autoBroadcastJoinThreshold", "-1"):
+        # Spark gives keys of a side that it broadcasts only.
+        frame = spark_planner.sql(
+            "SELECT f.v FROM key_facts f JOIN key_dims d ON f.id = d.k WHERE name = 'd3'"
+        )
+        assert is_read_by_spark(frame)
+        assert len(frame.collect()) == 1
+
+
+def test_a_scan_has_the_size_that_a_parquet_relation_tells(
+    spark: SparkSession, spark_planner: SparkSession, tmp_path: Path
+) -> None:
+    uri = tmp_path / "sized"
+    size = 60_000
+    ids = pa.array(range(size))
+    mixed = pa.array([n * 7919 % size for n in range(size)])
+    names = pa.array([f"name {n}" for n in range(size)])
+    table = pa.table({"id": ids, "v": mixed, "s": names})
+    lake.write_dataset(table, uri, row_group_rows=6_000)
+    native = spark.read.parquet(*map(str, data_files(uri)))
+
+    def size_bytes(frame: DataFrame) -> int:
+        return int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+
+    for reader in ("auto", "python", "spark"):
+        with configured(spark_planner, Setting.READER, reader):
+            ours = load(spark_planner, uri)
+            for columns in (["id", "v", "s"], ["v"], ["s", "id"]):
+                told, expected = (size_bytes(side.select(*columns)) for side in (ours, native))
+                assert 0.97 * expected < told <= expected  # without the footer
+            few = size_bytes(ours.where("id < 6000").select("v"))
+            assert few == pytest.approx(size_bytes(native.select("v")) / 10, rel=0.1)
 
 
 def test_options_that_only_plake_knows_keep_pythons_way(
