@@ -1837,6 +1837,12 @@ MUTANTS = [
         ("partition values change places", "self.partition_by.index(field.name)", "0"),
         ("conditions on dotted names are pushed", 'if "." in name or ambiguous', "if ambiguous"),
     ),
+    *_in(
+        "spark/reader_worth.py",
+        ("doors/test_reader_answer.py",),
+        ("keys are wanted of every column", "or share(name) <= CLUSTERED", "or True"),
+        ("keys are wanted of few rows", "row_groups_read < FEW_ROW_GROUPS", "row_groups_read < 0"),
+    ),
 ]
 
 

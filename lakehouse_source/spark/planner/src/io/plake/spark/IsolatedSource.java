@@ -19,8 +19,8 @@ import scala.collection.immutable.Seq;
  * The data source of one scan: its own read plan over the Python instance of its frame.
  *
  * <p>It uses the Python instance of the frame, which pins the version that all scans of the frame
- * read. The plan is made when Spark first asks for the size or the keys of the scan, when it is asked
- * who should read it, or for partitions.
+ * read. The plan is made when the first of these is asked for: the size of the scan, columns of
+ * which keys are useful, who should read it, partitions.
  */
 final class IsolatedSource extends PythonDataSourceV2 {
 

@@ -21,7 +21,7 @@ import scala.runtime.BoxedUnit;
 /**
  * The entry point: adds {@link RepinViews} and {@link RowStatements} to the analyzer of a session,
  * {@link IsolateScans} and {@link RowWrites} to its optimizer, {@link ChooseReader} and
- * {@link LongDecimals} to its planner.
+ * {@link LongDecimals} to its planner, {@link FileScanMetrics} to its physical plans.
  *
  * <p>Spark finds this class by the service entry in the jar or by {@code spark.sql.extensions}, or
  * {@code lakehouse_source.spark.enable(spark)} hands it an instance. Two of the three at once do no
