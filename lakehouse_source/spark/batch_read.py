@@ -183,7 +183,8 @@ class PlakeReader(DataSourceReader):
             with request.opened() as (reader, _):
                 check_matches(reader, snapshot, made)
         # Spark's reader has no use for keys of other columns: they would be found for nothing.
-        keys = self._key_columns() if is_free else snapshot.partition_by
+        forced = self.pushdown.joined and not is_free
+        keys = snapshot.partition_by if forced else self._key_columns()
         return found if keys is None else found.with_values({Pickle.KEY_COLUMNS: [*keys]})
 
     def _tasks(self) -> list[InputPartition]:
