@@ -5,8 +5,9 @@ it. `PLAKE_FAILPOINT=<name>` in the environment kills this process (SIGKILL: not
 flushed, no handler runs) when it reaches the point for the first time, `<name>:3` the
 third time. Without the variable, a point costs one comparison.
 
-With `PLAKE_FAILPOINT_HOLD=<path>` too, the process makes that file at the point and waits: a
-test kills it together with the driver that it works for, whose next step never comes.
+With `PLAKE_FAILPOINT_HOLD=<path>` too, the process writes a line with its id to that file at the
+point and waits: a test kills it together with the driver that it works for, whose next step never
+comes.
 """
 
 from __future__ import annotations
@@ -84,8 +85,10 @@ def _die() -> None:
     _passes -= 1
     if _passes == 0:
         hold = os.environ.get(HOLD)
-        while hold is not None:
-            with open(hold, "w"):
+        if hold is not None:
+            with open(hold, "a") as file:
+                file.write(f"{os.getpid()}\n")
+            while True:
                 signal.pause()
         os.kill(os.getpid(), signal.SIGKILL)
 

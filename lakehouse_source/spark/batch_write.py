@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -12,6 +12,7 @@ from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.secrets import conceal, reveal
+from lakehouse_source.spark.task_files import restored, shortened
 from lakehouse_source.spark.workers import freeze_gc
 from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.compact import compact_after
@@ -35,12 +36,7 @@ class PlakeWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         freeze_gc()
-        files = write_files(self.staged.spec, iterator)
-        # Messages stay small: the driver knows the schema and does not need the footer.
-        nothing = pa.schema([])
-        return FilesWritten(
-            tuple(replace(file, schema=nothing, parquet_metadata=None) for file in files)
-        )
+        return FilesWritten(shortened(write_files(self.staged.spec, iterator)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         with Address(self.path, reveal(self.catalog)).open() as catalog:
@@ -53,10 +49,6 @@ class PlakeWriter(DataSourceArrowWriter):
 
     def _files(self, messages: Sequence[WriterCommitMessage | None]) -> list[FileMetadata]:
         """The files of all tasks. The message of a task that failed is None."""
-        schema = self.staged.spec.file_schema
-        return [
-            replace(file, schema=schema)
-            for message in messages
-            if isinstance(message, FilesWritten)
-            for file in message.files
-        ]
+        written = [message for message in messages if isinstance(message, FilesWritten)]
+        files = (file for message in written for file in message.files)
+        return restored(files, self.staged.spec.file_schema)

@@ -46,6 +46,7 @@ from lakehouse_source.spark.options import STATEMENT_OPTIONS, Options
 from lakehouse_source.spark.planner.vocabulary import Command, Option, Row, Statement
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.storage_options import check_no_secrets, split_storage_options
+from lakehouse_source.spark.task_files import restored, shortened
 from lakehouse_source.spark.types import spark_schema
 from lakehouse_source.spark.workers import freeze_gc
 from lakehouse_source.write.begin import begin
@@ -231,9 +232,8 @@ class RowChangeWriter(DataSourceArrowWriter):
                 raise AssertionError(f"a DELETE writes {batch.num_rows} rows")
         else:
             files = write_files(self.spec, rows)
-        nothing = pa.schema([])  # the driver knows the schema and does not need the footer
         return RowsChanged(
-            tuple(replace(file, schema=nothing, parquet_metadata=None) for file in files),
+            shortened(files),
             _serialized(found.deleted),
             _serialized(found.updated),
             found.inserted,
@@ -318,8 +318,7 @@ class RowChangeWriter(DataSourceArrowWriter):
             abort(catalog, self.staged, self._files(parts))
 
     def _files(self, parts: Sequence[RowsChanged]) -> list[FileMetadata]:
-        schema = self.spec.file_schema
-        return [replace(file, schema=schema) for part in parts for file in part.files]
+        return restored((file for part in parts for file in part.files), self.spec.file_schema)
 
 
 def _serialized(found: Mapping[str, Positions]) -> dict[str, bytes]:

@@ -24,6 +24,7 @@ from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.secrets import reveal
+from lakehouse_source.spark.task_files import restored, shortened
 from lakehouse_source.spark.workers import freeze_gc
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import abort, commit
@@ -145,10 +146,7 @@ class TaskWriter(DataSourceStreamArrowWriter):
                 "and txnVersion.",
             )
         files = write_files(self.staged.spec, iterator)
-        # Messages stay small: the driver knows the schema and does not need the footer.
-        nothing = pa.schema([])
-        small = (replace(file, schema=nothing, parquet_metadata=None) for file in files)
-        return BatchWritten(query_id, self.staged, tuple(small))
+        return BatchWritten(query_id, self.staged, shortened(files))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         raise AssertionError("batches are committed by a PlakeStreamWriter")
@@ -163,5 +161,5 @@ def _written(messages: Sequence[WriterCommitMessage | None]) -> list[BatchWritte
 
 
 def _files(written: Sequence[BatchWritten]) -> list[FileMetadata]:
-    schema = written[0].staged.spec.file_schema
-    return [replace(file, schema=schema) for one in written for file in one.files]
+    files = (file for message in written for file in message.files)
+    return restored(files, written[0].staged.spec.file_schema)

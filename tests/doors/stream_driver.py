@@ -50,14 +50,14 @@ def killed_at(point: str, folder: Path, *arguments: str) -> None:
     while not hold.exists():
         ended = driver.poll() is not None
         if ended or time.monotonic() > give_up:
-            _kill(driver.pid)
+            kill_session(driver.pid)
             raise AssertionError(f"never came to {point!r}:\n{log.read_text()[-3000:]}")
         time.sleep(0.05)
-    _kill(driver.pid)
+    kill_session(driver.pid)
     driver.wait()
 
 
-def _kill(session: int) -> None:
+def kill_session(session: int) -> None:
     """Kill the processes of a session, by their ids, until there is none."""
     while True:
         running = map(int, filter(str.isdigit, os.listdir("/proc")))

@@ -1,0 +1,22 @@
+"""Door. Files that tasks wrote, as their messages to the driver carry them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lakehouse_source.model import FileMetadata
+
+_NO_COLUMNS = pa.schema([])
+
+
+def shortened(files: Iterable[FileMetadata]) -> tuple[FileMetadata, ...]:
+    """Files for a message: without schema and footer, which the driver knows or does not need."""
+    return tuple(replace(file, schema=_NO_COLUMNS, parquet_metadata=None) for file in files)
+
+
+def restored(files: Iterable[FileMetadata], schema: pa.Schema) -> list[FileMetadata]:
+    """The files of messages, with the schema that the write gave them."""
+    return [replace(file, schema=schema) for file in files]
