@@ -59,10 +59,10 @@ STREAM_WRITE_OPTIONS = (
     ),
     *_OF_SPARK,
 )
-# Only a stream has these. Their names and meanings are those of Delta.
+# Only a stream has these. Their names and meanings are those of Delta, which has no way to wait.
 STREAM_ONLY_OPTIONS = (
     *("maxFilesPerTrigger", "maxBytesPerTrigger", "startingVersion", "startingTimestamp"),
-    *("skipChangeCommits", "ignoreDeletes", "failOnDataLoss"),
+    *("skipChangeCommits", "ignoreDeletes", "failOnDataLoss", "waitForDataset"),
 )
 STREAM_READ_OPTIONS = (
     *("path", "branch", "catalog", "columns", "where", "splitSize"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructField, StructType
 
-from lakehouse_source.errors import InvalidOptionError, PlakeError
+from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, PlakeError
 from lakehouse_source.model import Layout
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
@@ -58,6 +59,9 @@ from lakehouse_source.spark.types import arrow_schema, spark_schema
 from lakehouse_source.spark.workers import freeze_gc
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.options import WriteOptions
+
+# Between two looks for a dataset that a stream waits for.
+_POLL_SECONDS = 0.5
 
 
 class PlakeDataSource(DataSource):
@@ -218,8 +222,16 @@ def _resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
     check_no_secrets(path, storage)
     version = _version(given)
     address = Address(path, reveal(given.text("catalog")), storage)
-    with address.open() as catalog, catalog.read() as reader:
-        snapshot = address.snapshot(catalog, reader, version, given.text("timestampAsOf"))
+    give_up = time.monotonic() + _wait_seconds(given)
+    while True:
+        try:
+            with address.open() as catalog, catalog.read() as reader:
+                snapshot = address.snapshot(catalog, reader, version, given.text("timestampAsOf"))
+            break
+        except DatasetNotFoundError:
+            if time.monotonic() >= give_up:
+                raise
+            time.sleep(_POLL_SECONDS)
     columns = given.names("columns")
     if columns is not None:
         columns = resolve_columns(snapshot.schema, columns)
@@ -238,6 +250,19 @@ def _resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
         metadata_table=_metadata_table(given),
     )
     return request, snapshot
+
+
+def _wait_seconds(given: Options) -> int:
+    """How long `load()` of a stream waits for a dataset that does not exist yet.
+
+    It has to wait there: without the dataset there are no columns to answer with.
+    """
+    seconds = given.number("waitForDataset") or 0
+    if seconds < 0:
+        raise InvalidOptionError(
+            option="waitForDataset", value=seconds, reason="is in seconds, and not below 0."
+        )
+    return seconds
 
 
 def _condition(terms: str, schema: pa.Schema) -> PredicateSet:

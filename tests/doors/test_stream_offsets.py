@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.model import TransactionRecord
 from lakehouse_source.read.address import Address
+from lakehouse_source.spark.source import PlakeDataSource
 from lakehouse_source.spark.stream_read import PlakeStreamReader, stream_request
 from lakehouse_source.spark.types import spark_schema
 from lakehouse_source.streaming import Effect, Rules, effect_of, position_of
@@ -394,6 +396,23 @@ def test_a_changed_schema_ends_a_stream_until_it_is_loaded_again(uri: str) -> No
         reader.latestOffset(then, reader.getDefaultReadLimit())
     assert raised.value.version == 5
     assert drain(new_reader(uri), then)[0] == [[4]]
+
+
+def test_a_stream_waits_for_a_dataset_that_does_not_exist_yet_or_fails(tmp_path: Path) -> None:
+    uri = str(tmp_path / "later")
+
+    def load(**options: str) -> list[str]:
+        return PlakeDataSource({"path": uri, **options}).schema().names
+
+    for options in ({}, {"waitForDataset": "0"}, {"waitForDataset": "1"}):
+        with pytest.raises(lake.DatasetNotFoundError):
+            load(**options)
+    with pytest.raises(lake.InvalidOptionError, match="waitForDataset"):
+        load(waitForDataset="-1")
+    making = threading.Timer(1.0, lake.write_dataset, ({"id": [7]}, uri))
+    making.start()
+    assert load(waitForDataset="120") == ["id"]
+    making.join()
 
 
 def test_a_checkpoint_of_another_dataset_is_refused(uri: str, tmp_path: Path) -> None:
