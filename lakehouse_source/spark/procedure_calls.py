@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import DataType, StructField, StructType
 
 from lakehouse_source.errors import InvalidOptionError
@@ -35,11 +36,30 @@ def load_procedure(request: Request) -> dict[str, Any]:
 
 
 def call(request: Request) -> dict[str, Any]:
-    """Run a procedure; its rows.
+    """Run a procedure; its rows. One for tasks is asked again, with the messages of its tasks.
 
     Raises:
         PlakeError: an argument is wrong, or the work failed.
     """
+    procedure, made = _prepared(request)
+    if procedure.tasks is not None and Question.MESSAGES not in request.question:
+        return {Answer.TASKS: True}
+    return {Answer.ROWS: [list(row) for row in procedure.run(made)]}
+
+
+def tasks(request: Request) -> DataSourceReader:
+    """The reader of the frame whose tasks do the work of a procedure.
+
+    Raises:
+        PlakeError: an argument is wrong.
+    """
+    procedure, made = _prepared(request)
+    assert procedure.tasks is not None
+    return procedure.tasks(made.place, made.arguments)
+
+
+def _prepared(request: Request) -> tuple[Procedure, Call]:
+    """The procedure that a question names, and its arguments, checked."""
     procedure = PROCEDURES[request.question[Question.PROCEDURE]]
     arguments = {
         name: value
@@ -56,7 +76,8 @@ def call(request: Request) -> dict[str, Any]:
         raise InvalidOptionError(
             option=subject, value=about.shown, reason="is not the path of a folder."
         )
-    return {Answer.ROWS: [list(row) for row in procedure.run(Call(place_of(about), arguments))]}
+    messages = request.question.get(Question.MESSAGES, ())
+    return procedure, Call(place_of(about), arguments, messages)
 
 
 def _description(procedure: Procedure) -> str:

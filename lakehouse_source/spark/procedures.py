@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader
 
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.dataset import Dataset
@@ -19,6 +20,7 @@ from lakehouse_source.functions import convert
 from lakehouse_source.maintenance.vacuum_plan import RETENTION_SECONDS
 from lakehouse_source.model import WriteResult
 from lakehouse_source.spark.catalog_request import Place
+from lakehouse_source.spark.compact_tasks import CompactionReader, commit_messages
 from lakehouse_source.spark.secrets import reveal
 
 _TEXT, _LONG, _INT, _FLAG = pa.string(), pa.int64(), pa.int32(), pa.bool_()
@@ -47,10 +49,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The place that a procedure is called for, and its other arguments that are not NULL."""
+    """The place that a procedure is called for, and its other arguments that are not NULL.
+
+    `messages` are those of the tasks that did the work, where it is one for tasks.
+    """
 
     place: Place
     arguments: Mapping[str, Any]
+    messages: Sequence[str] = ()
 
     def dataset(self) -> Dataset:
         """The dataset at its newest version."""
@@ -61,7 +67,8 @@ class Call:
 class Procedure:
     """A procedure. Its first parameter is the table that it is about.
 
-    `needs_path`: the table must be given by its path, because it does not exist yet.
+    `needs_path`: the table must be given by its path, because it does not exist yet. `tasks` is the
+    reader of the frame whose tasks do the work; `run` then gets their messages.
     """
 
     name: str
@@ -70,6 +77,7 @@ class Procedure:
     columns: tuple[Column, ...]
     run: Callable[[Call], Iterable[Sequence[Any]]]
     needs_path: bool = False
+    tasks: Callable[[Place, Mapping[str, Any]], DataSourceReader] | None = None
 
 
 # --- what they do ------------------------------------------------------------------
@@ -116,7 +124,7 @@ def _set_index_columns(call: Call) -> Iterable[Sequence[Any]]:
 
 
 def _compact(call: Call) -> Iterable[Sequence[Any]]:
-    yield tuple(asdict(call.dataset().compact(**call.arguments)).values())
+    yield tuple(asdict(commit_messages(call.place, call.messages)).values())
 
 
 def _explain(call: Call) -> Iterable[Sequence[Any]]:
@@ -248,7 +256,12 @@ _ALL = (
             _TABLE,
             Parameter("where", _TEXT, "only files that may hold a row of this condition", _NULL),
             Parameter("target_file_size", _LONG, "bytes of a large file", _NULL),
-            Parameter("max_concurrent", _INT, "partitions that are written at a time", "1"),
+            Parameter(
+                "max_concurrent",
+                _INT,
+                "partitions that are written at a time; by default as many as Spark has cores",
+                _NULL,
+            ),
         ),
         (
             _VERSION,
@@ -258,6 +271,7 @@ _ALL = (
             Column("bytes_added", _LONG, "bytes of the large files"),
         ),
         _compact,
+        tasks=CompactionReader,
     ),
     Procedure(
         "convert",

@@ -30,11 +30,12 @@ from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns, version_number
 from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, unused_names
-from lakehouse_source.spark import catalog_tables, commands
+from lakehouse_source.spark import catalog_tables, commands, procedure_calls
 from lakehouse_source.spark.aggregate_pushdown import AggregateReader
 from lakehouse_source.spark.batch_read import PlakeReader, ReadRequest
 from lakehouse_source.spark.batch_write import PlakeWriter
 from lakehouse_source.spark.catalog_request import Request, place_of
+from lakehouse_source.spark.compact_tasks import MESSAGES
 from lakehouse_source.spark.decode_conditions import to_node
 from lakehouse_source.spark.metadata_table import MetadataTableReader, metadata_schema
 from lakehouse_source.spark.options import (
@@ -79,6 +80,11 @@ class PlakeDataSource(DataSource):
         self._error: PlakeError | None = None
         self._answer: dict[str, Any] | None = None
         freeze_gc()
+        self._tasks: Request | None = None
+        work = self.options.pop(Option.TASKS, None)
+        if work is not None:
+            self._tasks = Request.of(work, self.options)
+            return
         question = self.options.pop(Option.QUESTION, None)
         if question is not None:
             self._answer = self._answer_to(question)
@@ -119,6 +125,8 @@ class PlakeDataSource(DataSource):
         return "plake"
 
     def schema(self) -> StructType:
+        if self._tasks is not None:
+            return MESSAGES
         if self._answer is not None:
             return commands.answered(self._answer, self._columns())
         request = self._read_request()
@@ -156,6 +164,8 @@ class PlakeDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         freeze_gc()
+        if self._tasks is not None:
+            return procedure_calls.tasks(self._tasks)
         request = self._read_request()
         # `_resolve` let the options of a stream through: nothing told what the frame is for.
         Options(split_storage_options(self.options)[0], READ_OPTIONS, "reading")

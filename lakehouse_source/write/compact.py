@@ -32,7 +32,7 @@ from lakehouse_source.model import (
     Layout,
     WriteResult,
 )
-from lakehouse_source.parquet.spec import TARGET_FILE_SIZE_BYTES
+from lakehouse_source.parquet.spec import TARGET_FILE_SIZE_BYTES, WriteSpec
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.candidates import candidates
@@ -42,7 +42,7 @@ from lakehouse_source.storage import Storage
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import abort, commit_rewrite
 from lakehouse_source.write.conflicts import Change
-from lakehouse_source.write.copy_rows import copy_rows
+from lakehouse_source.write.copy_rows import Copy, copy_of
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 from lakehouse_source.write.stage import heartbeat_of, with_heartbeat
 
@@ -53,7 +53,7 @@ SMALL_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class Work:
     """The small files of one version, a group for each partition, and their deletion vectors.
 
     `row_groups` has the number of row groups of each file, by file id.
@@ -68,6 +68,17 @@ class _Work:
     @property
     def files(self) -> list[FileRecord]:
         return [file for group in self.groups for file in group]
+
+    def copies(self, spec: WriteSpec) -> list[Copy]:
+        """The copy of each group."""
+        return [
+            copy_of(
+                spec,
+                self.snapshot,
+                [(file, self.vectors.get(file.id)) for file in group],
+            )
+            for group in self.groups
+        ]
 
 
 def compact(
@@ -89,6 +100,34 @@ def compact(
         raise InvalidOptionError(
             option="max_concurrent", value=max_concurrent, reason="must be at least 1."
         )
+    staged, work = begin_compaction(
+        catalog, address, where, target_file_size=target_file_size, min_files=min_files
+    )
+    if staged is None:
+        return CompactionResult(work.snapshot.version)
+    try:
+        files = _write(catalog, staged, work, max_concurrent)
+        reach("rows written anew")
+    except BaseException as failure:
+        abort(catalog, staged, (), failure=failure)  # `_write` deleted the files
+        raise
+    return commit_compaction(catalog, staged, files, work.files, work.row_groups)
+
+
+def begin_compaction(
+    catalog: Catalog,
+    address: Address,
+    where: PredicateSet,
+    *,
+    target_file_size: int | None = None,
+    min_files: int = 2,
+) -> tuple[StagedWrite | None, Work]:
+    """Find the work of a compaction and register its write; None where there is nothing to do.
+
+    Raises:
+        DatasetNotFoundError, InvalidOptionError, InvalidPredicateError
+        CommitConflictError: another commit changed the schema as the write began.
+    """
     options = WriteOptions(
         row_change=Change.REWRITE, layout=Layout(target_file_size_bytes=target_file_size)
     )
@@ -97,16 +136,26 @@ def compact(
         snapshot = address.snapshot(catalog, reader)
         work = _find(reader, snapshot, where, target_file_size, min_files)
     if not work.groups:
-        return CompactionResult(snapshot.version)
-    staged = _begin(catalog, address, snapshot, options)
-    try:
-        files = _write(catalog, staged, work, max_concurrent)
-        reach("rows written anew")
-    except BaseException as failure:
-        abort(catalog, staged, (), failure=failure)  # `_write` deleted the files
-        raise
-    replaced = work.files
-    result = commit_rewrite(catalog, staged, files, replaced, work.row_groups)
+        return None, work
+    return _begin(catalog, address, snapshot, options), work
+
+
+def commit_compaction(
+    catalog: Catalog,
+    staged: StagedWrite,
+    files: Sequence[FileMetadata],
+    replaced: Sequence[FileRecord],
+    row_groups: Mapping[int, int],
+) -> CompactionResult:
+    """Commit the files that a compaction wrote.
+
+    `row_groups` has the number of row groups of each replaced file, by file id.
+
+    Raises:
+        CommitConflictError: another commit removed one of the files, or rows of one.
+        StorageError, CommitUnknownError: as `commit` does.
+    """
+    result = commit_rewrite(catalog, staged, files, replaced, row_groups)
     return CompactionResult(
         result.version,
         files_removed=len(replaced),
@@ -152,7 +201,7 @@ def _find(
     where: PredicateSet,
     target_bytes: int | None,
     min_files: int,
-) -> _Work:
+) -> Work:
     """The small files of the newest version in partitions that have enough of them."""
     layout = snapshot.dataset.properties.layout
     target = target_bytes or layout.target_file_size_bytes or TARGET_FILE_SIZE_BYTES
@@ -169,7 +218,7 @@ def _find(
     groups = tuple(tuple(group) for group in by_partition.values() if len(group) >= min_files)
     ids = [file.id for group in groups for file in group]
     row_groups = reader.row_groups(ids, statistics=False)
-    return _Work(
+    return Work(
         snapshot,
         groups,
         reader.vectors(ids, snapshot.version) if snapshot.has_vectors else {},
@@ -179,19 +228,14 @@ def _find(
 
 
 def _write(
-    catalog: Catalog, staged: StagedWrite, work: _Work, max_concurrent: int
+    catalog: Catalog, staged: StagedWrite, work: Work, max_concurrent: int
 ) -> list[FileMetadata]:
     """Write the rows of each group to new files. When it raises, these are deleted."""
     storage = Storage(staged.spec.uri)
     watch = partial(with_heartbeat, beat=heartbeat_of(catalog, staged))
-
-    def write(group: Sequence[FileRecord]) -> list[FileMetadata]:
-        files = [(file, work.vectors.get(file.id)) for file in group]
-        return copy_rows(staged.spec, work.snapshot, files, storage, watch)
-
     written: list[FileMetadata] = []
     with ThreadPoolExecutor(max_concurrent, thread_name_prefix="plake-compact") as pool:
-        waiting = [pool.submit(write, group) for group in work.groups]
+        waiting = [pool.submit(copy.write, storage, watch) for copy in work.copies(staged.spec)]
         failure: BaseException | None = None
         for one in waiting:
             try:

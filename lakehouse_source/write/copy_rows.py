@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -16,20 +16,38 @@ from lakehouse_source.schema.metadata_columns import hidden_columns
 from lakehouse_source.storage import Storage
 
 
-def copy_rows(
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Rows to write to new files: which, and how they are read and written. Picklable."""
+
+    spec: WriteSpec
+    read: ReadSpec
+    tasks: tuple[ScanTask, ...]
+
+    def write(
+        self,
+        storage: Storage,
+        watch: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]] = iter,
+    ) -> list[FileMetadata]:
+        """Write the rows. `watch` sees the batches go by.
+
+        Raises:
+            StorageError, CorruptDatasetError
+        """
+        tables = read_all(self.read, self.tasks, storage)
+        batches = (batch for table in tables for batch in table.to_batches())
+        return write_files(self.spec, watch(batches), storage)
+
+
+def copy_of(
     spec: WriteSpec,
     snapshot: Snapshot,
     files: Iterable[tuple[FileRecord, DeletionVector | None]],
-    storage: Storage,
-    watch: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]] = iter,
-) -> list[FileMetadata]:
-    """Write the rows of files to new ones, in order, without those that a vector marks.
+) -> Copy:
+    """The copy of the rows of files, in order, without those that a vector marks.
 
     The hidden columns keep the identity of each row and the version that last changed it.
-    `spec` has the schema of the snapshot. `watch` sees the batches go by.
-
-    Raises:
-        StorageError, CorruptDatasetError
+    `spec` has the schema of the snapshot.
     """
     texts = snapshot.partition_texts()
     tasks = tuple(
@@ -48,8 +66,6 @@ def copy_rows(
         )
         for file, deleted in files
     )
-    if not tasks:
-        return []
     hidden = hidden_columns(snapshot.schema)
     read = ReadSpec(
         uri=spec.uri,
@@ -58,6 +74,19 @@ def copy_rows(
         partition_by=snapshot.partition_by,
         file_schemas=snapshot.file_schemas,
     )
-    tables = read_all(read, tasks, storage)
-    batches = (batch for table in tables for batch in table.to_batches())
-    return write_files(replace(spec, must_match=None, moved_rows=True), watch(batches), storage)
+    return Copy(replace(spec, must_match=None, moved_rows=True), read, tasks)
+
+
+def copy_rows(
+    spec: WriteSpec,
+    snapshot: Snapshot,
+    files: Iterable[tuple[FileRecord, DeletionVector | None]],
+    storage: Storage,
+) -> list[FileMetadata]:
+    """Write the rows of files to new ones, as `copy_of` tells.
+
+    Raises:
+        StorageError, CorruptDatasetError
+    """
+    copy = copy_of(spec, snapshot, files)
+    return copy.write(storage) if copy.tasks else []

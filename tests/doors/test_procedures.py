@@ -183,6 +183,61 @@ def test_small_files_are_compacted(spark_catalog: SparkSession, twins: Twins) ->
     assert rows(twins.path) == rows(twins.python.uri)
 
 
+IDENTITIES = "SELECT _row_id, _commit_version, id, p FROM plake.`{}` ORDER BY id"
+
+
+def test_tasks_compact_as_python_does(
+    spark_catalog: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    paths = [str(tmp_path / name) for name in ("spark", "python")]
+    for path in paths:
+        for number in range(6):
+            rows = {"id": list(range(10 * number, 10 * number + 10)), "p": [number % 3] * 10}
+            lake.write_dataset(rows, path, partition_by="p")
+        lake.open_dataset(path).delete("id % 10 = 3")
+        lake.open_dataset(path).update({"id": 1000}, "id = 7")
+    before = [row.asDict() for row in spark_catalog.sql(IDENTITIES.format(paths[0])).collect()]
+    context = spark_catalog.sparkContext
+    context.setJobGroup(request.node.name, "")
+    (row,) = call(spark_catalog, "compact", paths[0])
+    jobs = context.statusTracker().getJobIdsForGroup(request.node.name)
+    context.setLocalProperty("spark.jobGroup.id", None)
+    infos = [context.statusTracker().getJobInfo(job) for job in jobs]
+    stages = [stage for info in infos if info is not None for stage in info.stageIds]
+    counts = [context.statusTracker().getStageInfo(stage) for stage in stages]
+    assert [info.numTasks for info in counts if info is not None] == [3]  # a task per partition
+    expected = lake.open_dataset(paths[1]).compact()
+    assert row.asDict() == {name: getattr(expected, name) for name in row.asDict()}
+    after = [row.asDict() for row in spark_catalog.sql(IDENTITIES.format(paths[0])).collect()]
+    assert after == before
+    one, two = (lake.open_dataset(path) for path in paths)
+    assert [shape(file) for file in one.files()] == [shape(file) for file in two.files()]
+    assert one.history()[0].summary == two.history()[0].summary
+    assert one.inspect.deletion_vectors().num_rows == 0
+    assert one.verify(checksums=True).ok
+    (again,) = call(spark_catalog, "compact", paths[0], max_concurrent=1)
+    assert (again.version, again.files_removed, again.files_added) == (row.version, 0, 0)
+    assert len(parquet_files(paths[0])) == len(parquet_files(paths[1]))
+
+
+def shape(file: Any) -> tuple[Any, ...]:
+    return file.row_count, file.size_bytes, file.partitions
+
+
+def test_tasks_of_a_compaction_are_as_many_as_asked(
+    spark_catalog: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "dataset")
+    for number in range(8):
+        lake.write_dataset({"id": [number], "p": [number % 4]}, path, partition_by="p")
+    with pytest.raises(PySparkException, match=r"\[PLAKE_INVALID_OPTION\].*max_concurrent"):
+        call(spark_catalog, "compact", path, max_concurrent=0)
+    (row,) = call(spark_catalog, "compact", path, max_concurrent=2)
+    assert (row.files_removed, row.files_added) == (8, 4)
+    assert sorted(lake.read_dataset(path)["id"].to_pylist()) == list(range(8))
+    assert lake.open_dataset(path).verify().ok
+
+
 def test_tags_are_made_and_dropped(spark_catalog: SparkSession, twins: Twins) -> None:
     assert call(spark_catalog, "create_tag", twins.path, "first", version=1) == [("first", 1)]
     assert call(spark_catalog, "create_tag", twins.path, "now") == [("now", 4)]

@@ -161,7 +161,7 @@ def test_changes_of_other_files_meanwhile_are_no_conflict(uri: str) -> None:
     lake.open_dataset(uri).compact("p = 1")
     lake.write_dataset({"id": [300], "p": [1]}, uri)
     slow = Slow(uri)  # two files of p = 1, and those of p = 0
-    slow.work = compaction._Work(
+    slow.work = compaction.Work(
         slow.work.snapshot,
         tuple(group for group in slow.work.groups if group[0].partitions["p"] == "0"),
         slow.work.vectors,

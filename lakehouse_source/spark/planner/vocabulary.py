@@ -206,6 +206,7 @@ class Question:
     PROCEDURE = "procedure"  # of LOAD_PROCEDURE and CALL: its name
     ARGUMENTS = "arguments"  # of CALL: {name: value}, null where it is NULL
     CURRENT = "current_namespace"  # of CALL: the session's, quoted; null: it is in another catalog
+    MESSAGES = "messages"  # of CALL: what its tasks told; absent before they have run
 
 
 class Place:
@@ -288,6 +289,7 @@ class Answer:
     PARAMETERS = "parameters"  # a schema as Spark's JSON; `Parameter` tells of its metadata
     COLUMNS = "columns"  # of a procedure's rows: a schema as Spark's JSON
     ROWS = "rows"  # lists of values
+    TASKS = "tasks"  # of CALL: true where tasks must do the work first, see `Option.TASKS`
 
 
 class Parameter:
@@ -352,6 +354,9 @@ class Option:
     STATEMENT = "plake.statement"
     # Of a frame: what Spark's catalog asks, as `Question` tells.
     QUESTION = "plake.question"
+    # Of a frame: a CALL, as `Question` tells, whose work the tasks of the frame do. Its rows are
+    # the messages for `Question.MESSAGES`.
+    TASKS = "plake.tasks"
     # Of an overwrite: conditions, as `Key` tells, of the rows that are replaced.
     OVERWRITE = "plake.overwrite"
     # Of a write: a value of `Mode`.

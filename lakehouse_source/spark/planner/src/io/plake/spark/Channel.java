@@ -7,13 +7,20 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Option;
 
 /**
  * The one way from Spark's catalog to plake's code in Python, which knows all about tables.
@@ -98,6 +105,31 @@ final class Channel {
     }
     return new Answer(
         told, new StructType(Arrays.copyOf(fields, fields.length - 1)), source);
+  }
+
+  /**
+   * Runs the tasks that do the work of a procedure, and waits for them.
+   *
+   * @param call the question whose work it is
+   * @return what the tasks tell, one text in each row
+   */
+  List<Row> runTasks(String call) {
+    Map<String, String> given = new HashMap<>(options);
+    given.put(Vocabulary.Option.TASKS, call);
+    CaseInsensitiveStringMap told = new CaseInsensitiveStringMap(given);
+    PythonDataSourceV2 source = new PlakeSource();
+    StructType schema = source.inferSchema(told);
+    DataSourceV2Relation tasks = DataSourceV2Relation.create(
+        new TaskTable(source, schema), Option.empty(), Option.empty(), told, Option.empty());
+    return Dataset.ofRows(
+        (org.apache.spark.sql.classic.SparkSession) SparkSession.active(), tasks).collectAsList();
+  }
+
+  /** A frame that no rule of this extension knows: nothing of it can be pruned. */
+  private static final class TaskTable extends PythonTable {
+    TaskTable(PythonDataSourceV2 source, StructType schema) {
+      super(source, IsolateScans.SOURCE, schema);
+    }
   }
 
   private static String text(ObjectNode question) {

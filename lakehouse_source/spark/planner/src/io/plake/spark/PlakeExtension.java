@@ -53,7 +53,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "SchemaEvolution", "HiddenColumns", "HiddenColumns$Hidden", "WriteInfo", "RowChangeTable$Builder",
           "RowChangeTable$Clustered")),
       Map.entry(Part.CATALOG, List.of(
-          "PlakeCatalog", "PlakeTable", "PlakeTable$Unpruned", "TableWrites", "Channel", "Refusal",
+          "PlakeCatalog", "PlakeTable", "PlakeTable$Unpruned", "TableWrites", "Channel",
+          "Channel$TaskTable", "Refusal",
           "TableQuestions", "TableToCreate", "TablePartitions", "PlakeProcedure",
           "PlakeProcedure$Bound", "PlakeSessionCatalog", "SessionEntry", "StagedBySpark",
           "MergeSchemaWrites", "MergeSchemaWrites$Wait", "MergeSchemaWrites$Widen",

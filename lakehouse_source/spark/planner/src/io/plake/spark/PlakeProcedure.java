@@ -7,6 +7,7 @@ import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Locale;
+import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalog.Catalog;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -170,7 +171,16 @@ final class PlakeProcedure implements UnboundProcedure {
       StructField parameter = parameters.fields()[i];
       putArgument(given, parameter, arguments.get(i, parameter.dataType()));
     }
-    JsonNode rows = channel.ask(question).told.get(Vocabulary.Answer.ROWS);
+    JsonNode told = channel.ask(question).told;
+    if (told.has(Vocabulary.Answer.TASKS)) {
+      String call = question.toString();
+      ArrayNode messages = question.putArray(Vocabulary.Question.MESSAGES);
+      for (Row row : channel.runTasks(call)) {
+        messages.add(row.getString(0));
+      }
+      told = channel.ask(question).told;
+    }
+    JsonNode rows = told.get(Vocabulary.Answer.ROWS);
     Object[][] cells = new Object[rows.size()][columns.length()];
     for (int i = 0; i < cells.length; i++) {
       for (int j = 0; j < columns.length(); j++) {

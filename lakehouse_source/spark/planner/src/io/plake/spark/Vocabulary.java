@@ -156,6 +156,7 @@ final class Vocabulary {
     static final String PROCEDURE = "procedure";
     static final String ARGUMENTS = "arguments";
     static final String CURRENT = "current_namespace";
+    static final String MESSAGES = "messages";
 
     private Question() {}
   }
@@ -238,6 +239,7 @@ final class Vocabulary {
     static final String PARAMETERS = "parameters";
     static final String COLUMNS = "columns";
     static final String ROWS = "rows";
+    static final String TASKS = "tasks";
 
     private Answer() {}
   }
@@ -297,6 +299,7 @@ final class Vocabulary {
     static final String VIEW = "plake.view";
     static final String STATEMENT = "plake.statement";
     static final String QUESTION = "plake.question";
+    static final String TASKS = "plake.tasks";
     static final String OVERWRITE = "plake.overwrite";
     static final String MODE = "plake.mode";
 

@@ -1,0 +1,137 @@
+"""Door. `CALL compact` by tasks of Spark: they write the large files, and the driver commits them.
+
+A procedure runs in a planning worker of the driver, which can start no job. So Java runs one
+between two questions (`PlakeProcedure.java`): it reads a frame whose tasks write files, each task
+for some partitions of the dataset, and whose rows are messages about these files. With the rows it
+asks again, and the files are committed as `Dataset.compact` does it. Only rows of successful
+attempts of tasks reach the driver. Files of others, and of a job that failed, belong to no version:
+vacuum deletes them.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StringType, StructField, StructType
+
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.model import CompactionResult, FileMetadata, FileRecord
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.spark.catalog_request import Place
+from lakehouse_source.spark.task_files import restored, shortened
+from lakehouse_source.spark.workers import freeze_gc
+from lakehouse_source.storage import Storage
+from lakehouse_source.write.compact import begin_compaction, commit_compaction
+from lakehouse_source.write.copy_rows import Copy
+from lakehouse_source.write.options import StagedWrite
+
+MESSAGES = StructType([StructField("message", StringType(), False)])
+
+
+@dataclass(frozen=True)
+class CompactionPartition(InputPartition):
+    """The partitions of the dataset that one task compacts, each with its small files."""
+
+    staged: StagedWrite
+    groups: tuple[tuple[Copy, tuple[FileRecord, ...]], ...]
+    row_groups: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a task did: the files it wrote, and those that they replace."""
+
+    staged: StagedWrite
+    files: tuple[FileMetadata, ...]
+    replaced: tuple[FileRecord, ...]
+    row_groups: Mapping[int, int]
+
+
+class CompactionReader(DataSourceReader):
+    """A frame whose tasks compact. Planned on the driver, where the catalog is."""
+
+    def __init__(self, place: Place, arguments: Mapping[str, Any]) -> None:
+        self.place = place
+        self.arguments = arguments
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CompactionTasks, ()
+
+    def partitions(self) -> list[InputPartition]:
+        """A task for each partition with small files, or at most `max_concurrent` tasks.
+
+        Raises:
+            DatasetNotFoundError, InvalidOptionError, InvalidPredicateError
+        """
+        arguments = dict(self.arguments)
+        where = PredicateSet.of(arguments.pop("where", None))
+        at_once = arguments.pop("max_concurrent", None)
+        if at_once is not None and at_once < 1:
+            raise InvalidOptionError(
+                option="max_concurrent", value=at_once, reason="must be at least 1."
+            )
+        address = self.place.address()
+        with address.open() as catalog:
+            staged, work = begin_compaction(catalog, address, where, **arguments)
+        if staged is None:
+            return []
+        groups = list(zip(work.copies(staged.spec), work.groups))
+        count = len(groups) if at_once is None else min(at_once, len(groups))
+        return [
+            CompactionPartition(staged, tuple(groups[first::count]), work.row_groups)
+            for first in range(count)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        raise AssertionError("tasks compact with CompactionTasks")
+
+
+class CompactionTasks(DataSourceReader):
+    """Runs on executors, with what the partitions hold."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # Where there is nothing to do, Spark makes a partition of its own.
+        if not isinstance(partition, CompactionPartition):
+            return
+        freeze_gc()
+        storage = Storage(partition.staged.spec.uri)
+        for copy, replaced in partition.groups:
+            done = Compacted(
+                partition.staged,
+                shortened(copy.write(storage)),
+                replaced,
+                {file.id: partition.row_groups[file.id] for file in replaced},
+            )
+            text = base64.b64encode(pickle.dumps(done)).decode()
+            fields = pa.schema([pa.field("message", pa.string(), nullable=False)])
+            yield pa.record_batch([[text]], schema=fields)
+
+
+def commit_messages(place: Place, messages: Sequence[str]) -> CompactionResult:
+    """Commit what the tasks wrote, as one version.
+
+    Raises:
+        CommitConflictError: another commit removed one of the files, or rows of one.
+    """
+    # Messages come from tasks of this driver, as Spark's own commit messages do.
+    parts: list[Compacted] = [pickle.loads(base64.b64decode(text)) for text in messages]
+    address = place.address()
+    with address.open() as catalog:
+        if not parts:
+            with catalog.read() as reader:
+                return CompactionResult(address.snapshot(catalog, reader).version)
+        staged = parts[0].staged
+        files = (file for part in parts for file in part.files)
+        return commit_compaction(
+            catalog,
+            staged,
+            restored(files, staged.spec.file_schema),
+            [file for part in parts for file in part.replaced],
+            {id: count for part in parts for id, count in part.row_groups.items()},
+        )
