@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -45,10 +45,14 @@ class CompactionPartition(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a task did: the files it wrote, and those that they replace."""
+    """What a task did: the files it wrote, with their schema, and those that they replace.
+
+    `staged` has no storage options, among which are keys: the driver has them.
+    """
 
     staged: StagedWrite
     files: tuple[FileMetadata, ...]
+    schema: pa.Schema
     replaced: tuple[FileRecord, ...]
     row_groups: Mapping[int, int]
 
@@ -100,11 +104,14 @@ class CompactionTasks(DataSourceReader):
         if not isinstance(partition, CompactionPartition):
             return
         freeze_gc()
-        storage = Storage(partition.staged.spec.uri)
+        staged = partition.staged
+        storage = Storage(staged.spec.uri)
+        told = replace(staged, spec=replace(staged.spec, uri=staged.uri))
         for copy, replaced in partition.groups:
             done = Compacted(
-                partition.staged,
+                told,
                 shortened(copy.write(storage)),
+                copy.spec.file_schema,
                 replaced,
                 {file.id: partition.row_groups[file.id] for file in replaced},
             )
@@ -127,11 +134,10 @@ def commit_messages(place: Place, messages: Sequence[str]) -> CompactionResult:
             with catalog.read() as reader:
                 return CompactionResult(address.snapshot(catalog, reader).version)
         staged = parts[0].staged
-        files = (file for part in parts for file in part.files)
         return commit_compaction(
             catalog,
-            staged,
-            restored(files, staged.spec.file_schema),
+            replace(staged, spec=replace(staged.spec, uri=address.location)),
+            restored((file for part in parts for file in part.files), parts[0].schema),
             [file for part in parts for file in part.replaced],
             {id: count for part in parts for id, count in part.row_groups.items()},
         )
