@@ -47,6 +47,7 @@ FAMILIES = {
     "writes": Family("writes", "Writes", 900),
     "commits": Family("commit_rates", "Small commits", 600),
     "changes": Family("row_changes", "Rows that change", 900),
+    "streams": Family("streams", "Streams", 900),
     "memory": Family("memory", "Memory", 900),
     "layout": Family("row_group_rows", "Layouts", 300),
 }

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -115,9 +115,11 @@ def index_rows(file: FileMetadata, ids: dict[str, int]) -> Iterator[FileBounds]:
     yield FileBounds(ids["region"], text, text, 0, file.row_count, False)
 
 
-def fill(url: str, uri: str, files: int) -> None:
+def fill(url: str, uri: str, files: int, storage: Mapping[str, str] | None = None) -> None:
     """Record the files in commits of `BATCH`."""
-    lake.write_dataset(SCHEMA.empty_table(), uri, catalog=url, partition_by="region")
+    lake.write_dataset(
+        SCHEMA.empty_table(), uri, catalog=url, partition_by="region", storage_options=storage
+    )
     with lake.open_catalog(url) as catalog:
         for start in range(0, files, BATCH):
             stop = min(start + BATCH, files)
