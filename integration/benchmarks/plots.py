@@ -35,10 +35,14 @@ def plot(title: str, results: Sequence[Result], path: Path) -> bool:
     else:
         figure.set_figheight(1.5 + 0.2 * len(drawn))
         _bars(axes, drawn)
-        axes.set(title=title, xlabel=unit, xscale="log")
-        axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter("")
+        axes.set(title=title, xlabel=unit)
+        medians = [r.median for r in drawn]
+        # Bars of about the same length begin at zero, which a logarithmic axis does not have.
+        if max(medians) > 10 * min(medians):
+            axes.set(xscale="log")
+            axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.xaxis.set_minor_formatter("")
     figure.legend(loc="outside lower center", ncols=3, fontsize="small")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=80, metadata={"Software": None})
