@@ -49,6 +49,13 @@ class PostgresServer:
             self.run(f"ALTER SYSTEM SET {setting} = {'on' if on else 'off'}")
         self.run("SELECT pg_reload_conf()")
 
+    def crash_and_restart(self) -> None:
+        """End the server and its sessions at once, and start it again. It recovers from its log."""
+        process = self._server.get_postmaster_info().process
+        process.send_signal(signal.SIGQUIT)
+        process.wait(30)
+        self._server.ensure_postgres_running()
+
     def stop(self) -> None:
         """Stop the server and delete its files."""
         if self._server is not None:

@@ -1,4 +1,4 @@
-"""An HTTP proxy on loopback that fails some requests: by status 500, or by a reset."""
+"""An HTTP proxy on loopback that fails some requests, by status 500 or a reset, or delays them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import random
 import socket
 import struct
 import threading
+import time
 from types import TracebackType
 
 _METHODS = (b"GET ", b"PUT ", b"POST ", b"HEAD ", b"DELETE ")
+STALL_SECONDS = 5.0
 _ERROR = (
     b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/xml\r\n"
     b"Content-Length: 0\r\nConnection: close\r\n\r\n"
@@ -22,9 +24,11 @@ class FailingProxy:
     def __init__(self, port: int, probability: float, seed: int = 1) -> None:
         self.target = ("127.0.0.1", port)
         self.probability = probability
+        self.stall_probability = 0.0  # of a request that waits for `STALL_SECONDS`
         self.fail_after: int | None = None  # so many requests, and the store is gone
         self.requests = 0
         self.failed = 0
+        self.stalled = 0
         self.answered_bytes = 0
         self.asked: list[str] = []  # the first line of each request
         self._random = random.Random(seed)
@@ -60,6 +64,9 @@ class FailingProxy:
             if self.fail_after is not None and self.requests > self.fail_after:
                 self.failed += 1
                 return "reset"
+            if self.stall_probability and self._random.random() < self.stall_probability:
+                self.stalled += 1
+                return "stall"
             if self._random.random() >= self.probability:
                 return None
             self.failed += 1
@@ -81,6 +88,9 @@ class FailingProxy:
                     if fail == "reset":
                         _reset(client)
                         break
+                    if fail == "stall":
+                        time.sleep(STALL_SECONDS)
+                        fail = None
                     state["fail"] = fail
                 server.sendall(data)
         _close(server)

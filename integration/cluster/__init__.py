@@ -1,0 +1,1 @@
+"""plake on a standalone cluster, with faults: see `__main__.py`."""
