@@ -50,7 +50,8 @@ planner: $(STAMP) ## Compile the planner extension (needs a JDK), or check the j
 integration: setup ## The long forms: other Spark versions, Connect, the oldest packages, every condition, many writers
 	@. integration/java_home.sh && $(BIN)/python integration/spark_versions.py
 	@. integration/java_home.sh && $(BIN)/python integration/spark_connect.py
-	@. integration/java_home.sh && $(BIN)/python integration/cluster.py
+	@. integration/java_home.sh && $(BIN)/python -m integration.cluster --tasks 200 --files 2000 --planned 10000
+	@. integration/java_home.sh && $(BIN)/python integration/stream_kills.py --kills 96
 	@. integration/java_home.sh && $(BIN)/python integration/oldest_versions.py
 	@. integration/java_home.sh && PLAKE_ALL_CONDITIONS=1 $(BIN)/python -m pytest -q tests/doors/test_conditions.py
 	@. integration/java_home.sh && $(BIN)/python -m pytest -q -m long
