@@ -46,7 +46,7 @@ ROW_CHANGES = (
     "verbs/test_row_change_conflicts.py",
 )
 NAMES = ("verbs/test_dataset_names.py",)
-BRANCHES = ("verbs/test_branches.py",)
+BRANCHES = ("verbs/test_branches.py", "verbs/test_lost_acknowledgement.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +356,20 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "catalog/branches.py",
+        BRANCHES,
+        (
+            "rows that are deleted return in a branch",
+            "session.execute(_COPY_VECTORS, (mine, _pairs(ids), base, base))",
+            "pass",
+        ),
+        (
+            "a branch whose making was not acknowledged is that of another call",
+            'return copied.startswith(f"{write_id}:")',
+            "return False",
+        ),
+    ),
+    *_in(
         "write/branches.py",
         BRANCHES,
         (
@@ -364,9 +378,9 @@ MUTANTS = [
             "if False:",
         ),
         (
-            "rows that are deleted return in a branch",
-            "for one in tx.all_vectors(record.id, base):",
-            "for one in ():",
+            "a branch whose drop was not acknowledged was never there",
+            "if seen and (there is None or there.dataset_id != seen[0]):",
+            "if False:",
         ),
         (
             "rows get the identities of those of a branch",

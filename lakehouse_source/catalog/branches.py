@@ -7,9 +7,11 @@ branch. Its key in the catalog is that of the dataset and its name (`storage.wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from lakehouse_source.catalog import statements as sql
 from lakehouse_source.catalog.session import Session
 
 _BRANCHES = (
@@ -25,14 +27,48 @@ _BEGIN = (
     "UPDATE datasets SET current_version = ?, oldest_version = ?, next_row_id = ?, "
     "properties_json = ? WHERE id = ?"
 )
-# The history of the dataset, so that streams and idempotency pairs go on. Ids of writes are unique.
+# The history of the dataset, so that streams and idempotency pairs go on. Ids of writes are unique:
+# those of the copies begin with the id of the write that made the branch.
 _COPY_HISTORY = (
     "INSERT INTO transactions (dataset_id, version, timestamp, operation, metadata_json, "
     "summary_json, write_id, txn_app_id, txn_version) SELECT b.branch_id, t.version, t.timestamp, "
-    "t.operation, t.metadata_json, t.summary_json, CAST(b.branch_id AS TEXT) || ':' || t.write_id, "
+    "t.operation, t.metadata_json, t.summary_json, CAST(? AS TEXT) || ':' || t.write_id, "
     "t.txn_app_id, t.txn_version FROM dataset_branches AS b "
     "JOIN transactions AS t ON t.dataset_id = b.dataset_id AND t.version <= b.base_version "
     "WHERE b.branch_id = ? ORDER BY t.version"
+)
+
+
+def _copies(table: str, columns: tuple[str, ...], key: str = "file_id") -> str:
+    """Insert the rows of files for other files: `m` has the old ids and the new ones."""
+    names = ", ".join((key, *columns))
+    values = ", ".join(("m.new_id", *(f"x.{column}" for column in columns)))
+    return (
+        f"INSERT INTO {table} ({names}) SELECT {values} FROM ({{id_pairs}}) AS m "
+        f"JOIN {table} AS x ON x.{key} = m.old_id"
+    )
+
+
+def _of_dataset(statement: str) -> str:
+    """The same statement for rows with a dataset, whose id is the first value then."""
+    return statement.replace("x.dataset_id", "CAST(? AS BIGINT)")
+
+
+_COPY_FILES = _of_dataset(_copies("files", sql.FILE_COLUMNS[1:], "id"))
+_COPY_ROW_GROUPS = _copies("row_groups", sql.ROW_GROUP_COLUMNS[1:])
+_COPY_PARTITIONS = _copies("partitions", sql.PARTITION_COLUMNS[1:])
+# In the order of the primary key: neighbours are written to one page.
+_COPY_BOUNDS = (
+    _of_dataset(
+        _copies("column_bounds", tuple(one for one in sql.BOUNDS_COLUMNS if one != "file_id"))
+    )
+    + " ORDER BY x.column_id, x.level, x.upper, x.lower"
+)
+_COPY_VECTORS = (
+    _of_dataset(
+        _copies("deletion_vectors", tuple(one for one in sql.VECTOR_COLUMNS if one != "file_id"))
+    )
+    + f" WHERE {sql.LIVE_VECTOR}"
 )
 _SET_BASE = "UPDATE dataset_branches SET base_version = ? WHERE branch_id = ?"
 _FORGET = "DELETE FROM dataset_branches WHERE branch_id = ?"
@@ -63,12 +99,44 @@ def insert(
     branch: Branch,
     next_row_id: int,
     properties_json: str,
+    write_id: str,
 ) -> None:
-    """Make a registered dataset a branch of another one, with the history up to its base."""
-    base = branch.base_version
-    session.execute(_INSERT, (branch.dataset_id, dataset_id, branch.name, base))
-    session.execute(_BEGIN, (base, base, next_row_id, properties_json, branch.dataset_id))
-    session.execute(_COPY_HISTORY, (branch.dataset_id,))
+    """Make a registered dataset a branch of another one.
+
+    It gets the history up to its base, and the files and deletion vectors of that version.
+    """
+    base, mine = branch.base_version, branch.dataset_id
+    session.execute(_INSERT, (mine, dataset_id, branch.name, base))
+    session.execute(_BEGIN, (base, base, next_row_id, properties_json, mine))
+    session.execute(_COPY_HISTORY, (write_id, mine))
+    files = session.query(sql.FILE_IDS, (dataset_id, base, base))
+    ids = copy_files(session, mine, (row[0] for row in files))
+    if ids:
+        session.execute(_COPY_VECTORS, (mine, _pairs(ids), base, base))
+
+
+def copy_files(session: Session, dataset_id: int, file_ids: Iterable[int]) -> dict[int, int]:
+    """Record files of one dataset for another one too; answers the new ids by the old ones."""
+    old = sorted(file_ids)
+    if not old:
+        return {}
+    new = sorted(row[0] for row in session.query(sql.NEW_FILE_IDS, (len(old),)))
+    ids = dict(zip(old, new))
+    pairs = _pairs(ids)
+    session.execute(_COPY_FILES, (dataset_id, pairs))
+    session.execute(_COPY_ROW_GROUPS, (pairs,))
+    session.execute(_COPY_PARTITIONS, (pairs,))
+    session.execute(_COPY_BOUNDS, (dataset_id, pairs))
+    return ids
+
+
+def _pairs(ids: Mapping[int, int]) -> str:
+    return json.dumps(ids, separators=(",", ":"))
+
+
+def is_write_of(write_id: str, copied: str) -> bool:
+    """Tell whether a write made the branch whose history has the id of a write."""
+    return copied.startswith(f"{write_id}:")
 
 
 def set_base(session: Session, branch_id: int, version: int) -> None:

@@ -293,6 +293,11 @@ class CatalogReader:
         values = (*found.values, dataset_id, version, version)
         return int(self._session.query(sql.count_found(found.statement), values)[0][0])
 
+    def live_paths(self, dataset_id: int, version: int) -> dict[str, int]:
+        """The ids of the files of a version, by their paths."""
+        version = _within_int64(version)
+        return dict(self._session.query(sql.LIVE_PATHS, (dataset_id, version, version)))
+
     def files_added_since(self, dataset_id: int, version: int) -> list[FileRecord]:
         """Every file that was added after a version, those removed since then too."""
         return self._files(sql.FILES_ADDED_SINCE, (dataset_id, _within_int64(version)))

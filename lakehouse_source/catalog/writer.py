@@ -89,9 +89,6 @@ class CatalogTransaction(CatalogReader):
     def forget_dataset(self, dataset_id: int) -> None:
         """Remove all rows of a dataset that was dropped and has no files any more."""
         dataset_branches.forget(self._session, dataset_id)
-        self.forget_files(
-            row[0] for row in self._session.query(sql.FILE_IDS_OF_DATASET, (dataset_id,))
-        )
         write_states.forget_dataset(self._session, dataset_id)
         for statement in sql.FORGET_DATASET:
             self._session.execute(statement, (dataset_id,))
@@ -110,11 +107,21 @@ class CatalogTransaction(CatalogReader):
         """Remove a tag; False where there is none."""
         return dataset_tags.drop_tag(self._session, dataset_id, name)
 
-    def insert_branch(self, dataset: DatasetRecord, branch: Branch) -> None:
-        """Make a registered dataset a branch of another one, with the history up to its base."""
+    def insert_branch(self, dataset: DatasetRecord, branch: Branch, write_id: str) -> None:
+        """Make a registered dataset a branch of another one, as that is at the branch's base.
+
+        The schemas are not copied. `branches.is_write_of` recognises the branch by `write_id`.
+        """
         document = _json_text(dataset.properties.to_json(), "properties")
-        values = (dataset.id, branch, dataset.next_row_id, document)
+        values = (dataset.id, branch, dataset.next_row_id, document, write_id)
         dataset_branches.insert(self._session, *values)
+
+    def copy_files(self, dataset_id: int, file_ids: Iterable[int]) -> dict[int, int]:
+        """Record files of one dataset for another one too; answers the new ids by the old ones.
+
+        With their versions, statistics and bounds, and without their deletion vectors.
+        """
+        return dataset_branches.copy_files(self._session, dataset_id, file_ids)
 
     def set_branch_base(self, branch_id: int, version: int) -> None:
         """Say up to which version a branch and its dataset are the same."""

@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import replace
 
 import pyarrow as pa
 import uuid6
 
 from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransaction
-from lakehouse_source.catalog.branches import Branch
+from lakehouse_source.catalog.branches import Branch, is_write_of
 from lakehouse_source.catalog.reader import DatasetChanges
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError
@@ -24,8 +23,6 @@ from lakehouse_source.model import (
     DatasetRecord,
     DeletionVector,
     FileBounds,
-    FileMetadata,
-    FileRecord,
     TransactionRecord,
     WriteResult,
 )
@@ -38,9 +35,6 @@ from lakehouse_source.write.evolution import encoded_anew
 from lakehouse_source.write.set_properties import rebuild_index
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_AT_ONCE = 2000  # files, of which the statistics are in memory
-# The schema is that of the dataset at the file's version: nothing asks the file for it.
-_NO_SCHEMA = pa.schema([])
 
 
 def make_branch(catalog: Catalog, address: Address, name: str, version: int | None) -> Address:
@@ -55,13 +49,17 @@ def make_branch(catalog: Catalog, address: Address, name: str, version: int | No
     """
     _check(address, name)
     found = address.branch(name)
+    write_id = str(uuid6.uuid7())
 
     def make(tx: CatalogTransaction) -> None:
         record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
         base = record.current_version if version is None else version
         check_readable(record, address.uri, base)
-        if name in tx.branches(record.id):
-            if version is None:
+        there = tx.branches(record.id).get(name)
+        if there is not None:
+            # Also where this is done again, because nobody knows whether it was committed.
+            made_by = tx.write_id_of(there.dataset_id, base)
+            if version is None or (made_by is not None and is_write_of(write_id, made_by)):
                 return
             raise InvalidOptionError(
                 option="branch",
@@ -69,7 +67,7 @@ def make_branch(catalog: Catalog, address: Address, name: str, version: int | No
                 reason="exists already. Drop it first: dataset.drop_branch(name).",
             )
         _check_same_columns(tx, record, address.uri, base)
-        _begin(tx, record, name, base)
+        _begin(tx, record, name, base, write_id)
 
     in_transaction(catalog, address.uri, "", make, resolve=False)
     return found
@@ -92,10 +90,15 @@ def drop_branch(catalog: Catalog, address: Address, name: str) -> None:
         DatasetNotFoundError
         VersionNotFoundError: the dataset has no such branch.
     """
+    seen: list[int] = []
 
     def hide(tx: CatalogTransaction) -> int:
         record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
+        there = tx.branches(record.id).get(name)
+        if seen and (there is None or there.dataset_id != seen[0]):
+            return seen[0]  # dropped: by the attempt before, whose answer was lost, or by others
         branch = _existing_branch(tx, record, address.uri, name)
+        seen[:] = [branch.dataset_id]
         # Under its lock: a write that began commits before, or finds no branch any more.
         tx.lock_dataset(with_branch(record.base_uri, name))
         tx.drop_dataset(branch.dataset_id)
@@ -144,63 +147,19 @@ def fast_forward(catalog: Catalog, address: Address, name: str) -> WriteResult:
 # --- a branch begins ------------------------------------------------------------------
 
 
-def _begin(tx: CatalogTransaction, record: DatasetRecord, name: str, base: int) -> None:
+def _begin(
+    tx: CatalogTransaction, record: DatasetRecord, name: str, base: int, write_id: str
+) -> None:
     """Register a branch with the files, vectors and schemas of a version, and its history."""
     key = with_branch(record.base_uri, name)
     for dropped in tx.dropped_datasets():
         if dropped.base_uri == key:  # a drop that was interrupted
             tx.forget_dataset(dropped.id)
     registered = tx.register_dataset(key, record.name)
-    branch = Branch(name, registered.id, base, base)
-    tx.insert_branch(record, branch)
+    tx.insert_branch(record, Branch(name, registered.id, base, base), write_id)
     for number, schema in tx.schemas(record.id).items():
         if number <= base:
             tx.insert_schema(registered.id, number, schema)
-    ids = _copy_files(tx, tx.files(record.id, base), record, registered.id)
-    vectors: dict[int, dict[int, DeletionVector | None]] = {}
-    for one in tx.all_vectors(record.id, base):
-        vectors.setdefault(one.version, {})[ids[one.file_id]] = one.vector
-    for number, some in sorted(vectors.items()):
-        tx.set_vectors(registered.id, number, some)
-
-
-def _copy_files(
-    tx: CatalogTransaction, files: Sequence[FileRecord], owner: DatasetRecord, dataset_id: int
-) -> dict[int, int]:
-    """Record files of a dataset for another one too; answers the new ids by the old ones."""
-    ids: dict[int, int] = {}
-    columns = owner.properties.indexed_columns
-    recipient = replace(owner, id=dataset_id)
-    for start in range(0, len(files), _AT_ONCE):
-        some = files[start : start + _AT_ONCE]
-        groups = tx.row_groups([file.id for file in some])
-        bounds = tx.file_bounds([file.id for file in some], columns)
-        recorded: dict[tuple[int, int], list[FileRecord]] = {}
-        for file in some:
-            recorded.setdefault((file.version, file.schema_version), []).append(file)
-        for (version, schema_version), group in recorded.items():
-            index_rows = {file.path: list(bounds.get(file.id, {}).values()) for file in group}
-            new = tx.record_file_metadata(
-                recipient,
-                version,
-                [
-                    FileMetadata(
-                        path=file.path,
-                        row_count=file.row_count,
-                        file_size_bytes=file.size_bytes,
-                        schema=_NO_SCHEMA,
-                        row_groups=tuple(groups[file.id]),
-                        partitions=file.partitions,
-                        stats_complete=file.stats_complete,
-                    )
-                    for file in group
-                ],
-                schema_version=schema_version,
-                bounds=lambda file, rows=index_rows: rows[file.path],  # type: ignore[misc]
-                first_row_ids=[file.first_row_id for file in group],
-            )
-            ids |= zip((file.id for file in group), new)
-    return ids
 
 
 # --- a dataset takes over a branch ------------------------------------------------------
@@ -219,17 +178,19 @@ def _take_over(
         return
     _take_over_schema(tx, record, branch, base)
     changes = tx.changes_since(branch.id, base)
-    mine = {file.path: file.id for file in tx.files(record.id, base)}
-    ids = {file.id: mine[file.path] for file in tx.files(branch.id, base)}
+    ids: dict[int, int] = {}
+    if changes.removed_files or changes.removed_vectors or changes.vectors:
+        mine = tx.live_paths(record.id, base)
+        ids = {one: mine[path] for path, one in tx.live_paths(branch.id, base).items()}
     # The identities of rows go on where those of the branch ended.
     new_rows = [0] * (len(commits) - 1) + [branch.next_row_id - record.next_row_id]
-    added: dict[int, list[FileRecord]] = {}
+    added: dict[int, list[int]] = {}
     for file in changes.files:
-        added.setdefault(file.version, []).append(file)
+        added.setdefault(file.version, []).append(file.id)
     for commit, rows in zip(commits, new_rows):
         is_last = commit.version == branch.current_version
         _commit_again(tx, record.id, commit, write_id if is_last else str(uuid6.uuid7()), rows)
-        ids |= _copy_files(tx, added.get(commit.version, ()), branch, record.id)
+        ids |= tx.copy_files(record.id, added.get(commit.version, ()))
         gone = set(changes.removed_files.get(commit.version, ()))
         tx.remove_files(record.id, commit.version, [ids[one] for one in gone])
         tx.set_vectors(record.id, commit.version, _vectors_of(changes, commit.version, ids, gone))

@@ -318,3 +318,41 @@ def test_a_statement_whose_commit_is_cut_changes_its_rows_once(
     assert rows == expected
     assert opened.scan().count_rows() == len(expected)
     assert opened.verify(checksums=True).ok
+
+
+@pytest.mark.parametrize("cut", [BEFORE, AFTER, ANSWERED])
+def test_a_branch_is_made_and_dropped_where_the_acknowledgement_is_lost(
+    cut: str,
+    url: str,
+    direct: lake.Catalog,
+    postgres_server: PostgresServer,
+    tmp_path: Path,
+) -> None:
+    """It was, and the call said "exists already", or "has no branch"."""
+    uri = str(tmp_path / "things")
+    for number in range(2):
+        lake.write_dataset(one_row(number), uri, catalog=direct)
+    known = lake.open_dataset(uri, catalog=direct)
+    at = -1
+
+    def decide(number: int) -> Cut:
+        return cut if number == at else None
+
+    with (
+        CuttingProxy(postgres_server.socket_folder, decide) as proxy,
+        lake.open_catalog(through(url, proxy)) as catalog,
+    ):
+        dataset = lake.open_dataset(uri, catalog=catalog)
+        for nth in range(3):
+            name = f"audit{nth}"
+            at = proxy.commits + 1 + nth
+            assert dataset.branch(name, version=1).version == 1
+            assert known.branches() == {name: 1}
+            with pytest.raises(lake.InvalidOptionError, match="exists already"):
+                dataset.branch(name, version=1)
+            at = proxy.commits + 1 + nth
+            dataset.drop_branch(name)
+            assert known.branches() == {}
+            with pytest.raises(lake.VersionNotFoundError):
+                dataset.drop_branch(name)
+        assert proxy.cuts >= 2
