@@ -277,6 +277,8 @@ def test_tables_of_other_formats_are_spark_s_own(
             "INSERT INTO {n}.q VALUES (1), (2)",
             "ALTER TABLE {n}.q ADD COLUMN b INT",
             "CREATE TABLE {n}.l LIKE {n}.q",
+            "CREATE TABLE spark_catalog.{n}.m LIKE spark_catalog.{n}.q USING orc",
+            "SHOW PARTITIONS {n}.m",
             "SHOW PARTITIONS {n}.q",
             "SELECT * FROM {n}.q VERSION AS OF 1",
             "REPLACE TABLE {n}.q USING parquet AS SELECT 1 AS a",
@@ -286,7 +288,7 @@ def test_tables_of_other_formats_are_spark_s_own(
             "SHOW TABLES IN {n}",
             "DELETE FROM {n}.r",
             "TRUNCATE TABLE {n}.r",
-            *(f"DROP TABLE {{n}}.{table}" for table in ("noop", "made", "q", "l", "r")),
+            *(f"DROP TABLE {{n}}.{table}" for table in ("noop", "made", "q", "l", "m", "r")),
         ):
             try:
                 said.append((statement, rows(session, statement.format(n=name))))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
@@ -21,6 +22,7 @@ from tests.doors.conftest import unshared_session
 from tests.doors.frames import quoted
 
 pytestmark = pytest.mark.spark
+HAS_LIKE = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 3)
 
 
 @pytest.fixture
@@ -206,6 +208,62 @@ def test_columns_are_changed(
     ):
         message(spark_catalog, f"ALTER TABLE {name} {refused}")
     assert catalog.dataset((space.partition(".")[2], "t")).version == before
+
+
+def test_a_column_becomes_not_null_where_no_row_is_null(
+    spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
+) -> None:
+    """Spark refused it for every column, without a look at the rows."""
+    name = f"{space}.t"
+    spark_catalog.sql(f"CREATE TABLE {name} (id INT, n INT, s STRUCT<a: INT>, p INT)")
+    spark_catalog.sql(f"INSERT INTO {name} VALUES (1, NULL, named_struct('a', 1), 2)")
+    spark_catalog.sql(f"ALTER TABLE {name} ALTER COLUMN id SET NOT NULL, s.a SET NOT NULL")
+    schema = catalog.dataset((space.partition(".")[2], "t")).schema
+    assert not schema.field("id").nullable
+    assert not schema.field("s").type.field("a").nullable
+    spark_catalog.sql(f"ALTER TABLE {name} ALTER COLUMN id SET NOT NULL")
+    change = f"ALTER TABLE {name} ALTER COLUMN p SET NOT NULL, n SET NOT NULL"
+    assert "column 'n' cannot become NOT NULL" in message(spark_catalog, change)
+    assert catalog.dataset((space.partition(".")[2], "t")).schema.field("p").nullable
+    with pytest.raises(PySparkException, match="NOT_NULL_ASSERT_VIOLATION"):
+        spark_catalog.sql(f"INSERT INTO {name} VALUES (NULL, 1, named_struct('a', 1), 2)")
+    spark_catalog.sql(f"UPDATE {name} SET n = 3")
+    spark_catalog.sql(f"ALTER TABLE {name} ALTER COLUMN n SET NOT NULL")
+    assert rows(spark_catalog, f"SELECT id, n, p FROM {name}") == [(1, 3, 2)]
+    assert "UNRESOLVED_COLUMN" in message(
+        spark_catalog, f"ALTER TABLE {name} ALTER COLUMN none SET NOT NULL"
+    )
+
+
+@pytest.mark.skipif(not HAS_LIKE, reason="Spark asks no catalog for it before 4.3")
+def test_a_table_is_created_like_another_one(
+    spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
+) -> None:
+    spark_catalog.sql(
+        f"CREATE TABLE {space}.t (id INT NOT NULL, n INT DEFAULT 7, c CHAR(2), p STRING "
+        "COMMENT 'x') PARTITIONED BY (p) COMMENT 'all' TBLPROPERTIES ('k' = 'v', 'l' = 'w')"
+    )
+    spark_catalog.sql(f"CREATE TABLE {space}.u LIKE {space}.t TBLPROPERTIES ('l' = 'z')")
+    spark_catalog.sql(f"CREATE TABLE IF NOT EXISTS {space}.u LIKE {space}.t")
+    assert "TABLE_OR_VIEW_ALREADY_EXISTS" in message(
+        spark_catalog, f"CREATE TABLE {space}.u LIKE {space}.t"
+    )
+    namespace = space.partition(".")[2]
+    first, second = catalog.dataset((namespace, "t")), catalog.dataset((namespace, "u"))
+    assert second.schema.equals(first.schema)
+    assert second.partition_by == ("p",)
+    assert second.comments == {"p": "x"}
+    assert second.properties["table_properties"] == {"k": "v", "l": "z", "comment": "all"}
+    assert second.uri != first.uri
+    spark_catalog.sql(f"INSERT INTO {space}.u (id, c, p) VALUES (1, 'a', 'q')")
+    assert rows(spark_catalog, f"SELECT * FROM {space}.u") == [(1, 7, "a ", "q")]
+    assert rows(spark_catalog, f"SELECT * FROM {space}.t") == []
+    spark_catalog.sql("CREATE TABLE like_this (a INT, b DATE) USING parquet PARTITIONED BY (b)")
+    try:
+        spark_catalog.sql(f"CREATE TABLE {space}.v LIKE like_this")
+    finally:
+        spark_catalog.sql("DROP TABLE like_this")
+    assert catalog.dataset((namespace, "v")).partition_by == ("b",)
 
 
 def test_properties_and_comments_are_changed(
@@ -444,6 +502,9 @@ def test_branches_are_read_and_written_by_their_names_and_by_an_option(
     appended = appended.format("plake").option("catalog", catalog.url).option("branch", "Audit")
     appended.mode("append").save(made.uri)
     assert rows(spark_catalog, f"SELECT count(*) FROM {table}") == [(5,)]
+    by_option = spark_catalog.read.option("branch", "Audit").table(f"{space}.t")
+    with pytest.raises(AnalysisException, match="A branch of a table is a table"):
+        by_option.collect()  # it showed the rows of the table
     operations = rows(spark_catalog, f"SELECT version, operation FROM {table}.history")
     assert [name for _, name in operations] == ["create", "append", "delete", "merge", "append"]
     called = rows(spark_catalog, f"{system}.fast_forward(table => '{name}', branch => 'Audit')")

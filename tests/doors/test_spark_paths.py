@@ -189,6 +189,11 @@ def test_older_versions_are_read(spark_catalog: SparkSession, path: str) -> None
     assert rows(spark_catalog, f"SELECT count(*) FROM {name} VERSION AS OF 1") == [(3,)]
     stamp = first.strftime("%Y-%m-%d %H:%M:%S.%f")
     assert rows(spark_catalog, f"SELECT count(*) FROM {name} TIMESTAMP AS OF '{stamp}'") == [(3,)]
+    for moment in ("current_timestamp()", "now() + INTERVAL 0 SECONDS"):
+        newest = f"WITH x AS (SELECT * FROM {name} TIMESTAMP AS OF {moment}) SELECT count(*) FROM x"
+        assert rows(spark_catalog, newest) == [(4,)]
+    nothing = f"SELECT * FROM {name} TIMESTAMP AS OF nosuch()"
+    assert "UNRESOLVED_ROUTINE" in message(spark_catalog, nothing)
     old = spark_catalog.read.option("versionAsOf", "1").table(name)
     assert old.count() == 3
     assert spark_catalog.table(name).count() == 4

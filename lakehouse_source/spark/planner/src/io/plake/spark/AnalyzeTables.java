@@ -1,16 +1,13 @@
 package io.plake.spark;
 
 import java.util.List;
-import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.analysis.ResolvedTable;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.AnalyzeColumn;
 import org.apache.spark.sql.catalyst.plans.logical.AnalyzeTable;
-import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.NoopCommand;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.connector.catalog.Column;
-import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -24,7 +21,7 @@ final class AnalyzeTables extends Rule<LogicalPlan> {
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
     if (plan instanceof AnalyzeTable && isOurs(((AnalyzeTable) plan).child())) {
-      return nothing();
+      return nothing("ANALYZE TABLE");
     }
     if (plan instanceof AnalyzeColumn && isOurs(((AnalyzeColumn) plan).child())) {
       AnalyzeColumn columns = (AnalyzeColumn) plan;
@@ -33,7 +30,7 @@ final class AnalyzeTables extends Rule<LogicalPlan> {
             (ResolvedTable) columns.child(),
             CollectionConverters.asJava(columns.columnNames().get()));
       }
-      return nothing();
+      return nothing("ANALYZE TABLE");
     }
     return plan;
   }
@@ -50,16 +47,13 @@ final class AnalyzeTables extends Rule<LogicalPlan> {
     }
   }
 
-  private static boolean isOurs(LogicalPlan table) {
+  static boolean isOurs(LogicalPlan table) {
     return table instanceof ResolvedTable
         && ((ResolvedTable) table).table() instanceof PlakeTable;
   }
 
-  /** A command without rows. */
-  static LogicalPlan nothing() {
-    return new LocalRelation(
-        CollectionConverters.asScala(List.<Attribute>of()).toSeq(),
-        CollectionConverters.asScala(List.<InternalRow>of()).toSeq(),
-        false, Option.empty());
+  /** A command that does nothing. Connect counts on a command where the user gave one. */
+  static LogicalPlan nothing(String name) {
+    return new NoopCommand(name, CollectionConverters.asScala(List.<String>of()).toSeq());
   }
 }

@@ -68,7 +68,7 @@ final class FormatWrites extends Rule<LogicalPlan> {
           Vocabulary.Ask.EXISTS, Identifier.of(new String[0], path));
       question.put(Vocabulary.Question.MUST_BE_NEW, mode == SaveMode.ErrorIfExists);
       if (channel.ask(question).told.get(Vocabulary.Answer.EXISTS).asBoolean()) {
-        return AnalyzeTables.nothing();
+        return AnalyzeTables.nothing("save");
       }
       options.put(Vocabulary.Option.MODE, Vocabulary.Mode.CREATE);
     }

@@ -118,7 +118,7 @@ final class MergeSchemaWrites {
     List<StructField> added = new ArrayList<>();
     for (int at = 0; at < rows.length(); at++) {
       StructField field = rows.fields()[at];
-      int place = byName ? indexOf(columns, field.name()) : at < columns.size() ? at : -1;
+      int place = byName ? indexOf(names(columns), field.name()) : at < columns.size() ? at : -1;
       if (place < 0) {
         added.add(added(field));
       } else if (byName) { // by position, Spark compares fields of structs by position too
@@ -131,7 +131,7 @@ final class MergeSchemaWrites {
     }
     for (AttributeReference column : CollectionConverters.asJava(
         DataTypeUtils.toAttributes(new StructType(added.toArray(new StructField[0]))))) {
-      if (indexOf(columns, column.name()) < 0) { // two of one name: Spark says so
+      if (indexOf(names(columns), column.name()) < 0) { // two of one name: Spark says so
         columns.add(column);
       } else if (!byName) {
         throw Refusal.because("The column " + column.name() + " that is to be added, the number "
@@ -150,9 +150,17 @@ final class MergeSchemaWrites {
         org.apache.spark.sql.types.Metadata.empty());
   }
 
-  private static int indexOf(List<AttributeReference> columns, String name) {
-    for (int i = 0; i < columns.size(); i++) {
-      if (SQLConf.get().resolver().apply(columns.get(i).name(), name).equals(Boolean.TRUE)) {
+  private static String[] names(List<AttributeReference> columns) {
+    String[] found = new String[columns.size()];
+    for (int i = 0; i < found.length; i++) {
+      found[i] = columns.get(i).name();
+    }
+    return found;
+  }
+
+  private static int indexOf(String[] names, String name) {
+    for (int i = 0; i < names.length; i++) {
+      if (SQLConf.get().resolver().apply(names[i], name).equals(Boolean.TRUE)) {
         return i;
       }
     }
@@ -179,24 +187,19 @@ final class MergeSchemaWrites {
   }
 
   private static StructType widened(StructType table, StructType rows) {
-    List<StructField> fields = new ArrayList<>(List.of(table.fields()));
+    StructType wide = table;
     for (StructField field : rows.fields()) {
-      int place = -1;
-      for (int i = 0; i < fields.size(); i++) {
-        if (SQLConf.get().resolver().apply(fields.get(i).name(), field.name())
-            .equals(Boolean.TRUE)) {
-          place = i;
-        }
-      }
+      int place = indexOf(wide.fieldNames(), field.name());
       if (place < 0) {
-        fields.add(added(field));
+        wide = wide.add(added(field));
       } else {
-        StructField old = fields.get(place);
-        fields.set(place, new StructField(
-            old.name(), widened(old.dataType(), field.dataType()), old.nullable(),
-            old.metadata()));
+        StructField[] fields = wide.fields().clone();
+        StructField old = fields[place];
+        fields[place] = new StructField(
+            old.name(), widened(old.dataType(), field.dataType()), old.nullable(), old.metadata());
+        wide = new StructType(fields);
       }
     }
-    return new StructType(fields.toArray(new StructField[0]));
+    return wide;
   }
 }

@@ -19,6 +19,7 @@ import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Transform;
@@ -144,6 +145,17 @@ public final class PlakeCatalog
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
     ObjectNode question = TableQuestions.create(table, columns, partitions, properties, false);
     return SchemaEvolution.table(channel, table, channel.ask(question), false, Map.of());
+  }
+
+  /**
+   * A table with the columns, default values and partitions of another one, and with the
+   * properties of a table of plake. Spark asks for it from 4.3 on.
+   */
+  @Override
+  public Table createTableLike(Identifier table, TableInfo asked, Table source) {
+    return createTable(
+        table, TableQuestions.columnsLike(source, asked), asked.partitions(),
+        TableQuestions.propertiesLike(source, asked));
   }
 
   @Override

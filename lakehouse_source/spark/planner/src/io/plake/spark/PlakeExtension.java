@@ -58,7 +58,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "TableQuestions", "TableToCreate", "TablePartitions", "PlakeProcedure",
           "PlakeProcedure$Bound", "PlakeSessionCatalog", "SessionEntry", "StagedBySpark",
           "MergeSchemaWrites", "MergeSchemaWrites$Wait", "MergeSchemaWrites$Widen",
-          "AnalyzeTables")),
+          "AnalyzeTables", "NotNullColumns", "NotNullColumns$Pass", "TimesOfPaths",
+          "TimesOfPaths$Resolve")),
       Map.entry(Part.PROVIDER, List.of("PlakeProvider", "FormatWrites", "AnalyzeTables")),
       Map.entry(Part.READER, List.of(
           "ChooseReader", "ChooseReader$Hide", "ReaderAnswer", "PlakeFiles", "PlakeFiles$Bind",
@@ -73,10 +74,12 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     if (EXTENDED.add(extensions)) {
       extensions.injectHintResolutionRule(new WaitsOfSession()); // before tables are resolved
+      extensions.injectHintResolutionRule(new TimesOfSession());
       extensions.injectResolutionRule(new WidensOfSession());
       extensions.injectResolutionRule(new ViewsOfSession());
       extensions.injectResolutionRule(new FormatsOfSession());
       extensions.injectResolutionRule(new AnalysesOfSession());
+      extensions.injectResolutionRule(new ColumnsOfSession());
       extensions.injectResolutionRule(new StatementsOfSession()); // after views have their version
       // The "Pre CBO" batch runs once per query, just before Spark turns relations into scans.
       // Filters and projections are then next to the relation, and the rule of Spark that pushes
@@ -192,6 +195,22 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
     @Override
     public Rule<LogicalPlan> apply(SparkSession session) {
       return new MergeSchemaWrites.Wait();
+    }
+  }
+
+  private static final class TimesOfSession
+      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
+    @Override
+    public Rule<LogicalPlan> apply(SparkSession session) {
+      return new TimesOfPaths(session);
+    }
+  }
+
+  private static final class ColumnsOfSession
+      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
+    @Override
+    public Rule<LogicalPlan> apply(SparkSession session) {
+      return new NotNullColumns();
     }
   }
 

@@ -19,6 +19,7 @@ import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.catalog.V1Table;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.types.DataType$;
@@ -148,6 +149,27 @@ public final class PlakeSessionCatalog extends DelegatingCatalogExtension
   }
 
   // --- tables that are created ---------------------------------------------------
+
+  /**
+   * A table like another one, of the same format where none is named. Spark asks for it from 4.3 on,
+   * and its own session catalog cannot: without this catalog Spark would not have asked.
+   */
+  @Override
+  public Table createTableLike(Identifier table, TableInfo asked, Table source)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    Map<String, String> properties = new HashMap<>(asked.properties());
+    String provider = source.properties().get(TableCatalog.PROP_PROVIDER);
+    if (provider != null) {
+      properties.putIfAbsent(TableCatalog.PROP_PROVIDER, provider);
+    }
+    if (!SessionEntry.isOurs(properties)) {
+      return super.createTable(table, asked.columns(), asked.partitions(), properties);
+    }
+    Map<String, String> all = TableQuestions.propertiesLike(source, asked);
+    all.putAll(properties);
+    return createTable(
+        table, TableQuestions.columnsLike(source, asked), asked.partitions(), all);
+  }
 
   @Override
   public Table createTable(

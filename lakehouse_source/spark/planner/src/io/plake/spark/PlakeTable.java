@@ -40,6 +40,7 @@ class PlakeTable extends PythonTable
     implements SupportsMetadataColumns, TruncatableTable, TablePartitions {
 
   private static final Set<String> VERSIONS = Set.of("versionasof", "timestampasof");
+  private static final String BRANCH = "branch";
 
   private final Channel channel;
   private final Identifier identifier;
@@ -145,13 +146,17 @@ class PlakeTable extends PythonTable
   /**
    * The options of one query or write.
    *
-   * <p>A path among them is ignored, as Spark's own tables do. Another catalog is refused.
+   * <p>A path among them is ignored, as Spark's own tables do. Another catalog or branch is refused.
    */
   static Map<String, String> withoutPlace(CaseInsensitiveStringMap given) {
     if (given.containsKey(Vocabulary.Place.CATALOG)
         || given.containsKey(Vocabulary.Place.WAREHOUSE)) {
       throw Refusal.because("The options " + Vocabulary.Place.CATALOG + " and "
           + Vocabulary.Place.WAREHOUSE + " are settings of Spark's catalog, and not of one query.");
+    }
+    if (given.containsKey(BRANCH)) { // it would be read at a version, and with columns, of this one
+      throw Refusal.because("The option " + BRANCH + " is for load() and save(). A branch of a table"
+          + " is a table, such as plake.sales.orders.branch_audit.");
     }
     Map<String, String> found = new HashMap<>(given.asCaseSensitiveMap());
     found.keySet().removeIf(Vocabulary.Place.PATH::equalsIgnoreCase);

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.Row;
@@ -12,7 +13,10 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.expressions.ClusterByTransform;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
@@ -24,6 +28,7 @@ import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import scala.Option;
 
 /** Writes what Spark asks of a table as questions for plake. */
 final class TableQuestions {
@@ -62,6 +67,37 @@ final class TableQuestions {
     FormatWrites.columns(identities.toArray(new Transform[0])).forEach(partitionBy::add);
     put(question, properties);
     return question;
+  }
+
+  /**
+   * The columns of a table like another one.
+   *
+   * <p>Spark takes the value of a default from another entry of the metadata than its text.
+   */
+  static Column[] columnsLike(Table source, TableInfo asked) {
+    if (!(source instanceof PlakeTable)) {
+      return asked.columns();
+    }
+    StructType found = new StructType();
+    for (StructField field : ((PlakeTable) source).schema().fields()) {
+      Option<String> text = field.getCurrentDefaultValue();
+      found = found.add(
+          text.isEmpty() ? field : field.withExistenceDefaultValue(text.get()));
+    }
+    return CatalogV2Util.structTypeToV2Columns(found, false);
+  }
+
+  /** The properties of a table like another one: those of a table of plake, and what is asked. */
+  static Map<String, String> propertiesLike(Table source, TableInfo asked) {
+    Map<String, String> found = new HashMap<>();
+    if (source instanceof PlakeTable) {
+      found.putAll(SessionEntry.withoutOptions(source.properties()));
+      found.keySet().removeAll(List.of(
+          TableCatalog.PROP_LOCATION, TableCatalog.PROP_OWNER, TableCatalog.PROP_EXTERNAL,
+          TableCatalog.PROP_IS_MANAGED_LOCATION));
+    }
+    found.putAll(asked.properties());
+    return found;
   }
 
   static void put(ObjectNode question, Map<String, String> properties) {
