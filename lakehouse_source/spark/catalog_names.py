@@ -13,8 +13,7 @@ from lakehouse_source.spark.planner.vocabulary import Answer, Question
 def list_tables(request: Request) -> dict[str, Any]:
     """The names of the tables in a namespace."""
     with names_of(request) as catalog, catalog.read() as reader:
-        found = reader.names.datasets(_namespace(request))
-    return {Answer.NAMES: [one.name for one in found]}
+        return {Answer.NAMES: reader.names.dataset_names(_namespace(request))}
 
 
 def list_namespaces(request: Request) -> dict[str, Any]:
