@@ -73,6 +73,17 @@ def test_scans_come_in_batches_unless_they_are_switched_off(
         assert sides[0].where("id < 5").count() == 5
 
 
+def test_numbers_in_arrays_and_maps_may_be_null(
+    spark_planner: SparkSession, tmp_path: Path
+) -> None:
+    """ "Value at index is null": compiled functions of Spark take a value before they ask."""
+    rows = spark_planner.sql("SELECT array(1, NULL) AS l, map('a', NULL, 'b', 2) AS m")
+    rows.write.format("plake").mode("append").save(str(tmp_path / "d"))
+    frame = spark_planner.read.format("plake").load(str(tmp_path / "d"))
+    found = frame.selectExpr("transform(l, e -> e + 1)", "transform_values(m, (k, v) -> v + 1)")
+    assert [tuple(row) for row in found.collect()] == [([2, None], {"a": None, "b": 3})]
+
+
 def test_every_row_of_every_batch_is_as_in_plain_parquet(
     sides: tuple[DataFrame, DataFrame],
 ) -> None:

@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.stream.Collectors;
+import org.apache.spark.sql.catalyst.expressions.codegen.CodeGenerator;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.metric.CustomMetric;
@@ -18,6 +19,9 @@ import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.internal.connector.SupportsMetadata;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Map;
@@ -64,7 +68,34 @@ final class IsolatedScan
     this.source = source;
     this.shortName = shortName;
     this.stock = source.scan(shortName);
-    this.inBatches = inBatches;
+    this.inBatches = inBatches && !hasNumbersToTake(stock.readSchema());
+  }
+
+  /**
+   * Whether a type has an array or a map of numbers that may be NULL.
+   *
+   * <p>From 4.3 on, Spark's compiled code for functions such as {@code transform} takes an element
+   * before it asks whether that is NULL. Arrow's vectors of fixed width refuse that; rows do not.
+   */
+  private static boolean hasNumbersToTake(DataType type) {
+    if (type instanceof StructType) {
+      for (StructField field : ((StructType) type).fields()) {
+        if (hasNumbersToTake(field.dataType())) {
+          return true;
+        }
+      }
+    }
+    if (type instanceof ArrayType) {
+      ArrayType array = (ArrayType) type;
+      return array.containsNull() && CodeGenerator.isPrimitiveType(array.elementType())
+          || hasNumbersToTake(array.elementType());
+    }
+    if (type instanceof MapType) {
+      MapType map = (MapType) type;
+      return map.valueContainsNull() && CodeGenerator.isPrimitiveType(map.valueType())
+          || hasNumbersToTake(map.keyType()) || hasNumbersToTake(map.valueType());
+    }
+    return false;
   }
 
   private static boolean comesInBatches() {
