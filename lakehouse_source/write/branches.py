@@ -8,7 +8,7 @@ is read or written. The work grows with the number of files of the version.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from contextlib import suppress
 
 import pyarrow as pa
