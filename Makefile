@@ -38,7 +38,7 @@ lint: $(STAMP) ## Style, by ruff
 types: $(STAMP) ## Types, by mypy
 	@$(BIN)/mypy
 
-property: $(STAMP) ## The property tests with 10,000 examples each instead of 80
+property: $(STAMP) ## The property tests with 10,000 examples each instead of 50
 	@HYPOTHESIS_PROFILE=property $(BIN)/python -m pytest -q -m 'hypothesis and not spark'
 
 mutation: $(STAMP) ## Put wrong rules into the code, one at a time: the tests must fail for each

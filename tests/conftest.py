@@ -28,7 +28,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 # about the same time.
 SECOND_LANE = {
     *(f"test_planner_{name}.py" for name in ("join_keys", "views")),
-    *(f"test_stream_{name}.py" for name in ("kills", "read")),
+    "test_stream_read.py",
 }
 
 # Left out by `make test-quick`: other processes, servers and disks, or many cases.
@@ -51,37 +51,46 @@ SLOW = {
 # Matrices: `make test` runs some cases of a test, and `make integration` the others. The names of
 # the cases choose, so that it is always the same ones.
 #
-# A case with Spark takes a second or more of both cores: so many of each test.
-CASES_WITH_SPARK = 2
+# A case with Spark takes a second or more of both cores: one of each test, but of these more.
 MORE_CASES_WITH_SPARK = {
-    "test_query_equals_parquet": 16,
-    "test_the_examples_of_a_docstring_run": 9,
-    "test_a_query_gives_what_plain_parquet_gives": 5,
-    "test_reading": 5,
-    "test_a_statement_does_what_duckdb_does": 5,
-    "test_where_is_applied_as_spark_would": 4,
+    "test_query_equals_parquet": 12,
+    "test_the_examples_of_a_docstring_run": 8,
+    "test_the_examples_of_a_page_run": 3,
+    "test_a_query_gives_what_plain_parquet_gives": 4,
+    "test_reading": 4,
+    "test_a_statement_does_what_duckdb_does": 4,
+    "test_a_change_does_what_duckdb_does": 2,
+    "test_where_is_applied_as_spark_would": 3,
     "test_a_query_gives_what_duckdb_gives": 4,
     "test_the_catalog_answers": 4,
+    "test_a_join_equals_parquet": 2,
+    "test_every_type_comes_back_as_parquet_gives_it": 2,
+    "test_every_type_is_read_as_parquet_gives_it": 2,
+    "test_nan_and_negative_zero_are_found": 2,
+    "test_partition_values_are_those_of_the_catalog": 2,
 }
 # Without Spark: one case in so many of each test of these modules that has more than a few.
 SAMPLED = {
-    "test_planner_build.py": 3,
-    "test_plain_parquet.py": 3,
-    "test_crash_points.py": 4,
-    "test_row_change_crashes.py": 4,
-    "test_lost_acknowledgement.py": 2,
-    "test_dataset_names.py": 2,
-    "test_spellings.py": 3,
-    "test_engine_files.py": 2,
-    "test_engines.py": 2,
+    "test_crash_points.py": 8,
+    "test_row_change_crashes.py": 8,
+    **dict.fromkeys(("test_lost_acknowledgement.py", "test_dataset_names.py"), 4),
+    **dict.fromkeys(("test_planner_build.py", "test_plain_parquet.py", "test_spellings.py"), 3),
+    **dict.fromkeys(
+        (
+            *("test_branches.py", "test_column_defaults.py", "test_engine_files.py"),
+            *("test_engines.py", "test_foreign_partition_columns.py", "test_known_files.py"),
+            *("test_row_change_conflicts.py", "test_schema_changes.py"),
+        ),
+        2,
+    ),
 }
-FEW_CASES = 5
+FEW_CASES = 3
 
 
 def _kept_cases(test: pytest.Function, count: int) -> int:
     """How many of the cases of a test `make test` runs."""
     if test.get_closest_marker("spark") is not None:
-        return MORE_CASES_WITH_SPARK.get(test.originalname, CASES_WITH_SPARK)
+        return MORE_CASES_WITH_SPARK.get(test.originalname, 1)
     if count > FEW_CASES and test.path.name in SAMPLED:
         return -(-count // SAMPLED[test.path.name])
     return count

@@ -51,7 +51,7 @@ def register_profiles() -> None:
     calm = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
     settings.register_profile(
         "quick",
-        max_examples=80,
+        max_examples=50,
         deadline=None,
         derandomize=True,
         database=None,

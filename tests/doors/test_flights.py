@@ -98,6 +98,7 @@ def test_spark_to_spark_and_to_python(
     assert truth(lake.read_dataset(uri, catalog=catalog_url)) == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("catalog", CATALOGS)
 def test_python_to_spark(
     spark_planner: Any, flights: pa.Table, catalog_url: str, tmp_path: Path
@@ -125,6 +126,7 @@ def test_one_frame_serves_any_filters_in_any_order(
     assert frame.where("month = 1").count() == per_month[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("nullable", [True, False])
 def test_counting_a_file_that_is_divided_counts_every_row_once(
     spark_planner: Any, nullable: bool, tmp_path: Path

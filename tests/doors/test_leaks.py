@@ -147,6 +147,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_event_log_and_the_drivers_log_do_not_hold_the_password(

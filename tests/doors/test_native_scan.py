@@ -50,6 +50,7 @@ def scanned(frame: Any) -> set[str]:
     return {Path(name).name for name in frame.inputFiles()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("group", MATRIX)
 def test_every_type_comes_back_as_plake_and_parquet_give_it(
     spark: SparkSession, tmp_path: Path, group: str
@@ -62,6 +63,7 @@ def test_every_type_comes_back_as_plake_and_parquet_give_it(
     assert rows(instants(native)) == rows(instants(oracle))
 
 
+@pytest.mark.long
 def test_numbers_that_spark_lacks_come_back_as_plake_gives_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -120,6 +122,7 @@ PARTITIONS: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", PARTITIONS)
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 def test_partition_values_come_back_as_they_were_written(
@@ -165,6 +168,7 @@ def test_a_condition_on_partitions_and_files_prunes_both(
     assert "PartitionFilters: [isnotnull(p" in plan
 
 
+@pytest.mark.long
 def test_two_partition_values_may_share_a_folder(spark: SparkSession, tmp_path: Path) -> None:
     """Values come from the catalog; a folder's name says nothing."""
     uri = str(tmp_path / "shared")
@@ -179,6 +183,7 @@ def test_two_partition_values_may_share_a_folder(spark: SparkSession, tmp_path: 
     assert rows(lake.spark.scan(spark, uri)) == ["('other', 2)", "('same', 0)", "('same', 1)"]
 
 
+@pytest.mark.long
 def test_folders_above_the_files_are_not_taken_for_partitions(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -257,6 +262,7 @@ def test_promoted_and_added_columns(spark: SparkSession, tmp_path: Path) -> None
     assert "MapInArrow" not in lake.spark.scan(spark, uri)._jdf.queryExecution().toString()
 
 
+@pytest.mark.long
 def test_numbers_that_became_text(spark: SparkSession, tmp_path: Path) -> None:
     uri = str(tmp_path / "text")
     old = {
@@ -280,6 +286,7 @@ def test_numbers_that_became_text(spark: SparkSession, tmp_path: Path) -> None:
     assert "(7, 'true', '1.0E-7', '1970-01-01 00:00:00Z', '0.00000001')" in found
 
 
+@pytest.mark.long
 def test_integers_that_became_text_stay_in_sparks_reader(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -315,6 +322,7 @@ def test_renamed_swapped_dropped_and_added_again(spark: SparkSession, tmp_path: 
     assert len(agrees(spark, uri, "B > 1")) == 3
 
 
+@pytest.mark.long
 def test_changes_inside_of_structs(spark: SparkSession, tmp_path: Path) -> None:
     uri = str(tmp_path / "nested")
     old = pa.table({"s": [{"x": 1, "y": "a"}, None], "l": [[{"k": 1}], None]})
@@ -329,6 +337,7 @@ def test_changes_inside_of_structs(spark: SparkSession, tmp_path: Path) -> None:
     assert len(agrees(spark, uri, "t.x = 1", "t.z IS NULL")) == 3
 
 
+@pytest.mark.long
 def test_only_new_columns_are_asked_of_old_files(spark: SparkSession, tmp_path: Path) -> None:
     uri = str(tmp_path / "new")
     lake.write_dataset(pa.table({"a": [1, 2], "p": [0, 1]}), uri, partition_by="p")
@@ -371,6 +380,7 @@ def test_nan_and_signed_zero_are_found_where_footers_hide_them(
     assert rows(frame) == rows(load(spark, uri))
 
 
+@pytest.mark.long
 def test_a_float_without_nan_is_left_to_sparks_filters(spark: SparkSession, tmp_path: Path) -> None:
     uri = str(tmp_path / "floats")
     lake.write_dataset(pa.table({"f": [1.0, 2.0]}), uri)
@@ -378,6 +388,7 @@ def test_a_float_without_nan_is_left_to_sparks_filters(spark: SparkSession, tmp_
     assert "GreaterThan(f,5.0)" in plan
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", ["struct", "column"])
 def test_a_column_named_like_the_path_of_a_field(
     spark: SparkSession, tmp_path: Path, first: str
@@ -394,6 +405,7 @@ def test_a_column_named_like_the_path_of_a_field(
     assert lake.spark.scan(spark, uri, "`s.x` = 5", columns=["s.x"]).count() == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("zone", [None, "UTC"])
 def test_moments_that_spark_does_not_promise_to_hold(
     spark: SparkSession, tmp_path: Path, zone: str | None
@@ -457,6 +469,7 @@ def expressible(schema: pa.Schema) -> bool:
     return all(known(field.type) for field in schema)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("escaped", ["true", "false"])
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_text_in_a_condition_is_taken_as_it_is(
@@ -479,6 +492,7 @@ def test_text_in_a_condition_is_taken_as_it_is(
         assert {row.s for row in like} == {"a'b", 'a"b', "a\\b", "a%b"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
 def test_times_without_a_zone_are_in_the_sessions(
     spark: SparkSession, tmp_path: Path, zone: str
@@ -509,6 +523,7 @@ def test_what_is_no_condition_is_refused(spark: SparkSession, tmp_path: Path) ->
         lake.spark.scan(spark, uri, columns=["nothing"])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", recorded.ZONES)
 def test_conditions_over_the_flights_find_what_spark_finds(
@@ -605,6 +620,7 @@ def test_the_sessions_settings_are_as_before(spark: SparkSession, tmp_path: Path
     assert spark.conf.get(THRESHOLD) == default
 
 
+@pytest.mark.long
 def test_another_catalog_is_named_as_anywhere(spark: SparkSession, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/own.db"
     lake.write_dataset(pa.table({"n": [1]}), tmp_path / "data", catalog=url)
@@ -630,6 +646,7 @@ def test_char_columns_are_padded_and_compared_as_in_sparks_own_tables(
     assert native.where("c = 'ab'").count() == oracle.where("c = 'ab'").count() == 1
 
 
+@pytest.mark.long
 def test_users_metadata_and_collations_come_back(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.sql("SELECT s COLLATE UTF8_LCASE s, 1 n FROM VALUES ('Ada'), ('BOB') AS t(s)")
     frame = frame.withMetadata("n", {"unit": "m", "parquet.field.id": 77})

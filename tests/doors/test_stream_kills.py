@@ -14,6 +14,7 @@ from tests.doors.frames import data_files
 from tests.doors.streams import forget_last_commit, ids, run
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.spark,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc"),
 ]
@@ -26,14 +27,9 @@ POINTS = (
     *("folders synced", "commit begun", "files checked", "transaction begun", "dataset locked"),
     *("transaction written", "files written", "before COMMIT", "after COMMIT"),
 )
-IN_SHORT = ("after COMMIT",)
 
 
-@pytest.mark.parametrize(
-    "point",
-    [pytest.param(point, marks=() if point in IN_SHORT else pytest.mark.long) for point in POINTS],
-    ids=lambda point: point.replace(" ", "_"),
-)
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: point.replace(" ", "_"))
 def test_a_killed_driver_leaves_each_row_once(
     spark: SparkSession, tmp_path: Path, point: str
 ) -> None:

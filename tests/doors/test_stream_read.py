@@ -83,6 +83,7 @@ def test_available_now_reads_what_is_there_in_batches_of_the_limit(
     assert [len(rows) for rows in batches] == ([4, 2] if HAS_LIMITS else [6])
 
 
+@pytest.mark.long
 def test_a_running_query_gets_what_is_appended(
     session: SparkSession, uri: str, tmp_path: Path
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_new_column_ends_the_query_until_it_is_loaded_again(
     assert {"id": 10, "k": "k0", "n": None} in rows
 
 
+@pytest.mark.long
 def test_the_static_side_of_a_join_is_fresh_in_each_batch_of_a_view(
     spark_planner: SparkSession, uri: str, tmp_path: Path
 ) -> None:
