@@ -137,6 +137,7 @@ def test_rows_that_spark_keeps_outlive_their_batch(
     cached.unpersist()
 
 
+@pytest.mark.long
 def test_without_compiled_code_the_rows_are_the_same(
     spark_planner: SparkSession, sides: tuple[DataFrame, DataFrame]
 ) -> None:
@@ -172,6 +173,7 @@ def test_what_the_worker_sends_is_counted(
     assert received > 8 * ROWS  # bytes: the numbers alone
 
 
+@pytest.mark.long
 def test_a_jar_without_the_reader_gives_rows_and_prunes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -168,6 +168,7 @@ def test_query_read_by_spark_equals_parquet(name: str, by_spark: pq.Side, expect
     assert multiset(query(by_spark)) == expected(name, query)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", _some_now(pq.VERSIONED))
 def test_query_over_two_versions_read_by_spark_equals_parquet(
     name: str, by_spark: pq.Side, expected: Any
@@ -254,6 +255,7 @@ def test_spark_s_own_setting_for_filter_pushdown_changes_nothing(
         assert multiset(pq.QUERIES[name](with_planner)) == expected(name, pq.QUERIES[name])
 
 
+@pytest.mark.long
 def test_without_the_extension_the_pushdown_setting_loses_no_rows(
     spark: SparkSession, paths: dict[str, Any], expected: Any
 ) -> None:
@@ -267,6 +269,7 @@ def test_without_the_extension_the_pushdown_setting_loses_no_rows(
         spark.conf.unset(key)
 
 
+@pytest.mark.long
 def test_the_pushdown_setting_may_change_between_planning_and_running(
     with_planner: pq.Side, setting: Any
 ) -> None:
@@ -297,6 +300,7 @@ def test_scans_with_different_filters_share_no_exchange(with_planner: pq.Side) -
     assert "ReusedExchange" not in plan(both)
 
 
+@pytest.mark.long
 def test_frames_loaded_apart_share_no_exchange(with_planner: pq.Side) -> None:
     """They may have pinned different versions."""
     one, two = (with_planner.load().where("k = 1").groupBy("g").count() for _ in range(2))
@@ -331,6 +335,7 @@ def test_the_schema_of_a_frame_is_the_same_with_and_without(
     assert _side(spark, paths, "plake").t.schema == with_planner.t.schema
 
 
+@pytest.mark.long
 def test_a_frame_read_with_the_extension_off_then_on_changes_its_plan_only(
     with_planner: pq.Side, setting: Any
 ) -> None:

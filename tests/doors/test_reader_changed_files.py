@@ -99,6 +99,7 @@ def test_deleted_rows_are_left_out(spark_reader: SparkSession, uri: str, oracle:
     agree(frame, oracle, *CONDITIONS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -273,6 +274,7 @@ def test_promoted_columns_have_the_values_of_pyarrows_cast(
         agree(ours, theirs, *asked, f"{name}_now IS NULL AND n < 70")
 
 
+@pytest.mark.long
 def test_names_that_went_round_over_files_of_four_times(
     spark: SparkSession, spark_reader: SparkSession, tmp_path: Path
 ) -> None:

@@ -207,6 +207,7 @@ def metrics(node: Any, shown: str) -> Iterator[int]:
         yield from metrics(node.children().apply(i), shown)
 
 
+@pytest.mark.long
 def test_years_beyond_those_of_spark_are_compared(
     spark_reader: SparkSession, by_python: SparkSession, tmp_path: Path
 ) -> None:
@@ -227,6 +228,7 @@ def test_years_beyond_those_of_spark_are_compared(
         assert rows(ours) == rows(load(by_python, uri).where(condition).select("n")) != []
 
 
+@pytest.mark.long
 def test_names_with_dots_are_told_apart(
     spark: SparkSession, spark_reader: SparkSession, tmp_path: Path
 ) -> None:
@@ -380,6 +382,7 @@ def test_hidden_columns_of_files_are_not_taken_for_users(
     assert is_read_by_spark(frame)
 
 
+@pytest.mark.long
 def test_metadata_of_columns_changes_nothing(
     spark: SparkSession, spark_reader: SparkSession, tmp_path: Path
 ) -> None:
@@ -491,6 +494,7 @@ def test_options_that_only_plake_knows_keep_pythons_way(
     assert rows(given) == ["('1', 'a')", "('2', 'b')", "('3', 'c')"]
 
 
+@pytest.mark.long
 def test_a_codec_that_spark_lacks_keeps_pythons_way(
     spark_reader: SparkSession, tmp_path: Path
 ) -> None:
@@ -527,6 +531,7 @@ def test_settings_that_change_sparks_reader_keep_pythons_way(
     assert is_read_by_spark(load(spark_reader, uri))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -628,6 +633,7 @@ def test_a_frame_stays_at_its_version_and_plans_share_only_equal_scans(
     cached.unpersist()
 
 
+@pytest.mark.long
 def test_tables_made_of_many_decimals_come_as_they_are(
     spark: SparkSession, spark_reader: SparkSession, tmp_path: Path
 ) -> None:

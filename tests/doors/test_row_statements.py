@@ -249,6 +249,7 @@ def test_a_statement_that_changes_nothing_commits_nothing(
     assert data_files(path) == files
 
 
+@pytest.mark.long
 def test_cte_aliases_and_merge_into_by_frames(session: SparkSession, tmp_path: Path) -> None:
     from pyspark.sql import functions as F
 
@@ -298,6 +299,7 @@ def test_a_view_of_a_part_is_refused(narrow: str, session: SparkSession, tmp_pat
     assert last(path).version == 2
 
 
+@pytest.mark.long
 def test_a_view_with_a_narrower_schema_cannot_write_rows_anew(
     session: SparkSession, tmp_path: Path
 ) -> None:
@@ -353,6 +355,7 @@ def test_two_source_rows_may_delete_one_target_row(session: SparkSession, tmp_pa
     check(session, path, oracle(["DELETE FROM t WHERE id IN (3, 6, 9)"]))
 
 
+@pytest.mark.long
 def test_columns_may_have_the_names_of_metadata_columns(
     session: SparkSession, tmp_path: Path
 ) -> None:
@@ -438,6 +441,7 @@ def test_an_update_of_other_rows_of_the_same_file_commits(
 # --- options, pruning, failures --------------------------------------------------------
 
 
+@pytest.mark.long
 def test_settings_of_the_session_are_options_of_statements(
     session: SparkSession, tmp_path: Path
 ) -> None:

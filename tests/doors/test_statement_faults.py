@@ -87,21 +87,18 @@ spark.stop()
 # Executors write files; what comes after them is done by processes of the driver.
 IN_TASKS = ("file opened", "row group written", "file closed", "files closed")
 ON_DRIVER = ("commit begun", "vectors written", "dataset locked", "before COMMIT", "after COMMIT")
-SAMPLE = (("vectors written", "driver"),)
 EVERY = (*((point, "task") for point in IN_TASKS), *((point, "driver") for point in ON_DRIVER))
 
 
-@pytest.mark.parametrize(
-    "faults", [SAMPLE, pytest.param(EVERY, marks=pytest.mark.long)], ids=["sample", "every"]
-)
+@pytest.mark.long
 def test_a_statement_whose_processes_die_is_carried_out_once_or_not_at_all(
-    faults: tuple[tuple[str, str], ...], tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     paths = [str(TESTS / "faulty_workers"), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path), json.dumps(faults)],
+        [sys.executable, str(script), str(tmp_path), json.dumps(EVERY)],
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(path for path in paths if path),
@@ -117,7 +114,7 @@ def test_a_statement_whose_processes_die_is_carried_out_once_or_not_at_all(
     )
     lines = [line.removeprefix("RESULT ") for line in done.stdout.splitlines()]
     results = [json.loads(line) for line in lines if line.startswith("{")]
-    assert len(results) == 3 * len(faults), done.stderr[-3000:]
+    assert len(results) == 3 * len(EVERY), done.stderr[-3000:]
     for one in results:
         for fact in ("verified", "in_spark", "unique", "same_after_vacuum"):
             assert one[fact], one

@@ -167,6 +167,7 @@ def test_the_static_side_of_a_join_is_fresh_in_each_batch_of_a_view(
     assert sorted(found) == [(0, "zero"), (1, "one"), (2, "two")][: 3 if HAS_LIMITS else 1]
 
 
+@pytest.mark.long
 def test_options_of_the_other_kind_of_read_are_refused(
     spark: SparkSession, uri: str, tmp_path: Path
 ) -> None:

@@ -244,6 +244,7 @@ def test_char_and_varchar_come_back_as_in_sparks_own_tables(
         assert back.where("c IN ('ab', 'x')").count() == 1
 
 
+@pytest.mark.long
 def test_char_and_varchar_without_type_info_are_strings(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -252,6 +253,7 @@ def test_char_and_varchar_without_type_info_are_strings(
     assert back.collect() == frame.collect()
 
 
+@pytest.mark.long
 def test_collations_come_back_and_are_compared_by_spark(
     spark: SparkSession, spark_planner: SparkSession, tmp_path: Path
 ) -> None:
@@ -354,6 +356,7 @@ def test_column_names_are_taken_as_they_are(
         assert read.select("`ü€😀`", "`x,y`").collect() == [(6, 7)]
 
 
+@pytest.mark.long
 def test_three_hundred_columns_and_one(
     spark: SparkSession, spark_planner: SparkSession, tmp_path: Path
 ) -> None:
@@ -382,6 +385,7 @@ def test_more_partitions_than_rows_leave_no_empty_files(
     assert back.where("id >= 0").count() == 3
 
 
+@pytest.mark.long
 def test_user_types_are_kept_as_the_sql_types_they_are_made_of(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -96,6 +96,7 @@ AWKWARD = [
 ]
 
 
+@pytest.mark.long
 def test_every_partition_value_comes_back(
     spark: SparkSession, spark_planner: SparkSession, tmp_path: Path
 ) -> None:
@@ -121,6 +122,7 @@ def test_every_partition_value_comes_back(
         assert rows(load(spark, tmp_path, where=condition)) == rows(oracle.where(condition))
 
 
+@pytest.mark.long
 def test_partition_columns_of_every_type_that_can_be_one(
     spark: SparkSession, spark_planner: SparkSession, tmp_path: Path
 ) -> None:
@@ -223,6 +225,7 @@ def test_overwrite_where_replaces_the_rows_of_its_condition_and_no_other(
     assert lake.open_dataset(path).version == 2
 
 
+@pytest.mark.long
 def test_overwrite_where_keeps_files_of_other_partitions_as_they_are(
     spark: SparkSession, parts: tuple[Path, DataFrame]
 ) -> None:
@@ -322,6 +325,7 @@ def test_merge_schema_adds_columns_and_nested_fields_and_widens(
     assert load(spark, tmp_path).where("i = 1").count() == 2
 
 
+@pytest.mark.long
 def test_promote_to_string_turns_a_column_into_text(
     spark: SparkSession, spark_planner: SparkSession, tmp_path: Path
 ) -> None:
@@ -369,6 +373,7 @@ def test_new_columns_need_merge_schema_and_nothing_is_committed(
 # --- layout -----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_row_groups_are_full_although_spark_sends_ten_thousand_rows_at_a_time(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -380,6 +385,7 @@ def test_row_groups_are_full_although_spark_sends_ten_thousand_rows_at_a_time(
     assert group_sizes(footer) == [131_072, 150_000 - 131_072]
 
 
+@pytest.mark.long
 def test_files_are_closed_at_the_target_size(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.range(60_000).selectExpr("id", "sha2(CAST(id AS STRING), 256) h").coalesce(1)
     save(frame, tmp_path, rowGroupRows=5000, targetFileSize="500k", compression="none")
@@ -404,6 +410,7 @@ def test_compression_is_what_was_asked_for(
     assert load(spark, tmp_path).selectExpr("sum(id)").first() == (499_500,)
 
 
+@pytest.mark.long
 def test_sorted_row_groups_have_narrow_statistics(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.range(20_000).selectExpr("(id * 7919) % 20000 AS k", "id").coalesce(1)
     save(frame, tmp_path, rowGroupRows=5000, sortBy="K,id")

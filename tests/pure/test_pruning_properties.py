@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lakehouse_source.model import (
@@ -217,7 +217,9 @@ def test_bounds_that_the_index_has_of_a_file_never_drop_a_matching_row(data):
 def test_keys_are_read_back_as_values(data):
     table = data.draw(tables(max_rows=1))
     leaf = data.draw(st.sampled_from(table.leaves))
-    value = data.draw(st.sampled_from(pool(leaf.type)))
+    values = pool(leaf.type)
+    assume(values)  # the type of columns that are always NULL has none
+    value = data.draw(st.sampled_from(values))
     kind = domain(leaf.type)
     if kind.ordered:
         ordinal = to_ordinal(value, leaf.type)

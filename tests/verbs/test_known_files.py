@@ -169,7 +169,7 @@ class Maker:
         lake.write_dataset(table, self.uri, catalog=self.catalog, **SMALL, **options)
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(st.lists(changes, max_size=5), st.lists(st.sampled_from(CONDITIONS), min_size=1, max_size=2))
 def test_plans_of_a_random_history_are_those_of_a_new_process(
     tmp_path_factory: pytest.TempPathFactory, history: list[Any], conditions: list[str]
