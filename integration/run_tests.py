@@ -2,12 +2,11 @@
 
     python integration/run_tests.py [PYTEST ARGUMENTS]
 
-One lane has tests that need Spark. The other has the type checks, the tests without
-Spark and then, because these take less time, the other tests with it. The
-output of the first lane is shown as it comes; the second writes to a file, which is
-shown when both are done. The last line counts the tests of both, and the exit code is
-the worse one. Ctrl-C stops both: each pytest
-gets time to stop its Spark, its PostgreSQL and its processes.
+One lane has the tests that need Spark; the other has the type checks and the tests without
+Spark. The output of the first lane is shown as it comes; the second writes to a file, which
+is shown when both are done. The last line counts the tests of both, and the exit code is the
+worse one. Ctrl-C stops both: each pytest gets time to stop its Spark, its PostgreSQL and its
+processes.
 """
 
 from __future__ import annotations
@@ -42,10 +41,10 @@ class Lane:
     checks: tuple[tuple[str, ...], ...] = ()
 
 
-FIRST = Lane("with Spark", "spark and not second_lane and not long")
+FIRST = Lane("with Spark", "spark and not long")
 SECOND = Lane(
-    "without Spark, then more with it",
-    "(not spark or second_lane) and not long",
+    "without Spark",
+    "not spark and not long",
     checks=((sys.executable, "-m", "mypy"),),
 )
 
@@ -184,7 +183,7 @@ def main(arguments: list[str]) -> int:
                 for runner in runners:
                     runner.finish()
             log.seek(0)
-            print("=== types, tests without Spark, more tests with it", flush=True)
+            print("=== types, tests without Spark", flush=True)
             print(log.read(), flush=True)
         print(slowest(runners))
         print(closing_line(runners, time.monotonic() - begin), flush=True)

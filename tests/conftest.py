@@ -24,13 +24,6 @@ register_profiles()
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
-# Tests with Spark that `make test` runs after those without it, so that its two lanes take
-# about the same time.
-SECOND_LANE = {
-    *(f"test_planner_{name}.py" for name in ("join_keys", "views")),
-    "test_stream_read.py",
-}
-
 # Left out by `make test-quick`: other processes, servers and disks, or many cases.
 SLOW = {
     f"test_{name}.py"
@@ -112,26 +105,13 @@ def _sample(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use the Spark session, and those of the second lane, and slow ones."""
+    """Mark the tests that use the Spark session, slow ones, and those that `make test` omits."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        if item.path.name in SECOND_LANE:
-            item.add_marker(pytest.mark.second_lane)
         if item.path.name in SLOW:
             item.add_marker(pytest.mark.slow)
     _sample(items)
-    # Those without Spark first: `make test` has some of both kinds in one process.
-    items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
-
-
-RUNNING = pytest.StashKey[pytest.Item]()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Note the test that runs, for fixtures that outlive it."""
-    item.config.stash[RUNNING] = item
 
 
 @pytest.fixture(autouse=True)
@@ -153,7 +133,7 @@ def spark(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
     """One local Spark session for all tests, without the planner extension."""
-    if request.config.stash[RUNNING].get_closest_marker("spark") is None:
+    if "not spark" in request.config.getoption("markexpr"):
         pytest.fail("a test asks for Spark at run time and lacks the marker `spark`")
     from pyspark.sql import SparkSession
 
