@@ -20,18 +20,24 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StringType, StructField, StructType
 
-from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import CompactionResult, FileMetadata, FileRecord
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.spark.catalog_request import Place
 from lakehouse_source.spark.task_files import restored, shortened
 from lakehouse_source.spark.workers import freeze_gc
 from lakehouse_source.storage import Storage
-from lakehouse_source.write.compact import begin_compaction, commit_compaction
+from lakehouse_source.write.compact import (
+    begin_compaction,
+    check_max_concurrent,
+    commit_compaction,
+)
 from lakehouse_source.write.copy_rows import Copy
 from lakehouse_source.write.options import StagedWrite
 
 MESSAGES = StructType([StructField("message", StringType(), False)])
+
+
+Groups = tuple[tuple[Copy, tuple[FileRecord, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ class CompactionPartition(InputPartition):
     """The partitions of the dataset that one task compacts, each with its small files."""
 
     staged: StagedWrite
-    groups: tuple[tuple[Copy, tuple[FileRecord, ...]], ...]
+    groups: Groups
     row_groups: Mapping[int, int]
 
 
@@ -76,10 +82,8 @@ class CompactionReader(DataSourceReader):
         arguments = dict(self.arguments)
         where = PredicateSet.of(arguments.pop("where", None))
         at_once = arguments.pop("max_concurrent", None)
-        if at_once is not None and at_once < 1:
-            raise InvalidOptionError(
-                option="max_concurrent", value=at_once, reason="must be at least 1."
-            )
+        if at_once is not None:
+            check_max_concurrent(at_once)
         address = self.place.address()
         with address.open() as catalog:
             staged, work = begin_compaction(catalog, address, where, **arguments)
@@ -88,12 +92,17 @@ class CompactionReader(DataSourceReader):
         groups = list(zip(work.copies(staged.spec), work.groups))
         count = len(groups) if at_once is None else min(at_once, len(groups))
         return [
-            CompactionPartition(staged, tuple(groups[first::count]), work.row_groups)
-            for first in range(count)
+            CompactionPartition(staged, mine, _counts_of(work.row_groups, mine))
+            for mine in (tuple(groups[first::count]) for first in range(count))
         ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         raise AssertionError("tasks compact with CompactionTasks")
+
+
+def _counts_of(row_groups: Mapping[int, int], groups: Groups) -> dict[int, int]:
+    """The numbers of row groups of the files that are replaced: a task needs no others."""
+    return {file.id: row_groups[file.id] for _, replaced in groups for file in replaced}
 
 
 class CompactionTasks(DataSourceReader):

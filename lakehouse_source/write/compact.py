@@ -21,7 +21,6 @@ from lakehouse_source.errors import (
     CommitConflictError,
     InvalidOptionError,
     PlakeError,
-    SchemaMismatchError,
 )
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import (
@@ -39,7 +38,7 @@ from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import dataframe_schema, without_metadata
 from lakehouse_source.storage import Storage
-from lakehouse_source.write.begin import begin
+from lakehouse_source.write.base_version import begin_after
 from lakehouse_source.write.commit import abort, commit_rewrite
 from lakehouse_source.write.conflicts import Change
 from lakehouse_source.write.copy_rows import Copy, copy_of
@@ -96,10 +95,7 @@ def compact(
         DatasetNotFoundError, InvalidOptionError, InvalidPredicateError
         CommitConflictError: another commit removed one of the files, or rows of one.
     """
-    if max_concurrent < 1:
-        raise InvalidOptionError(
-            option="max_concurrent", value=max_concurrent, reason="must be at least 1."
-        )
+    check_max_concurrent(max_concurrent)
     staged, work = begin_compaction(
         catalog, address, where, target_file_size=target_file_size, min_files=min_files
     )
@@ -112,6 +108,16 @@ def compact(
         abort(catalog, staged, (), failure=failure)  # `_write` deleted the files
         raise
     return commit_compaction(catalog, staged, files, work.files, work.row_groups)
+
+
+def check_max_concurrent(count: int) -> None:
+    """Check how many partitions are to be written at the same time.
+
+    Raises:
+        InvalidOptionError
+    """
+    if count < 1:
+        raise InvalidOptionError(option="max_concurrent", value=count, reason="must be at least 1.")
 
 
 def begin_compaction(
@@ -173,23 +179,16 @@ def _begin(
     Raises:
         CommitConflictError: another commit changed the schema since then.
     """
-
-    def conflict(current_version: int, reason: str) -> CommitConflictError:
-        return CommitConflictError(
-            dataset=address.uri,
-            base_version=snapshot.version,
-            current_version=current_version,
-            reason=f"the schema changed{reason}",
-        )
-
     incoming = dataframe_schema(without_metadata(snapshot.schema))
-    try:
-        staged = begin(catalog, address, incoming, options)
-    except SchemaMismatchError as error:
-        raise conflict(snapshot.version + 1, f": {error}") from error
+    staged = begin_after(catalog, address, snapshot, incoming, options)
     if not staged.spec.schema.equals(snapshot.schema, check_metadata=True):
         # The files would be recorded as if they had the columns of the newer schema.
-        failure = conflict(staged.base_version, "")
+        failure = CommitConflictError(
+            dataset=address.uri,
+            base_version=snapshot.version,
+            current_version=staged.base_version,
+            reason="the schema changed",
+        )
         abort(catalog, staged, (), failure=failure)
         raise failure
     return replace(staged, base_version=snapshot.version)

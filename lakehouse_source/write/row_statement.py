@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.deletion.vector import Positions
-from lakehouse_source.errors import CommitConflictError, InvalidOptionError, SchemaMismatchError
+from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import ChangeResult, FileMetadata, ScanTask, TransactionRecord
 from lakehouse_source.parquet.reader import read_each
 from lakehouse_source.parquet.spec import ReadSpec
@@ -23,8 +23,7 @@ from lakehouse_source.schema.fields import dataframe_schema, without_metadata
 from lakehouse_source.schema.metadata_columns import POSITION, ROW, unused_names
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.apply import committed_before
-from lakehouse_source.write.base_version import base_snapshot
-from lakehouse_source.write.begin import begin
+from lakehouse_source.write.base_version import base_snapshot, begin_after
 from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.compact import compact_after
 from lakehouse_source.write.conflicts import Change, Isolation
@@ -109,19 +108,7 @@ class RowStatement:
         )
         incoming = dataframe_schema(without_metadata(snapshot.schema if schema is None else schema))
         self.catalog = catalog
-        try:
-            self.staged: StagedWrite = begin(catalog, address, incoming, options)
-        except SchemaMismatchError as error:
-            with catalog.read() as reader:
-                newest = address.snapshot(catalog, reader)
-            if newest.version == snapshot.version:
-                raise
-            raise CommitConflictError(
-                dataset=address.uri,
-                base_version=snapshot.version,
-                current_version=newest.version,
-                reason=f"the schema changed: {error}",
-            ) from error
+        self.staged: StagedWrite = begin_after(catalog, address, snapshot, incoming, options)
         self.files: list[FileMetadata] = []
         self._file_ids: dict[str, int] = {}
         self.snapshot: Snapshot = snapshot

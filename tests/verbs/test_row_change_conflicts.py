@@ -18,9 +18,8 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.deletion.vector import Positions
 from lakehouse_source.schema.fields import dataframe_schema, without_metadata
+from lakehouse_source.write import base_version
 from lakehouse_source.write import commit as committing
-from lakehouse_source.write import compact as compacting
-from lakehouse_source.write import row_statement
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.conflicts import Change
 from lakehouse_source.write.options import StagedWrite, WriteOptions
@@ -381,7 +380,7 @@ def test_a_compaction_gives_up_where_another_commit_changes_the_schema_as_it_beg
             lake.write_dataset(added[kind], tmp_path, schema_merge=True, promote_to_string=True)
         return begin(*given)
 
-    monkeypatch.setattr(compacting, "begin", begin_late)
+    monkeypatch.setattr(base_version, "begin", begin_late)
     with pytest.raises(lake.CommitConflictError, match="schema changed"):
         dataset.compact()
     assert dataset.refresh().version == 3
@@ -399,7 +398,7 @@ def test_a_column_is_renamed_as_a_delete_begins(
         lake.open_dataset(tmp_path).rename_column("v", "w")
         return begin(*given)
 
-    monkeypatch.setattr(row_statement, "begin", begin_late)
+    monkeypatch.setattr(base_version, "begin", begin_late)
     with pytest.raises(lake.CommitConflictError, match="schema changed"):
         dataset.delete("id = 3")
     assert dataset.refresh().scan().count_rows() == 10
