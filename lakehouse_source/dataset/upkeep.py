@@ -94,7 +94,9 @@ class Upkeep(OpenDataset):
         `_row_id` and `_commit_version`; a dataset with `sort_by` is sorted as in every write.
         Streams and `read_changes` do not see the commit. A second call finds nothing to do. The
         property `auto_compact` does the same after commits, where a partition has
-        `auto_compact_min_files` small files (50); the dataset is then a version further.
+        `auto_compact_min_files` small files (50); the dataset is then a version further. It
+        leaves a file alone that is much larger than all smaller ones together, so that no row is
+        rewritten more than a few times.
 
         Args:
             where: only files that may hold a row of this condition.

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.catalog.reader import CatalogReader
@@ -49,6 +50,9 @@ _LOG = logging.getLogger(__name__)
 # A file of less than this share of the target size is small. A larger one is left alone: to
 # write it again would cost more than one file less saves.
 SMALL_SHARE = 0.5
+# A repeated compaction takes a file of at most this share of the bytes of the smaller ones. It is
+# more than 1, so that two files of about the same size are taken.
+REPEATED_SHARE = 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,12 @@ def compact(
     target_file_size: int | None = None,
     max_concurrent: int = 1,
     min_files: int = 2,
+    repeated: bool = False,
 ) -> CompactionResult:
     """Compact the small files that may hold a row of `where`, in partitions with `min_files`.
+
+    A compaction that is `repeated` again and again leaves the larger of the small files alone
+    until the smaller ones have as many bytes (see `worth_rewriting`).
 
     Raises:
         DatasetNotFoundError, InvalidOptionError, InvalidPredicateError
@@ -97,7 +105,12 @@ def compact(
     """
     check_max_concurrent(max_concurrent)
     staged, work = begin_compaction(
-        catalog, address, where, target_file_size=target_file_size, min_files=min_files
+        catalog,
+        address,
+        where,
+        target_file_size=target_file_size,
+        min_files=min_files,
+        repeated=repeated,
     )
     if staged is None:
         return CompactionResult(work.snapshot.version)
@@ -127,6 +140,7 @@ def begin_compaction(
     *,
     target_file_size: int | None = None,
     min_files: int = 2,
+    repeated: bool = False,
 ) -> tuple[StagedWrite | None, Work]:
     """Find the work of a compaction and register its write; None where there is nothing to do.
 
@@ -140,7 +154,7 @@ def begin_compaction(
     options.check()
     with catalog.read() as reader:
         snapshot = address.snapshot(catalog, reader)
-        work = _find(reader, snapshot, where, target_file_size, min_files)
+        work = _find(reader, snapshot, where, target_file_size, min_files, repeated)
     if not work.groups:
         return None, work
     return _begin(catalog, address, snapshot, options), work
@@ -200,6 +214,7 @@ def _find(
     where: PredicateSet,
     target_bytes: int | None,
     min_files: int,
+    repeated: bool,
 ) -> Work:
     """The small files of the newest version in partitions that have enough of them."""
     layout = snapshot.dataset.properties.layout
@@ -214,7 +229,11 @@ def _find(
     by_partition: dict[tuple[str | None, ...], list[FileRecord]] = {}
     for file in small:
         by_partition.setdefault(texts(file), []).append(file)
-    groups = tuple(tuple(group) for group in by_partition.values() if len(group) >= min_files)
+    groups = tuple(
+        tuple(group)
+        for found in by_partition.values()
+        if len(group := worth_rewriting(found) if repeated else found) >= min_files
+    )
     ids = [file.id for group in groups for file in group]
     row_groups = reader.row_groups(ids, statistics=False)
     return Work(
@@ -224,6 +243,29 @@ def _find(
         {id: len(found) for id, found in row_groups.items()},
         target,
     )
+
+
+def worth_rewriting(files: Sequence[FileRecord]) -> list[FileRecord]:
+    """The small files that a repeated compaction takes, in the order they are given.
+
+    Without a limit every compaction would rewrite what the one before it wrote, until that file
+    has the target size. So a file that is much larger than all smaller ones together is left
+    alone: each time that a row is rewritten, its file becomes at least 1.8 times as large. This
+    is the size ratio of RocksDB's universal compaction
+    (https://github.com/facebook/rocksdb/wiki/Universal-Compaction).
+    """
+    by_size = sorted(files, key=lambda file: file.size_bytes)
+    smaller = list(accumulate((file.size_bytes for file in by_size), initial=0))
+    taken = max(
+        (
+            number + 1
+            for number, file in enumerate(by_size)
+            if file.size_bytes <= REPEATED_SHARE * smaller[number]
+        ),
+        default=0,
+    )
+    ids = {file.id for file in by_size[:taken]}
+    return [file for file in files if file.id in ids]
 
 
 def _write(
@@ -269,7 +311,7 @@ def compact_after(catalog: Catalog, staged: StagedWrite, result: WriteResult) ->
         return
     try:
         address = Address.registered(staged.spec.uri, staged.key, catalog)
-        compact(catalog, address, PredicateSet.of(None), min_files=least)
+        compact(catalog, address, PredicateSet.of(None), min_files=least, repeated=True)
     except CommitConflictError as error:
         _LOG.debug("compaction of %s gave up: %s", staged.uri, error)
     except PlakeError as error:

@@ -11,13 +11,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import lakehouse_source as lake
+from lakehouse_source.model import FileRecord
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.write import compact as compaction
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import commit_rewrite
+from lakehouse_source.write.compact import worth_rewriting
 from lakehouse_source.write.conflicts import Change
 from lakehouse_source.write.options import WriteOptions
 from tests.verbs import processes
@@ -228,6 +232,42 @@ def test_files_stay_few_with_auto_compact(tmp_path: Path) -> None:
     for number in range(8):
         lake.write_dataset({"id": [number], "p": [0]}, uri)
     assert lake.open_dataset(uri).version == version + 8
+
+
+def test_a_repeated_compaction_does_not_rewrite_its_own_large_files(tmp_path: Path) -> None:
+    """200 commits of the same size: a row is rewritten a few times, not once per compaction."""
+    uri = str(tmp_path / "data")
+    values = random.Random(0)
+    for number in range(200):
+        batch = {"id": [number] * 20, "text": [values.randbytes(500).hex() for _ in range(20)]}
+        lake.write_dataset(
+            batch,
+            uri,
+            **({"auto_compact": True, "auto_compact_min_files": 5} if number == 0 else {}),
+        )
+    dataset = lake.open_dataset(uri)
+    history = dataset.history()
+    rewritten = sum(one.summary["rows_added"] for one in history if one.operation == "rewrite")
+    live = dataset.files()
+    assert dataset.scan().count_rows() == 4000
+    assert len(live) <= 5 + 6  # log2 of the 40 compactions, and what came since
+    # Each of 40 compactions would rewrite all rows so far: 20 times the rows on average.
+    assert rewritten <= 6 * 4000
+
+
+@given(st.lists(st.integers(1, 10**9), max_size=60))
+def test_what_a_repeated_compaction_takes_is_much_more_than_its_largest_file(sizes: list[int]) -> None:
+    files = [
+        FileRecord(id, f"{id}.parquet", size, 1, 1, 1, {}, True) for id, size in enumerate(sizes)
+    ]
+    taken = worth_rewriting(files)
+    assert taken == [file for file in files if file in taken]
+    if taken:
+        largest = max(file.size_bytes for file in taken)
+        assert sum(file.size_bytes for file in taken) >= 1.8 * largest
+    left = sorted(file.size_bytes for file in files if file not in taken)
+    # What is left grows by more than a constant factor: it is few.
+    assert all(1.25 * sum(left[:n]) < left[n] for n in range(1, len(left)))
 
 
 def test_auto_compact_also_follows_transactions_and_statements(tmp_path: Path) -> None:
