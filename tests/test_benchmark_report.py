@@ -72,6 +72,11 @@ def test_a_result_survives_its_file() -> None:
     assert measure.from_json(measure.to_json(OURS)) == OURS
 
 
+def test_a_section_survives_its_file() -> None:
+    section = Section("family", "A family", "How.", (OURS, THEIRS), 61.6, run="Run then.")
+    assert Section.from_json(section.to_json()) == section
+
+
 def test_rounds_are_interleaved_and_start_with_another_work_each_time() -> None:
     calls: list[str] = []
     works = {name: lambda name=name: calls.append(name) for name in "abc"}
@@ -89,7 +94,7 @@ def test_works_that_answer_differently_are_not_timed() -> None:
 def test_the_report_names_targets_failures_and_figures() -> None:
     missing = Result("family", "question", "slow", "ms", (), note="needs more than 60 s")
     sections = [
-        Section("family", "A family", "How.", (OURS, THEIRS, missing), 61.6),
+        Section("family", "A family", "How.", (OURS, THEIRS, missing), 61.6, run="Run then."),
         Section("other", "Another", "", (), 1.0, failure="exit code 1: no\n`disk`"),
     ]
     text = markdown(sections, {"processor": "one"}, {"family": "plots/family.png"}, [target(5)])
@@ -101,6 +106,7 @@ def test_the_report_names_targets_failures_and_figures() -> None:
         "| question | 4 · 0.500 (0.250–1.50) | 6 | – |",
         "- slow (question): needs more than 60 s",
         "![A family](plots/family.png)",
+        "Took 62 s. Run then.",
     ):
         assert line in text.splitlines(), line
     assert text.index("## Targets") < text.index("## A family") < text.index("## Another")

@@ -4,10 +4,11 @@
                                      [--report integration/benchmarks/report.md]
 
 Each family runs in a process of its own: one that fails is named in the report and
-takes no other with it. Data is kept in the folder that `PLAKE_BENCH_DATA` names, by
-default `~/.cache/plake-bench`. With `--quick` everything is small and each question
-is asked once: it says whether the benchmarks work, its figures mean nothing; without
-`--report` it writes to that folder.
+takes no other with it. A family that is left out is reported from its last run on this
+machine: each section says when it was measured, and which commit. Data is kept in the
+folder that `PLAKE_BENCH_DATA` names, by default `~/.cache/plake-bench`. With `--quick`
+everything is small and each question is asked once: it says whether the benchmarks work,
+its figures mean nothing; without `--report` it writes to that folder.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Family(NamedTuple):
 
 FAMILIES = {
     "planning": Family("planning_rivals", "Planning over many files", 1500),
-    "spark": Family("spark_scan", "Reads through Spark", 2400),
+    "spark": Family("spark_scan", "Reads through Spark", 4800),
     "python": Family("python_reads", "Reads from Python", 600),
     "writes": Family("writes", "Writes", 900),
     "commits": Family("commit_rates", "Small commits", 600),
@@ -86,11 +87,22 @@ def run_all(names: list[str], target: Path, quick: bool, rounds: int) -> list[st
     """Run the families and write the report; the names of those that failed."""
     head = machine.facts()
     shared = measure.data_folder() / f"run-{os.getpid()}"
+    kept = shared / "sections" if quick else measure.data_folder() / "sections"
     shared.mkdir()
+    kept.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "PLAKE_BENCH_RUN": str(shared)}
     started = time.perf_counter()
+    failed = []
     try:
-        sections = [_section(name, shared, quick, rounds, environment) for name in names]
+        for name in names:
+            section = _section(name, shared, quick, rounds, environment)
+            (kept / f"{name}.json").write_text(section.to_json())
+            failed += [name] if section.failure else []
+        sections = [
+            report.Section.from_json(file.read_text())
+            for family in FAMILIES
+            if (file := kept / f"{family}.json").exists()
+        ]
     finally:
         shutil.rmtree(shared, ignore_errors=True)
     head["command"] = f"`python -m integration.benchmarks {shlex.join(sys.argv[1:])}`".replace(
@@ -107,7 +119,7 @@ def run_all(names: list[str], target: Path, quick: bool, rounds: int) -> list[st
             pictures[section.name] = f"plots/{section.name}.png"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(report.markdown(sections, head, pictures))
-    return [section.name for section in sections if section.failure]
+    return failed
 
 
 def _section(
@@ -122,6 +134,7 @@ def _section(
     command += ["--quick"] if quick else []
     print(f"{name} …", flush=True)
     started = time.perf_counter()
+    run = f"Run at {machine.now()}, {machine.commit()}, {rounds} rounds, load {machine.load()}."
     with log.open("w") as output:
         process = subprocess.Popen(
             command, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT, env=environment,
@@ -137,7 +150,7 @@ def _section(
     took = time.perf_counter() - started
     print(f"{name}: {took:.0f} s{'; FAILED: ' + failure if failure else ''}", flush=True)
     results = tuple(measure.from_json(line) for line in lines.read_text().splitlines())
-    return report.Section(name, family.title, _about(family), results, took, failure)
+    return report.Section(name, family.title, _about(family), results, took, failure, run)
 
 
 def _about(family: Family) -> str:

@@ -24,8 +24,8 @@ RIVALS = {"ducklake": ("duckdb", "duckdb_extension_ducklake"), "pyiceberg": ("py
 def facts() -> dict[str, str]:
     """By name, as the report shows them."""
     return {
-        "date": f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
-        "plake": _commit(),
+        "date": now(),
+        "plake": commit(),
         "processor": f"{_processor()}, {os.cpu_count()} cores",
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
@@ -33,6 +33,10 @@ def facts() -> dict[str, str]:
         "load before the run": load(),
         "packages": ", ".join(_versions()),
     }
+
+
+def now() -> str:
+    return f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
 
 
 def load() -> str:
@@ -61,7 +65,7 @@ def _version(name: str) -> str:
         return ""
 
 
-def _commit() -> str:
+def commit() -> str:
     named = _output(["git", "-C", str(ROOT), "describe", "--always", "--dirty"])
     return f"{importlib.metadata.version('plake')} {named.strip()}".strip()
 

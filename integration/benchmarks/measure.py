@@ -69,7 +69,10 @@ def to_json(result: Result) -> str:
 
 
 def from_json(line: str) -> Result:
-    fields = json.loads(line)
+    return from_fields(json.loads(line))
+
+
+def from_fields(fields: Mapping[str, Any]) -> Result:
     return Result(**{**fields, "values": tuple(fields["values"])})
 
 

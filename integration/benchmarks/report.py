@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TypeVar
 
-from integration.benchmarks.measure import Result, ratio
+from integration.benchmarks.measure import Result, from_fields, ratio
 from integration.benchmarks.targets import TARGETS, Target, judge
 
 T = TypeVar("T")
@@ -14,7 +15,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A family of the report: what was asked, and what came of it. `failure` is its error."""
+    """A family of the report: what was asked, and what came of it.
+
+    `failure` is its error. `run` says when, of which commit and with how many rounds.
+    """
 
     name: str
     title: str
@@ -22,6 +26,15 @@ class Section:
     results: tuple[Result, ...]
     took_seconds: float
     failure: str = ""
+    run: str = ""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Section:
+        fields = json.loads(text)
+        return cls(**{**fields, "results": tuple(map(from_fields, fields["results"]))})
 
 
 def markdown(
@@ -43,7 +56,8 @@ def markdown(
         parts += notes(section.results)
         if section.name in plots:
             parts.append(f"![{section.title}]({plots[section.name]})")
-        parts.append(f"Took {section.took_seconds:.0f} s.")
+        run = f" {section.run}" if section.run else ""
+        parts.append(f"Took {section.took_seconds:.0f} s.{run}")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

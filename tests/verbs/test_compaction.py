@@ -256,7 +256,9 @@ def test_a_repeated_compaction_does_not_rewrite_its_own_large_files(tmp_path: Pa
 
 
 @given(st.lists(st.integers(1, 10**9), max_size=60))
-def test_what_a_repeated_compaction_takes_is_much_more_than_its_largest_file(sizes: list[int]) -> None:
+def test_what_a_repeated_compaction_takes_is_much_more_than_its_largest_file(
+    sizes: list[int],
+) -> None:
     files = [
         FileRecord(id, f"{id}.parquet", size, 1, 1, 1, {}, True) for id, size in enumerate(sizes)
     ]
