@@ -7,6 +7,7 @@ row groups, which loses rows with NaN.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -38,6 +39,9 @@ from lakehouse_source.schema.ordinal import to_scalar
 
 # Arrays, chunked arrays and scalars: the kernels take all of them.
 Values: TypeAlias = Any
+
+# An IN of so few values compares with each.
+_FEW_VALUES = 4
 
 COMPARISONS: dict[str, Callable[..., Any]] = {
     "=": pc.equal,
@@ -141,13 +145,21 @@ class _Builder:
         return result
 
     def _in(self, node: BoundIn, column: Values) -> Values:
-        both_zeros = node.column.is_float and 0.0 in node.values
-        values = _value_set(node.values, _stand_in(node.column.type), both_zeros)
-        found = pc.is_in(column, value_set=values)
+        near = _values_near(node, column)
+        if len(near) <= _FEW_VALUES:
+            # To compare with a few values is many times as fast as to look up a hash table.
+            type_ = _stand_in(node.column.type)
+            equal = [pc.equal(column, to_scalar(value, type_)) for value in near]
+            found = _balanced(pc.or_, [_truth(False), *equal])
+        else:
+            both_zeros = node.column.is_float and 0.0 in near
+            found = pc.is_in(
+                column, value_set=_value_set(near, _stand_in(node.column.type), both_zeros)
+            )
         if node.has_nan:
             found = pc.or_kleene(found, pc.is_nan(column))
         missed = _truth(None if node.has_null else False)
-        # The kernel gives false for NULL.
+        # The hash table gives false for NULL.
         if node.has_null:
             return pc.if_else(pc.and_kleene(pc.is_valid(column), found), _truth(True), missed)
         return pc.if_else(pc.is_valid(column), found, _truth(None))
@@ -162,6 +174,17 @@ class _Builder:
 
     def _like(self, node: BoundLike, column: Values) -> Values:
         return pc.match_substring_regex(column, pattern=rf"(?s)\A(?:{node.regex})\z")
+
+
+def _values_near(node: BoundIn, column: Values) -> tuple[Ordinal, ...]:
+    """The values of an IN that are not outside of the values of an integer column."""
+    if not pa.types.is_integer(node.column.type) or len(node.values) <= _FEW_VALUES:
+        return node.values
+    least, most = pc.min_max(column).values()
+    if not least.is_valid:
+        return ()
+    first = bisect_left(node.values, least.as_py())
+    return node.values[first : bisect_right(node.values, most.as_py())]
 
 
 def _truth(value: bool | None) -> pa.BooleanScalar:

@@ -125,3 +125,18 @@ def test_thousands_of_alternatives():
     condition = " OR ".join(f"(x = {i} AND x < 8)" for i in range(3000))
     assert matching(table, condition) == list(range(8))
     assert matching(table, [("x", "in", list(range(5, 100_000)))]) == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("type_", [pa.int8(), pa.int64(), pa.uint64()])
+@pytest.mark.parametrize("count", [1, 5, 100])
+def test_a_long_list_of_numbers_finds_what_a_set_finds(type_, count):
+    values = list(range(0, count, 1 if count < 10 else 3))
+    for numbers in ([], [None, None], [0, 1, 2, 3, None], [40, 42], [120, 126], [0, 99, None, 51]):
+        table = pa.table({"x": pa.array(numbers, type_)})
+        known = [(place, number) for place, number in enumerate(numbers) if number is not None]
+        found = [place for place, number in known if number in values]
+        missed = [place for place, number in known if number not in values]
+        assert matching(table, [("x", "in", values)]) == found
+        assert matching(table, [("x", "not in", values)]) == missed
+        assert matching(table, f"x IN (NULL, {', '.join(map(str, values))})") == found
+        assert matching(table, f"x NOT IN (NULL, {', '.join(map(str, values))})") == []
