@@ -23,13 +23,20 @@ POINT = "l_orderkey = 3000003"
 FIRST = "l_orderkey < 60000"
 Q6 = f"SELECT {SUMS} FROM t WHERE {spark_scan.Q6_WHERE}"
 
-# The question, what plake is asked for, and the query over it.
-QUESTIONS: tuple[tuple[str, str | None, tuple[str, ...] | None, str], ...] = (
+# The name, what plake is asked for, and the query over it.
+Question = tuple[str, str | None, tuple[str, ...] | None, str]
+QUESTIONS: tuple[Question, ...] = (
     ("Q1, whole scan", None, None, "Q1"),
     ("Q6, whole scan", None, None, Q6),
     ("Q6, pruned", spark_scan.Q6_WHERE, spark_scan.Q6_COLUMNS, Q6),
     ("1% of the keys, pruned", FIRST, None, f"SELECT {SUMS} FROM t WHERE {FIRST}"),
     ("point, pruned", POINT, None, f"SELECT * FROM t WHERE {POINT}"),
+)
+# Over many files: an engine that is given all of them opens each for its footer.
+ONE = "l_orderkey = 1"
+OF_MANY_FILES: tuple[Question, ...] = (
+    ("whole scan", None, None, f"SELECT {SUMS} FROM t"),
+    ("point, pruned", ONE, None, f"SELECT {SUMS} FROM t WHERE {ONE}"),
 )
 
 
@@ -85,13 +92,13 @@ ENGINES = {"DuckDB": in_duckdb, "Polars": in_polars, "DataFusion": in_datafusion
 
 def run(
     family: str, dataset: Path, files: list[str], q1: str, size: str, rounds: int,
-    summary: Callable[[Any], Any],
+    summary: Callable[[Any], Any], questions: tuple[Question, ...] = QUESTIONS,
 ) -> Iterator[Result]:  # fmt: skip
     """The figures of every engine; `summary` is what answers are compared by."""
     for name, engine in ENGINES.items():
         ours, theirs = engine(dataset, files)
         systems = {f"{name} over plake": ours, f"{name} over the files": theirs}
-        for question, where, columns, sql in QUESTIONS:
+        for question, where, columns, sql in questions:
             text = q1 if sql == "Q1" else sql
             works = {
                 system: lambda ask=ask, where=where, columns=columns, text=text: ask(

@@ -215,6 +215,11 @@ def run(scale: Scale, rounds: int) -> Iterator[Result]:
         for question in asked:
             yield from amounts(place, question)
     yield from engine_reads.run(FAMILY, dataset, files, Q1, size, rounds, summary)
+    _, many = data.small_files(folder, scale.tpch, scale.small_files)
+    yield from engine_reads.run(
+        FAMILY, many, data.paths(many), Q1, f"{scale.small_files:,} files", rounds, summary,
+        engine_reads.OF_MANY_FILES,
+    )  # fmt: skip
     yield from one_row(folder, scale.point_rows, rounds)
 
 

@@ -96,13 +96,11 @@ class Engine:
     """What an engine can be given.
 
     `is_path` tells whether it reads a text as the path of one file. Its queries have one
-    scan for each group of files; `one_file_each`: a scan takes a single file. `position` is
-    the name under which the engine gives the position of a row in its file, which no column
-    may have; None: it gives none.
+    scan for each group of files. `position` is the name under which the engine gives the
+    position of a row in its file, which no column may have; None: it gives none.
     """
 
     is_path: Callable[[str], bool]
-    one_file_each: bool = False
     position: str | None = None
 
 
@@ -209,7 +207,9 @@ class _Division:
         self._portable = condition is None or (
             _size(condition) <= _LARGEST_CONDITION and is_portable(condition)
         )
+        self._reads_places = any(map(is_metadata, self._fields))
         self._stored: dict[int, dict[str, pa.Field | None] | None] = {}
+        self._literal_partitions: dict[tuple[str | None, ...], bool] = {}
         self._paths: dict[str, str] = {}
         self._defaults = {
             field.name: from_ordinal(ordinal, field.type)
@@ -223,7 +223,7 @@ class _Division:
         storage = self._storage
         if not storage.is_local or (filtered and not self._portable):
             return False
-        if any(map(is_metadata, self._fields)):
+        if self._reads_places:
             return False
         if task.deleted is not None and not self._gives_positions(task.schema_version):
             return False
@@ -260,7 +260,7 @@ class _Division:
         filtered = _is_filtered(task)
         read = {field.name for field in self._read(filtered)}
         named = zip(self._spec.partition_by, task.partitions)
-        alone = task.path if self._engine.one_file_each or task.deleted is not None else ""
+        alone = task.path if task.deleted is not None else ""
         partitions = tuple(text for name, text in named if name in read)
         return task.schema_version, filtered, partitions, alone
 
@@ -297,9 +297,13 @@ class _Division:
         return found
 
     def _has_literals(self, partitions: tuple[str | None, ...]) -> bool:
-        types = {field.name: field.type for field in self._fields}
-        values = self._values(partitions).items()
-        return all(value is None or _is_literal(value, types[name]) for name, value in values)
+        found = self._literal_partitions.get(partitions)
+        if found is None:
+            types = {field.name: field.type for field in self._fields}
+            values = self._values(partitions).items()
+            found = all(value is None or _is_literal(value, types[name]) for name, value in values)
+            self._literal_partitions[partitions] = found
+        return found
 
     def _columns(self, version: int) -> dict[str, pa.Field | None] | None:
         """By column, the field of files of a schema that holds it; None: not for engines."""

@@ -37,6 +37,8 @@ class Storage:
         self.location = StorageLocation.of(uri) if isinstance(uri, str) else uri
         self.uri = self.location.uri
         self.filesystem, self.root = open_filesystem(self.location)
+        # Folders that symbolic links do not lead out of the dataset, each looked at once.
+        self._inside: set[str] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Storage, (self.location,))
@@ -55,14 +57,22 @@ class Storage:
             CorruptDatasetError: the path leads out of the dataset.
         """
         full = f"{self.root}/{check_relative(relative)}"
+        # Symbolic links defeat a check of the prefix: the resolved path is compared.
         if self.is_local:
-            # Symbolic links defeat a check of the prefix: compare the resolved path.
-            real_root = os.path.realpath(self.root)
-            if not os.path.realpath(full).startswith(real_root.rstrip("/") + "/"):
-                raise CorruptDatasetError(
-                    path=relative, reason="a symbolic link leads out of the dataset"
-                )
+            folder = full.rpartition("/")[0]
+            if folder not in self._inside:
+                self._check_resolved(folder, relative)
+                self._inside.add(folder)
+            if os.path.islink(full):
+                self._check_resolved(full, relative)
         return full
+
+    def _check_resolved(self, path: str, relative: str) -> None:
+        root = os.path.realpath(self.root).rstrip("/")
+        if not f"{os.path.realpath(path)}/".startswith(f"{root}/"):
+            raise CorruptDatasetError(
+                path=relative, reason="a symbolic link leads out of the dataset"
+            )
 
     def display(self, relative: str) -> str:
         """The file's URI for messages."""

@@ -150,6 +150,10 @@ def redact_uri(uri: str) -> str:
     return urlunsplit((parts.scheme, shown + host, parts.path, "***" if parts.query else "", ""))
 
 
+# A scheme, an empty part, `.` or `..`, a backslash, a control character.
+_UNSAFE = re.compile(r"\A[^/]*:|(?:\A|/)\.{0,2}(?:/|\Z)|[\\\x00-\x1f]")
+
+
 def check_relative(path: str) -> str:
     """A file path from the catalog or a commit message, checked to stay in its dataset.
 
@@ -157,14 +161,7 @@ def check_relative(path: str) -> str:
         CorruptDatasetError: the path is absolute, has a scheme, `..`, an empty
             part, a backslash or a control character.
     """
-    parts = path.split("/")
-    if (
-        not path
-        or any(part in ("", ".", "..") for part in parts)
-        or "\\" in path
-        or ":" in parts[0]
-        or any(ord(char) < 32 for char in path)
-    ):
+    if _UNSAFE.search(path):
         raise CorruptDatasetError(
             path=repr(path), reason="a data file's path must be relative and stay in its dataset"
         )

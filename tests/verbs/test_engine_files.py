@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.read import engine_files
+from lakehouse_source.read import datafusion_files, engine_files
 from lakehouse_source.storage import Storage
 
 NAN = float("nan")
@@ -43,10 +43,18 @@ def in_datafusion(scan: lake.Scan) -> pa.Table:
     return scan.to_datafusion(datafusion.SessionContext()).to_arrow_table()
 
 
+def in_datafusion_by_arrow(scan: lake.Scan) -> pa.Table:
+    """As for a scan of many files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datafusion_files, "_MOST_SCANS", 0)
+        return in_datafusion(scan)
+
+
 ENGINES: dict[str, Callable[[lake.Scan], pa.Table]] = {
     "duckdb": in_duckdb,
     "polars": in_polars,
     "datafusion": in_datafusion,
+    "datafusion by arrow": in_datafusion_by_arrow,
 }
 
 
@@ -179,6 +187,33 @@ def test_arrow_expressions_stay_with_plake(uri: str, read_in: Any) -> None:
     check(read_in, lake.open_dataset(uri).scan(pc.field("id") * 2 > 3, ["id"]))
 
 
+@pytest.mark.parametrize("most_scans", [0, 64])
+def test_filters_that_a_query_adds_in_datafusion(
+    uri: str, monkeypatch: pytest.MonkeyPatch, most_scans: int
+) -> None:
+    """Of columns of every type, against the same rows in memory."""
+    monkeypatch.setattr(datafusion_files, "_MOST_SCANS", most_scans)
+    context = datafusion.SessionContext()
+    columns = [name for name in PLAIN if name != "nested"]
+    scan = lake.open_dataset(uri).scan(None, columns)
+    scan.to_datafusion(context, "scanned")
+    context.register_record_batches("whole", [scan.to_table().to_batches()])
+    for added in (
+        "i = 7", "i <> 7", "i IN (7, 0)", "i NOT IN (7, 8, 9, 10, 11, 12)", "b", "NOT b",
+        "u > 9223372036854775807", "s NOT IN ('a', 'b', 'c', 'd', 'e', 'f')",
+        "s = 'b'", "s < 'b'", "s LIKE 'o%'", "s IN ('a', 'é')", "d < DATE '1900-01-01'",
+        "d <> DATE '2021-01-01'", "t > TIMESTAMP '2020-01-01 12:00:00.000004'",
+        "wall < TIMESTAMP '1969-12-31 23:00:04'", "n = -1.25", "n > 2", "n IN (0, 3)", "f = 0.0",
+        "f > -0.0", "f IS NULL OR i > 0", "i BETWEEN 0 AND 7", "NOT (i > 0 OR s = 'a')",
+        "coalesce(i, 7) = 7", "b IS NOT TRUE", "raw = X'61'", "id % 2 = 0 AND d IS NOT NULL",
+    ):  # fmt: skip
+        found, expected = (
+            rows(context.sql(f"SELECT * FROM {name} WHERE {added}").to_arrow_table())
+            for name in ("scanned", "whole")
+        )
+        assert found == expected, added
+
+
 class TestFiltersThatAQueryAdds:
     """They keep rows with NaN, which footer statistics leave out."""
 
@@ -219,7 +254,11 @@ class TestFiltersThatAQueryAdds:
                 )
                 assert found == expected, added
 
-    def test_in_datafusion(self, table: pa.Table, scan: lake.Scan) -> None:
+    @pytest.mark.parametrize("most_scans", [0, 64])
+    def test_in_datafusion(
+        self, table: pa.Table, scan: lake.Scan, monkeypatch: pytest.MonkeyPatch, most_scans: int
+    ) -> None:
+        monkeypatch.setattr(datafusion_files, "_MOST_SCANS", most_scans)
         context = datafusion.SessionContext()
         context.register_record_batches("whole", [table.to_batches()])
         scan.to_datafusion(context, "scanned")
