@@ -7,14 +7,17 @@ many files are given to it as an Arrow dataset, which PyArrow reads as a query a
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.fs as pafs
 
-from lakehouse_source.read.engine_files import Engine, FileGroup, HandOver, missing_engine
+from lakehouse_source.read.engine_files import PATH, Engine, FileGroup, HandOver, missing_engine
 from lakehouse_source.read.engine_frames import Words, frame
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.ordinal import PythonValue
@@ -55,8 +58,8 @@ def _words(context: Any, by_arrow: bool) -> Words:
         stored = without_metadata(
             pa.schema([source.stored for source in group.sources if source.stored is not None])
         )
-        if by_arrow:
-            files = ds.dataset(list(group.paths), schema=stored, format="parquet")
+        if by_arrow or group.partitions is not None:
+            files = _arrow_dataset(group, stored)
             # DataFusion would hand filters to PyArrow, whose NOT IN keeps NULLs. They do not
             # pass a limit.
             return context.read_table(files).limit(_EVERY_ROW)
@@ -72,6 +75,28 @@ def _words(context: Any, by_arrow: bool) -> Words:
         same=lambda column, value: functions.coalesce(column == value, lit(False)),
         is_in=_is_in,
         text=lambda form, column, text: _TEXT[form](column, _literal(text, pa.string())),
+    )
+
+
+def _arrow_dataset(group: FileGroup, stored: pa.Schema) -> ds.Dataset:
+    """The files of a group. Each one's partition values are constants of its fragment."""
+    partitions = pa.table({}) if group.partitions is None else group.partitions.drop_columns(PATH)
+    known = [
+        reduce(
+            operator.and_,
+            [pc.field(name) == pa.scalar(value, type_) if value is not None
+             else pc.field(name).is_null()
+             for (name, value), type_ in zip(row.items(), partitions.schema.types)],
+            pc.scalar(True),
+        )
+        for row in partitions.to_pylist()
+    ]  # fmt: skip
+    return ds.FileSystemDataset.from_paths(
+        list(group.paths),
+        schema=pa.schema([*stored, *partitions.schema]),
+        format=ds.ParquetFileFormat(),
+        filesystem=pafs.LocalFileSystem(),
+        partitions=known or None,
     )
 
 

@@ -27,12 +27,14 @@ from lakehouse_source.predicate import (
     BoundText,
     IfPresent,
 )
-from lakehouse_source.read.engine_files import Engine, FileGroup, HandOver, Source
+from lakehouse_source.read.engine_files import PATH, Engine, FileGroup, HandOver, Source
 from lakehouse_source.schema.fields import children
 from lakehouse_source.schema.ordinal import PythonValue, from_ordinal
 
 # Options that make DuckDB read exactly the columns of exactly these files.
-_OPTIONS = "hive_partitioning = false, union_by_name = false, filename = false"
+_NAMES = "hive_partitioning = false, union_by_name = false"
+_OPTIONS = f"{_NAMES}, filename = false"
+_PATH_OPTIONS = f"{_NAMES}, filename = '{PATH}'"
 
 
 def _is_path(path: str) -> bool:
@@ -53,15 +55,19 @@ class FilesRefused(Exception):
 def to_duckdb(handed: HandOver, connection: Any, name: str) -> Any:
     """Make a temporary view of a connection; returns it as a relation.
 
-    Rows that plake read are in a view of their own, `<name> (from memory)`, and the positions
-    of deleted rows in `<name> (deleted rows)`.
+    Rows that plake read are in a view of their own, `<name> (from memory)`, the positions of
+    deleted rows in `<name> (deleted rows)`, and partition values by the paths of files in
+    `<name> (partitions 0)` and so on.
 
     Raises:
         FilesRefused
     """
     in_memory = f"{name} (from memory)"
-    deleted = f"{name} (deleted rows)"
-    parts = [_select(group, number, deleted, handed) for number, group in enumerate(handed.groups)]
+    deleted = _deleted(name)
+    parts = [_select(group, number, name, handed) for number, group in enumerate(handed.groups)]
+    for number, group in enumerate(handed.groups):
+        if group.partitions is not None:
+            connection.register(_partitions(name, number), group.partitions)
     positions = _positions(handed.groups)
     if positions is None:
         connection.unregister(deleted)
@@ -93,15 +99,29 @@ def _positions(groups: Sequence[FileGroup]) -> pa.Table | None:
     return pa.concat_tables(parts) if parts else None
 
 
-def _select(group: FileGroup, number: int, deleted: str, handed: HandOver) -> str:
+def _deleted(name: str) -> str:
+    return f"{name} (deleted rows)"
+
+
+def _partitions(name: str, number: int) -> str:
+    return f"{name} (partitions {number})"
+
+
+def _select(group: FileGroup, number: int, name: str, handed: HandOver) -> str:
     paths = ", ".join(quoted_text(path) for path in group.paths)
     columns = ", ".join(_column(source) for source in group.sources)
-    if group.deleted is None:
+    if group.partitions is not None:
+        # A hash join over a few thousand paths: no row has a path that is not among them.
+        read = (
+            f"SELECT {columns} FROM read_parquet([{paths}], {_PATH_OPTIONS}) "
+            f"JOIN {quoted(_partitions(name, number))} USING ({quoted(PATH)})"
+        )
+    elif group.deleted is None:
         read = f"SELECT {columns} FROM read_parquet([{paths}], {_OPTIONS})"
     else:
         read = (
             f"SELECT {columns} FROM read_parquet([{paths}], {_OPTIONS}, {_POSITION} = true) AS f "
-            f"ANTI JOIN (SELECT position FROM {quoted(deleted)} WHERE part = {number}) AS d "
+            f"ANTI JOIN (SELECT position FROM {quoted(_deleted(name))} WHERE part = {number}) AS d "
             f"ON f.{_POSITION} = d.position"
         )
     if not group.filtered or handed.condition is None:
@@ -112,6 +132,8 @@ def _select(group: FileGroup, number: int, deleted: str, handed: HandOver) -> st
 
 def _column(source: Source) -> str:
     name, type_ = source.field.name, source.field.type
+    if source.by_file is not None:
+        return f"{quoted(source.by_file)} AS {quoted(name)}"
     if source.stored is None:
         return f"{_literal(source.constant, type_)} AS {quoted(name)}"
     stored = quoted(source.stored.name)
@@ -122,7 +144,7 @@ def _column(source: Source) -> str:
 
 
 def _condition(node: BoundNode) -> str:
-    """A portable condition as SQL (see `engine_files.is_portable`)."""
+    """A portable condition as SQL (see `engine_conditions.is_portable`)."""
     if isinstance(node, (BoundAnd, BoundOr)):
         word = " AND " if isinstance(node, BoundAnd) else " OR "
         return f"({word.join(_condition(term) for term in node.terms)})"

@@ -10,7 +10,7 @@ a query adds. It must give the rows that plake gives. So a file goes to the engi
     - no float column that is read can hold NaN: DuckDB and DataFusion skip row groups by
       footer statistics, which leave NaN out;
     - all its rows match, or the condition means the same in every engine (`is_portable`);
-    - it is among the largest groups of files, where there are very many partitions.
+    - where there are very many files with deleted rows, it is one of the largest.
 
 The rows of all other files are read by plake and handed over as an Arrow table.
 """
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -31,31 +30,28 @@ from lakehouse_source.parquet.deleted_rows import deleted_rows
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.parquet.spec import ReadSpec
-from lakehouse_source.predicate import (
-    BoundAnd,
-    BoundConstant,
-    BoundExpression,
-    BoundIn,
-    BoundIsNull,
-    BoundLike,
-    BoundNode,
-    BoundNot,
-    BoundOr,
-    BoundPredicate,
-    BoundText,
-    IfPresent,
+from lakehouse_source.predicate import BoundPredicate
+from lakehouse_source.read.engine_conditions import (
+    LARGEST_CONDITION,
+    is_literal,
+    is_portable,
+    size,
 )
 from lakehouse_source.schema.align import by_id
 from lakehouse_source.schema.defaults import initial_ordinal
 from lakehouse_source.schema.fields import children, field_id, is_nested, leaves
 from lakehouse_source.schema.metadata_columns import is_metadata
-from lakehouse_source.schema.ordinal import PythonValue, domain, from_ordinal
+from lakehouse_source.schema.ordinal import PythonValue, from_ordinal
 from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.storage import Storage
 
 # Engines plan each scan of a query by itself. 1,000 scans of a file with one row took DuckDB
-# 2.9 s, DataFusion 5.1 s and Polars 7.3 s; plake reads these files in 0.8 s.
+# 2.9 s, DataFusion 5.1 s and Polars 7.3 s. The partitions of further groups are found by the paths
+# of the files.
 _MOST_GROUPS = 256
+# Names that no column of a file may have where partitions are found by paths.
+PATH = "plake path"
+_OWN = "plake "
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +59,14 @@ class Source:
     """Where a column of the version comes from in some files.
 
     `stored` is the field of the files that holds it. Without one, each row has `constant`:
-    a partition value, the default of a column that the files lack, or None for NULL.
+    a partition value, the default of a column that the files lack, or None for NULL. With
+    `by_file`, a column of the table `FileGroup.partitions` has the value instead.
     """
 
     field: pa.Field
     stored: pa.Field | None
-    constant: PythonValue | None
+    constant: PythonValue | None = None
+    by_file: str | None = None
 
     @property
     def is_cast(self) -> bool:
@@ -82,13 +80,15 @@ class FileGroup:
 
     `filtered`: the condition must be applied. Then the sources of the columns to return are
     followed by those of further columns, which only the condition names. `deleted` are the
-    positions of rows to leave out; then there is one file.
+    positions of rows to leave out; then there is one file. `partitions` has a row for each file:
+    its path in the column `PATH`, and the partition values that differ from file to file.
     """
 
     paths: tuple[str, ...]
     sources: tuple[Source, ...]
     filtered: bool
     deleted: pa.Array | None = None
+    partitions: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +144,20 @@ def hand_over(
         else:
             rest.append(task)
     smallest_first = sorted(groups, key=lambda key: sum(task.byte_count for task in groups[key]))
+    joined: dict[tuple[Any, ...], list[ScanTask]] = {}
     for key in smallest_first[: max(0, len(groups) - _MOST_GROUPS)]:
-        rest += groups.pop(key)
+        some = groups.pop(key)
+        if division.may_join(some[0]):
+            joined.setdefault(division.joined_group_of(some[0]), []).extend(some)
+        else:
+            rest += some
     tables = list(read_all(spec, tuple(rest), storage))
     return HandOver(
         spec.output_schema,
-        tuple(division.file_group(some) for some in groups.values()),
+        (
+            *(division.file_group(some) for some in groups.values()),
+            *(division.joined_group(some) for some in joined.values()),
+        ),
         spec.predicate,
         pa.concat_tables(tables) if tables else spec.output_schema.empty_table(),
     )
@@ -205,7 +213,7 @@ class _Division:
         ]
         condition = None if spec.predicate is None else spec.predicate.root
         self._portable = condition is None or (
-            _size(condition) <= _LARGEST_CONDITION and is_portable(condition)
+            size(condition) <= LARGEST_CONDITION and is_portable(condition)
         )
         self._reads_places = any(map(is_metadata, self._fields))
         self._stored: dict[int, dict[str, pa.Field | None] | None] = {}
@@ -268,12 +276,10 @@ class _Division:
         """The files of tasks for which `group_of` is the same."""
         first = tasks[0]
         filtered = _is_filtered(first)
-        stored = self._columns(first.schema_version)
-        assert stored is not None
-        values, defaults = self._values(first.partitions), self._defaults
+        values = self._values(first.partitions)
         sources = [
-            Source(field, stored[field.name], values.get(field.name, defaults.get(field.name)))
-            for field in self._read(filtered)
+            Source(field, stored, values.get(field.name, self._defaults.get(field.name)))
+            for field, stored in self._sources(first, filtered)
         ]
         paths = [self._paths[task.path] for task in tasks]
         deleted = None
@@ -281,6 +287,40 @@ class _Division:
             rows = deleted_rows(first.deleted, first.path, first.file_row_count, self._storage)
             deleted = pa.array(rows.to_array(), pa.int64())
         return FileGroup(tuple(paths), tuple(sources), filtered, deleted)
+
+    def may_join(self, task: ScanTask) -> bool:
+        """Tell whether the partitions of a file may be found by its path."""
+        names = self._spec.file_schemas[task.schema_version].names
+        own = any(name.lower().startswith(_OWN) for name in names)
+        return task.deleted is None and not own
+
+    def joined_group_of(self, task: ScanTask) -> tuple[Any, ...]:
+        """What files have in common of which only the partitions may differ."""
+        return task.schema_version, _is_filtered(task)
+
+    def joined_group(self, tasks: Sequence[ScanTask]) -> FileGroup:
+        """The files of tasks for which `joined_group_of` is the same."""
+        filtered = _is_filtered(tasks[0])
+        names = {name: f"{_OWN}{n}" for n, name in enumerate(self._spec.partition_by)}
+        sources = [
+            Source(field, stored, self._defaults.get(field.name), names.get(field.name))
+            for field, stored in self._sources(tasks[0], filtered)
+        ]
+        paths = [self._paths[task.path] for task in tasks]
+        values = [self._values(task.partitions) for task in tasks]
+        partitions = {
+            source.by_file: pa.array([row[source.field.name] for row in values], source.field.type)
+            for source in sources
+            if source.by_file is not None
+        }
+        table = pa.table({PATH: pa.array(paths, pa.string()), **partitions})
+        return FileGroup(tuple(paths), tuple(sources), filtered, partitions=table)
+
+    def _sources(self, task: ScanTask, filtered: bool) -> list[tuple[pa.Field, pa.Field | None]]:
+        """The columns to read, each with the field of the task's file that holds it."""
+        stored = self._columns(task.schema_version)
+        assert stored is not None
+        return [(field, stored[field.name]) for field in self._read(filtered)]
 
     def _read(self, filtered: bool) -> list[pa.Field]:
         """The columns to return, and those of the condition if it must be applied."""
@@ -301,7 +341,7 @@ class _Division:
         if found is None:
             types = {field.name: field.type for field in self._fields}
             values = self._values(partitions).items()
-            found = all(value is None or _is_literal(value, types[name]) for name, value in values)
+            found = all(value is None or is_literal(value, types[name]) for name, value in values)
             self._literal_partitions[partitions] = found
         return found
 
@@ -318,7 +358,7 @@ class _Division:
             if not _is_plain(field.type) or (source and not _is_exact(source, field)):
                 return None
             default = self._defaults.get(field.name)
-            if source is None and default is not None and not _is_literal(default, field.type):
+            if source is None and default is not None and not is_literal(default, field.type):
                 return None
             found[field.name] = source
         return found
@@ -378,63 +418,3 @@ def _is_same(stored: pa.DataType, now: pa.DataType) -> bool:
         a.name == b.name and field_id(a) == field_id(b) and _is_same(a.type, b.type)
         for a, b in zip(mine, theirs)
     )
-
-
-# --- conditions -----------------------------------------------------------------
-
-# Kinds of `ordinal.Domain` that every engine orders as plake does.
-_PORTABLE = ("bool", "int", "string", "date", "timestamp", "decimal")
-
-
-# Engines walk a condition recursively: one with thousands of terms could end the process.
-_LARGEST_CONDITION = 200
-
-
-def _size(node: BoundNode) -> int:
-    """The number of nodes of a condition."""
-    if isinstance(node, (BoundAnd, BoundOr)):
-        return 1 + sum(_size(term) for term in node.terms)
-    return 1
-
-
-def is_portable(node: BoundNode) -> bool:
-    """Tell whether a condition means the same in every engine.
-
-    Left out are floats, whose NaN and zeros differ; LIKE, whose patterns do; binaries;
-    nested columns; and Arrow expressions. Temporal values have to be in the years that
-    Python knows, because literals are made from Python's values.
-    """
-    if isinstance(node, (BoundAnd, BoundOr)):
-        return all(is_portable(term) for term in node.terms)
-    if isinstance(node, BoundNot):
-        return is_portable(node.term)
-    if isinstance(node, BoundConstant):
-        return True
-    if isinstance(node, (BoundExpression, BoundLike)):
-        return False
-    column = node.column
-    if len(column.path) > 1:
-        return False
-    if isinstance(node, (BoundIsNull, IfPresent)):
-        return column.kind in (*_PORTABLE, "float", "binary")
-    if column.kind not in _PORTABLE:
-        return False
-    if isinstance(node, BoundText):
-        return column.kind == "string" and _is_text(node.text)
-    values = node.values if isinstance(node, BoundIn) else (node.value,)
-    return all(_is_literal(from_ordinal(value, column.type), column.type) for value in values)
-
-
-def _is_text(value: bytes) -> bool:
-    """Tell whether bytes are text that SQL can hold."""
-    try:
-        return "\0" not in value.decode()
-    except UnicodeDecodeError:
-        return False
-
-
-def _is_literal(value: PythonValue, type_: pa.DataType) -> bool:
-    """Tell whether every engine can be given a value: `from_ordinal` leaves far years as int."""
-    if domain(type_).kind in ("date", "timestamp"):
-        return isinstance(value, date)  # a datetime is one
-    return not isinstance(value, bytes) and not (isinstance(value, str) and "\0" in value)

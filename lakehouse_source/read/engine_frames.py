@@ -38,7 +38,8 @@ Expression: TypeAlias = Any
 class Words:
     """How an engine spells what is not an operator of Python.
 
-    `read` gives a frame over the files of a group, `cast` casts an expression to an Arrow
+    `read` gives a frame over the files of a group, with the columns of `partitions` if it has
+    them; `cast` casts an expression to an Arrow
     type, and `if_present` is a truth value where a column is not NULL, else NULL. `same` is
     the null-safe equality of a column and a literal.
     """
@@ -58,7 +59,9 @@ def frame(group: FileGroup, handed: HandOver, words: Words) -> Frame:
     columns = []
     for source in group.sources:
         name, type_ = source.field.name, source.field.type
-        if source.stored is None:
+        if source.by_file is not None:
+            column = words.column(source.by_file)
+        elif source.stored is None:
             column = words.literal(source.constant, type_)
         else:
             column = words.column(source.stored.name)
@@ -82,7 +85,7 @@ _COMPARE = {
 
 
 def condition(node: BoundNode, words: Words) -> Expression:
-    """A portable condition as an expression (see `engine_files.is_portable`)."""
+    """A portable condition as an expression (see `engine_conditions.is_portable`)."""
     if isinstance(node, (BoundAnd, BoundOr)):
         combine = operator.and_ if isinstance(node, BoundAnd) else operator.or_
         return reduce(combine, [condition(term, words) for term in node.terms])

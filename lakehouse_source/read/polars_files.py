@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.read.engine_files import Engine, FileGroup, HandOver, missing_engine
+from lakehouse_source.read.engine_files import PATH, Engine, FileGroup, HandOver, missing_engine
 from lakehouse_source.read.engine_frames import Words, frame
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.ordinal import PythonValue
@@ -49,7 +49,10 @@ def _read(group: FileGroup) -> Any:
         schema=pl.Schema(without_metadata(pa.schema(stored))),
         extra_columns="ignore",
         row_index_name=None if group.deleted is None else _POSITION,
+        include_file_paths=None if group.partitions is None else PATH,
     )
+    if group.partitions is not None:
+        return found.join(pl.DataFrame(group.partitions).lazy(), on=PATH, maintain_order="left")
     if group.deleted is None:
         return found
     deleted = pl.DataFrame({_POSITION: pl.Series(group.deleted, dtype=pl.get_index_type())})

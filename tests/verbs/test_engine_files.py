@@ -299,7 +299,11 @@ ODD = ["", " ", "a/b", "100%", "k=v", "é", "\U0001f600", "__HIVE_DEFAULT_PARTIT
        ".", "[ab]", "*", "{a,b}", "?", "a" * 300, None]  # fmt: skip
 
 
-def test_partition_values(tmp_path: Path, read_in: Any) -> None:
+@pytest.mark.parametrize("groups", [0, 256])
+def test_partition_values(
+    tmp_path: Path, read_in: Any, monkeypatch: pytest.MonkeyPatch, groups: int
+) -> None:
+    monkeypatch.setattr(engine_files, "_MOST_GROUPS", groups)
     table = pa.table({"k": [*ODD, "é"], "n": range(len(ODD) + 1)})
     lake.write_dataset(table, tmp_path, partition_by="k")
     dataset = lake.open_dataset(tmp_path)
@@ -315,18 +319,50 @@ def test_more_partitions_than_an_engine_plans_well(
     tmp_path: Path, read_in: Any, monkeypatch: pytest.MonkeyPatch, by_plake: list[str]
 ) -> None:
     monkeypatch.setattr(engine_files, "_MOST_GROUPS", 3)
-    table = pa.table({"k": [1, 2, 3, 4, 5, 5, 5], "s": ["x"] * 6 + [str(3**9000)]})
+    table = pa.table({"k": [1, 2, 3, 4, 5, 5, None], "s": ["x"] * 6 + [str(3**9000)]})
     lake.write_dataset(table, tmp_path, partition_by="k")
     dataset = lake.open_dataset(tmp_path)
     by_plake.clear()
     read_in(dataset.scan())
-    assert len(by_plake) == 2
-    assert not any("k=5" in path for path in by_plake)  # the largest is left to the engine
+    assert by_plake == []
     check(read_in, dataset.scan())
     check(read_in, dataset.scan("k > 1 AND s = 'x'"))
+    check(read_in, dataset.scan("k IS NULL OR s = 'x'", ["s"]))
+    check(read_in, dataset.scan(None, ["s"]))
+    dataset.delete("s = 'x' AND k IN (3, 5)")
+    dataset.rename_column("k", "s2")
+    dataset.rename_column("s", "k")
+    dataset.add_column("added", pa.int64(), default=7)
+    lake.write_dataset({"s2": [1, 9], "k": ["y", None], "added": [1, None]}, tmp_path)
+    check(read_in, dataset.refresh().scan())
+    check(read_in, dataset.scan("k = 'x' OR added = 7"))
 
 
-def test_partition_values_of_other_types(tmp_path: Path, read_in: Any) -> None:
+def test_queries_over_many_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a query adds is applied, and a view that is made again has nothing of the one before."""
+    monkeypatch.setattr(engine_files, "_MOST_GROUPS", 1)
+    table = pa.table({"k": [*range(9), None], "n": range(10)})
+    lake.write_dataset(table, tmp_path, partition_by="k")
+    dataset = lake.open_dataset(tmp_path)
+    context = datafusion.SessionContext()
+    query = "SELECT n FROM scanned WHERE k > 3 AND n <> 5"
+    with duckdb.connect() as connection:
+        for where in ("k < 8", None):
+            dataset.scan(where).to_duckdb(connection, "scanned")
+            most = 8 if where else 9
+            expected = [n for n in range(4, most) if n != 5]
+            assert sorted(row[0] for row in connection.sql(query).fetchall()) == expected
+    dataset.scan().to_datafusion(context, "scanned")
+    assert sorted(context.sql(query).to_pydict()["n"]) == expected
+    frame = dataset.scan().to_polars().filter((pl.col("k") > 3) & (pl.col("n") != 5))
+    assert sorted(frame.collect()["n"].to_list()) == expected
+
+
+@pytest.mark.parametrize("groups", [0, 256])
+def test_partition_values_of_other_types(
+    tmp_path: Path, read_in: Any, monkeypatch: pytest.MonkeyPatch, groups: int
+) -> None:
+    monkeypatch.setattr(engine_files, "_MOST_GROUPS", groups)
     table = every_type().select(["b", "d", "t", "wall", "n", "u", "id", "s"])
     lake.write_dataset(table, tmp_path, partition_by=["b", "d", "t", "wall", "n", "u"])
     dataset = lake.open_dataset(tmp_path)
