@@ -153,6 +153,11 @@ MUTANTS = [
             "int(target * SMALL_SHARE)",
             "int(target * 10)",
         ),
+        (
+            "a repeated compaction rewrites its own output",
+            "if file.size_bytes <= REPEATED_SHARE * smaller[number]",
+            "if True",
+        ),
         ("a compaction looks at every commit", "result.version % max(1, least // files)", "False"),
     ),
     *_in(
@@ -185,7 +190,7 @@ MUTANTS = [
         ),
         (
             "deleted rows return in a scan without a condition",
-            "return table if group.live is None else _filtered(table, group.live)",
+            "return table if group.live is None else _most_of(table, group.live)",
             "return table",
         ),
         (
@@ -541,8 +546,8 @@ MUTANTS = [
         ROW_CHANGES,
         (
             "DuckDB leaves out the deleted rows of another file",
-            'f"ANTI JOIN (SELECT position FROM {quoted(deleted)} WHERE part = {number}) AS d "',
-            'f"ANTI JOIN (SELECT position FROM {quoted(deleted)} WHERE part = {number} + 1) AS d "',
+            "{quoted(_deleted(name))} WHERE part = {number}) AS d ",
+            "{quoted(_deleted(name))} WHERE part = {number} + 1) AS d ",
         ),
     ),
     *_in(
@@ -1307,12 +1312,12 @@ MUTANTS = [
         DEFAULTS,
         (
             "engines fill in NULL for a column with a default",
-            "values.get(field.name, defaults.get(field.name))",
+            "values.get(field.name, self._defaults.get(field.name))",
             "values.get(field.name)",
         ),
         (
             "engines are given any default as a literal",
-            "default is not None and not _is_literal(default, field.type)",
+            "default is not None and not is_literal(default, field.type)",
             "False",
         ),
     ),
@@ -1630,8 +1635,18 @@ MUTANTS = [
         ),
         (
             "IN (0.0) misses -0.0",
-            "both_zeros = node.column.is_float and 0.0 in node.values",
+            "both_zeros = node.column.is_float and 0.0 in near",
             "both_zeros = False",
+        ),
+        (
+            "an IN misses the largest number of a column",
+            "bisect_right(node.values, most.as_py())",
+            "bisect_left(node.values, most.as_py())",
+        ),
+        (
+            "an IN misses the smallest number of a column",
+            "first = bisect_left(node.values, least.as_py())",
+            "first = bisect_right(node.values, least.as_py())",
         ),
         (
             "NOT IN (…, NULL) matches",
@@ -1787,6 +1802,38 @@ MUTANTS = [
             "text compares by the default collation of DuckDB",
             """return f'{name} COLLATE "binary"' if column.kind == "string" else name""",
             "return name",
+        ),
+    ),
+    *_in(
+        "read/datafusion_files.py",
+        ENGINE_FILES,
+        (
+            "DataFusion lets PyArrow filter, whose NOT IN keeps NULLs",
+            "return context.read_table(files).limit(_EVERY_ROW)",
+            "return context.read_table(files)",
+        ),
+    ),
+    *_in(
+        "write/assignments.py",
+        ("verbs/test_nested_assignments.py",),
+        (
+            "a field that is not assigned becomes NULL",
+            "value = old if new is None else",
+            "value = Literal(None, pa.null()) if new is None else",
+        ),
+    ),
+    *_in(
+        "storage/files.py",
+        STORAGE,
+        (
+            "a symbolic link to a file may lead anywhere",
+            "if os.path.islink(full):",
+            "if False:",
+        ),
+        (
+            "a symbolic link to a folder may lead anywhere",
+            "if folder not in self._inside:",
+            "if False:",
         ),
     ),
     *_in(

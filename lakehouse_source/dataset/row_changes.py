@@ -66,7 +66,8 @@ class RowChanges(OpenDataset):
 
         Args:
             updates: by column, an SQL expression over the row's old values, with Spark's
-                meaning; a value that is no text is taken as it is.
+                meaning; a value that is no text is taken as it is. `"address.city"` is a field
+                of a struct, whose other fields stay as they are.
             where, isolation, further: as in `delete`.
 
         Raises:

@@ -16,8 +16,9 @@ from lakehouse_source.expression import (
     assign,
     require_assignable,
 )
-from lakehouse_source.expression.nodes import Name
-from lakehouse_source.schema.fields import find_field, without_metadata
+from lakehouse_source.expression.nodes import Call, Literal, Name, Node
+from lakehouse_source.predicate.find_path import find_path
+from lakehouse_source.schema.fields import children, find_field, without_metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,13 @@ class Assignments:
     values: Mapping[str, BoundValue]
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], schema: pa.Schema, scope: Scope) -> Assignments:
+    def of(
+        cls, given: Mapping[str, Any], schema: pa.Schema, scope: Scope, target: str | None
+    ) -> Assignments:
         """Assignments by column: SQL text, an `Expression`, or another Python value.
+
+        A field of a struct is named `column.field`. Other fields keep their values, those of the
+        table whose qualifier is `target`; None: there is no such row, as for an INSERT.
 
         Raises:
             InvalidOptionError: nothing is assigned, or a column twice.
@@ -39,24 +45,19 @@ class Assignments:
         if not given:
             raise InvalidOptionError(option="updates", reason="is empty: name a column at least.")
         bare = without_metadata(schema)
-        fields: dict[str, pa.Field] = {}
-        values: dict[str, BoundValue] = {}
+        trees: dict[str, Any] = {}
         for name, value in given.items():
-            found = find_field(name, bare)
-            if found is None:
-                raise SchemaMismatchError(
-                    column=name,
-                    reason="is not in the dataset",
-                    hint=f"It has: {', '.join(bare.names)}. Fields of structs cannot be assigned "
-                    "by themselves: assign the whole column.",
-                )
-            if found.name in values:
-                raise InvalidOptionError(
-                    option="updates", value=name, reason="is a column that is assigned twice."
-                )
-            bound = Expression.of(value).bind(scope)
-            require_assignable(bound.type, found)
-            fields[found.name], values[found.name] = found, bound
+            path = assigned_path(name, bare, has_row=target is not None)
+            place_at(trees, path, Expression.of(value), name)
+        fields = {name: bare.field(name) for name in trees}
+        values: dict[str, BoundValue] = {}
+        for name, tree in trees.items():
+            if isinstance(tree, dict):
+                assert target is not None
+                node = struct_with(fields[name], tree, Name((target, name)))
+                tree = Expression(node, str(node))
+            values[name] = tree.bind(scope)
+            require_assignable(values[name].type, fields[name])
         return cls(fields, values)
 
     def columns(self, qualifier: str) -> list[str]:
@@ -75,6 +76,62 @@ class Assignments:
             name: _chunked(assign(value.evaluate(tables, rows), self.fields[name]))
             for name, value in self.values.items()
         }
+
+
+def assigned_path(name: str, schema: pa.Schema, *, has_row: bool) -> tuple[pa.Field, ...]:
+    """The column that an assignment names, or the fields down to a field of a struct.
+
+    Raises:
+        SchemaMismatchError: there is none, or it cannot be assigned by itself.
+    """
+    path = find_path(list(schema), (name,), dotted=True)
+    if path is None:
+        raise SchemaMismatchError(
+            column=name, reason="is not in the dataset", hint=f"It has: {', '.join(schema.names)}."
+        )
+    if len(path) == 1:
+        return (path[0],)
+    reason = None
+    if not has_row:
+        reason = "is a field of a struct: an insert assigns whole columns"
+    elif not all(pa.types.is_struct(field.type) for field in path[:-1]):
+        reason = "is inside of a list or a map, which is assigned as a whole"
+    if reason is not None:
+        raise SchemaMismatchError(column=name, reason=reason, hint=f"Assign {path[0].name}.")
+    return tuple(path)
+
+
+def place_at(trees: dict[str, Any], path: Sequence[pa.Field], value: Any, name: str) -> None:
+    """Put a value into nested dicts, which have a level for each field of a path.
+
+    Raises:
+        InvalidOptionError: the place, or one above or below it, has a value already.
+    """
+    level = trees
+    for field in path[:-1]:
+        level = level.setdefault(field.name, {})
+        if not isinstance(level, dict):
+            break
+    if not isinstance(level, dict) or path[-1].name in level:
+        raise InvalidOptionError(option="updates", value=name, reason="is assigned twice.")
+    level[path[-1].name] = value
+
+
+def struct_with(field: pa.Field, tree: Mapping[str, Any], before: Name) -> Node:
+    """The struct `before` with other values of some fields. A NULL struct becomes a struct.
+
+    Source: Spark, `AssignmentUtils`.
+    """
+    arguments: list[Node] = []
+    for child in children(field.type):
+        old = Name((*before.parts, child.name))
+        new = tree.get(child.name)
+        if isinstance(new, Expression):
+            value = new.root
+        else:
+            value = old if new is None else struct_with(child, new, old)
+        arguments += [Literal(child.name, pa.string()), value]
+    return Call("named_struct", tuple(arguments))
 
 
 def everything_from(schema: pa.Schema, source: pa.Schema, qualifier: str) -> dict[str, Expression]:

@@ -101,9 +101,9 @@ class Clauses:
 
 
 def bound_clause(
-    clause: Clause, schema: pa.Schema, scope: Scope, everything: Mapping[str, Any]
+    clause: Clause, schema: pa.Schema, scope: Scope, target: str, everything: Mapping[str, Any]
 ) -> BoundClause:
-    """Bind a clause. `everything` are the assignments of all columns.
+    """Bind a clause. `target` qualifies the dataset; `everything` assigns all columns.
 
     Raises:
         InvalidExpressionError, SchemaMismatchError, InvalidOptionError
@@ -115,7 +115,8 @@ def bound_clause(
     assigned = None
     if clause.action is not Action.DELETE:
         values = everything if clause.values is None else clause.values
-        assigned = Assignments.of(values, schema, scope)
+        row = None if clause.kind is Kind.NOT_MATCHED else target
+        assigned = Assignments.of(values, schema, scope, row)
     return BoundClause(clause, condition, assigned)
 
 

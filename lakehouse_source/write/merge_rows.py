@@ -141,7 +141,7 @@ class _Merge:
         everything: dict[str, Expression] = {}
         if any(one.values is None and one.action is not Action.DELETE for one in clauses):
             everything = everything_from(self.schema, request.source.schema, names.source)
-        return [bound_clause(one, self.schema, scope, everything) for one in clauses]
+        return [bound_clause(one, self.schema, scope, names.target, everything) for one in clauses]
 
     # --- reading the target
 

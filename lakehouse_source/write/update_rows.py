@@ -44,7 +44,7 @@ def update_rows(
     try:
         schema = statement.snapshot.schema
         scope = Scope({TARGET: schema})
-        assigned = Assignments.of(updates, schema, scope)
+        assigned = Assignments.of(updates, schema, scope, TARGET)
         condition = RowCondition.of(where, schema, scope)
         row_id = hidden_columns(schema)[0].name
 

@@ -115,7 +115,9 @@ class Slow:
         with self.address.open() as catalog:
             with catalog.read() as reader:
                 snapshot = self.address.snapshot(catalog, reader)
-                self.work = compaction._find(reader, snapshot, PredicateSet.of(None), None, 2)
+                self.work = compaction._find(
+                    reader, snapshot, PredicateSet.of(None), None, 2, False
+                )
             options = WriteOptions(row_change=Change.REWRITE)
             schema = lake.open_dataset(uri).schema
             self.staged = begin(
