@@ -17,6 +17,7 @@ from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import TransactionRecord
 from lakehouse_source.read.address import PathLike
 from lakehouse_source.schema.fields import find_name
+from lakehouse_source.spark import struct_fields
 from lakehouse_source.spark.options import MetadataKey
 from lakehouse_source.spark.planner.vocabulary import (
     Command,
@@ -27,6 +28,7 @@ from lakehouse_source.spark.planner.vocabulary import (
 )
 from lakehouse_source.spark.storage_options import PREFIX
 from lakehouse_source.spark.to_spark_sql import quoted
+from lakehouse_source.write.assignments import place_at
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -123,6 +125,8 @@ class SparkTable:
     def update(self, condition: Expression | None = None, set: Assignments | None = None) -> None:
         """Set columns in the rows of a condition, in all rows without one.
 
+        `"address.city"` is a field of a struct, whose other fields stay as they are.
+
         >>> table = lake.spark.open(spark, "/data/flights")
         >>> table.update("month = 1", {"carrier": "lower(carrier)"})
         """
@@ -136,9 +140,7 @@ class SparkTable:
         if condition is not None:
             frame = frame.where(_column(condition))
         values = [
-            (_column(assigned[name]) if name in assigned else F.col(_own(i)))
-            .cast(type_)
-            .alias(name)
+            (assigned[name] if name in assigned else F.col(_own(i))).cast(type_).alias(name)
             for i, (name, type_) in enumerate(read.columns.items())
         ]
         place = [F.col(_OWN + name).alias(read.names[name]) for name in _PLACE]
@@ -210,19 +212,36 @@ class _Read:
     names: dict[str, str]
     version: int
 
-    def assigned(self, given: Assignments, alias: str) -> dict[str, Expression]:
-        """The assignments by the names of the dataset's columns."""
-        found: dict[str, Expression] = {}
+    def assigned(
+        self, given: Assignments, alias: str, *, inserted: bool = False
+    ) -> dict[str, Column]:
+        """The values by the names of the dataset's columns. `inserted`: there is no row before."""
+        from pyspark.sql import functions as F
+
+        trees: dict[str, Any] = {}
         for key, value in given.items():
-            bare = key.removeprefix(f"{alias}.").strip("`")
-            name = find_name(bare, self.columns)
-            if name is None or name in found:
-                why = "is no column of the dataset." if name is None else "is set twice."
+            path = struct_fields.find(key.removeprefix(f"{alias}.").strip("`"), self.columns)
+            if not path:
                 raise InvalidOptionError(
-                    option="set", value=key, reason=why, known=tuple(self.columns)
+                    option="set",
+                    value=key,
+                    reason="is no column of the dataset.",
+                    known=tuple(self.columns),
                 )
-            found[name] = value
-        return found
+            if inserted and len(path) > 1:
+                raise InvalidOptionError(
+                    option="values",
+                    value=key,
+                    reason=f"is a field of a struct: an insert sets all of {path[0].name}.",
+                )
+            place_at(trees, path, _column(value), key)
+        places = {name: place for place, name in enumerate(self.columns)}
+        return {
+            name: struct_fields.replaced(tree, self.columns[name], F.col(_own(places[name])))
+            if isinstance(tree, dict)
+            else tree
+            for name, tree in trees.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -395,8 +414,9 @@ class SparkMerge:
         assigned: list[dict[str, Any]] = []
         for clause in clauses:
             if clause.values is not None:
-                found = read.assigned(clause.values, self._table._name)
-                assigned.append({name: _column(value) for name, value in found.items()})
+                inserted = clause.operation == _INSERTED
+                alias = self._table._name
+                assigned.append(read.assigned(clause.values, alias, inserted=inserted))
                 continue
             own = list(self._source.columns)
             mine = {name: find_name(name, own) for name in read.columns}

@@ -195,3 +195,29 @@ def test_wrong_uses_are_refused(spark: SparkSession, source: Any, tmp_path: Path
         with pytest.raises(lake.PlakeError):
             wrong()
     assert last(path).version == 2
+
+
+def test_fields_of_structs_are_set_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    """A NULL struct becomes one whose other fields are NULL, as with Spark's UPDATE."""
+    type_ = "struct<id: bigint, a: struct<city: string, geo: struct<x: double, y: int>>>"
+    rows = [(1, ("A", (1.5, 1))), (2, None), (3, ("C", None))]
+    frame = spark.createDataFrame([(row,) for row in rows], f"r {type_}").select("r.*")
+    lake.write_dataset(frame.toArrow(), tmp_path)
+    target = lake.spark.open(spark, tmp_path).alias("t")
+    target.update("id < 3", {"a.City": "concat('new ', id)", "t.a.geo.y": F.lit(7)})
+    expected = {1: ("new 1", (1.5, 7)), 2: ("new 2", (None, 7)), 3: ("C", None)}
+    assert {row.id: row.a for row in load(spark, tmp_path).collect()} == expected
+    source = spark.createDataFrame([(3, 9), (4, 9)], "id bigint, y int").alias("s")
+    merge = target.merge(source, "t.id = s.id").whenMatchedUpdate(set={"a.geo.y": "s.y"})
+    merge.whenNotMatchedInsert(values={"id": "s.id"}).execute()
+    expected |= {3: ("C", (None, 9)), 4: None}
+    assert {row.id: row.a for row in load(spark, tmp_path).collect()} == expected
+    for given, text in (
+        ({"a.town": "'x'"}, "is no column"),
+        ({"a": "NULL", "a.city": "'x'"}, "assigned twice"),
+    ):
+        with pytest.raises(lake.InvalidOptionError, match=text):
+            target.update(set=given)
+    insert = target.merge(source, "t.id = s.id").whenNotMatchedInsert(values={"a.city": "'x'"})
+    with pytest.raises(lake.InvalidOptionError, match=r"an insert sets all of a"):
+        insert.execute()
