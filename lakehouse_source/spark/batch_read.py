@@ -27,6 +27,7 @@ from lakehouse_source.schema.metadata_columns import (
 )
 from lakehouse_source.spark.decimals import decimals_to_longs
 from lakehouse_source.spark.decode_conditions import decode_supported
+from lakehouse_source.spark.join_keys import coarsened
 from lakehouse_source.spark.packing import ScanPartition, counts, decoded_share, pack
 from lakehouse_source.spark.planner.vocabulary import Pickle, Reader
 from lakehouse_source.spark.pushdown import Pushdown
@@ -118,11 +119,12 @@ class PlakeReader(DataSourceReader):
             if request.metadata_columns:
                 metadata = unused_names(METADATA_COLUMNS, snapshot.schema.names)
             columns = with_metadata(snapshot.schema, self.schema.names, metadata)
+            keys = coarsened(pushed.join_keys, snapshot.summary.get("live_row_groups", 0))
             made = plan(
                 reader,
                 snapshot,
                 read_uri=request.address.location,
-                predicates=condition & decode_supported(pushed.join_keys, snapshot.schema),
+                predicates=condition & decode_supported(keys, snapshot.schema),
                 columns=columns_for(self.schema, columns),
                 limit=pushed.limit,
                 metadata=metadata,

@@ -1,0 +1,70 @@
+"""Many keys of a join become few ranges, in which every key is."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse_source.predicate.row_filter import matching_mask
+from lakehouse_source.schema import fields as schemas
+from lakehouse_source.spark import join_keys
+from lakehouse_source.spark.decode_conditions import decode_all
+from lakehouse_source.spark.planner.vocabulary import Key, Operator, Type
+
+SCHEMA = schemas.initial(pa.schema([("k", pa.int64()), ("d", pa.date32())]))
+
+
+def keys(values: list[int], column: str = "k", type_: str = Type.LONG) -> dict[str, Any]:
+    return {
+        Key.OP: Operator.IN,
+        Key.COLUMN: [column],
+        Key.TYPE: type_,
+        Key.VALUES: [str(value) for value in values],
+        Key.NULL: False,
+    }
+
+
+def covered(term: Any, numbers: list[int]) -> set[int]:
+    """The numbers of which the term is true."""
+    table = pa.table({"k": numbers, "d": pa.array([0] * len(numbers), pa.date32())})
+    decoded = decode_all([term], SCHEMA)
+    assert decoded is not None
+    mask = matching_mask(table, decoded.bind(SCHEMA)).to_pylist()
+    return {number for number, keep in zip(numbers, mask) if keep}
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=12), st.integers(1, 4))
+def test_the_ranges_are_the_smallest_that_hold_every_key(values: list[int], most: int) -> None:
+    found = covered(join_keys._ranges(keys(values), most), list(range(-1, 42)))
+    distinct = sorted(set(values))
+    parts = min(most, len(distinct))
+    smallest = min(
+        sum(
+            distinct[end - 1] - distinct[start] + 1
+            for start, end in zip((0, *cuts), (*cuts, len(distinct)))
+        )
+        for cuts in combinations(range(1, len(distinct)), parts - 1)
+    )
+    assert found >= set(values)
+    assert len(found) == smallest
+
+
+def test_few_keys_and_other_types_stay_as_they_are() -> None:
+    few = keys(list(range(64)))
+    texts = {**keys(list(range(500))), Key.TYPE: Type.STRING}
+    with_null = {**keys(list(range(500))), Key.NULL: True}
+    assert join_keys.coarsened([few, texts, with_null], 0) == [few, texts, with_null]
+    assert join_keys.coarsened([keys(list(range(500)))], 250) == [keys(list(range(500)))]
+
+
+@pytest.mark.parametrize(("column", "type_"), [("k", Type.LONG), ("d", Type.DATE)])
+def test_keys_of_numbers_and_dates_become_ranges(column: str, type_: str) -> None:
+    (found,) = join_keys.coarsened([keys([*range(0, 5000, 7), 10**6], column, type_)], 10)
+    assert found[Key.OP] == Operator.OR
+    assert len(found[Key.TERMS]) == 64
+    assert decode_all([found], SCHEMA) is not None
