@@ -69,7 +69,13 @@ def _delete_files(
             for each in (record, *_branches(reader, record))
             for one in folder_prefixes(each, reader.schemas(each.id))
         ]
-    for found in storage.files():
+    listed = list(storage.files())
+    with catalog.read() as reader:
+        # Asked after the listing: once another process has forgotten the dataset, a new one may
+        # have files here.
+        if all(one.id != record.id for one in reader.dropped_datasets()):
+            return
+    for found in listed:
         ours = own_name(found.path) is not None
         placed = is_in_place(found.path, prefixes)
         if ours and placed and not found.path.startswith(tuple(inside)):

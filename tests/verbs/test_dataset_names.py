@@ -15,6 +15,7 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source import failpoints
+from lakehouse_source.storage import FoundFile, Storage
 from tests.verbs.conftest import empty_catalog
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string())])
@@ -24,6 +25,16 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", 
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[lake.DatasetCatalog]:
     with empty_catalog(request, tmp_path) as opened:
         yield lake.open_catalog(opened, warehouse=tmp_path / "warehouse")
+
+
+class Raising:
+    """A function that raises an error."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __call__(self, *_: Any) -> None:
+        raise self.error
 
 
 def rows(dataset: lake.Dataset, **scan: Any) -> list[dict[str, Any]]:
@@ -209,12 +220,9 @@ def test_a_purge_that_was_interrupted_is_finished(
     made = catalog.create_dataset("a", SCHEMA)
     write(catalog, made, 1)
     pending = lake.open_dataset(made.uri, catalog=catalog)
-
-    def fail(*_: Any) -> None:
-        raise lake.StorageError(path="x", reason="was made to fail")
-
+    fail = lake.StorageError(path="x", reason="was made to fail")
     with monkeypatch.context() as patched:
-        patched.setattr("lakehouse_source.storage.files.Storage.delete", fail)
+        patched.setattr("lakehouse_source.storage.files.Storage.delete", Raising(fail))
         with pytest.raises(lake.StorageError):
             catalog.drop("a", purge=True)
     assert catalog.datasets() == []
@@ -228,6 +236,31 @@ def test_a_purge_that_was_interrupted_is_finished(
     assert catalog.finish_drops() == 0
     write(catalog, made, 2)
     assert len(rows(lake.open_dataset(made.uri, catalog=catalog))) == 1
+
+
+def test_two_purges_at_once_spare_the_dataset_that_is_made_anew(
+    catalog: lake.DatasetCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slower one deleted the files of the new one: it knew that the old one was dropped."""
+    made = catalog.create_dataset("a", SCHEMA)
+    write(catalog, made, 1)
+    fail = lake.StorageError(path="x", reason="was made to fail")
+    with monkeypatch.context() as patched:
+        patched.setattr("lakehouse_source.storage.files.Storage.delete", Raising(fail))
+        with pytest.raises(lake.StorageError):
+            catalog.drop("a", purge=True)
+    files = Storage.files
+
+    def overtaken(self: Storage) -> Iterator[FoundFile]:
+        monkeypatch.undo()
+        assert catalog.finish_drops() == 1
+        write(catalog, made, 2, 3)
+        yield from files(self)
+
+    monkeypatch.setattr(Storage, "files", overtaken)
+    catalog.finish_drops()
+    again = lake.open_dataset(made.uri, catalog=catalog)
+    assert [row["id"] for row in rows(again)] == [2, 3]
 
 
 def test_a_write_under_way_cannot_be_committed_to_a_dropped_dataset(
