@@ -99,7 +99,7 @@ def apply_commit(
         removed,
         commit.rewritten_row_groups,
         last=locked.last,
-        by_vectors=0 if rows is None else rows.rows_by_vectors,
+        deleted_by_vectors=0 if rows is None else rows.rows_by_vectors,
     )
     if rows is not None:
         counts = _with_rows(counts, commit, rows)
@@ -416,14 +416,16 @@ def summary(
     removed_row_groups: Mapping[int, int] | None = None,
     *,
     last: TransactionRecord | None = None,
-    by_vectors: int = 0,
+    returned_by_vectors: int = 0,
+    deleted_by_vectors: int = 0,
 ) -> dict[str, int]:
     """The summary of a commit (see `TransactionRecord`), from that of the commit before it.
 
     `removed_row_groups` has the numbers of row groups that are known already, by file id;
     `last` is the commit before this one, read from the catalog where it is not given.
-    `by_vectors` counts the rows that the commit brings back by deletion vectors, those of
-    `files` too; below zero, the rows that it deletes by them.
+    `returned_by_vectors` counts the rows that the commit brings back in files that stay, less
+    the rows of `files` that are deleted in them; `deleted_by_vectors` counts the rows that it
+    deletes in files that stay.
     """
     if last is None and record.current_version:
         last = tx.transaction(record.id, record.current_version)
@@ -439,8 +441,8 @@ def summary(
         vectors = tx.vectors([file.id for file in removed], record.current_version)
         removed_rows = sum(file.row_count for file in removed)
         removed_rows -= sum(vector.cardinality for vector in vectors.values())
-    added_rows = sum(file.row_count for file in files) + max(by_vectors, 0)
-    removed_rows += max(-by_vectors, 0)
+    added_rows = sum(file.row_count for file in files) + returned_by_vectors
+    removed_rows += deleted_by_vectors
     change = {
         "files_added": len(files),
         "files_removed": len(removed),

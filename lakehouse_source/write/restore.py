@@ -10,6 +10,7 @@ import uuid6
 
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.catalog.retry import in_transaction
+from lakehouse_source.errors import CorruptDatasetError, StorageError
 from lakehouse_source.model import (
     DatasetRecord,
     DeletionVector,
@@ -17,10 +18,12 @@ from lakehouse_source.model import (
     FileRecord,
     WriteResult,
 )
+from lakehouse_source.parquet.deleted_rows import deleted_rows
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.partitions import partitioned_anew
+from lakehouse_source.storage import Storage
 from lakehouse_source.write.apply import summary, write_result
 from lakehouse_source.write.evolution import encoded_anew, evolve_properties, with_names_of
 from lakehouse_source.write.prerecord import compute_index_rows
@@ -45,7 +48,7 @@ def restore(catalog: Catalog, address: Address, version: int) -> WriteResult:
             return WriteResult(
                 done.version, counts["files_added"], counts["rows_added"], schema_version
             )
-        changes = _changes(tx, record, version)
+        changes = _changes(tx, record, version, Storage(address.location))
         removed = changes.removed
         files = _metadata_by_schema(tx, target, changes.returning)
         everything = [file for some in files.values() for file in some]
@@ -56,7 +59,14 @@ def restore(catalog: Catalog, address: Address, version: int) -> WriteResult:
             new_version,
             "restore",
             {"restored_version": version},
-            summary(tx, record, everything, removed, by_vectors=changes.rows_by_vectors),
+            summary(
+                tx,
+                record,
+                everything,
+                removed,
+                returned_by_vectors=changes.returned_by_vectors,
+                deleted_by_vectors=changes.deleted_by_vectors,
+            ),
             write_id,
         )
         ids = _record_files(tx, record, target, new_version, files, changes)
@@ -75,17 +85,20 @@ class _Changes:
     `returning` are the files of the old version that are no longer live, `removed` the live
     files that it lacks. `vectors_of_returning` has deletion vectors by path, and
     `other_vectors`, by file id, those of files that stay live and had another one.
-    `rows_by_vectors` is as in `summary`.
+    `returned_by_vectors` and `deleted_by_vectors` are as in `summary`.
     """
 
     returning: list[FileRecord]
     removed: list[FileRecord]
     vectors_of_returning: dict[str, DeletionVector]
     other_vectors: dict[int, DeletionVector | None]
-    rows_by_vectors: int
+    returned_by_vectors: int
+    deleted_by_vectors: int
 
 
-def _changes(tx: CatalogTransaction, record: DatasetRecord, version: int) -> _Changes:
+def _changes(
+    tx: CatalogTransaction, record: DatasetRecord, version: int, storage: Storage
+) -> _Changes:
     live = {_identity(file): file for file in tx.files(record.id, record.current_version)}
     wanted = {_identity(file): file for file in tx.files(record.id, version)}
     returning = [file for key, file in wanted.items() if key not in live]
@@ -94,16 +107,37 @@ def _changes(tx: CatalogTransaction, record: DatasetRecord, version: int) -> _Ch
     now = {one.file_id: one.vector for one in tx.all_vectors(record.id, record.current_version)}
     of_returning = {file.path: then[file.id] for file in returning if file.id in then}
     others: dict[int, DeletionVector | None] = {}
-    rows = -sum(vector.cardinality for vector in of_returning.values())
+    returned = -sum(vector.cardinality for vector in of_returning.values())
+    deleted = 0
     for key, file in live.items():
         if key not in wanted:
             continue
         before, after = now.get(file.id), then.get(wanted[key].id)
         if before != after:
             others[file.id] = after
-            rows += 0 if before is None else before.cardinality
-            rows -= 0 if after is None else after.cardinality
-    return _Changes(returning, removed, of_returning, others, rows)
+            back, gone = _differing_rows(file, before, after, storage)
+            returned += back
+            deleted += gone
+    return _Changes(returning, removed, of_returning, others, returned, deleted)
+
+
+def _differing_rows(
+    file: FileRecord, before: DeletionVector | None, after: DeletionVector | None, storage: Storage
+) -> tuple[int, int]:
+    """How many rows of a file come back, and how many are deleted, with another vector.
+
+    After several restores none of the two vectors needs to contain the other one.
+    """
+    counts = tuple(0 if one is None else one.cardinality for one in (before, after))
+    if 0 in counts:
+        return counts[0], counts[1]
+    try:
+        old = deleted_rows(before, file.path, file.row_count, storage)
+        new = deleted_rows(after, file.path, file.row_count, storage)
+    except (StorageError, CorruptDatasetError):
+        # A restore is what helps against a damaged vector: it must not need to read one.
+        return counts[0], counts[1]
+    return len(old - new), len(new - old)
 
 
 def _identity(file: FileRecord) -> tuple[str, int, int]:

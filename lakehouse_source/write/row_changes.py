@@ -100,8 +100,9 @@ class AppliedRows:
     """What the changes come to at the version that is committed.
 
     `removed` are files of which no row is left or whose rows were written anew; `vectors` are
-    the new vectors of other files. `deleted` and `updated` count rows that no other commit
-    takes out, `copied` the rows that were written anew without a change.
+    the new vectors of other files, and `rows_by_vectors` counts the rows that these delete.
+    `deleted` and `updated` count rows that no other commit takes out, `copied` the rows that
+    were written anew without a change.
     """
 
     removed: tuple[FileRecord, ...]
@@ -231,7 +232,7 @@ def apply_rows(
             removed.append(one.file)
         else:
             stay[one.file.id] = (one.file, after)
-            by_vectors -= len(one.rows.all - theirs)
+            by_vectors += len(one.rows.all - theirs)
     if merged:
         vectors = write_vectors(stay, write_id, storage)
     return AppliedRows(

@@ -64,6 +64,41 @@ def test_appended_rows_come_with_their_version(
     assert changed(dataset, 6) == []
 
 
+@pytest.mark.parametrize(
+    ("deleted", "deleted_then", "counts"),
+    [
+        ("id = 0", "id = 1", (1, 1)),
+        ("id = 0", "id IN (1, 2)", (2, 1)),
+        ("id IN (0, 1)", "id = 1", (0, 1)),
+        ("id = 1", "id IN (0, 1)", (1, 0)),
+    ],
+)
+def test_a_restore_that_brings_rows_back_ends_a_reader_whatever_else_it_deletes(
+    any_catalog: lake.Catalog,
+    tmp_path: Path,
+    deleted: str,
+    deleted_then: str,
+    counts: tuple[int, int],
+) -> None:
+    """Only the difference was counted: a restore that swapped two rows did nothing."""
+    uri = str(tmp_path / "source")
+    lake.write_dataset({"id": list(range(10))}, uri, catalog=any_catalog)
+    dataset = lake.open_dataset(uri, catalog=any_catalog)
+    dataset.delete(deleted)
+    dataset.restore(1)
+    dataset.delete(deleted_then)
+    left = dataset.scan().count_rows()
+    dataset.restore(2)
+    summary = dataset.history()[0].summary
+    assert (summary["rows_added"], summary["rows_removed"]) == counts
+    assert summary["live_rows"] == left + counts[0] - counts[1] == dataset.scan().count_rows()
+    if counts[0]:
+        with pytest.raises(lake.StreamChangeError, match="skipChangeCommits"):
+            list(dataset.read_changes(4, ignore_deletes=True))
+    else:
+        assert list(dataset.read_changes(4, ignore_deletes=True)) == []
+
+
 def test_a_consumer_that_keeps_the_version_gets_each_row_once(
     dataset: lake.Dataset, any_catalog: lake.Catalog
 ) -> None:
