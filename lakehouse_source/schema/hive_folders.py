@@ -23,6 +23,8 @@ from lakehouse_source.schema.partitions import HIVE_NULL
 _CUT = re.compile(r".{150}~[0-9a-f]{16}$")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,38}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+# `datetime` has microseconds and cuts off the digits after them.
+_BELOW_MICROSECONDS = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
 
 
 def folder_values(folders: Sequence[str], path: str) -> dict[str, str | None]:
@@ -95,6 +97,8 @@ def _parsed(text: str, type_: pa.DataType) -> Any:
             raise ValueError("no date")
         return date.fromisoformat(text)
     if t.is_timestamp(type_):
+        if _BELOW_MICROSECONDS.search(text):
+            raise ValueError("digits below a microsecond")
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
         if moment.tzinfo is not None and type_.tz is None:
             raise ValueError("a zone in a column without one")

@@ -83,6 +83,8 @@ def test_names_that_give_no_value_are_refused(folders: list[str]) -> None:
         ("2024-02-30", pa.date32()),
         ("noon", pa.timestamp("us")),
         ("2024-01-01 00:00:00.5", pa.timestamp("s")),
+        ("2024-01-01 00:00:00.1234567", pa.timestamp("us")),
+        ("2024-01-01 00:00:00.123456001", pa.timestamp("us", "UTC")),
         ("2024-01-01 00:00:00+01:00", pa.timestamp("us")),
         ("1.2345", pa.decimal128(9, 3)),
         ("1234567", pa.decimal128(9, 3)),
