@@ -147,7 +147,8 @@ class Upkeep(OpenDataset):
                 dataset's own folder, and are recorded relative to it. Of a folder, all files
                 below it are added but hidden ones (`_` or `.` first, as `_SUCCESS` and what is
                 in `_temporary/`) and those that plake wrote. The folder of a Delta or Iceberg
-                table is refused, because it holds removed files too: give a list of files.
+                table is refused, because it holds removed files too: give a list of files. So
+                is that of another dataset of plake.
             partitioning: `"hive"` reads the dataset's partition columns from the names of
                 folders, `key=value`. None: folders have no meaning, which a partitioned
                 dataset refuses.

@@ -55,7 +55,8 @@ def find_files(
     own options are used in a store of the same kind.
 
     Hidden files and folders (`_` or `.` first, but not `_key=value`) of a folder are passed
-    over, and so are files that plake itself wrote in the dataset.
+    over, and so are files that plake itself wrote in the dataset. Elsewhere a folder with files
+    of plake is refused.
 
     Raises:
         InvalidOptionError: there is no such file, no file at all, one is given twice, or one
@@ -136,6 +137,12 @@ def _outside(location: StorageLocation) -> Iterator[GivenFile]:
         yield GivenFile(storage, name, tuple(around), True)
         return
     for path in _listed(folder, ""):
+        if own_name(path) is not None:
+            raise _refused(
+                folder.display(path),
+                "is part of another dataset of plake, whose folder also holds rows that it has "
+                "removed. Read the dataset and write its rows.",
+            )
         yield GivenFile(folder, path, tuple(path.split("/")[:-1]), True)
 
 

@@ -568,6 +568,19 @@ def test_files_elsewhere_are_refused_or_copied(folder: Path, tmp_path: Path) -> 
     assert dataset.verify(checksums=True).ok
 
 
+def test_the_folder_of_another_dataset_of_plake_is_not_copied(folder: Path, tmp_path: Path) -> None:
+    """Rows that it had replaced and deleted came back."""
+    for number in range(2):
+        lake.write_dataset(pa.table({"v": [number]}), tmp_path / "other", mode="overwrite")
+    lake.write_dataset(pa.table({"v": [7]}), folder)
+    dataset = lake.open_dataset(folder)
+    with pytest.raises(lake.InvalidOptionError, match="part of another dataset of plake"):
+        dataset.add_files(tmp_path / "other", copy=True)
+    (file,) = lake.open_dataset(tmp_path / "other").files()
+    dataset.add_files(tmp_path / "other" / file.path, copy=True)
+    assert rows(dataset.scan().to_table()) == rows([{"v": 1}, {"v": 7}])
+
+
 # --- what happens to the files ---------------------------------------------------------
 
 
