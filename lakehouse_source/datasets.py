@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -29,6 +29,8 @@ from lakehouse_source.errors import (
     DatasetExistsError,
     InvalidOptionError,
     NamespaceExistsError,
+    NamespaceNotFoundError,
+    PlakeError,
 )
 from lakehouse_source.maintenance import drop as dropping
 from lakehouse_source.read.address import Address, PathLike
@@ -279,7 +281,15 @@ class DatasetCatalog(Catalog):
         'file:///data/warehouse/default/orders'
         """
         before, after = parse_name(old), parse_name(new)
-        self._change(lambda tx: tx.names.rename(before, after))
+        seen: list[NamedDataset] = []
+
+        def change(tx: CatalogTransaction) -> None:
+            if seen and not _is_named(tx, before, seen[0]):
+                return  # renamed: by the attempt before, whose answer was lost, or by others
+            seen[:] = [tx.names.get(before)]
+            tx.names.rename(before, after)
+
+        self._change(change)
 
     def drop(
         self,
@@ -304,9 +314,13 @@ class DatasetCatalog(Catalog):
         []
         """
         key = parse_name(name)
+        seen: list[NamedDataset] = []
 
         def remove(tx: CatalogTransaction) -> None:
+            if seen and not _is_named(tx, key, seen[0]):
+                return  # dropped: by the attempt before, whose answer was lost, or by others
             found = tx.names.get(key)
+            seen[:] = [found]
             if purge:
                 dropping.drop_dataset(tx, found.base_uri)
             tx.names.remove(key)
@@ -361,7 +375,9 @@ class DatasetCatalog(Catalog):
         >>> catalog.create_namespace("summer", exist_ok=True)
         """
         try:
-            self._change(lambda tx: tx.names.create_namespace(name, properties))
+            self._change(
+                lambda tx: tx.names.create_namespace(name, properties), NamespaceExistsError
+            )
         except NamespaceExistsError:
             if not exist_ok:
                 raise
@@ -400,12 +416,30 @@ class DatasetCatalog(Catalog):
                 tx.names.remove((one.namespace, one.name))
             tx.names.drop_namespace(name)
 
-        self._change(remove)
+        self._change(remove, NamespaceNotFoundError)
 
     # --- inside
 
-    def _change(self, work: Any) -> None:
-        in_transaction(self, self.redacted_url, "", work, resolve=False)
+    def _change(
+        self, work: Callable[[CatalogTransaction], None], done: type[PlakeError] | None = None
+    ) -> None:
+        """Run `work` in a transaction.
+
+        `done` is the error that it raises where it was carried out before. After an attempt whose
+        answer was lost, that is no error.
+        """
+        tried = False
+
+        def attempt(tx: CatalogTransaction) -> None:
+            nonlocal tried
+            try:
+                work(tx)
+            except PlakeError as error:
+                if not (tried and done is not None and isinstance(error, done)):
+                    raise
+            tried = True
+
+        in_transaction(self, self.redacted_url, "", attempt, resolve=False)
 
     def _open(
         self, found: NamedDataset, storage_options: Mapping[str, Any] | None = None
@@ -471,6 +505,11 @@ def open_catalog(
     if isinstance(url, DatasetCatalog) and warehouse is None:
         return url
     return DatasetCatalog(open_database(url, create=create).database, warehouse)
+
+
+def _is_named(tx: CatalogTransaction, name: QualifiedName, dataset: NamedDataset) -> bool:
+    found = tx.names.find(name)
+    return found is not None and found.dataset_id == dataset.dataset_id
 
 
 def parse_name(name: NameLike) -> QualifiedName:

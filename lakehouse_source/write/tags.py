@@ -60,10 +60,15 @@ def drop_tag(catalog: Catalog, address: Address, name: str) -> None:
         VersionNotFoundError: the dataset has no such tag.
     """
 
+    tried = False
+
     def drop(tx: CatalogTransaction) -> None:
+        nonlocal tried
         record = existing(tx.dataset(address.key), address.uri, catalog.redacted_url)
-        if not tx.drop_tag(record.id, name):
+        # The attempt before may have dropped it, and its answer was lost.
+        if not tx.drop_tag(record.id, name) and not tried:
             raise no_such_reference(record, address.uri, f"tag {name!r}")
+        tried = True
 
     in_transaction(catalog, address.uri, "", drop, resolve=False)
 

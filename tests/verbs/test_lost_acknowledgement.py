@@ -356,3 +356,49 @@ def test_a_branch_is_made_and_dropped_where_the_acknowledgement_is_lost(
             with pytest.raises(lake.VersionNotFoundError):
                 dataset.drop_branch(name)
         assert proxy.cuts >= 2
+
+
+@pytest.mark.parametrize("cut", [BEFORE, AFTER, ANSWERED])
+def test_names_and_tags_are_changed_where_the_acknowledgement_is_lost(
+    cut: str, url: str, direct: lake.Catalog, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    """They were, and the call said that there is no such name, or that there is one already."""
+    plain = lake.open_catalog(direct, warehouse=tmp_path)
+    at = -1
+
+    def decide(number: int) -> Cut:
+        return cut if number == at else None
+
+    with (
+        CuttingProxy(postgres_server.socket_folder, decide) as proxy,
+        lake.open_catalog(through(url, proxy), warehouse=tmp_path) as catalog,
+    ):
+        made = catalog.create_dataset("a", pa.schema([("n", pa.int64())]))
+        lake.write_dataset(one_row(1), made.uri, catalog=direct)
+        made.tag("t")
+        for nth, act in enumerate(
+            [
+                lambda: catalog.create_namespace("more"),
+                lambda: catalog.rename("a", "more.b"),
+                lambda: catalog.rename("more.b", "default.B"),
+                lambda: catalog.rename("b", "B"),
+                lambda: catalog.drop_namespace("more"),
+                lambda: made.drop_tag("t"),
+                lambda: catalog.drop("B", purge=True),
+            ]
+        ):
+            at = proxy.commits + 1
+            act()
+            assert proxy.cuts == nth + 1
+        for act, error in [
+            (lambda: catalog.rename("a", "c"), lake.DatasetNotFoundError),
+            (lambda: catalog.drop("B"), lake.DatasetNotFoundError),
+            (lambda: catalog.drop_namespace("more"), lake.NamespaceNotFoundError),
+            (lambda: catalog.create_namespace("default"), lake.NamespaceExistsError),
+        ]:
+            with pytest.raises(error):
+                act()
+    assert plain.datasets() == []
+    assert plain.namespaces() == ["default"]
+    assert not list(tmp_path.rglob("*.parquet"))
+    assert plain.finish_drops() == 0
