@@ -56,8 +56,8 @@ class Statistics:
             written = columns.get(column_id)
             if leaf.path[0] in self.partition_by:
                 # The catalog has the value under the name that the column had in the file.
-                key = leaf.path[0] if written is None else written.path[0]
-                value = partition_ordinal(file.partitions.get(key), leaf.type)
+                text = None if written is None else file.partitions.get(written.path[0])
+                value = partition_ordinal(text, leaf.type)
                 return bounds.constant_bounds(leaf, value, group.row_count)[0]
             if written is None:
                 # The file was written before the column was added.

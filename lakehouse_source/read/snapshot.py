@@ -29,7 +29,6 @@ from lakehouse_source.schema.fields import find_field
 from lakehouse_source.schema.partitions import (
     PartitionTexts,
     partition_columns_at,
-    same_columns,
 )
 
 
@@ -64,11 +63,13 @@ class Snapshot:
     def in_schema(self, schema_version: int) -> Snapshot:
         """The same files, read under the schema that came into force at another version."""
         schema = self.file_schemas[schema_version]
+        newest_schema = self.file_schemas[max(self.file_schemas)]
+        properties = self.dataset.properties
         return replace(
             self,
             schema_version=schema_version,
             schema=schema,
-            partition_by=same_columns(self.partition_by, self.schema, schema),
+            partition_by=partition_columns_at(properties, schema_version, schema, newest_schema),
         )
 
     @cached_property

@@ -94,18 +94,29 @@ class PartitionTexts:
         self._partition_by = tuple(partition_by)
         self._schema = schema
         self._file_schemas = file_schemas
-        self._keys: dict[int, tuple[str, ...]] = {}
+        self._keys: dict[int, tuple[str | None, ...]] = {}
 
     def __call__(self, file: FileRecord) -> tuple[str | None, ...]:
         """The values as JSON texts, None for NULL, in the order of the partition columns."""
-        return tuple(file.partitions.get(key) for key in self.keys(file.schema_version))
+        return tuple(
+            None if key is None else file.partitions.get(key)
+            for key in self._keys_in(file.schema_version)
+        )
 
     def keys(self, schema_version: int) -> tuple[str, ...]:
         """The names of the partition columns in files of a schema version."""
+        return tuple(key for key in self._keys_in(schema_version) if key is not None)
+
+    def _keys_in(self, schema_version: int) -> tuple[str | None, ...]:
+        """As `keys`; None for a column that files of the schema version lack.
+
+        A column that had the same name before the schema was replaced is another one.
+        """
         found = self._keys.get(schema_version)
         if found is None:
-            then = self._file_schemas[schema_version]
-            found = same_columns(self._partition_by, self._schema, then)
+            by_id = {field_id(field): field.name for field in self._file_schemas[schema_version]}
+            ids = (field_id(self._schema.field(name)) for name in self._partition_by)
+            found = tuple(by_id.get(identity) for identity in ids)
             self._keys[schema_version] = found
         return found
 

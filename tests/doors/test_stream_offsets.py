@@ -398,6 +398,35 @@ def test_a_changed_schema_ends_a_stream_until_it_is_loaded_again(uri: str) -> No
     assert drain(new_reader(uri), then)[0] == [[4]]
 
 
+@pytest.mark.parametrize("partition_by", [None, "k", "other"])
+def test_a_stream_that_lags_behind_a_replaced_schema_has_its_partition_values(
+    tmp_path: Path, partition_by: str | None
+) -> None:
+    """They were NULL: the partition columns were those of the newest version."""
+    uri = str(tmp_path / "source")
+    for number in range(2):
+        lake.write_dataset({"id": [number], "k": [f"k{number}"]}, uri, partition_by="k")
+    reader = new_reader(uri, startingVersion="1")
+    start = reader.initialOffset()
+    lake.write_dataset(
+        {"id": [7], "k": ["x"], "other": [1]},
+        uri,
+        mode="overwrite",
+        overwrite_schema=True,
+        partition_by=partition_by,
+    )
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    rows = [
+        row
+        for partition in reader.partitions(start, end)
+        for batch in reader.read(partition)
+        for row in batch.to_pylist()
+    ]
+    assert sorted(rows, key=str) == [{"id": 0, "k": "k0"}, {"id": 1, "k": "k1"}]
+    with pytest.raises(lake.StreamSchemaError):
+        reader.latestOffset(end, reader.getDefaultReadLimit())
+
+
 def test_a_stream_waits_for_a_dataset_that_does_not_exist_yet_or_fails(tmp_path: Path) -> None:
     uri = str(tmp_path / "later")
 
