@@ -22,7 +22,7 @@ from lakehouse_source.errors import (
     StreamSchemaError,
     VersionNotFoundError,
 )
-from lakehouse_source.model import FileRecord, TransactionRecord
+from lakehouse_source.model import DeletionVector, FileRecord, ScanTask, TransactionRecord
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.parquet.spec import Where
 from lakehouse_source.predicate import PredicateSet
@@ -210,14 +210,19 @@ class AppendedFiles:
             files = self._appended(start, end)
             # A vector of an appended file is of a later commit.
             snapshot = replace(self._snapshot, has_vectors=False)
-        return plan(
+        files = self._without_lost(files, start, uri)
+        found = plan(
             self._reader,
             snapshot,
             read_uri=uri,
             predicates=self._where,
             columns=columns,
-            files=self._without_lost(files, start, uri),
+            files=files,
         )
+        if start.snapshot is None or start.snapshot >= self._dataset.oldest_version:
+            return found
+        tasks = self._with_later_vectors(found.tasks, files, start.snapshot)
+        return replace(found, tasks=tasks)
 
     def by_commit(
         self, start: Position, through: int, columns: Sequence[str], uri: Where
@@ -273,6 +278,22 @@ class AppendedFiles:
         return [
             file for file in files if file.version >= oldest or storage.size(file.path) is not None
         ]
+
+    def _with_later_vectors(
+        self, tasks: Sequence[ScanTask], files: Sequence[FileRecord], version: int
+    ) -> tuple[ScanTask, ...]:
+        """The tasks of an expired version, those without a vector with the next one of the file.
+
+        Vacuum may have forgotten the vector that the version had. A later one contains it.
+        """
+        later: dict[int, DeletionVector] = {}
+        for one in self._reader.vectors_since([file.id for file in files], version):
+            later.setdefault(one.file_id, one.vector)
+        by_path = {file.path: later.get(file.id) for file in files}
+        return tuple(
+            replace(task, deleted=by_path[task.path]) if task.deleted is None else task
+            for task in tasks
+        )
 
     # --- which commits can be read
 
