@@ -475,6 +475,8 @@ class StreamSchemaError(PlakeError):
     The stream keeps the columns that it was loaded with. Loaded and started again, it has those
     of the newest version, and goes on at the same place. `version` is that of the change.
 
+    `replaced`: `version` added rows, and none of its columns is there any more.
+
     >>> error = lake.StreamSchemaError(dataset="file:///data/flights", version=4)
     >>> error.version
     4
@@ -483,15 +485,21 @@ class StreamSchemaError(PlakeError):
     code = "PLAKE_STREAM_SCHEMA"
     dataset: str
     version: int
+    replaced: bool
 
-    def __init__(self, *, dataset: str, version: int) -> None:
-        super().__init__(
+    def __init__(self, *, dataset: str, version: int, replaced: bool = False) -> None:
+        text = (
             f"version {version} of {dataset} changed the columns that the stream reads. Load the "
             "stream again and start its query with the same checkpoint: it goes on where it "
-            "stopped, with the new columns.",
-            dataset=dataset,
-            version=version,
+            "stopped, with the new columns."
         )
+        if replaced:
+            text = (
+                f"version {version} of {dataset} added rows that were not read before the schema "
+                "was replaced: none of their columns is there any more. Begin after that: start a "
+                "new stream with a new checkpoint location, or give read_changes a later version."
+            )
+        super().__init__(text, dataset=dataset, version=version, replaced=replaced)
 
 
 class CommitConflictError(PlakeError):

@@ -207,6 +207,7 @@ class OpenDataset:
 
         Raises:
             StreamChangeError: a commit did not only add rows, and no option skips it.
+            StreamSchemaError: a commit added rows, and the schema was replaced since then.
             StreamDataLossError: a version was expired before it was read.
             VersionNotFoundError: there is no such version.
             InvalidPredicateError, SchemaMismatchError

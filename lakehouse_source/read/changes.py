@@ -135,6 +135,8 @@ class AppendedFiles:
             for version, schema in newest.file_schemas.items()
             if version > schema_version and self._differs(schema)
         }
+        self._file_schemas = newest.file_schemas
+        self._ids = {leaf.id for leaf in leaves(self._snapshot.schema)}
 
     def _differs(self, schema: pa.Schema) -> bool:
         """Tell whether the stream would have other columns under a schema than it has."""
@@ -143,6 +145,11 @@ class AppendedFiles:
         if names is None:
             names = {*mine.names, *schema.names}
         return any(_seen(schema, name) != _seen(mine, name) for name in names)
+
+    def _is_replaced(self, version: int) -> bool:
+        """Tell whether the stream has none of the columns that a version had."""
+        then = max(number for number in self._file_schemas if number <= version)
+        return self._ids.isdisjoint(leaf.id for leaf in leaves(self._file_schemas[then]))
 
     # --- how far a batch gets
 
@@ -230,7 +237,8 @@ class AppendedFiles:
         """The next commits that appended rows, each with its tasks, and the position after them.
 
         Raises:
-            StreamChangeError, StreamDataLossError: the first commit cannot be read.
+            StreamChangeError, StreamSchemaError, StreamDataLossError: the first commit cannot be
+                read.
         """
         last, versions, refusal = self._readable(start, through)
         if refusal is not None and last < start.version:
@@ -335,6 +343,8 @@ class AppendedFiles:
                 operation=commit.operation,
                 option=option,
             )
+        if effect is Effect.APPENDS and self._is_replaced(commit.version):
+            return StreamSchemaError(dataset=self._uri, version=commit.version, replaced=True)
         lost = effect is Effect.APPENDS and commit.version < oldest
         if lost and self._rules.fail_on_data_loss:
             return StreamDataLossError(dataset=self._uri, version=commit.version, oldest=oldest)
@@ -348,6 +358,8 @@ class AppendedFiles:
         for changed in sorted(self._schema_changes):
             if changed <= version:
                 raise StreamSchemaError(dataset=self._uri, version=changed)
+        if self._is_replaced(version):
+            raise StreamSchemaError(dataset=self._uri, version=version, replaced=True)
 
     def _pages(self, start: Position, through: int) -> Iterator[list[FileRecord]]:
         """The files after a position, of versions up to `through`: of its snapshot, or all."""
@@ -387,6 +399,7 @@ def read_changes(
     Raises:
         DatasetNotFoundError, VersionNotFoundError, InvalidPredicateError, SchemaMismatchError
         StreamChangeError: a commit did not only add rows.
+        StreamSchemaError: a commit added rows, and the schema was replaced since then.
         StreamDataLossError: a version was expired.
     """
     with address.open() as catalog, catalog.read() as reader:

@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
+from lakehouse_source.model import FileRecord
 from lakehouse_source.schema.align import align, by_id, by_name
 from lakehouse_source.schema.fields import initial
 from lakehouse_source.schema.nested_arrays import relabel
 from lakehouse_source.schema.partitions import (
     HIVE_NULL,
+    PartitionTexts,
     check_partition_columns,
     partition_folder,
     partition_text,
@@ -195,3 +197,13 @@ def test_a_nested_field_that_was_dropped_and_added_again_is_another_one():
     assert found["st"].to_pylist() == [{"y": 1, "x": 2}, None, {"y": 3, "x": 4}]
     same = align(stored, pa.schema([old]), pa.schema([old]), by_id)
     assert same["st"].to_pylist() == stored["st"].to_pylist()
+
+
+def test_a_partition_column_has_no_value_of_another_one_that_had_its_name() -> None:
+    """It had, in files of a schema that was replaced as a whole."""
+    fields = [("a", pa.int64()), ("p", pa.string())]
+    schemas = {1: initial(pa.schema(fields)), 5: initial(pa.schema(fields), 3)}
+    texts = PartitionTexts(("p",), schemas[5], schemas)
+    old, new = (FileRecord(1, "f", 1, 1, at, at, {"p": '"x"'}, True, 0) for at in (1, 5))
+    assert (texts(old), texts.keys(1)) == ((None,), ())
+    assert (texts(new), texts.keys(5)) == (('"x"',), ("p",))

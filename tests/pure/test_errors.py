@@ -53,6 +53,7 @@ EXAMPLES: list[PlakeError] = [
     errors.StreamCheckpointError(dataset="d", reason="r"),
     errors.StreamDataLossError(dataset="d", version=2, oldest=4),
     errors.StreamSchemaError(dataset="d", version=2),
+    errors.StreamSchemaError(dataset="d", version=2, replaced=True),
     errors.CommitConflictError(dataset="d", base_version=1, current_version=2, reason="r"),
     errors.CatalogUnavailableError(catalog="c", reason="r", retryable=True),
     errors.CatalogUnavailableError(catalog="c", reason="r", attempts=4),
