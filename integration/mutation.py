@@ -107,6 +107,16 @@ MUTANTS = [
             "if False:",
         ),
         (
+            "rows of a replaced schema are rows of NULLs",
+            "if effect is Effect.APPENDS and self._is_replaced(commit.version):",
+            "if False:",
+        ),
+        (
+            "rows that were deleted before an expired snapshot return",
+            "        return replace(found, tasks=tasks)",
+            "        return found",
+        ),
+        (
             "rows that were deleted later are not read",
             "snapshot = replace(self._snapshot, has_vectors=False)",
             "snapshot = self._snapshot",
@@ -484,6 +494,20 @@ MUTANTS = [
             "a purge deletes the files of a dataset that another catalog knows",
             "        placed = is_in_place(found.path, prefixes)",
             "        placed = True",
+        ),
+        (
+            "a purge deletes the files of a dataset that was made anew",
+            "        if all(one.id != record.id for one in reader.dropped_datasets()):",
+            "        if False:",
+        ),
+    ),
+    *_in(
+        "write/restore.py",
+        ("verbs/test_read_changes.py",),
+        (
+            "rows that a restore brings back hide those that it deletes",
+            "    return len(old - new), len(new - old)",
+            "    return max(0, counts[0] - counts[1]), max(0, counts[1] - counts[0])",
         ),
     ),
     *_in(
@@ -1209,8 +1233,18 @@ MUTANTS = [
         CHANGES,
         (
             "schema change: old files have partition values under the new name",
-            "found = same_columns(self._partition_by, self._schema, then)",
+            "found = tuple(by_id.get(identity) for identity in ids)",
             "found = self._partition_by",
+        ),
+    ),
+    *_in(
+        "read/snapshot.py",
+        STREAMS,
+        (
+            "a lagging stream has the partition columns of the newest version",
+            "            partition_by=partition_columns_at(properties, schema_version, schema, "
+            "newest_schema),",
+            "            partition_by=self.partition_by,",
         ),
     ),
     *_in(
@@ -1218,8 +1252,8 @@ MUTANTS = [
         CHANGES,
         (
             "schema change: old files are pruned by the new name of a partition column",
-            "key = leaf.path[0] if written is None else written.path[0]",
-            "key = leaf.path[0]",
+            "text = None if written is None else file.partitions.get(written.path[0])",
+            "text = file.partitions.get(leaf.path[0])",
         ),
     ),
     *_in(
