@@ -284,8 +284,8 @@ class DatasetCatalog(Catalog):
         seen: list[NamedDataset] = []
 
         def change(tx: CatalogTransaction) -> None:
-            if seen and not _is_named(tx, before, seen[0]):
-                return  # renamed: by the attempt before, whose answer was lost, or by others
+            if seen and _is_named(tx, after, seen[0]):
+                return  # by the attempt before, whose answer was lost
             seen[:] = [tx.names.get(before)]
             tx.names.rename(before, after)
 
