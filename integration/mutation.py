@@ -1242,8 +1242,10 @@ MUTANTS = [
         STREAMS,
         (
             "a lagging stream has the partition columns of the newest version",
-            "            partition_by=partition_columns_at(properties, schema_version, schema, "
-            "newest_schema),",
+            (
+                "            partition_by=partition_columns_at(properties, schema_version, schema, "
+                "newest_schema),"
+            ),
             "            partition_by=self.partition_by,",
         ),
     ),
