@@ -77,7 +77,11 @@ def vacuum_dataset(
             resolve=False,
         )
     storage = Storage(address.location)
-    plan = _plan(catalog, address, storage, options)
+    try:
+        plan = _plan(catalog, address, storage, options)
+    except CorruptDatasetError:
+        # The first files of the dataset may have been committed after the listing.
+        plan = _plan(catalog, address, storage, options)
     if options.dry_run:
         deleted = plan.to_delete
         forgotten, folders = 0, 0

@@ -8,6 +8,7 @@ import random
 import time
 import traceback
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
+from lakehouse_source.storage import FoundFile, Storage
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import commit
 from lakehouse_source.write.options import WriteOptions
@@ -165,3 +167,21 @@ def test_nothing_live_retained_or_pending_is_deleted(tmp_path: Path, catalog: la
     with catalog.read() as reader:
         states = reader.write_states({name.rpartition("/")[2][:36] for name in stored - reached})
     assert {state.state.name for state in states.values()} <= {"COMMITTED", "FENCED"}
+
+
+def test_first_files_that_are_committed_after_the_listing_do_not_end_a_vacuum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that none of the files was there, and to check the dataset's place."""
+    uri = str(tmp_path / "things")
+    lake.write_dataset(rows_of(0, [1]).slice(1), uri)
+    listing = Storage.files
+
+    def overtaken(self: Storage) -> Iterator[FoundFile]:
+        monkeypatch.undo()
+        yield from listing(self)
+        lake.write_dataset(rows_of(0, [1]), uri)
+
+    monkeypatch.setattr(Storage, "files", overtaken)
+    lake.open_dataset(uri).vacuum(retention_seconds=0, allow_short_retention=True)
+    assert lake.open_dataset(uri).scan().count_rows() == 1
