@@ -240,6 +240,29 @@ def test_a_cached_table_serves_until_it_is_refreshed(
     spark_catalog.catalog.clearCache()
 
 
+def test_a_statement_on_a_cached_table_is_seen_by_the_next_query(
+    spark_catalog: SparkSession, path: str
+) -> None:
+    name = table(path)
+    insert = "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.k)"
+    several = "USING (SELECT 3L AS k UNION ALL SELECT 4L) s ON t.id = s.k"
+    spark_catalog.sql(f"CACHE TABLE {name}")
+    try:
+        for statement, ids in (
+            (f"DELETE FROM {name} WHERE id = 1", [2, 3]),
+            (f"UPDATE {name} SET id = 20 WHERE id = 2", [3, 20]),
+            (f"MERGE INTO {name} t {several} WHEN MATCHED THEN DELETE {insert}", [4, 20]),
+            (f"MERGE INTO {name} t {several} {insert}", [3, 4, 20]),
+        ):
+            spark_catalog.sql(statement)
+            found = spark_catalog.sql(f"SELECT id FROM {name}").collect()
+            assert sorted(row.id for row in found) == ids, statement
+        plan = spark_catalog.table(name)._jdf.queryExecution().optimizedPlan().toString()
+        assert "InMemoryRelation" in plan
+    finally:
+        spark_catalog.catalog.clearCache()
+
+
 def test_options_of_one_query(spark_catalog: SparkSession, path: str) -> None:
     assert spark_catalog.read.option("where", "id = 2").table(table(path)).count() == 1
     assert spark_catalog.table(table(path)).count() == 3

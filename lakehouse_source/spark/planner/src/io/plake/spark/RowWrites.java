@@ -109,8 +109,9 @@ final class RowWrites extends Rule<LogicalPlan> {
 
     private static LogicalPlan append(
         DataSourceV2Relation target, LogicalPlan query, RowChangeTable table) {
+      // By catalog and name Spark finds what it has cached of the table, and reads it anew.
       DataSourceV2Relation changes = DataSourceV2Relation.create(
-          table, Option.empty(), Option.empty(), target.options(), Option.empty());
+          table, target.catalog(), target.identifier(), target.options(), Option.empty());
       try {
         Constructor<?> found = constructor();
         Object[] arguments = new Object[found.getParameterCount()];
