@@ -41,10 +41,11 @@ def call(request: Request) -> dict[str, Any]:
     Raises:
         PlakeError: an argument is wrong, or the work failed.
     """
-    procedure, made = _prepared(request)
+    procedure, about, made = _prepared(request)
     if procedure.tasks is not None and Question.MESSAGES not in request.question:
         return {Answer.TASKS: True}
-    return {Answer.ROWS: [list(row) for row in procedure.run(made)]}
+    told: dict[str, Any] = {Answer.ROWS: [list(row) for row in procedure.run(made)]}
+    return told | {Answer.CHANGED: about.shown} if procedure.changes_rows else told
 
 
 def tasks(request: Request) -> DataSourceReader:
@@ -53,13 +54,13 @@ def tasks(request: Request) -> DataSourceReader:
     Raises:
         PlakeError: an argument is wrong.
     """
-    procedure, made = _prepared(request)
+    procedure, _, made = _prepared(request)
     assert procedure.tasks is not None
     return procedure.tasks(made.place, made.arguments)
 
 
-def _prepared(request: Request) -> tuple[Procedure, Call]:
-    """The procedure that a question names, and its arguments, checked."""
+def _prepared(request: Request) -> tuple[Procedure, Request, Call]:
+    """The procedure that a question names, the table that it is about, and its arguments."""
     procedure = PROCEDURES[request.question[Question.PROCEDURE]]
     arguments = {
         name: value
@@ -77,7 +78,7 @@ def _prepared(request: Request) -> tuple[Procedure, Call]:
             option=subject, value=about.shown, reason="is not the path of a folder."
         )
     messages = request.question.get(Question.MESSAGES, ())
-    return procedure, Call(place_of(about), arguments, messages)
+    return procedure, about, Call(place_of(about), arguments, messages)
 
 
 def _description(procedure: Procedure) -> str:

@@ -68,7 +68,8 @@ class Procedure:
     """A procedure. Its first parameter is the table that it is about.
 
     `needs_path`: the table must be given by its path, because it does not exist yet. `tasks` is the
-    reader of the frame whose tasks do the work; `run` then gets their messages.
+    reader of the frame whose tasks do the work; `run` then gets their messages. `changes_rows`: the
+    table may show other rows after it, so that Spark must read anew what it has cached of it.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Procedure:
     run: Callable[[Call], Iterable[Sequence[Any]]]
     needs_path: bool = False
     tasks: Callable[[Place, Mapping[str, Any]], DataSourceReader] | None = None
+    changes_rows: bool = False
 
 
 # --- what they do ------------------------------------------------------------------
@@ -248,6 +250,7 @@ _ALL = (
         ),
         _WRITTEN,
         _add_files,
+        changes_rows=True,
     ),
     Procedure(
         "compact",
@@ -374,6 +377,7 @@ _ALL = (
             _VERSION,
         ),
         _fast_forward,
+        changes_rows=True,
     ),
     Procedure(
         "restore",
@@ -381,6 +385,7 @@ _ALL = (
         (_TABLE, Parameter("version", _LONG, "the old version")),
         _WRITTEN,
         _restore,
+        changes_rows=True,
     ),
     Procedure(
         "set_index_columns",

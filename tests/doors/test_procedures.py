@@ -82,6 +82,20 @@ def test_they_are_listed_and_described(spark_catalog: SparkSession) -> None:
     ]
 
 
+def test_restored_rows_of_a_cached_table_are_seen_by_the_next_query(
+    spark_catalog: SparkSession, twins: Twins
+) -> None:
+    name = f"plake.`{twins.path}`"
+    spark_catalog.sql(f"CACHE TABLE {name}")
+    try:
+        assert spark_catalog.table(name).count() == 3
+        call(spark_catalog, "restore", twins.path, 1)
+        found = spark_catalog.sql(f"SELECT id FROM {name}").collect()
+        assert sorted(row.id for row in found) == [1, 2, 3, 4]
+    finally:
+        spark_catalog.catalog.clearCache()
+
+
 def test_restore_commits_the_old_rows_once(spark_catalog: SparkSession, twins: Twins) -> None:
     (row,) = call(spark_catalog, "restore", twins.path, 2)
     expected = twins.python.restore(2)

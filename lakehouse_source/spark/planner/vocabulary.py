@@ -289,6 +289,7 @@ class Answer:
     PARAMETERS = "parameters"  # a schema as Spark's JSON; `Parameter` tells of its metadata
     COLUMNS = "columns"  # of a procedure's rows: a schema as Spark's JSON
     ROWS = "rows"  # lists of values
+    CHANGED = "changed"  # of CALL: the table that may show other rows now, as SQL
     TASKS = "tasks"  # of CALL: true where tasks must do the work first, see `Option.TASKS`
 
 

@@ -180,6 +180,9 @@ final class PlakeProcedure implements UnboundProcedure {
       }
       told = channel.ask(question).told;
     }
+    if (told.has(Vocabulary.Answer.CHANGED)) {
+      refresh(told.get(Vocabulary.Answer.CHANGED).asText());
+    }
     JsonNode rows = told.get(Vocabulary.Answer.ROWS);
     Object[][] cells = new Object[rows.size()][columns.length()];
     for (int i = 0; i < cells.length; i++) {
@@ -188,6 +191,15 @@ final class PlakeProcedure implements UnboundProcedure {
       }
     }
     return new CatalogAnswer(columns, cells);
+  }
+
+  /** Lets Spark read anew what it has cached of a table, as it does after its own statements. */
+  private static void refresh(String table) {
+    org.apache.spark.sql.classic.SparkSession session =
+        (org.apache.spark.sql.classic.SparkSession) SparkSession.active();
+    if (!session.sharedState().cacheManager().isEmpty()) {
+      session.catalog().refreshTable(table);
+    }
   }
 
   /** The namespace of {@code USE}, quoted, where it is one of this catalog; or null. */

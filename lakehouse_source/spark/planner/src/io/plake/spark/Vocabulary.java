@@ -239,6 +239,7 @@ final class Vocabulary {
     static final String PARAMETERS = "parameters";
     static final String COLUMNS = "columns";
     static final String ROWS = "rows";
+    static final String CHANGED = "changed";
     static final String TASKS = "tasks";
 
     private Answer() {}
