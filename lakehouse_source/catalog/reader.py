@@ -298,6 +298,11 @@ class CatalogReader:
         version = _within_int64(version)
         return dict(self._session.query(sql.LIVE_PATHS, (dataset_id, version, version)))
 
+    def rewritten_paths(self, dataset_id: int) -> set[str]:
+        """Files that a rewrite removed whose rows are all in the newest version, in other files."""
+        rows = self._session.query(sql.REWRITTEN_PATHS, (dataset_id, dataset_id))
+        return {str(path) for (path,) in rows}
+
     def files_added_since(self, dataset_id: int, version: int) -> list[FileRecord]:
         """Every file that was added after a version, those removed since then too."""
         return self._files(sql.FILES_ADDED_SINCE, (dataset_id, _within_int64(version)))

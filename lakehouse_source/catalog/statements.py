@@ -244,6 +244,14 @@ SMALL_FILES = (
 )
 FILE_IDS = f"SELECT f.id FROM files AS f WHERE {_LIVE} {_ORDER}"
 LIVE_PATHS = f"SELECT f.file_path, f.id FROM files AS f WHERE {_LIVE}"
+# Removed by a rewrite, after which no commit removed rows: the rows are in other files.
+REWRITTEN_PATHS = (
+    "SELECT f.file_path FROM files AS f JOIN transactions AS t "
+    "ON t.dataset_id = f.dataset_id AND t.version = f.removed_version "
+    "WHERE f.dataset_id = ? AND t.operation = 'rewrite' AND f.removed_version > ("
+    "SELECT COALESCE(MAX(r.version), 0) FROM transactions AS r WHERE r.dataset_id = ? "
+    "AND r.operation NOT IN ('append', 'rewrite', 'schema change', 'set properties'))"
+)
 FILES_BY_ID = f"SELECT {_FILE} FROM files AS f WHERE f.id {{among}} {_ORDER}"
 FILES_ADDED_SINCE = (
     f"SELECT {_FILE} FROM files AS f WHERE f.dataset_id = ? AND f.version > ? {_ORDER}"

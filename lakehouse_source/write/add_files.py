@@ -116,10 +116,20 @@ def _check_not_live(catalog: Catalog, snapshot: Snapshot, given: Sequence[GivenF
     """Refuse files that are in the dataset already. The commit checks it again, under the lock."""
     with catalog.read() as reader:
         live = {file.path for file in reader.files(snapshot.dataset.id, snapshot.version)}
+        rewritten = reader.rewritten_paths(snapshot.dataset.id)
     for file in given:
-        if not file.is_copied and file.path in live:
+        if file.is_copied:
+            continue
+        if file.path in live:
             raise InvalidOptionError(
                 option="paths", value=file.shown, reason="is in the dataset already."
+            )
+        if file.path in rewritten:
+            raise InvalidOptionError(
+                option="paths",
+                value=file.shown,
+                reason="is in the dataset already: a compaction has written its rows to other "
+                "files.",
             )
 
 

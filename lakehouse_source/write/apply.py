@@ -348,6 +348,15 @@ def _check_not_live(tx: CatalogTransaction, record: DatasetRecord, commit: Prepa
                 current_version=record.current_version,
                 reason=f"{file.path} is in the dataset since version {file.version}",
             )
+    rewritten = mine & tx.rewritten_paths(record.id)
+    if rewritten:
+        raise CommitConflictError(
+            dataset=commit.staged.uri,
+            base_version=commit.staged.base_version,
+            current_version=record.current_version,
+            reason=f"the rows of {min(rewritten)} are in the dataset: a compaction has written "
+            "them to other files",
+        )
 
 
 def _first_replaced(

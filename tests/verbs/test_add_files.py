@@ -630,6 +630,30 @@ def test_a_file_that_another_commit_added_meanwhile_is_not_added_again(
     assert sorted(lake.read_dataset(folder)["v"].to_pylist()) == [1, 2]
 
 
+def test_a_file_whose_rows_a_compaction_moved_is_not_added_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [write(folder / f"{name}.parquet", v=[name]) for name in (1, 2)]
+    dataset = lake.convert(folder)
+    dataset.compact()
+    with pytest.raises(lake.InvalidOptionError, match="a compaction has written its rows"):
+        dataset.add_files(paths[0])
+    lake.write_dataset(pa.table({"v": [7]}), folder, mode="overwrite")
+    dataset.refresh().add_files(paths[0])  # its rows were replaced
+    assert sorted(dataset.scan().to_table()["v"].to_pylist()) == [1, 7]
+    path = write(folder / "c.parquet", v=[9])
+
+    def meanwhile() -> None:
+        other = lake.open_dataset(folder)
+        other.add_files(path)
+        other.compact()
+
+    interrupted_by(monkeypatch, meanwhile)
+    with pytest.raises(lake.CommitConflictError, match="a compaction has written them"):
+        dataset.add_files(path)
+    assert sorted(lake.read_dataset(folder)["v"].to_pylist()) == [1, 7, 9]
+
+
 def test_an_append_that_comes_first_is_rebased_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
