@@ -126,7 +126,8 @@ def test_every_target_names_a_family_of_the_suite() -> None:
     assert {one.family for one in TARGETS} <= set(FAMILIES)
     # The sizes that targets name are those of a full run.
     full = {f"{files:,} files" for files in measure.FULL.planning}
-    full.add(f"engines, TPC-H scale {measure.FULL.tpch:g}")
+    full |= {f"engines, TPC-H scale {measure.FULL.tpch:g}"}
+    full.add(f"engines, {measure.FULL.small_files:,} files")
     full |= {f"TPC-H scale {measure.FULL.tpch:g}", f"{measure.FULL.write_rows:,} rows", ""}
     full.add(f"{measure.FULL.memory_stream_gib:g} GiB")
     assert {one.size for one in TARGETS} <= full
