@@ -263,6 +263,32 @@ def test_a_statement_on_a_cached_table_is_seen_by_the_next_query(
         spark_catalog.catalog.clearCache()
 
 
+def test_statements_name_metadata_columns_of_their_target(
+    spark_catalog: SparkSession, tmp_path: Path
+) -> None:
+    uri = str(tmp_path / "places")
+    lake.write_dataset(pa.table({"id": pa.array(range(10)), "v": ["a"] * 10}), uri)
+    name, dataset = table(uri), lake.open_dataset(uri)
+    inner = f"SELECT max(_pos) FROM {name} WHERE id < 9"
+    for statement in (
+        f"DELETE FROM {name} WHERE _pos = 0",
+        f"DELETE FROM {name} t WHERE t._row_id = 3 AND _file LIKE '%parquet'",
+        f"DELETE FROM {name} WHERE _pos = ({inner})",
+        f"UPDATE {name} SET v = 'b' WHERE id IN (SELECT id FROM {name} WHERE _pos = 2)",
+    ):
+        spark_catalog.sql(statement)
+    found = {row.id: row.v for row in spark_catalog.sql(f"SELECT id, v FROM {name}").collect()}
+    assert found == {1: "a", 2: "b", 4: "a", 5: "a", 6: "a", 7: "a", 9: "a"}
+    assert dataset.refresh().verify().ok
+    for statement in (
+        f"UPDATE {name} SET v = 'c' WHERE _pos = 1",
+        f"UPDATE {name} SET v = _row_id",
+        f"MERGE INTO {name} t USING (SELECT 1L AS r) s ON t._pos = s.r WHEN MATCHED THEN DELETE",
+    ):
+        with pytest.raises(Exception, match="cannot name columns that tell where a row"):
+            spark_catalog.sql(statement)
+
+
 def test_options_of_one_query(spark_catalog: SparkSession, path: str) -> None:
     assert spark_catalog.read.option("where", "id = 2").table(table(path)).count() == 1
     assert spark_catalog.table(table(path)).count() == 3

@@ -89,8 +89,20 @@ final class RowStatements extends Rule<LogicalPlan> {
     @SuppressWarnings("unchecked")
     public <A1 extends LogicalPlan, B1> B1 applyOrElse(A1 node, Function1<A1, B1> otherwise) {
       DataSourceV2Relation target = targetOf(node);
-      return target == null ? otherwise.apply(node)
-          : (B1) withTarget(node, statementOn(target, isView(node), evolves(node)));
+      if (target == null) {
+        return otherwise.apply(node);
+      }
+      DataSourceV2Relation now = statementOn(target, isView(node), evolves(node));
+      MovedColumns places = new MovedColumns(target, now);
+      LogicalPlan done = withTarget(node, now).transformExpressions(places);
+      boolean named = places.wereNamed()
+          || target.output().size() > target.table().columns().length;
+      if (named && !(node instanceof DeleteFromTable)) { // Spark would write them with the row
+        throw Refusal.because("An UPDATE or MERGE of plake cannot name columns that tell where a"
+            + " row of its target is stored. Use a subquery:"
+            + " WHERE id IN (SELECT id FROM t WHERE _pos = 2).");
+      }
+      return (B1) done;
     }
 
     /** Whether the target is a view, which may be over a frame of an older version. */
