@@ -20,7 +20,11 @@ from pathlib import Path
 from queue import SimpleQueue
 
 ROOT = Path(__file__).parents[1]
-WORKERS = 2
+WORKERS = int(os.environ.get("PLAKE_MUTATION_WORKERS", "2"))
+# The tests of `make test` notice most mutants; the long ones run for those that are left.
+QUICK = "not long"
+REST = "long"
+NO_TESTS = 5  # pytest's exit code where its arguments select none
 PURE = ("pure/test_pruning.py", "pure/test_bounds.py", "pure/test_pruning_properties.py")
 FILTER = ("pure/test_row_filter.py", "pure/test_row_filter_properties.py")
 LANGUAGE = ("pure/test_predicate.py", *FILTER)
@@ -1967,8 +1971,8 @@ def make_copy(folder: Path) -> Path:
     return folder
 
 
-def run_tests(root: Path, tests: tuple[str, ...]) -> tuple[bool, str]:
-    """Whether the tests pass in a copy, and the name of the first one that fails."""
+def run_tests(root: Path, tests: tuple[str, ...], markers: str) -> tuple[bool, str]:
+    """Whether the tests that `markers` choose pass in a copy; the first one that fails."""
     present = [f"tests/{name}" for name in tests if (root / "tests" / name).exists()]
     environment = {
         **os.environ,
@@ -1976,11 +1980,12 @@ def run_tests(root: Path, tests: tuple[str, ...]) -> tuple[bool, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "HYPOTHESIS_PROFILE": "quick",
     }
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *present]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    command += ["-m", markers, *present]
     done = subprocess.run(
         command, cwd=root, env=environment, capture_output=True, text=True, check=False
     )
-    if done.returncode == 0:
+    if done.returncode in (0, NO_TESTS):
         return True, ""
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     if done.returncode < 0:
@@ -1990,7 +1995,7 @@ def run_tests(root: Path, tests: tuple[str, ...]) -> tuple[bool, str]:
     return False, failed[0].split(" - ")[0].split("::", 1)[-1]
 
 
-def check_copy(root: Path) -> None:
+def check_copy(root: Path, mutants: list[Mutant]) -> None:
     """The copy is what its tests import, and they pass without a mutant."""
     code = "import lakehouse_source; print(lakehouse_source.__file__)"
     environment = {**os.environ, "PYTHONPATH": str(root)}
@@ -1999,10 +2004,26 @@ def check_copy(root: Path) -> None:
     )
     if not found.stdout.startswith(str(root)):
         raise SystemExit(f"the tests would import {found.stdout or found.stderr}")
-    every = tuple(dict.fromkeys(name for mutant in MUTANTS for name in mutant.tests))
-    passed, failed = run_tests(root, every)
+    every = tuple(dict.fromkeys(name for mutant in mutants for name in mutant.tests))
+    passed, failed = run_tests(root, every, QUICK)
     if not passed:
         raise SystemExit(f"without a mutant {failed} fails")
+
+
+def killer(mutant: Mutant, root: Path) -> str:
+    """The test that fails with the mutant and passes without it; "" if there is none."""
+    path, changed = source_of(mutant, root)
+    before = path.read_text()
+    for markers in (QUICK, REST):
+        path.write_text(changed)
+        try:
+            failed = run_tests(root, mutant.tests, markers)[1]
+        finally:
+            path.write_text(before)
+        # `check_copy` has seen the quick ones pass.
+        if failed and (markers == QUICK or run_tests(root, mutant.tests, markers)[0]):
+            return failed
+    return ""
 
 
 def main() -> int:
@@ -2016,28 +2037,23 @@ def main() -> int:
         for number in range(WORKERS):
             copies.put(make_copy(Path(folder) / str(number)))
         root = copies.get()
-        check_copy(root)
+        check_copy(root, chosen)
         copies.put(root)
 
         def killed_by(mutant: Mutant) -> str:
             root = copies.get()
-            path, text = source_of(mutant, root)
-            before = path.read_text()
             try:
-                path.write_text(text)
-                return run_tests(root, mutant.tests)[1]
+                return killer(mutant, root)
             finally:
-                path.write_text(before)
                 copies.put(root)
 
         print("| wrong rule | where | killed by |")
         print("|---|---|---|")
         killed = 0
         with ThreadPoolExecutor(WORKERS) as pool:
-            for mutant, killer in zip(chosen, pool.map(killed_by, chosen)):
-                row = f"| {mutant.name} | {mutant.file} | {killer or '**survived**'} |"
-                print(row, flush=True)
-                killed += bool(killer)
+            for mutant, test in zip(chosen, pool.map(killed_by, chosen)):
+                print(f"| {mutant.name} | {mutant.file} | {test or '**survived**'} |", flush=True)
+                killed += bool(test)
     print(f"\n{killed} of {len(chosen)} mutants killed in {time.perf_counter() - started:.0f} s")
     return 0 if killed == len(chosen) else 1
 
