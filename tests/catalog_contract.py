@@ -54,6 +54,7 @@ from lakehouse_source.model import (
 )
 from lakehouse_source.pruning.keys import EMPTY_LOWER, EMPTY_UPPER, UNBOUNDED_LOWER, UNBOUNDED_UPPER
 from lakehouse_source.pruning.levels import level
+from tests import processes
 
 NEW_IN_FORMAT_8 = ("dataset_branches",)
 NEW_IN_FORMAT_7 = ("dataset_namespaces", "dataset_names", "dataset_tags", "catalog_settings")
@@ -277,16 +278,10 @@ class CatalogContract:
 
     @pytest.mark.slow
     def test_processes_that_register_at_once_get_one_dataset(self, url: str) -> None:
-        context = multiprocessing.get_context("spawn")
-        barrier, answers = context.Barrier(2), context.Queue()
-        processes = [
-            context.Process(target=_register_in_process, args=(url, barrier, answers))
-            for _ in range(2)
-        ]
-        for process in processes:
-            process.start()
-        ids = {answers.get(timeout=60) for _ in processes}
-        for process in processes:
+        barrier, answers = processes.CONTEXT.Barrier(2), processes.CONTEXT.Queue()
+        running = [processes.start(_register_in_process, url, barrier, answers) for _ in range(2)]
+        ids = {answers.get(timeout=60) for _ in running}
+        for process in running:
             process.join()
         assert len(ids) == 1
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import resource
 import time
 from collections.abc import Iterator
@@ -16,17 +15,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 import lakehouse_source as lake
-import lakehouse_source.catalog.sqlite
-import lakehouse_source.functions
-import lakehouse_source.parquet.fragments
+from tests import processes
 
 T = pa.types
 ADDRESS_SPACE_BYTES = 4 << 30
 HANGS_SECONDS = 120  # the machine may be busy; `Outcome.cpu_seconds` is what a file is charged with
-
-# Children are forked from a process that has imported this and has no threads yet.
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload([__name__])
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +38,8 @@ def read_added_file(folder: Path, path: Path) -> Outcome:
     Raises:
         AssertionError: the process ended without an answer, or hangs.
     """
-    receiving, sending = _processes.Pipe(duplex=False)
-    child = _processes.Process(target=_answer, args=(sending, str(folder), str(path)))
+    receiving, sending = processes.CONTEXT.Pipe(duplex=False)
+    child = processes.CONTEXT.Process(target=_answer, args=(sending, str(folder), str(path)))
     child.start()
     sending.close()
     try:

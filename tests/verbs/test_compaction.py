@@ -24,7 +24,7 @@ from lakehouse_source.write.commit import commit_rewrite
 from lakehouse_source.write.compact import worth_rewriting
 from lakehouse_source.write.conflicts import Change
 from lakehouse_source.write.options import WriteOptions
-from tests.verbs import processes
+from tests import processes
 
 EVERYTHING = ["id", "p", "_row_id", "_commit_version"]
 

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from tests.verbs import processes
-from tests.verbs.processes import Done
+from tests import processes
+from tests.verbs import writers
+from tests.verbs.writers import Done
 
 WRITERS = int(os.environ.get("PLAKE_WRITERS", "4"))
 COMMITS = int(os.environ.get("PLAKE_COMMITS", "25"))
@@ -29,15 +30,15 @@ def start_table() -> pa.Table:
 
 
 def change_at_once(
-    catalog: lake.Catalog, uri: str, writers: int, commits: int
+    catalog: lake.Catalog, uri: str, count: int, commits: int
 ) -> tuple[list[Done], int]:
     """Let processes change a dataset; answer their commits, and how many writes conflicted."""
     pipes = []
     running = []
-    for writer in range(writers):
+    for writer in range(count):
         ours, theirs = processes.CONTEXT.Pipe(duplex=False)
         arguments = (catalog.url, uri, writer, commits, theirs)
-        running.append(processes.start(processes.write_many, *arguments))
+        running.append(processes.start(writers.write_many, *arguments))
         theirs.close()
         pipes.append(ours)
     done: list[Done] = []
@@ -126,7 +127,7 @@ def test_two_processes_that_want_the_same_version_both_commit(
         ours, theirs = processes.CONTEXT.Pipe(duplex=False)
         table = pa.table({"writer": [number], "number": [0], "slot": [0]})
         arguments = (catalog.url, uri, table, {}, None, theirs)
-        running.append(processes.start(processes.write_once, *arguments))
+        running.append(processes.start(writers.write_once, *arguments))
         pipes.append(ours)
     assert sorted(ours.recv() for ours in pipes) == [2, 3]
     for process in running:

@@ -12,7 +12,8 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source import failpoints
-from tests.verbs import processes
+from tests import processes
+from tests.verbs import writers
 from tests.verbs.conftest import CRASH_CATALOGS
 
 FIRST = pa.table({"id": [0, 1, 2, 3, 4, 5], "k": ["a", "a", "b", "b", "c", "c"]})
@@ -73,7 +74,7 @@ def kill_at(
     arguments = {**ARGUMENTS[mode], "schema_merge": True, **(more or {})}
     # Files are recorded before the lock only where the schema does not change.
     table = NEW.drop_columns("added") if point == "files recorded" else NEW
-    code = processes.run(processes.write_once, url, uri, table, arguments, point, theirs)
+    code = processes.run(writers.write_once, url, uri, table, arguments, point, theirs)
     theirs.close()
     assert code == -signal.SIGKILL, f"never came to {point!r}"
     try:

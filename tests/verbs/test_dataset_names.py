@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source import failpoints
 from lakehouse_source.storage import FoundFile, Storage
+from tests import processes
 from tests.verbs.conftest import empty_catalog
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string())])
@@ -416,14 +416,10 @@ def test_of_processes_that_create_one_name_one_succeeds(
     catalog: lake.DatasetCatalog, tmp_path: Path
 ) -> None:
     catalog.namespaces()
-    context = multiprocessing.get_context("spawn")
-    done = context.Queue()
+    done = processes.CONTEXT.Queue()
     workers = [
-        context.Process(target=_create, args=(catalog.url, str(tmp_path), number, done))
-        for number in range(4)
+        processes.start(_create, catalog.url, str(tmp_path), number, done) for number in range(4)
     ]
-    for worker in workers:
-        worker.start()
     results = sorted(done.get(timeout=60) for _ in workers)
     for worker in workers:
         worker.join()
@@ -450,12 +446,8 @@ def test_a_killed_creation_leaves_nothing_of_it(
 ) -> None:
     if replaced:
         write(catalog, catalog.create_dataset("killed", OTHER), day=[1], id=["x"], new=[1.5])  # type: ignore[arg-type]
-    worker = multiprocessing.get_context("spawn").Process(
-        target=_create_until, args=(point, catalog.url, str(tmp_path / "warehouse"))
-    )
-    worker.start()
-    worker.join()
-    assert worker.exitcode == -signal.SIGKILL
+    arguments = (point, catalog.url, str(tmp_path / "warehouse"))
+    assert processes.run(_create_until, *arguments) == -signal.SIGKILL
     if replaced:
         assert rows(catalog.dataset("killed")) == [{"day": 1, "id": "x", "new": 1.5}]
     else:

@@ -21,7 +21,8 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.options import StagedWrite, WriteOptions
-from tests.verbs import processes
+from tests import processes
+from tests.verbs import writers
 
 SMALL = pa.table({"n": [1, 2, 3]})
 SIZE_BYTES = 1024 * 1024
@@ -131,7 +132,7 @@ class TestFullDisk:
 def write_limited(url: str, uri: str, answers: Any) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (SIZE_BYTES, SIZE_BYTES))
     arguments = {"schema_merge": True}
-    processes.write_once(url, uri, large(), arguments, None, answers)
+    writers.write_once(url, uri, large(), arguments, None, answers)
 
 
 def free(disk: Path) -> int:

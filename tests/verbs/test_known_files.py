@@ -27,7 +27,7 @@ from lakehouse_source.read import snapshot as snapshot_module
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.known_files import KnownFiles, known_files
-from tests.verbs import processes
+from tests import processes
 
 SMALL = {"row_group_rows": 2}
 CONDITIONS = [

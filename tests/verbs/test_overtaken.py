@@ -21,8 +21,9 @@ from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.write.commit import commit, commit_all
 from lakehouse_source.write.options import StagedWrite
+from tests import processes
 from tests.postgres_server import PostgresServer
-from tests.verbs import processes
+from tests.verbs import writers
 from tests.verbs.test_commit_protocol import numbers, stage, values
 
 
@@ -231,7 +232,7 @@ def test_several_datasets_are_recorded_before_the_first_is_locked(
 def _write_overtaken(url: str, uri: str, point: str, answers: Any) -> None:
     with lake.open_catalog(url) as other:
         overtaken_by(lambda: lake.write_dataset(numbers(7), uri, catalog=other))
-        processes.write_once(url, uri, numbers(1), {}, point, answers)
+        writers.write_once(url, uri, numbers(1), {}, point, answers)
 
 
 @pytest.mark.slow

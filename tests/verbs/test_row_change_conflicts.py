@@ -24,7 +24,7 @@ from lakehouse_source.write.begin import begin
 from lakehouse_source.write.conflicts import Change
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 from lakehouse_source.write.row_changes import RowChanges, TouchedRows
-from tests.verbs import processes
+from tests import processes
 
 FIRST = pa.table({"id": pa.array(range(10), pa.int64()), "v": pa.array([0] * 10, pa.int64())})
 SECOND = pa.table({"id": pa.array(range(10, 20), pa.int64()), "v": pa.array([0] * 10, pa.int64())})

@@ -12,7 +12,8 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source import failpoints
-from tests.verbs import processes
+from tests import processes
+from tests.verbs import writers
 from tests.verbs.conftest import CRASH_CATALOGS
 from tests.verbs.test_crash_points import (
     ABORTING,
@@ -98,7 +99,7 @@ def test_a_killed_statement_leaves_the_old_version_or_the_new_one(
     bad: dict[str, Any] = {"commit_metadata": {"bad": {1, 2}}}
     more = bad if point in ABORTING else {}
     ours, theirs = processes.CONTEXT.Pipe(duplex=False)
-    code = processes.run(processes.change_rows_once, url, uri, statement, more, point, theirs)
+    code = processes.run(writers.change_rows_once, url, uri, statement, more, point, theirs)
     theirs.close()
     assert code == -signal.SIGKILL, f"never came to {point!r}"
     with pytest.raises(EOFError):
@@ -119,7 +120,7 @@ def test_a_killed_statement_leaves_the_old_version_or_the_new_one(
 
     # It does not block the next one.
     if point != "after COMMIT":
-        assert processes.change_rows(dataset, statement).version == 4
+        assert writers.change_rows(dataset, statement).version == 4
     assert content(dataset) == NEW[statement]
     assert os.path.exists(uri)
 
@@ -131,6 +132,6 @@ def test_a_statement_that_cannot_be_committed_leaves_no_file(
     dataset = lake.open_dataset(uri, catalog=shared)
     before = on_disk(uri)
     with pytest.raises(lake.InvalidOptionError, match="JSON"):
-        processes.change_rows(dataset, statement, commit_metadata={"bad": {1, 2}})
+        writers.change_rows(dataset, statement, commit_metadata={"bad": {1, 2}})
     assert on_disk(uri) == before
     assert content(dataset.refresh()) == OLD

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import time
@@ -24,8 +23,9 @@ from lakehouse_source.storage import FoundFile, Storage
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import commit
 from lakehouse_source.write.options import WriteOptions
+from tests import processes
 
-SECONDS = 10.0
+SECONDS = 5.0
 RETENTION: dict[str, Any] = {"retention_seconds": 3.0, "allow_short_retention": True}
 DAY = 24 * 3600.0
 
@@ -110,17 +110,14 @@ def read(url: str, uri: str, start: Any, answers: Any) -> None:
 def test_nothing_live_retained_or_pending_is_deleted(tmp_path: Path, catalog: lake.Catalog) -> None:
     uri = str(tmp_path / "things")
     lake.write_dataset(rows_of(0, [0]), uri, catalog=catalog)
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    start = context.Barrier(4)
+    answers = processes.CONTEXT.Queue()
+    start = processes.CONTEXT.Barrier(4)
     arguments = [
         (write, (catalog.url, uri, 1, -30 * DAY, start, answers)),
         (write, (catalog.url, uri, 2, 30 * DAY, start, answers)),
         (read, (catalog.url, uri, start, answers)),
     ]
-    processes = [context.Process(target=target, args=given) for target, given in arguments]
-    for process in processes:
-        process.start()
+    running = [processes.start(target, *given) for target, given in arguments]
     start.wait(60)
     until = time.time() + SECONDS
     removed = 0
@@ -134,8 +131,8 @@ def test_nothing_live_retained_or_pending_is_deleted(tmp_path: Path, catalog: la
                 os.utime(path, (moment, moment))
         dataset.expire_versions(keep_last=3)
         removed += dataset.vacuum(**RETENTION).files_removed
-    found = [answers.get(timeout=60) for _ in processes]
-    for process in processes:
+    found = [answers.get(timeout=60) for _ in running]
+    for process in running:
         process.join(60)
     for kind, _who, text in found:
         assert kind != "failed", text

@@ -1,10 +1,8 @@
-"""Writers in separate processes, forked from one warm server so that each starts fast."""
+"""What writers in processes of their own do."""
 
 from __future__ import annotations
 
-import multiprocessing
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,30 +10,6 @@ import pyarrow as pa
 
 import lakehouse_source as lake
 from lakehouse_source import failpoints
-
-# The server imports these once; its children have no threads of the tests' process.
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["pytest", "tests.verbs.processes", "pandas", "psycopg"])
-
-
-def start(target: Callable[..., None], *arguments: Any) -> Any:
-    """Run a function of a module in a process of its own."""
-    process = CONTEXT.Process(target=target, args=arguments, daemon=True)
-    process.start()
-    return process
-
-
-def run(target: Callable[..., None], *arguments: Any, seconds: float = 60) -> int:
-    """Run a function in a process of its own; answers its exit code."""
-    process = start(target, *arguments)
-    process.join(seconds)
-    if process.is_alive():
-        process.kill()
-        raise AssertionError(f"still running after {seconds} s")
-    assert process.exitcode is not None
-    code: int = process.exitcode
-    process.close()
-    return code
 
 
 def write_once(
