@@ -24,6 +24,7 @@ from tests.catalog_contract import (
     commit,
     file_of,
 )
+from tests.made_catalogs import copy_of_new_catalog
 
 HOLD = """
 import sys
@@ -53,7 +54,9 @@ def _use_in_child(catalog: Catalog, answers: Any) -> None:
 @pytest.mark.slow  # `make test-quick` has the contract with two other catalogs
 class TestDuckDBContract(CatalogContract):
     @pytest.fixture
-    def url(self, path: Path) -> str:
+    def url(self, request: pytest.FixtureRequest, path: Path) -> str:
+        if "catalog" in request.fixturenames:
+            return copy_of_new_catalog("duckdb", path)
         return f"duckdb://{path}"
 
     @pytest.fixture

@@ -50,7 +50,9 @@ def catalog(url: str) -> Iterator[Catalog]:
 
 class TestPostgresContract(CatalogContract):
     @pytest.fixture
-    def url(self, postgres_server: PostgresServer) -> str:
+    def url(self, request: pytest.FixtureRequest, postgres_server: PostgresServer) -> str:
+        if "catalog" in request.fixturenames:
+            return postgres_server.new_catalog(CANARY)
         return postgres_server.fresh_database(CANARY)
 
     @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import lakehouse_source as lake
+from tests.made_catalogs import copy_of_new_catalog
 from tests.postgres_server import PostgresServer
 
 
@@ -15,9 +16,9 @@ def empty_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[la
     """A new catalog of the kind that the fixture's parameter names."""
     if request.param == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres_server")
-        url = server.fresh_database()
+        url = server.new_catalog()
     else:
-        url = f"{request.param}:///{tmp_path}/catalog.db"
+        url = copy_of_new_catalog(request.param, tmp_path / "catalog.db")
     with lake.open_catalog(url) as opened:
         yield opened
 

@@ -26,7 +26,7 @@ from tests.verbs.cutting_proxy import AFTER, ANSWERED, BEFORE, Cut, CuttingProxy
 
 @pytest.fixture
 def url(postgres_server: PostgresServer) -> str:
-    return postgres_server.fresh_database()
+    return postgres_server.new_catalog()
 
 
 @pytest.fixture

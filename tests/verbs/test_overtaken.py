@@ -29,7 +29,7 @@ from tests.verbs.test_commit_protocol import numbers, stage, values
 
 @pytest.fixture
 def url(postgres_server: PostgresServer) -> str:
-    return postgres_server.fresh_database()
+    return postgres_server.new_catalog()
 
 
 @pytest.fixture
