@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -113,23 +113,40 @@ def test_a_value_that_is_kept_outlives_its_batch(
     assert ours.collect() == native.collect()
 
 
-def test_rows_that_spark_keeps_outlive_their_batch(
-    spark_planner: SparkSession, sides: tuple[DataFrame, DataFrame]
-) -> None:
-    def kept(side: DataFrame) -> list[DataFrame]:
-        few = side.where("id % 4001 = 0")
-        return [
-            few.orderBy("text", "id"),
-            few.join(side.where("id % 3 = 0").select("id", "fields"), "id").orderBy("id"),
-            side.groupBy("word").agg({"text": "max", "id": "sum"}).orderBy("word"),
-            few.selectExpr("id", "explode(items) AS item").orderBy("id", "item"),
-            few.union(few.where("even")).orderBy("id"),
-            side.orderBy(side.id.desc()).limit(3),
-            few.selectExpr("id", "lag(text) OVER (ORDER BY id) AS before").orderBy("id"),
-        ]
+def _joined_to_itself(side: DataFrame) -> DataFrame:
+    few = side.where("id % 4001 = 0")
+    return few.join(side.where("id % 3 = 0").select("id", "fields"), "id").orderBy("id")
 
-    for ours, native in zip(*map(kept, sides), strict=True):
-        assert ours.collect() == native.collect()
+
+# Operators that hold rows while later batches come.
+HOLDING: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "sort": lambda side: side.where("id % 4001 = 0").orderBy("text", "id"),
+    "join": _joined_to_itself,
+    "group": lambda side: side.groupBy("word").agg({"text": "max", "id": "sum"}).orderBy("word"),
+    "explode": lambda side: (
+        side.where("id % 4001 = 0").selectExpr("id", "explode(items) AS item").orderBy("id", "item")
+    ),
+    "union": lambda side: (
+        side.where("id % 4001 = 0").union(side.where("id % 4001 = 0 AND even")).orderBy("id")
+    ),
+    "limit": lambda side: side.orderBy(side.id.desc()).limit(3),
+    "window": lambda side: (
+        side.where("id % 4001 = 0")
+        .selectExpr("id", "lag(text) OVER (ORDER BY id) AS before")
+        .orderBy("id")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOLDING)
+def test_rows_that_spark_keeps_outlive_their_batch(
+    name: str, sides: tuple[DataFrame, DataFrame]
+) -> None:
+    ours, native = (HOLDING[name](side) for side in sides)
+    assert ours.collect() == native.collect()
+
+
+def test_cached_rows_outlive_their_batch(sides: tuple[DataFrame, DataFrame]) -> None:
     cached = sides[0].where("id % 1009 = 0").cache()
     expected = sides[1].where("id % 1009 = 0").orderBy("id").collect()
     assert cached.count() == len(expected)

@@ -115,6 +115,7 @@ def test_row_by_row_scans_and_old_versions(spark: SparkSession, uri: str) -> Non
         assert then.count() == lake.open_dataset(uri).scan(version=version).count_rows()
 
 
+@pytest.mark.long
 def test_a_condition_of_the_native_door(spark: SparkSession, uri: str, plain: DataFrame) -> None:
     for where in ("id < 100", "p = 1 AND id > 59000", "s = 'text 7'"):
         found = lake.spark.scan(spark, uri, where=where, columns=["id"])

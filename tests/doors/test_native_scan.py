@@ -235,6 +235,7 @@ def agrees(spark: SparkSession, uri: str, *conditions: str) -> list[str]:
     return rows(native)
 
 
+@pytest.mark.long
 def test_promoted_and_added_columns(spark: SparkSession, tmp_path: Path) -> None:
     uri = str(tmp_path / "promoted")
     old = {

@@ -94,6 +94,7 @@ def test_a_new_build_gives_the_committed_jar(tmp_path: Path) -> None:
             assert again.read_bytes() == committed.read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_changed_instruction_shows_in_the_disassembly(tmp_path: Path) -> None:
     javac, _ = build.find_javac()

@@ -183,6 +183,7 @@ def test_query_over_two_versions_equals_parquet(name: str, plake: pq.Side, expec
     assert multiset(query(plake)) == expected(name, query)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["spark.sql.adaptive.enabled", "spark.sql.exchange.reuse"])
 def test_joins_equal_parquet_under_another_planner_setting(

@@ -48,6 +48,7 @@ def other_python(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("way", ["configure", pytest.param("enable", marks=pytest.mark.long)])

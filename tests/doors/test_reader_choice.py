@@ -259,6 +259,7 @@ def test_null_among_the_values_of_in(
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_bloom_filters_of_plake_are_used_by_sparks_reader(
     spark: SparkSession, spark_reader: SparkSession, tmp_path: Path
 ) -> None:

@@ -210,6 +210,7 @@ def test_a_statement_does_what_duckdb_does(
     assert lake.open_dataset(path).verify().ok
 
 
+@pytest.mark.long
 def test_a_program_of_statements_and_appends(session: SparkSession, tmp_path: Path) -> None:
     path = write(tmp_path / "t", partition_by="p")
     view(session, path)

@@ -44,6 +44,7 @@ def stream(spark: SparkSession, uri: str, **options: Any) -> DataFrame:
     return spark.readStream.format("plake").options(**options).load(uri)
 
 
+@pytest.mark.long
 def test_a_chain_of_two_streams_has_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
     a, b, c = (str(tmp_path / name) for name in "abc")
     append(a, *range(10))

@@ -68,7 +68,7 @@ def through_every_reader(scan: lake.Scan) -> dict[str, list[int]]:
     return {name: sorted(table["k"].to_pylist()) for name, table in tables.items()}
 
 
-@settings(max_examples=400 if THOROUGH else 25)
+@settings(max_examples=400 if THOROUGH else 12)
 @given(data=st.data())
 def test_any_condition_on_a_column_that_old_files_lack(data: st.DataObject) -> None:
     type_ = data.draw(st.sampled_from([one for one in TYPES if not pa.types.is_null(one)]))

@@ -272,7 +272,7 @@ def test_the_product_and_a_table_of_versions_agree(machine: type[Versions]) -> N
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=100 if THOROUGH else 10,
+            max_examples=100 if THOROUGH else 5,
             stateful_step_count=30 if THOROUGH else 12,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -389,7 +389,7 @@ def same(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> bool:
     return sorted(map(repr, found)) == sorted(map(repr, expected))
 
 
-@settings(max_examples=200 if THOROUGH else 6, deadline=None)
+@settings(max_examples=200 if THOROUGH else 4, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_any_order_of_changes_gives_the_rows_that_a_model_in_python_gives(seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
