@@ -1964,9 +1964,8 @@ def source_of(mutant: Mutant, root: Path) -> tuple[Path, str]:
 def make_copy(folder: Path) -> Path:
     """A copy of all that the tests need."""
     for name in ("lakehouse_source", "tests", "integration", "spark_conf"):
-        shutil.copytree(
-            ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.jar")
-        )
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder
 
