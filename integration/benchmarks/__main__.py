@@ -44,6 +44,7 @@ class Family(NamedTuple):
 FAMILIES = {
     "planning": Family("planning_rivals", "Planning over many files", 1500),
     "spark": Family("spark_scan", "Reads through Spark", 4800),
+    "parts": Family("query_parts", "Where the time of a query goes", 1500),
     "python": Family("python_reads", "Reads from Python", 600),
     "writes": Family("writes", "Writes", 900),
     "commits": Family("commit_rates", "Small commits", 600),
