@@ -1064,7 +1064,21 @@ MUTANTS = [
     *_in(
         "catalog/retry.py",
         ("verbs/test_lost_acknowledgement.py",),
-        ("a lost acknowledgement is a failure", "                lost = True\n", ""),
+        ("a lost acknowledgement is a failure", "            lost.append(done)\n", ""),
+        (
+            "a COMMIT that is still on its way was not carried out",
+            "            asked_again = True\n",
+            "            raise failure\n",
+        ),
+    ),
+    *_in(
+        "datasets.py",
+        ("verbs/test_lost_acknowledgement.py",),
+        (
+            "a name in another case counts as the new one",
+            "(found.dataset_id, found.name) == (",
+            "(found.dataset_id, renamed.name) == (",
+        ),
     ),
     *_in(
         "pruning/levels.py",

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -29,8 +29,6 @@ from lakehouse_source.errors import (
     DatasetExistsError,
     InvalidOptionError,
     NamespaceExistsError,
-    NamespaceNotFoundError,
-    PlakeError,
 )
 from lakehouse_source.maintenance import drop as dropping
 from lakehouse_source.read.address import Address, PathLike
@@ -44,6 +42,8 @@ from lakehouse_source.write.stage import write_options
 # "namespace.name" (`default` where there is no namespace), or both in a tuple.
 NameLike: TypeAlias = "str | tuple[str, str] | Sequence[str]"
 _WAREHOUSE = "warehouse"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,15 +281,20 @@ class DatasetCatalog(Catalog):
         'file:///data/warehouse/default/orders'
         """
         before, after = parse_name(old), parse_name(new)
-        seen: list[NamedDataset] = []
 
-        def change(tx: CatalogTransaction) -> None:
-            if seen and _is_named(tx, after, seen[0]):
-                return  # by the attempt before, whose answer was lost
-            seen[:] = [tx.names.get(before)]
+        def change(tx: CatalogTransaction) -> NamedDataset:
             tx.names.rename(before, after)
+            return tx.names.get(after)
 
-        self._change(change)
+        def is_renamed(tx: CatalogTransaction, renamed: NamedDataset) -> bool:
+            found = tx.names.find(after)
+            # With the name as it is written: the old one may differ in case only.
+            return found is not None and (found.dataset_id, found.name) == (
+                renamed.dataset_id,
+                renamed.name,
+            )
+
+        self._change(change, is_renamed)
 
     def drop(
         self,
@@ -314,18 +319,18 @@ class DatasetCatalog(Catalog):
         []
         """
         key = parse_name(name)
-        seen: list[NamedDataset] = []
 
-        def remove(tx: CatalogTransaction) -> None:
-            if seen and not _is_named(tx, key, seen[0]):
-                return  # dropped: by the attempt before, whose answer was lost, or by others
+        def remove(tx: CatalogTransaction) -> NamedDataset:
             found = tx.names.get(key)
-            seen[:] = [found]
             if purge:
                 dropping.drop_dataset(tx, found.base_uri)
-            tx.names.remove(key)
+            return tx.names.remove(key)
 
-        self._change(remove)
+        def is_removed(tx: CatalogTransaction, removed: NamedDataset) -> bool:
+            found = tx.names.find(key)
+            return found is None or found.dataset_id != removed.dataset_id
+
+        self._change(remove, is_removed)
         if purge:
             self.finish_drops(storage_options=storage_options)
 
@@ -376,7 +381,8 @@ class DatasetCatalog(Catalog):
         """
         try:
             self._change(
-                lambda tx: tx.names.create_namespace(name, properties), NamespaceExistsError
+                lambda tx: tx.names.create_namespace(name, properties),
+                lambda tx, _: tx.names.find_namespace(name) is not None,
             )
         except NamespaceExistsError:
             if not exist_ok:
@@ -416,30 +422,17 @@ class DatasetCatalog(Catalog):
                 tx.names.remove((one.namespace, one.name))
             tx.names.drop_namespace(name)
 
-        self._change(remove, NamespaceNotFoundError)
+        self._change(remove, lambda tx, _: tx.names.find_namespace(name) is None)
 
     # --- inside
 
     def _change(
-        self, work: Callable[[CatalogTransaction], None], done: type[PlakeError] | None = None
+        self,
+        work: Callable[[CatalogTransaction], T],
+        carried_out: Callable[[CatalogTransaction, T], bool] | None = None,
     ) -> None:
-        """Run `work` in a transaction.
-
-        `done` is the error that it raises where it was carried out before. After an attempt whose
-        answer was lost, that is no error.
-        """
-        tried = False
-
-        def attempt(tx: CatalogTransaction) -> None:
-            nonlocal tried
-            try:
-                work(tx)
-            except PlakeError as error:
-                if not (tried and done is not None and isinstance(error, done)):
-                    raise
-            tried = True
-
-        in_transaction(self, self.redacted_url, "", attempt, resolve=False)
+        """Run `work` in a transaction; see `in_transaction`."""
+        in_transaction(self, self.redacted_url, "", work, carried_out=carried_out, resolve=False)
 
     def _open(
         self, found: NamedDataset, storage_options: Mapping[str, Any] | None = None
@@ -505,11 +498,6 @@ def open_catalog(
     if isinstance(url, DatasetCatalog) and warehouse is None:
         return url
     return DatasetCatalog(open_database(url, create=create).database, warehouse)
-
-
-def _is_named(tx: CatalogTransaction, name: QualifiedName, dataset: NamedDataset) -> bool:
-    found = tx.names.find(name)
-    return found is not None and found.dataset_id == dataset.dataset_id
 
 
 def parse_name(name: NameLike) -> QualifiedName:

@@ -134,11 +134,6 @@ def _pairs(ids: Mapping[int, int]) -> str:
     return json.dumps(ids, separators=(",", ":"))
 
 
-def is_write_of(write_id: str, copied: str) -> bool:
-    """Tell whether a write made the branch whose history has the id of a write."""
-    return copied.startswith(f"{write_id}:")
-
-
 def set_base(session: Session, branch_id: int, version: int) -> None:
     """Say up to which version a branch and its dataset are the same."""
     session.execute(_SET_BASE, (version, branch_id))

@@ -143,10 +143,15 @@ class Names:
         Raises:
             NamespaceNotFoundError
         """
-        rows = self._session.query(self._one_namespace, (lookup(name),))
-        if not rows:
+        found = self.find_namespace(name)
+        if found is None:
             raise NamespaceNotFoundError(namespace=name, catalog=self._session.redacted_url)
-        return self._namespace(rows[0])
+        return found
+
+    def find_namespace(self, name: str) -> Namespace | None:
+        """The namespace with a name."""
+        rows = self._session.query(self._one_namespace, (lookup(name),))
+        return self._namespace(rows[0]) if rows else None
 
     def setting(self, name: str) -> str | None:
         """A setting of the whole catalog, such as its warehouse."""

@@ -29,15 +29,19 @@ def in_transaction(
     write_id: str,
     work: Callable[[CatalogTransaction], T],
     *,
+    carried_out: Callable[[CatalogTransaction, T], bool] | None = None,
     resolve: bool = True,
     patience_seconds: float = 0.0,
 ) -> T:
     """Run `work` in one database transaction, again where the error says that it may succeed.
 
-    `work` must do nothing where it finds that it was carried out already: after a COMMIT
-    of unknown outcome it is run again, on a new connection, to find out. With `resolve`,
-    what cannot be found out is a `CommitUnknownError`; without it, `work` may be repeated
-    by anybody and a failure is enough. A server that cannot be reached is waited for as
+    After a COMMIT whose acknowledgement was lost, the next attempt asks `carried_out` first, on
+    a new connection. It gets what `work` answered, and tells whether that was committed; then it
+    is the answer, and `work` is not run again. Without `carried_out`, `work` itself must do
+    nothing where it was carried out already.
+
+    With `resolve`, what cannot be found out is a `CommitUnknownError`; without it, the caller may
+    repeat the call and a failure is enough. A server that cannot be reached is waited for as
     long as `patience_seconds`.
 
     Raises:
@@ -45,29 +49,38 @@ def in_transaction(
             it was carried out.
     """
     give_up = time.monotonic() + patience_seconds
-    lost = False
+    lost: list[T] = []  # what `work` answered before each COMMIT without an acknowledgement
+    asked_again = False
     for attempt in range(1, ATTEMPTS + 1):
         try:
             with catalog.write() as tx:
+                if lost and carried_out is not None and carried_out(tx, lost[-1]):
+                    return lost[-1]
                 done = work(tx)
                 reach("before COMMIT")
             return done
         except PlakeError as error:
             failure = error
         if failure.outcome_unknown:
-            # Only `work` can tell: it looks its write up under the lock, which a COMMIT
-            # that is still on its way holds.
+            lost.append(done)
             if resolve:
-                lost = True
                 give_up = max(give_up, time.monotonic() + PATIENCE_SECONDS / 2)
-        elif not (failure.retryable or (_was_tried(failure) and time.monotonic() < give_up)):
-            if lost and isinstance(failure, CatalogUnavailableError):
+        elif failure.retryable or (_was_tried(failure) and time.monotonic() < give_up):
+            pass
+        elif isinstance(failure, CatalogUnavailableError):
+            if lost and resolve:
                 # Nobody answered: what was sent before may have been carried out.
                 raise CommitUnknownError(dataset=uri, write_id=write_id) from failure
             raise failure
+        elif lost and carried_out is not None and not asked_again:
+            # The COMMIT may have been on its way when `carried_out` looked. `work` waited for
+            # its locks, and found what it had done itself.
+            asked_again = True
+        else:
+            raise failure
         if attempt < ATTEMPTS:
             time.sleep(min(1.0, 0.0025 * 2**attempt) * random.uniform(0.5, 1.5))
-    if lost:
+    if lost and resolve:
         raise CommitUnknownError(dataset=uri, write_id=write_id) from failure
     if failure.outcome_unknown:
         raise CatalogUnavailableError(
@@ -76,6 +89,16 @@ def in_transaction(
             attempts=ATTEMPTS,
         ) from failure
     raise failure
+
+
+def is_committed(base_uri: str, write_id: str) -> Callable[[CatalogTransaction, object], bool]:
+    """A `carried_out` for `work` that commits a version of a dataset, with `write_id`."""
+
+    def carried_out(tx: CatalogTransaction, _: object) -> bool:
+        tx.lock_dataset(base_uri)  # a COMMIT that is still on its way holds the lock
+        return tx.transaction_by_write_id(write_id) is not None
+
+    return carried_out
 
 
 def _was_tried(error: PlakeError) -> bool:

@@ -110,7 +110,7 @@ class CatalogTransaction(CatalogReader):
     def insert_branch(self, dataset: DatasetRecord, branch: Branch, write_id: str) -> None:
         """Make a registered dataset a branch of another one, as that is at the branch's base.
 
-        The schemas are not copied. `branches.is_write_of` recognises the branch by `write_id`.
+        The schemas are not copied. `write_id` makes the ids of the copied history unique.
         """
         document = _json_text(dataset.properties.to_json(), "properties")
         values = (dataset.id, branch, dataset.next_row_id, document, write_id)

@@ -68,7 +68,11 @@ def expire_versions(
             size_bytes=sum(file.size_bytes for file in expired),
         )
 
-    return in_transaction(catalog, address.uri, "", expire, resolve=False)
+    def is_expired(tx: CatalogTransaction, report: ExpiryReport) -> bool:
+        record = tx.lock_dataset(address.key)
+        return record is not None and record.oldest_version >= report.oldest_version
+
+    return in_transaction(catalog, address.uri, "", expire, carried_out=is_expired, resolve=False)
 
 
 def _oldest_kept(

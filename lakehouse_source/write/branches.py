@@ -15,9 +15,9 @@ import pyarrow as pa
 import uuid6
 
 from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransaction
-from lakehouse_source.catalog.branches import Branch, is_write_of
+from lakehouse_source.catalog.branches import Branch
 from lakehouse_source.catalog.reader import DatasetChanges
-from lakehouse_source.catalog.retry import in_transaction
+from lakehouse_source.catalog.retry import in_transaction, is_committed
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 from lakehouse_source.model import (
     DatasetRecord,
@@ -51,25 +51,26 @@ def make_branch(catalog: Catalog, address: Address, name: str, version: int | No
     found = address.branch(name)
     write_id = str(uuid6.uuid7())
 
-    def make(tx: CatalogTransaction) -> None:
+    def make(tx: CatalogTransaction) -> int:
         record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
         base = record.current_version if version is None else version
         check_readable(record, address.uri, base)
         there = tx.branches(record.id).get(name)
         if there is not None:
-            # Also where this is done again, because nobody knows whether it was committed.
-            made_by = tx.write_id_of(there.dataset_id, base)
-            if version is None or (made_by is not None and is_write_of(write_id, made_by)):
-                return
+            if version is None:
+                return there.dataset_id
             raise InvalidOptionError(
                 option="branch",
                 value=name,
                 reason="exists already. Drop it first: dataset.drop_branch(name).",
             )
         _check_same_columns(tx, record, address.uri, base)
-        _begin(tx, record, name, base, write_id)
+        return _begin(tx, record, name, base, write_id)
 
-    in_transaction(catalog, address.uri, "", make, resolve=False)
+    def is_made(tx: CatalogTransaction, made: int) -> bool:
+        return _branch_id(tx, address, name) == made
+
+    in_transaction(catalog, address.uri, "", make, carried_out=is_made, resolve=False)
     return found
 
 
@@ -90,21 +91,19 @@ def drop_branch(catalog: Catalog, address: Address, name: str) -> None:
         DatasetNotFoundError
         VersionNotFoundError: the dataset has no such branch.
     """
-    seen: list[int] = []
 
     def hide(tx: CatalogTransaction) -> int:
         record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
-        there = tx.branches(record.id).get(name)
-        if seen and (there is None or there.dataset_id != seen[0]):
-            return seen[0]  # dropped: by the attempt before, whose answer was lost, or by others
         branch = _existing_branch(tx, record, address.uri, name)
-        seen[:] = [branch.dataset_id]
         # Under its lock: a write that began commits before, or finds no branch any more.
         tx.lock_dataset(with_branch(record.base_uri, name))
         tx.drop_dataset(branch.dataset_id)
         return branch.dataset_id
 
-    hidden = in_transaction(catalog, address.uri, "", hide, resolve=False)
+    def is_hidden(tx: CatalogTransaction, hidden: int) -> bool:
+        return _branch_id(tx, address, name) != hidden
+
+    hidden = in_transaction(catalog, address.uri, "", hide, carried_out=is_hidden, resolve=False)
     # Without the lock of the dataset, which other writers need. What is left where this fails,
     # `make_branch` and `finish_drops` remove.
     with suppress(CommitConflictError):
@@ -133,15 +132,15 @@ def fast_forward(catalog: Catalog, address: Address, name: str) -> WriteResult:
         branch = _existing_branch(tx, record, address.uri, name)
         uri = with_branch(address.uri, name)
         theirs = existing(tx.lock_dataset(key), uri, catalog.redacted_url)
-        if tx.transaction_by_write_id(write_id) is None:
-            _check_unchanged(record, address.uri, branch)
-            check_readable(theirs, uri, branch.base_version)
-            _take_over(tx, record, theirs, branch.base_version, write_id)
-            tx.set_branch_base(branch.dataset_id, theirs.current_version)
+        _check_unchanged(record, address.uri, branch)
+        check_readable(theirs, uri, branch.base_version)
+        _take_over(tx, record, theirs, branch.base_version, write_id)
+        tx.set_branch_base(branch.dataset_id, theirs.current_version)
         schema_version = tx.schema_at(record.id, theirs.current_version)[0]
         return WriteResult(theirs.current_version, 0, 0, schema_version)
 
-    return in_transaction(catalog, address.uri, write_id, forward)
+    done = is_committed(address.key, write_id)
+    return in_transaction(catalog, address.uri, write_id, forward, carried_out=done)
 
 
 # --- a branch begins ------------------------------------------------------------------
@@ -149,8 +148,11 @@ def fast_forward(catalog: Catalog, address: Address, name: str) -> WriteResult:
 
 def _begin(
     tx: CatalogTransaction, record: DatasetRecord, name: str, base: int, write_id: str
-) -> None:
-    """Register a branch with the files, vectors and schemas of a version, and its history."""
+) -> int:
+    """Register a branch with the files, vectors and schemas of a version, and its history.
+
+    Answers its id.
+    """
     key = with_branch(record.base_uri, name)
     for dropped in tx.dropped_datasets():
         if dropped.base_uri == key:  # a drop that was interrupted
@@ -160,6 +162,7 @@ def _begin(
     for number, schema in tx.schemas(record.id).items():
         if number <= base:
             tx.insert_schema(registered.id, number, schema)
+    return registered.id
 
 
 # --- a dataset takes over a branch ------------------------------------------------------
@@ -314,3 +317,10 @@ def _existing_branch(reader: CatalogReader, record: DatasetRecord, uri: str, nam
     if branch is None:
         raise no_such_reference(record, uri, f"branch {name!r}")
     return branch
+
+
+def _branch_id(tx: CatalogTransaction, address: Address, name: str) -> int | None:
+    """The id of a branch, or None, after every change of the dataset's branches has ended."""
+    record = tx.lock_dataset(address.key)
+    found = None if record is None else tx.branches(record.id).get(name)
+    return None if found is None else found.dataset_id

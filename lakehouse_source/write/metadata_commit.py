@@ -10,7 +10,7 @@ import pyarrow as pa
 import uuid6
 
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
-from lakehouse_source.catalog.retry import in_transaction
+from lakehouse_source.catalog.retry import in_transaction, is_committed
 from lakehouse_source.errors import CommitConflictError
 from lakehouse_source.model import DatasetProperties, DatasetRecord, WriteResult
 from lakehouse_source.read.address import Address
@@ -55,9 +55,6 @@ def commit_metadata(
 
     def apply_change(tx: CatalogTransaction) -> WriteResult:
         record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
-        done = tx.transaction_by_write_id(write_id)
-        if done is not None:
-            return WriteResult(done.version, 0, 0, tx.schema_at(record.id, done.version)[0])
         _check_conflicts(tx, record, base, address.uri)
         schema_version, schema = tx.schema_at(record.id, record.current_version)
         new = change(tx, record, schema)
@@ -72,7 +69,8 @@ def commit_metadata(
         tx.insert_transaction(record.id, version, operation, new.details, counts, write_id)
         return WriteResult(version, 0, 0, schema_version)
 
-    return in_transaction(catalog, address.uri, write_id, apply_change)
+    done = is_committed(address.key, write_id)
+    return in_transaction(catalog, address.uri, write_id, apply_change, carried_out=done)
 
 
 def conflict(uri: str, record: DatasetRecord, base: Snapshot, reason: str) -> CommitConflictError:

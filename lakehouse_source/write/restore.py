@@ -9,7 +9,7 @@ import pyarrow as pa
 import uuid6
 
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
-from lakehouse_source.catalog.retry import in_transaction
+from lakehouse_source.catalog.retry import in_transaction, is_committed
 from lakehouse_source.errors import CorruptDatasetError, StorageError
 from lakehouse_source.model import (
     DatasetRecord,
@@ -39,15 +39,8 @@ def restore(catalog: Catalog, address: Address, version: int) -> WriteResult:
 
     def apply_restore(tx: CatalogTransaction) -> WriteResult:
         record = tx.lock_dataset(address.key)
-        done = tx.transaction_by_write_id(write_id)
         target = address.snapshot(catalog, tx, version)
         assert record is not None  # `snapshot` raises where there is no dataset
-        if done is not None:
-            schema_version = tx.schema_at(record.id, done.version)[0]
-            counts = done.summary
-            return WriteResult(
-                done.version, counts["files_added"], counts["rows_added"], schema_version
-            )
         changes = _changes(tx, record, version, Storage(address.location))
         removed = changes.removed
         files = _metadata_by_schema(tx, target, changes.returning)
@@ -75,7 +68,8 @@ def restore(catalog: Catalog, address: Address, version: int) -> WriteResult:
         tx.set_vectors(record.id, new_version, {**vectors, **changes.other_vectors})
         return write_result(new_version, schema_version, everything)
 
-    return in_transaction(catalog, address.uri, write_id, apply_restore)
+    done = is_committed(address.key, write_id)
+    return in_transaction(catalog, address.uri, write_id, apply_restore, carried_out=done)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,17 +60,16 @@ def drop_tag(catalog: Catalog, address: Address, name: str) -> None:
         VersionNotFoundError: the dataset has no such tag.
     """
 
-    tried = False
-
-    def drop(tx: CatalogTransaction) -> None:
-        nonlocal tried
+    def drop(tx: CatalogTransaction) -> int:
         record = existing(tx.dataset(address.key), address.uri, catalog.redacted_url)
-        # The attempt before may have dropped it, and its answer was lost.
-        if not tx.drop_tag(record.id, name) and not tried:
+        if not tx.drop_tag(record.id, name):
             raise no_such_reference(record, address.uri, f"tag {name!r}")
-        tried = True
+        return record.id
 
-    in_transaction(catalog, address.uri, "", drop, resolve=False)
+    def is_dropped(tx: CatalogTransaction, dataset_id: int) -> bool:
+        return name not in tx.tags(dataset_id)
+
+    in_transaction(catalog, address.uri, "", drop, carried_out=is_dropped, resolve=False)
 
 
 def _check(name: str) -> None:

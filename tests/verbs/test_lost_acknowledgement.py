@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psycopg
 import pyarrow as pa
 import pytest
 
@@ -203,6 +204,24 @@ def test_a_restore_whose_answer_is_lost_is_committed_once_and_gives_the_same_res
     assert check(direct, uri, set()) == {0: 1}
 
 
+@pytest.mark.parametrize("cut", [BEFORE, AFTER, ANSWERED])
+def test_an_expiry_whose_answer_is_lost_reports_what_it_expired(
+    cut: Cut, url: str, direct: lake.Catalog, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    """It reported what the second attempt found to do: nothing."""
+    uri = str(tmp_path / "things")
+    for number in range(3):
+        lake.write_dataset(one_row(number), uri, catalog=direct, mode="overwrite")
+    with (
+        CuttingProxy(postgres_server.socket_folder, lambda n: cut if n == 1 else None) as proxy,
+        lake.open_catalog(through(url, proxy)) as catalog,
+    ):
+        report = lake.open_dataset(uri, catalog=catalog).expire_versions(keep_last=1)
+        assert proxy.cuts == 1
+    assert (report.expired, report.oldest_version, report.files) == ((1, 2), 3, 2)
+    assert check(direct, uri, set()) == {2: 1}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["fast", "immediate"])
 def test_writers_survive_a_restart_of_the_server(how: str, tmp_path: Path) -> None:
@@ -380,7 +399,7 @@ def test_names_and_tags_are_changed_where_the_acknowledgement_is_lost(
             [
                 lambda: catalog.create_namespace("more"),
                 lambda: catalog.rename("a", "more.b"),
-                lambda: catalog.rename("more.b", "default.B"),
+                lambda: catalog.rename("more.b", "default.b"),
                 lambda: catalog.rename("b", "B"),
                 lambda: catalog.drop_namespace("more"),
                 lambda: made.drop_tag("t"),
@@ -388,6 +407,8 @@ def test_names_and_tags_are_changed_where_the_acknowledgement_is_lost(
             ]
         ):
             at = proxy.commits + 1
+            if nth == 6:
+                assert [one.name for one in plain.datasets()] == ["B"]
             act()
             assert proxy.cuts == nth + 1
         for act, error in [
@@ -402,3 +423,52 @@ def test_names_and_tags_are_changed_where_the_acknowledgement_is_lost(
     assert plain.namespaces() == ["default"]
     assert not list(tmp_path.rglob("*.parquet"))
     assert plain.finish_drops() == 0
+
+
+@pytest.mark.parametrize("table", ["dataset_namespaces", "dataset_tags"])
+def test_a_commit_that_is_still_on_its_way_is_waited_for(
+    table: str, url: str, direct: lake.Catalog, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    """The attempt after it sees nothing of it yet, waits for its locks, and is told that the
+    name is taken, or that there is no such tag."""
+    lake.write_dataset(one_row(1), tmp_path / "a", catalog=direct)
+    lake.open_dataset(tmp_path / "a", catalog=direct).tag("t")
+    with psycopg.connect(url, autocommit=True) as connection:
+        # PostgreSQL runs deferred triggers inside COMMIT.
+        connection.execute(
+            "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN PERFORM pg_sleep(0.3); RETURN NULL; END $$"
+        )
+        connection.execute(
+            f"CREATE CONSTRAINT TRIGGER slow AFTER INSERT OR DELETE ON {table} "
+            "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION wait()"
+        )
+    with (
+        CuttingProxy(postgres_server.socket_folder, lambda n: AFTER if n == 1 else None) as proxy,
+        lake.open_catalog(through(url, proxy)) as catalog,
+    ):
+        if table == "dataset_tags":
+            lake.open_dataset(tmp_path / "a", catalog=catalog).drop_tag("t")
+        else:
+            catalog.create_namespace("more")
+        assert proxy.cuts == 1
+        plain = lake.open_catalog(direct)
+        if table == "dataset_tags":
+            assert lake.open_dataset(tmp_path / "a", catalog=direct).tags() == {}
+        else:
+            assert plain.namespaces() == ["default", "more"]
+
+
+def test_an_attempt_that_was_rolled_back_is_not_asked_after(direct: lake.Catalog) -> None:
+    """What is there then, another one did."""
+    attempts = []
+
+    def work(tx: lake.catalog.CatalogTransaction) -> int:
+        attempts.append(tx)
+        if len(attempts) == 1:
+            raise lake.CatalogUnavailableError(
+                catalog=direct.redacted_url, reason="busy", retryable=True
+            )
+        return 7
+
+    assert retry.in_transaction(direct, "", "", work, carried_out=lambda tx, _: 1 // 0) == 7
