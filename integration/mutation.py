@@ -511,7 +511,7 @@ MUTANTS = [
         (
             "rows that a restore brings back hide those that it deletes",
             "    return len(old - new), len(new - old)",
-            "    return max(0, counts[0] - counts[1]), max(0, counts[1] - counts[0])",
+            "    return max(0, before - after), max(0, after - before)",
         ),
     ),
     *_in(
@@ -519,8 +519,8 @@ MUTANTS = [
         ("verbs/test_row_identity.py", "verbs/test_row_changes_model.py"),
         (
             "a restored file gets no vector",
-            "            others[file.id] = after",
-            "            others[file.id] = before",
+            "{one.file_id: one.after for one in changes.replaced}",
+            "{one.file_id: one.before for one in changes.replaced}",
         ),
         (
             "restored rows get new identities",

@@ -28,6 +28,10 @@ from lakehouse_source.write.apply import summary, write_result
 from lakehouse_source.write.evolution import encoded_anew, evolve_properties, with_names_of
 from lakehouse_source.write.prerecord import compute_index_rows
 
+# How often vectors are read again that other commits changed meanwhile, before other commits
+# have to wait.
+_READS_WITHOUT_LOCK = 4
+
 
 def restore(catalog: Catalog, address: Address, version: int) -> WriteResult:
     """Commit a version whose files and schema are those of an old one.
@@ -36,12 +40,19 @@ def restore(catalog: Catalog, address: Address, version: int) -> WriteResult:
         DatasetNotFoundError, VersionNotFoundError
     """
     write_id = str(uuid6.uuid7())
+    storage = Storage(address.location)
+    known: dict[_ReplacedVector, tuple[int, int]] = {}
+    reads_left = _READS_WITHOUT_LOCK
 
     def apply_restore(tx: CatalogTransaction) -> WriteResult:
         record = tx.lock_dataset(address.key)
         target = address.snapshot(catalog, tx, version)
         assert record is not None  # `snapshot` raises where there is no dataset
-        changes = _changes(tx, record, version, Storage(address.location))
+        changes = _changes(tx, record, version)
+        unread = [one for one in changes.replaced if one.is_in_storage and one not in known]
+        if unread and reads_left:
+            raise _VectorsUnread(unread)
+        counts = [known.get(one) or _differing_rows(one, storage) for one in changes.replaced]
         removed = changes.removed
         files = _metadata_by_schema(tx, target, changes.returning)
         everything = [file for some in files.values() for file in some]
@@ -57,42 +68,71 @@ def restore(catalog: Catalog, address: Address, version: int) -> WriteResult:
                 record,
                 everything,
                 removed,
-                returned_by_vectors=changes.returned_by_vectors,
-                deleted_by_vectors=changes.deleted_by_vectors,
+                returned_by_vectors=sum(back for back, _ in counts)
+                - sum(one.cardinality for one in changes.vectors_of_returning.values()),
+                deleted_by_vectors=sum(gone for _, gone in counts),
             ),
             write_id,
         )
         ids = _record_files(tx, record, target, new_version, files, changes)
         tx.remove_files(record.id, new_version, [file.id for file in removed])
+        vectors: dict[int, DeletionVector | None]
         vectors = {ids[path]: vector for path, vector in changes.vectors_of_returning.items()}
-        tx.set_vectors(record.id, new_version, {**vectors, **changes.other_vectors})
+        vectors |= {one.file_id: one.after for one in changes.replaced}
+        tx.set_vectors(record.id, new_version, vectors)
         return write_result(new_version, schema_version, everything)
 
     done = is_committed(address.key, write_id)
-    return in_transaction(catalog, address.uri, write_id, apply_restore, carried_out=done)
+    while True:
+        try:
+            return in_transaction(catalog, address.uri, write_id, apply_restore, carried_out=done)
+        except _VectorsUnread as error:
+            # The transaction was rolled back: no other commit waits while storage is read.
+            known |= {one: _differing_rows(one, storage) for one in error.unread}
+            reads_left -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class _ReplacedVector:
+    """A file that stays live, the deletion vector that it has, and the one that it gets back."""
+
+    file_id: int
+    path: str
+    row_count: int
+    before: DeletionVector | None
+    after: DeletionVector | None
+
+    @property
+    def is_in_storage(self) -> bool:
+        """Tell whether storage has to be read to compare the two vectors."""
+        pair = (self.before, self.after)
+        return None not in pair and any(one is not None and one.blob is None for one in pair)
+
+
+class _VectorsUnread(Exception):
+    """The restore needs these deletion vectors from storage, which is not read under the lock."""
+
+    def __init__(self, unread: Sequence[_ReplacedVector]) -> None:
+        super().__init__(f"{len(unread)} deletion vectors were not read yet")
+        self.unread = unread
 
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
     """What a restore changes.
 
-    `returning` are the files of the old version that are no longer live, `removed` the live
-    files that it lacks. `vectors_of_returning` has deletion vectors by path, and
-    `other_vectors`, by file id, those of files that stay live and had another one.
-    `returned_by_vectors` and `deleted_by_vectors` are as in `summary`.
+    `returning` are the files of the old version that are no longer live, and
+    `vectors_of_returning` has their deletion vectors, by path. `removed` are the live files that
+    the old version lacks. `replaced` are the vectors of files that stay live.
     """
 
     returning: list[FileRecord]
     removed: list[FileRecord]
     vectors_of_returning: dict[str, DeletionVector]
-    other_vectors: dict[int, DeletionVector | None]
-    returned_by_vectors: int
-    deleted_by_vectors: int
+    replaced: list[_ReplacedVector]
 
 
-def _changes(
-    tx: CatalogTransaction, record: DatasetRecord, version: int, storage: Storage
-) -> _Changes:
+def _changes(tx: CatalogTransaction, record: DatasetRecord, version: int) -> _Changes:
     live = {_identity(file): file for file in tx.files(record.id, record.current_version)}
     wanted = {_identity(file): file for file in tx.files(record.id, version)}
     returning = [file for key, file in wanted.items() if key not in live]
@@ -100,37 +140,30 @@ def _changes(
     then = {one.file_id: one.vector for one in tx.all_vectors(record.id, version)}
     now = {one.file_id: one.vector for one in tx.all_vectors(record.id, record.current_version)}
     of_returning = {file.path: then[file.id] for file in returning if file.id in then}
-    others: dict[int, DeletionVector | None] = {}
-    returned = -sum(vector.cardinality for vector in of_returning.values())
-    deleted = 0
+    replaced = []
     for key, file in live.items():
         if key not in wanted:
             continue
         before, after = now.get(file.id), then.get(wanted[key].id)
         if before != after:
-            others[file.id] = after
-            back, gone = _differing_rows(file, before, after, storage)
-            returned += back
-            deleted += gone
-    return _Changes(returning, removed, of_returning, others, returned, deleted)
+            replaced.append(_ReplacedVector(file.id, file.path, file.row_count, before, after))
+    return _Changes(returning, removed, of_returning, replaced)
 
 
-def _differing_rows(
-    file: FileRecord, before: DeletionVector | None, after: DeletionVector | None, storage: Storage
-) -> tuple[int, int]:
+def _differing_rows(replaced: _ReplacedVector, storage: Storage) -> tuple[int, int]:
     """How many rows of a file come back, and how many are deleted, with another vector.
 
     After several restores none of the two vectors needs to contain the other one.
     """
-    counts = tuple(0 if one is None else one.cardinality for one in (before, after))
-    if 0 in counts:
-        return counts[0], counts[1]
+    pair = (replaced.before, replaced.after)
+    before, after = (0 if one is None else one.cardinality for one in pair)
+    if 0 in (before, after):
+        return before, after
     try:
-        old = deleted_rows(before, file.path, file.row_count, storage)
-        new = deleted_rows(after, file.path, file.row_count, storage)
+        old, new = (deleted_rows(one, replaced.path, replaced.row_count, storage) for one in pair)
     except (StorageError, CorruptDatasetError):
         # A restore is what helps against a damaged vector: it must not need to read one.
-        return counts[0], counts[1]
+        return before, after
     return len(old - new), len(new - old)
 
 

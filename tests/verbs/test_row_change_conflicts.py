@@ -8,7 +8,9 @@ PostgreSQL that of another process. "same" changes the row that the second state
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.deletion.vector import Positions
 from lakehouse_source.schema.fields import dataframe_schema, without_metadata
+from lakehouse_source.storage import Storage
 from lakehouse_source.write import base_version
 from lakehouse_source.write import commit as committing
 from lakehouse_source.write.begin import begin
@@ -450,3 +453,44 @@ def test_a_column_of_the_condition_is_renamed_meanwhile(
     assert (error is None) is (isolation == "write-serializable")
     found = set(dataset.refresh().scan().to_table()["key"].to_pylist())
     assert found == {*range(20), 90} - (set() if error else {3})
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_no_commit_waits_while_a_restore_reads_storage(
+    catalog: lake.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """It read deletion vectors under the lock of the dataset."""
+    rows = range(30_000)
+    uri = str(tmp_path / "large")
+    lake.write_dataset({"id": list(rows)}, uri, catalog=catalog, rewrite_threshold=1)
+    dataset = lake.open_dataset(uri, catalog=catalog)
+    dataset.delete("id % 3 = 0")
+    dataset.restore(1)
+    dataset.delete("id % 5 = 0")
+    deleted = {row for row in rows if row % 5 == 0}
+    reads = []
+    main = threading.current_thread()
+    open_input = Storage.open_input
+
+    def read_slowly(storage: Storage, path: str, *given: Any) -> Any:
+        if path.endswith(".puffin") and threading.current_thread() is main:
+            reads.append(path)
+            number, second = divmod(len(reads), 2)  # a comparison reads two vectors
+            if second and number < times:
+                # Another connection; it would wait for the lock in vain.
+                with ThreadPoolExecutor(1) as pool:
+                    other = lake.open_dataset(uri, catalog=catalog)
+                    pool.submit(other.delete, f"id % 7 = {number}").result()
+                deleted.update(row for row in rows if row % 7 == number)
+        return open_input(storage, path, *given)
+
+    monkeypatch.setattr(Storage, "open_input", read_slowly)
+    dataset.restore(2)
+    assert len(reads) == 2 * (times + 1)
+    restored = {row for row in rows if row % 3}
+    assert set(dataset.scan().to_table()["id"].to_pylist()) == restored
+    summary = dataset.history()[0].summary
+    assert summary["rows_added"] == len(restored & deleted)
+    assert summary["rows_removed"] == len(set(rows) - restored - deleted)
+    assert summary["live_rows"] == dataset.scan().count_rows() == len(restored)
+    assert dataset.verify(checksums=True).ok
