@@ -311,8 +311,8 @@ class DatasetCatalog(Catalog):
 
         Raises:
             DatasetNotFoundError, NamespaceNotFoundError
-            StorageError: a file cannot be deleted. The dataset is dropped; `finish_drops`
-                deletes the rest.
+            StorageError: a file cannot be deleted, of this dataset or of one that was dropped
+                before. The dataset is dropped; `finish_drops` deletes the rest.
 
         >>> catalog.drop("orders", purge=True)
         >>> catalog.datasets()
@@ -337,8 +337,12 @@ class DatasetCatalog(Catalog):
     def finish_drops(self, *, storage_options: Mapping[str, Any] | None = None) -> int:
         """Delete what a `drop` with `purge` left that was interrupted; answers how many datasets.
 
+        A dataset whose files cannot be deleted stays for the next call. The others are finished,
+        and then the error names each dataset that is left.
+
         Raises:
             StorageError: a file cannot be deleted.
+            InvalidOptionError: the store of a dataset does not know a storage option.
 
         >>> catalog.finish_drops()
         0

@@ -1,18 +1,19 @@
 """Verb. A dataset ends: its rows leave the catalog, and its files the store.
 
 One transaction hides the dataset. Then its files are deleted, and then its rows. A crash in
-between leaves a dataset that nobody can read; `finish_drops` takes up where it stopped.
+between leaves a dataset that nobody can read; `finish_drops` deletes the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
+from lakehouse_source.catalog import Catalog, CatalogTransaction
 from lakehouse_source.catalog.locate import folder_around
 from lakehouse_source.catalog.places import OWN_KEY
 from lakehouse_source.catalog.retry import in_transaction
+from lakehouse_source.errors import CatalogUnavailableError, PlakeError, StorageError
 from lakehouse_source.maintenance.vacuum import remove_empty_folders
 from lakehouse_source.maintenance.vacuum_plan import (
     folder_prefixes,
@@ -22,7 +23,13 @@ from lakehouse_source.maintenance.vacuum_plan import (
 )
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.parquet.names import own_name
-from lakehouse_source.storage import Storage, StorageLocation, split_branch
+from lakehouse_source.storage import (
+    Storage,
+    StorageLocation,
+    local_path,
+    redact_uri,
+    split_branch,
+)
 
 
 def drop_dataset(tx: CatalogTransaction, base_uri: str) -> None:
@@ -39,34 +46,56 @@ def finish_drops(catalog: Catalog, storage_options: Mapping[str, Any] | None = N
     Files that plake did not write stay, as do those of other datasets in the same folder.
 
     Raises:
-        StorageError: a file cannot be deleted. The dataset stays dropped; call again.
+        StorageError: files cannot be deleted. Their datasets stay dropped; call again.
+        InvalidOptionError: the store of a dataset does not know a storage option.
     """
     with catalog.read() as reader:
         dropped = reader.dropped_datasets()
-    for record in dropped:
-        if split_branch(record.base_uri)[1] is None:  # the files of a branch are the dataset's
-            _delete_files(catalog, record, storage_options)
+    failed: dict[str, PlakeError] = {}
+    for record in sorted(dropped, key=_is_branch):
+        key = split_branch(record.base_uri)[0]
+        try:
+            if not _is_branch(record):
+                _delete_files(catalog, record, _branches(dropped, record), storage_options)
+        except CatalogUnavailableError:
+            raise
+        except PlakeError as error:
+            failed[key] = error
+        if key in failed:
+            continue  # branches too: the next call finds files by their partition columns
 
         def forget(tx: CatalogTransaction, record: DatasetRecord = record) -> None:
             tx.forget_dataset(record.id)
 
         in_transaction(catalog, record.base_uri, "", forget, resolve=False)
+    first, *others = failed.values() or [None]
+    if others:
+        raise StorageError(
+            path=", ".join(redact_uri(key) for key in failed),
+            reason="; ".join(str(error) for error in failed.values()),
+        ) from first
+    if first is not None:
+        raise first
     return len(dropped)
 
 
 def _delete_files(
-    catalog: Catalog, record: DatasetRecord, storage_options: Mapping[str, Any] | None
+    catalog: Catalog,
+    record: DatasetRecord,
+    branches: Sequence[DatasetRecord],
+    storage_options: Mapping[str, Any] | None,
 ) -> None:
     """Delete the files that plake wrote for a dataset and its branches, orphans among them."""
     uri = record.base_uri
     if uri == OWN_KEY:
         uri = folder_around(catalog) or uri
-    storage = Storage(StorageLocation.of(uri, storage_options))
+    is_local = local_path(uri) is not None
+    storage = Storage(StorageLocation.of(uri, None if is_local else storage_options))
     with catalog.read() as reader:
         inside = nested_datasets(reader, uri)
         prefixes = [
             one
-            for each in (record, *_branches(reader, record))
+            for each in (record, *branches)
             for one in folder_prefixes(each, reader.schemas(each.id))
         ]
     listed = list(storage.files())
@@ -83,7 +112,14 @@ def _delete_files(
     remove_empty_folders(storage, prefixes)
 
 
-def _branches(reader: CatalogReader, record: DatasetRecord) -> list[DatasetRecord]:
-    """The branches of a dropped dataset, which were dropped with it."""
-    ids = {branch.dataset_id for branch in reader.branches(record.id).values()}
-    return [one for one in reader.dropped_datasets() if one.id in ids]
+def _is_branch(record: DatasetRecord) -> bool:
+    return split_branch(record.base_uri)[1] is not None
+
+
+def _branches(dropped: Iterable[DatasetRecord], record: DatasetRecord) -> list[DatasetRecord]:
+    """The branches of a dropped dataset, which were dropped with it or before."""
+    return [
+        one
+        for one in dropped
+        if _is_branch(one) and split_branch(one.base_uri)[0] == record.base_uri
+    ]

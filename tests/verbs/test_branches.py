@@ -458,6 +458,20 @@ def test_a_dataset_is_dropped_with_its_branches(catalog: lake.Catalog, tmp_path:
     assert again.branches() == {}
 
 
+def test_the_files_of_a_branch_with_other_partition_columns_are_deleted_with_its_dataset(
+    catalog: lake.Catalog, tmp_path: Path
+) -> None:
+    """They stayed: nobody looked at the columns of a branch that was dropped."""
+    named = lake.open_catalog(catalog, warehouse=tmp_path / "warehouse")
+    schema = pa.schema([("id", pa.int64()), ("k", pa.string())])
+    branch = named.create_dataset("t", schema, partition_by="k").branch("audit")
+    branch.rename_column("k", "kind")
+    lake.write_dataset({"id": [1], "kind": ["x"]}, branch.uri, catalog=catalog)
+    assert list((tmp_path / "warehouse").glob("**/kind=x/*.parquet"))
+    named.drop("t", purge=True)
+    assert not list((tmp_path / "warehouse").glob("**/*.parquet"))
+
+
 def test_a_fast_forward_that_fails_before_its_commit_changes_nothing(
     catalog: lake.Catalog, dataset: lake.Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:

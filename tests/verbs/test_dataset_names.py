@@ -238,6 +238,43 @@ def test_a_purge_that_was_interrupted_is_finished(
     assert len(rows(lake.open_dataset(made.uri, catalog=catalog))) == 1
 
 
+def test_a_store_that_refuses_does_not_keep_the_others_from_being_emptied(
+    catalog: lake.DatasetCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one that failed ended it, each time."""
+    made = {name: catalog.create_dataset(name, SCHEMA) for name in "abcd"}
+    for dataset in made.values():
+        write(catalog, dataset, 1)
+    delete = Storage.delete
+    refusing = {made[name].uri for name in "abc"}
+
+    def refuse(storage: Storage, path: str) -> None:
+        if storage.uri in refusing:
+            raise lake.StorageError(path=storage.uri, reason="read-only")
+        delete(storage, path)
+
+    monkeypatch.setattr(Storage, "delete", refuse)
+    for name in "abc":
+        with pytest.raises(lake.StorageError):
+            catalog.drop(name, purge=True)
+    refusing.remove(made["b"].uri)
+    with pytest.raises(lake.StorageError) as caught:
+        catalog.drop("d", purge=True)
+    assert caught.value.path == f"{made['a'].uri}, {made['c'].uri}"
+    assert caught.value.reason.count("read-only") == 2
+    left = {path.parent.name for path in (tmp_path / "warehouse").rglob("*.parquet")}
+    assert left == {"a", "c"}
+    write(catalog, made["b"], 2)  # its place is free
+    refusing.remove(made["a"].uri)
+    with pytest.raises(lake.StorageError) as caught:
+        catalog.finish_drops()
+    assert caught.value.path == made["c"].uri
+    refusing.clear()
+    assert catalog.finish_drops() == 1
+    assert catalog.datasets() == []
+    assert len(rows(lake.open_dataset(made["b"].uri, catalog=catalog))) == 1
+
+
 def test_two_purges_at_once_spare_the_dataset_that_is_made_anew(
     catalog: lake.DatasetCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
