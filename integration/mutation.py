@@ -1081,6 +1081,15 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "write/conflicts.py",
+        ("pure/test_conflicts.py",),
+        (
+            "a compaction removes rows",
+            "KEEP_ROWS = _operations(Change.APPEND, Change.SCHEMA, Change.REWRITE)",
+            "KEEP_ROWS = _operations(Change.APPEND, Change.SCHEMA)",
+        ),
+    ),
+    *_in(
         "pruning/levels.py",
         ("pure/test_levels.py",),
         ("a level too high", "different.bit_length()) // 4", "different.bit_length() + 3) // 4"),

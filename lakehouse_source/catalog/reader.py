@@ -298,9 +298,16 @@ class CatalogReader:
         version = _within_int64(version)
         return dict(self._session.query(sql.LIVE_PATHS, (dataset_id, version, version)))
 
-    def rewritten_paths(self, dataset_id: int) -> set[str]:
-        """Files that a rewrite removed whose rows are all in the newest version, in other files."""
-        rows = self._session.query(sql.REWRITTEN_PATHS, (dataset_id, dataset_id))
+    def rewritten_paths(
+        self, dataset_id: int, moving: Sequence[str], keeping: Sequence[str]
+    ) -> set[str]:
+        """Files that a rewrite removed whose rows are all in the newest version, in other files.
+
+        `moving` are the operations that rewrite files, and `keeping` all those that remove no row.
+        """
+        values = (dataset_id, *moving, dataset_id, *keeping)
+        statement = sql.rewritten_paths(len(moving), len(keeping))
+        rows = self._session.query(statement, values)
         return {str(path) for (path,) in rows}
 
     def files_added_since(self, dataset_id: int, version: int) -> list[FileRecord]:

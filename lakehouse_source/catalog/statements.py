@@ -244,14 +244,6 @@ SMALL_FILES = (
 )
 FILE_IDS = f"SELECT f.id FROM files AS f WHERE {_LIVE} {_ORDER}"
 LIVE_PATHS = f"SELECT f.file_path, f.id FROM files AS f WHERE {_LIVE}"
-# Removed by a rewrite, after which no commit removed rows: the rows are in other files.
-REWRITTEN_PATHS = (
-    "SELECT f.file_path FROM files AS f JOIN transactions AS t "
-    "ON t.dataset_id = f.dataset_id AND t.version = f.removed_version "
-    "WHERE f.dataset_id = ? AND t.operation = 'rewrite' AND f.removed_version > ("
-    "SELECT COALESCE(MAX(r.version), 0) FROM transactions AS r WHERE r.dataset_id = ? "
-    "AND r.operation NOT IN ('append', 'rewrite', 'schema change', 'set properties'))"
-)
 FILES_BY_ID = f"SELECT {_FILE} FROM files AS f WHERE f.id {{among}} {_ORDER}"
 FILES_ADDED_SINCE = (
     f"SELECT {_FILE} FROM files AS f WHERE f.dataset_id = ? AND f.version > ? {_ORDER}"
@@ -290,6 +282,21 @@ BARE_ROW_GROUPS = (
     "total_byte_size, compressed_byte_size "
     "FROM row_groups WHERE file_id {among} ORDER BY file_id, row_group_index"
 )
+
+
+def rewritten_paths(moving: int, keeping: int) -> str:
+    """The paths of files that a rewrite removed, after which no commit removed rows.
+
+    The values are the dataset and so many names of operations, and the same once more.
+    """
+    return (
+        "SELECT f.file_path FROM files AS f JOIN transactions AS t "
+        "ON t.dataset_id = f.dataset_id AND t.version = f.removed_version "
+        f"WHERE f.dataset_id = ? AND t.operation IN ({', '.join('?' * moving)}) "
+        "AND f.removed_version > ("
+        "SELECT COALESCE(MAX(r.version), 0) FROM transactions AS r WHERE r.dataset_id = ? "
+        f"AND r.operation NOT IN ({', '.join('?' * keeping)}))"
+    )
 
 
 def files_found(search: str, condition: str = "TRUE") -> str:

@@ -34,6 +34,7 @@ from lakehouse_source.write.added_schema import (
 )
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import abort, commit
+from lakehouse_source.write.conflicts import KEEP_ROWS, MOVE_ROWS
 from lakehouse_source.write.find_files import GivenFile, Paths, find_files
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 from lakehouse_source.write.stage import heartbeat_of, with_heartbeat
@@ -116,7 +117,7 @@ def _check_not_live(catalog: Catalog, snapshot: Snapshot, given: Sequence[GivenF
     """Refuse files that are in the dataset already. The commit checks it again, under the lock."""
     with catalog.read() as reader:
         live = {file.path for file in reader.files(snapshot.dataset.id, snapshot.version)}
-        rewritten = reader.rewritten_paths(snapshot.dataset.id)
+        rewritten = reader.rewritten_paths(snapshot.dataset.id, MOVE_ROWS, KEEP_ROWS)
     for file in given:
         if file.is_copied:
             continue

@@ -348,7 +348,7 @@ def _check_not_live(tx: CatalogTransaction, record: DatasetRecord, commit: Prepa
                 current_version=record.current_version,
                 reason=f"{file.path} is in the dataset since version {file.version}",
             )
-    rewritten = mine & tx.rewritten_paths(record.id)
+    rewritten = mine & tx.rewritten_paths(record.id, conflicts.MOVE_ROWS, conflicts.KEEP_ROWS)
     if rewritten:
         raise CommitConflictError(
             dataset=commit.staged.uri,

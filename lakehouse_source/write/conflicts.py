@@ -141,6 +141,15 @@ OPERATIONS: dict[str, Change] = {
 }
 
 
+def _operations(*changes: Change) -> tuple[str, ...]:
+    return tuple(name for name, change in OPERATIONS.items() if change in changes)
+
+
+# The operations that move rows to other files, and all those that remove no row.
+MOVE_ROWS = _operations(Change.REWRITE)
+KEEP_ROWS = _operations(Change.APPEND, Change.SCHEMA, Change.REWRITE)
+
+
 def verdict(mine: Change, theirs: Change) -> Verdict:
     """What a commit that does `mine` must do about a newer one that did `theirs`."""
     return TABLE[mine][theirs]

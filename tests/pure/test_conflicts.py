@@ -7,6 +7,8 @@ import itertools
 import pytest
 
 from lakehouse_source.write.conflicts import (
+    KEEP_ROWS,
+    MOVE_ROWS,
     OPERATIONS,
     Change,
     Isolation,
@@ -59,6 +61,12 @@ def test_a_delete_and_a_compaction_of_the_same_files_never_both_land() -> None:
 def test_every_operation_of_the_history_is_a_change() -> None:
     assert {change_of(name) for name in OPERATIONS} == set(Change)
     assert change_of("an operation of a later release") is None
+
+
+def test_which_operations_remove_no_row() -> None:
+    assert set(MOVE_ROWS) == {"rewrite"}
+    removing = {"replace", "overwrite", "overwrite where", "overwrite partitions", "restore"}
+    assert set(OPERATIONS) - set(KEEP_ROWS) == removing | {"delete", "update", "merge"}
 
 
 def test_which_statements_look_at_rows_that_others_added() -> None:
