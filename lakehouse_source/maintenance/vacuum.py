@@ -35,6 +35,7 @@ from lakehouse_source.maintenance.vacuum_plan import (
     VacuumPlanner,
     begin_with,
     lock_branches,
+    newest_versions,
 )
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.parquet.names import is_vector_file
@@ -77,11 +78,13 @@ def vacuum_dataset(
             resolve=False,
         )
     storage = Storage(address.location)
-    try:
-        plan = _plan(catalog, address, storage, options)
-    except CorruptDatasetError:
-        # The first files of the dataset may have been committed after the listing.
-        plan = _plan(catalog, address, storage, options)
+    with catalog.read() as reader:
+        versions = newest_versions(reader, address)
+    plan = _plan(catalog, address, storage, options, versions)
+    if plan is None:
+        # The first files of the dataset were committed after the listing.
+        plan = _plan(catalog, address, storage, options, None)
+        assert plan is not None  # without `versions`, missing files are an error
     if options.dry_run:
         deleted = plan.to_delete
         forgotten, folders = 0, 0
@@ -181,13 +184,18 @@ def _uri_of(record: DatasetRecord, catalog: Catalog) -> str | None:
 
 
 def _plan(
-    catalog: Catalog, address: Address, storage: Storage, options: VacuumOptions
-) -> VacuumPlan:
+    catalog: Catalog,
+    address: Address,
+    storage: Storage,
+    options: VacuumOptions,
+    versions: Mapping[int, int] | None,
+) -> VacuumPlan | None:
     listed = list(storage.files())
     has_own_catalog = _has_own_catalog(storage, catalog)
 
-    def plan(tx: CatalogTransaction) -> VacuumPlan:
-        return VacuumPlanner(tx, catalog, address, listed, has_own_catalog, options).plan()
+    def plan(tx: CatalogTransaction) -> VacuumPlan | None:
+        planner = VacuumPlanner(tx, catalog, address, listed, has_own_catalog, options)
+        return planner.plan(versions)
 
     return in_transaction(catalog, address.uri, "", plan, resolve=False)
 

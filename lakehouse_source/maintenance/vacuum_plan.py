@@ -160,8 +160,12 @@ class VacuumPlanner:
         self.kept = Tallies()
         self.to_delete: list[FileToDelete] = []
 
-    def plan(self) -> VacuumPlan:
+    def plan(self, versions: Mapping[int, int] | None) -> VacuumPlan | None:
         """Decide about every file, and fence the writes whose orphans are deleted.
+
+        `versions` are the `newest_versions` before the files were listed. None is the answer where
+        no file of a readable version was listed, and something was committed since then: list
+        the files again. Without `versions` that is an error.
 
         Raises:
             CorruptDatasetError: no file of a readable version is among those listed.
@@ -176,7 +180,8 @@ class VacuumPlanner:
         # path (a link, an encoding, a scheme) makes a file look unknown (iceberg#2890).
         readable_names = {_name(path) for path in readable}
         known_names = {_name(path) for path in known}
-        self._check_listing(readable_names)
+        if self._is_outdated(readable_names, versions):
+            return None
         rows_to_forget = self._plan_expired(readable_names)
         self._plan_expired_vectors(readable_names)
         below_others = nested_datasets(self.tx, self.uri)
@@ -194,13 +199,17 @@ class VacuumPlanner:
         self._plan_orphans(orphans)
         return VacuumPlan(self.to_delete, self.kept, rows_to_forget, self.folder_prefixes)
 
-    def _check_listing(self, readable_names: set[str]) -> None:
-        if readable_names and not any(_name(file.path) in readable_names for file in self.listed):
+    def _is_outdated(self, readable_names: set[str], versions: Mapping[int, int] | None) -> bool:
+        if not readable_names or any(_name(file.path) in readable_names for file in self.listed):
+            return False
+        now = {one.id: one.current_version for one in self.datasets}
+        if versions is None or versions == now:
             raise CorruptDatasetError(
                 path=self.uri,
                 reason=f"not one of the {len(readable_names)} files of its versions is there. "
                 "Nothing was deleted; check that this is the dataset's place",
             )
+        return True
 
     def _plan_expired(self, readable_names: set[str]) -> tuple[int, ...]:
         """Decide about the files of expired versions; answers rows whose files stay."""
@@ -281,6 +290,15 @@ class VacuumPlanner:
                     continue
                 fenced.add(orphan.write_id)
             self.to_delete.append(FileToDelete(orphan.file.path, orphan.file.size_bytes, ORPHAN))
+
+
+def newest_versions(reader: CatalogReader, address: Address) -> dict[int, int]:
+    """The newest versions of a dataset and its branches, by their ids in the catalog."""
+    record = reader.dataset(address.key)
+    if record is None:
+        return {}
+    branches = reader.branches(record.id).values()
+    return {record.id: record.current_version} | {one.dataset_id: one.version for one in branches}
 
 
 def lock_branches(tx: CatalogTransaction, record: DatasetRecord) -> list[DatasetRecord]:

@@ -22,6 +22,7 @@ from lakehouse_source.maintenance import vacuum
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
+from lakehouse_source.storage import FoundFile, Storage
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.options import StagedWrite, WriteOptions
@@ -382,15 +383,24 @@ class TestVacuum:
         assert ids(uri, catalog) == ids(link, catalog) == [2, 3, 4, 9, 9, 9, 9, 9]
 
     def test_a_folder_that_holds_none_of_its_files_is_not_vacuumed(
-        self, dataset: lake.Dataset, uri: str
+        self, dataset: lake.Dataset, uri: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for path in stored(uri):
             Path(uri, path).unlink()
         orphan = Path(uri, name_from(30 * DAY))
         orphan.write_bytes(b"x")
+        listings = []
+        listing = Storage.files
+
+        def counted(storage: Storage) -> Iterator[FoundFile]:
+            listings.append(storage)
+            return listing(storage)
+
+        monkeypatch.setattr(Storage, "files", counted)
         with pytest.raises(lake.CorruptDatasetError, match="Nothing was deleted"):
             dataset.vacuum(**NOW)
         assert orphan.exists()
+        assert len(listings) == 1  # a large store is not listed twice for nothing
 
     def test_another_catalogs_files_in_the_same_folder_stay(
         self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
