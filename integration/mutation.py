@@ -382,11 +382,6 @@ MUTANTS = [
             "session.execute(_COPY_VECTORS, (mine, _pairs(ids), base, base))",
             "pass",
         ),
-        (
-            "a branch whose making was not acknowledged is that of another call",
-            'return copied.startswith(f"{write_id}:")',
-            "return False",
-        ),
     ),
     *_in(
         "write/branches.py",
@@ -398,8 +393,13 @@ MUTANTS = [
         ),
         (
             "a branch whose drop was not acknowledged was never there",
-            "if seen and (there is None or there.dataset_id != seen[0]):",
-            "if False:",
+            "return _branch_id(tx, address, name) != hidden",
+            "return False",
+        ),
+        (
+            "a branch whose making was not acknowledged is that of another call",
+            "return _branch_id(tx, address, name) == made",
+            "return False",
         ),
         (
             "rows get the identities of those of a branch",
@@ -442,12 +442,26 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "maintenance/vacuum_plan.py",
+        ("verbs/test_maintenance.py",),
+        (
+            "a store without the dataset's files is listed twice",
+            "if versions is None or versions == now:",
+            "if versions is None:",
+        ),
+    ),
+    *_in(
         "maintenance/drop.py",
         BRANCHES,
         (
             "the branches of a dropped dataset stay",
             "for one in (record, *lock_branches(tx, record)):",
             "for one in (record,):",
+        ),
+        (
+            "the partition columns of dropped branches are not looked at",
+            "for each in (record, *branches)",
+            "for each in (record,)",
         ),
     ),
     *_in(
@@ -490,6 +504,11 @@ MUTANTS = [
         "maintenance/drop.py",
         NAMES,
         (
+            "a purge ends at the first store that refuses",
+            "            failed[key] = error\n",
+            "            raise\n",
+        ),
+        (
             "a purge deletes the files of a dataset inside",
             "        if ours and placed and not found.path.startswith(tuple(inside)):",
             "        if ours and placed:",
@@ -512,6 +531,15 @@ MUTANTS = [
             "rows that a restore brings back hide those that it deletes",
             "    return len(old - new), len(new - old)",
             "    return max(0, before - after), max(0, after - before)",
+        ),
+    ),
+    *_in(
+        "write/restore.py",
+        ("verbs/test_row_change_conflicts.py",),
+        (
+            "a restore reads storage under the lock",
+            "_READS_WITHOUT_LOCK = 4",
+            "_READS_WITHOUT_LOCK = 0",
         ),
     ),
     *_in(
