@@ -1905,12 +1905,12 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/assignments.py",
+        "write/struct_values.py",
         ("verbs/test_nested_assignments.py",),
         (
-            "a field that is not assigned becomes NULL",
-            "value = old if new is None else",
-            "value = Literal(None, pa.null()) if new is None else",
+            "fields that are not assigned are left out",
+            "        values.append((child, value))\n",
+            "        if new is not None:\n            values.append((child, value))\n",
         ),
     ),
     *_in(

@@ -1,18 +1,45 @@
-"""Pure. Finds a column by the name that a condition gives it, nested fields included."""
+"""Pure. Finds a column by the name that a condition gives it, nested fields included.
+
+The fields are PyArrow's, or any other objects that have a name.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.schema import fields as schemas
+from lakehouse_source.schema.fields import children, find_field
 
 
-def find_path(fields: list[pa.Field], path: tuple[str, ...], dotted: bool) -> list[pa.Field] | None:
+class Named(Protocol):
+    """A field, of a schema or of a struct."""
+
+    @property
+    def name(self) -> str: ...
+
+
+F = TypeVar("F", bound=Named)
+
+
+def arrow_children(field: pa.Field) -> list[pa.Field]:
+    """The fields below a field of an Arrow schema: those of a struct, a list or a map."""
+    return children(field.type)
+
+
+def find_path(
+    fields: Sequence[F],
+    path: tuple[str, ...],
+    dotted: bool,
+    below: Callable[[F], Sequence[F]] = arrow_children,
+) -> list[F] | None:
     """The fields from the top level down to the column that `path` names, or None.
 
     With `dotted`, `path` has one name, in which a dot may be part of a field's name or stand
-    between a field and one below it; the longest name of a field is taken first.
+    between a field and one below it; the longest name of a field is taken first. `below` gives
+    the fields below a field.
 
     Raises:
         InvalidPredicateError: a name means two fields, which differ in case only.
@@ -25,17 +52,17 @@ def find_path(fields: list[pa.Field], path: tuple[str, ...], dotted: bool) -> li
         if taken == len(parts):
             return [match]
         rest = (".".join(parts[taken:]),) if dotted else tuple(parts[1:])
-        below = find_path(schemas.children(match.type), rest, dotted)
-        if below is not None:
-            return [match, *below]
+        found = find_path(below(match), rest, dotted, below)
+        if found is not None:
+            return [match, *found]
     return None
 
 
-def _named(fields: list[pa.Field], name: str) -> pa.Field | None:
-    found = schemas.find_field(name, fields)
+def _named(fields: Sequence[F], name: str) -> F | None:
+    found: F | None = find_field(name, fields)
     if found is None or found.name == name:
         return found
-    other = schemas.find_field(name, [field for field in fields if field is not found])
+    other = find_field(name, [field for field in fields if field is not found])
     if other is not None:
         raise InvalidPredicateError(
             reason=f"{name} may mean {found.name} or {other.name}: write it as one of them"

@@ -28,7 +28,7 @@ from lakehouse_source.spark.planner.vocabulary import (
 )
 from lakehouse_source.spark.storage_options import PREFIX
 from lakehouse_source.spark.to_spark_sql import quoted
-from lakehouse_source.write.assignments import place_at
+from lakehouse_source.write.struct_values import place_at
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -237,7 +237,7 @@ class _Read:
             place_at(trees, path, _column(value), key)
         places = {name: place for place, name in enumerate(self.columns)}
         return {
-            name: struct_fields.replaced(tree, self.columns[name], F.col(_own(places[name])))
+            name: struct_fields.replaced(tree, name, self.columns[name], F.col(_own(places[name])))
             if isinstance(tree, dict)
             else tree
             for name, tree in trees.items()

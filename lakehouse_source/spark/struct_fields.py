@@ -1,54 +1,51 @@
-"""Door. Fields of structs in Spark's types: found by name, and replaced in a column."""
+"""Door. Structs in Spark's types: their fields are found by name, and get other values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakehouse_source.schema.fields import find_name
+from lakehouse_source.predicate.find_path import find_path
+from lakehouse_source.write.struct_values import struct_with
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructField
 
 
-def find(name: str, columns: Mapping[str, Any]) -> list[StructField]:
-    """The column of a name, or the fields down to a field of a struct; empty: there is none.
+def find(name: str, columns: Mapping[str, Any]) -> list[StructField] | None:
+    """The column of a name, or the fields down to a field of a struct, or None.
 
     A dot may be part of a name. The longest name is taken first.
     """
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructField
 
-    parts = name.split(".")
-    for taken in range(len(parts), 0, -1):
-        found = find_name(".".join(parts[:taken]), columns)
-        if found is None:
-            continue
-        field = StructField(found, columns[found])
-        if taken == len(parts):
-            return [field]
-        if isinstance(field.dataType, StructType):
-            children = {child.name: child.dataType for child in field.dataType.fields}
-            below = find(".".join(parts[taken:]), children)
-            if below:
-                return [field, *below]
-    return []
+    fields = [StructField(column, type_) for column, type_ in columns.items()]
+    return find_path(fields, (name,), dotted=True, below=_Columns().children)
 
 
-def replaced(tree: Mapping[str, Any], type_: Any, before: Column) -> Column:
-    """The struct `before` with other values of some fields. A NULL struct becomes a struct.
+def replaced(tree: Mapping[str, Any], name: str, type_: Any, before: Column) -> Column:
+    """The column `before`, a struct, with other values of some fields; see `struct_with`."""
+    from pyspark.sql.types import StructField
 
-    Source: Spark, `AssignmentUtils`.
-    """
-    from pyspark.sql import functions as F
+    return struct_with(StructField(name, type_), tree, before, _Columns())
 
-    fields = []
-    for child in type_.fields:
-        old = before.getField(child.name)
-        new = tree.get(child.name)
-        if new is None:
-            value = old
-        else:
-            value = replaced(new, child.dataType, old) if isinstance(new, dict) else new
-        fields.append(value.cast(child.dataType).alias(child.name))
-    return F.struct(*fields)
+
+class _Columns:
+    """Structs of Spark's types, as columns of a DataFrame."""
+
+    def children(self, field: StructField) -> list[StructField]:
+        from pyspark.sql.types import StructType
+
+        return field.dataType.fields if isinstance(field.dataType, StructType) else []
+
+    def get(self, struct: Column, field: StructField) -> Column:
+        return struct.getField(field.name)
+
+    def assigned(self, value: Column) -> Column:
+        return value
+
+    def make(self, values: Sequence[tuple[StructField, Column]]) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.struct(*(value.cast(field.dataType).alias(field.name) for field, value in values))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from lakehouse_source.expression import (
 from lakehouse_source.expression.nodes import Call, Literal, Name, Node
 from lakehouse_source.predicate.find_path import find_path
 from lakehouse_source.schema.fields import children, find_field, without_metadata
+from lakehouse_source.write.struct_values import place_at, struct_with
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Assignments:
         for name, tree in trees.items():
             if isinstance(tree, dict):
                 assert target is not None
-                node = struct_with(fields[name], tree, Name((target, name)))
+                node = struct_with(fields[name], tree, Name((target, name)), _Nodes())
                 tree = Expression(node, str(node))
             values[name] = tree.bind(scope)
             require_assignable(values[name].type, fields[name])
@@ -101,37 +103,22 @@ def assigned_path(name: str, schema: pa.Schema, *, has_row: bool) -> tuple[pa.Fi
     return tuple(path)
 
 
-def place_at(trees: dict[str, Any], path: Sequence[pa.Field], value: Any, name: str) -> None:
-    """Put a value into nested dicts, which have a level for each field of a path.
+class _Nodes:
+    """Structs of PyArrow's types, as nodes of expressions."""
 
-    Raises:
-        InvalidOptionError: the place, or one above or below it, has a value already.
-    """
-    level = trees
-    for field in path[:-1]:
-        level = level.setdefault(field.name, {})
-        if not isinstance(level, dict):
-            break
-    if not isinstance(level, dict) or path[-1].name in level:
-        raise InvalidOptionError(option="updates", value=name, reason="is assigned twice.")
-    level[path[-1].name] = value
+    def children(self, field: pa.Field) -> list[pa.Field]:
+        return children(field.type)
 
+    def get(self, struct: Node, field: pa.Field) -> Node:
+        assert isinstance(struct, Name)  # a column, or a field of one
+        return Name((*struct.parts, field.name))
 
-def struct_with(field: pa.Field, tree: Mapping[str, Any], before: Name) -> Node:
-    """The struct `before` with other values of some fields. A NULL struct becomes a struct.
+    def assigned(self, value: Expression) -> Node:
+        return value.root
 
-    Source: Spark, `AssignmentUtils`.
-    """
-    arguments: list[Node] = []
-    for child in children(field.type):
-        old = Name((*before.parts, child.name))
-        new = tree.get(child.name)
-        if isinstance(new, Expression):
-            value = new.root
-        else:
-            value = old if new is None else struct_with(child, new, old)
-        arguments += [Literal(child.name, pa.string()), value]
-    return Call("named_struct", tuple(arguments))
+    def make(self, values: Sequence[tuple[pa.Field, Node]]) -> Node:
+        arguments = [(Literal(field.name, pa.string()), value) for field, value in values]
+        return Call("named_struct", tuple(chain.from_iterable(arguments)))
 
 
 def everything_from(schema: pa.Schema, source: pa.Schema, qualifier: str) -> dict[str, Expression]:
