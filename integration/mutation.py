@@ -382,6 +382,11 @@ MUTANTS = [
             "session.execute(_COPY_VECTORS, (mine, _pairs(ids), base, base))",
             "pass",
         ),
+        (
+            "the retention of a file that its dataset lost begins before its branch is dropped",
+            "        session.execute(statement, (dataset_id, branch_id))\n",
+            "        pass\n",
+        ),
     ),
     *_in(
         "write/branches.py",
@@ -400,6 +405,11 @@ MUTANTS = [
             "a branch whose making was not acknowledged is that of another call",
             "return _branch_id(tx, address, name) == made",
             "return False",
+        ),
+        (
+            "the files of a dropped branch are those of nobody",
+            "        tx.expire_branch(record.id, branch.dataset_id)\n",
+            "",
         ),
         (
             "rows get the identities of those of a branch",

@@ -70,6 +70,34 @@ _COPY_VECTORS = (
     )
     + f" WHERE {sql.LIVE_VECTOR}"
 )
+
+
+def _expire_again(table: str) -> str:
+    """Files that a dataset has in expired versions only, and its branch in a readable one."""
+    return (
+        f"UPDATE {table} SET expired_at = {{now}} WHERE dataset_id = ? "
+        "AND expired_at IS NOT NULL AND file_path IN "
+        f"(SELECT x.file_path FROM {table} AS x WHERE x.dataset_id = ? AND x.expired_at IS NULL)"
+    )
+
+
+def _insert_expired(table: str) -> str:
+    """Files that a branch has and its dataset has not, as those of an expired version 0."""
+    of_branch = f"SELECT file_path FROM {table} WHERE dataset_id = ?"
+    return (
+        "INSERT INTO files (dataset_id, version, removed_version, schema_version, file_path, "
+        "file_size_bytes, row_count, is_tombstoned, expired_at) "
+        "SELECT CAST(? AS BIGINT), 0, 0, 0, x.file_path, max(x.file_size_bytes), 0, TRUE, "
+        "CASE WHEN count(x.expired_at) < count(*) THEN {now} ELSE max(x.expired_at) END "
+        f"FROM {table} AS x WHERE x.dataset_id = ? "
+        f"AND x.file_path IN ({of_branch} EXCEPT {of_branch}) GROUP BY x.file_path"
+    )
+
+
+# Data files, and the files of deletion vectors.
+_WITH_FILES = ("files", "deletion_vectors")
+_EXPIRE_AGAIN = tuple(_expire_again(table) for table in _WITH_FILES)
+_INSERT_EXPIRED = tuple(_insert_expired(table) for table in _WITH_FILES)
 _SET_BASE = "UPDATE dataset_branches SET base_version = ? WHERE branch_id = ?"
 _FORGET = "DELETE FROM dataset_branches WHERE branch_id = ?"
 
@@ -137,6 +165,17 @@ def _pairs(ids: Mapping[int, int]) -> str:
 def set_base(session: Session, branch_id: int, version: int) -> None:
     """Say up to which version a branch and its dataset are the same."""
     session.execute(_SET_BASE, (version, branch_id))
+
+
+def expire_files(session: Session, dataset_id: int, branch_id: int) -> None:
+    """Let the files of a branch expire now, in the catalog's rows of its dataset.
+
+    A vacuum of the dataset deletes those that no other version needs, after its retention.
+    """
+    for statement in _EXPIRE_AGAIN:
+        session.execute(statement, (dataset_id, branch_id))
+    for statement in _INSERT_EXPIRED:
+        session.execute(statement, (dataset_id, branch_id, branch_id, dataset_id))
 
 
 def forget(session: Session, branch_id: int) -> None:

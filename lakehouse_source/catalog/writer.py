@@ -127,6 +127,10 @@ class CatalogTransaction(CatalogReader):
         """Say up to which version a branch and its dataset are the same."""
         dataset_branches.set_base(self._session, branch_id, version)
 
+    def expire_branch(self, dataset_id: int, branch_id: int) -> None:
+        """Let the files of a branch expire now; the rows of its dataset tell a vacuum of them."""
+        dataset_branches.expire_files(self._session, dataset_id, branch_id)
+
     def lock_dataset(self, base_uri: str) -> DatasetRecord | None:
         """Lock a dataset until the transaction ends; answer its newest committed state."""
         return self._one_dataset(sql.DATASET_LOCKED, base_uri)

@@ -115,8 +115,8 @@ class Refs(OpenDataset):
     def drop_branch(self, name: str) -> None:
         """Remove a branch, with the versions that the dataset did not take over.
 
-        Queries that read the branch may lose their files at the next vacuum, and writes to it
-        fail.
+        Queries that read the branch go on: a vacuum deletes its files when its retention has
+        passed since now. Writes to the branch fail.
 
         Raises:
             VersionNotFoundError: there is no such branch.

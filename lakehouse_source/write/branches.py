@@ -85,7 +85,9 @@ def branches(catalog: Catalog, address: Address, reader: CatalogReader) -> Mappi
 
 
 def drop_branch(catalog: Catalog, address: Address, name: str) -> None:
-    """Remove a branch and its versions; a vacuum of the dataset deletes the files.
+    """Remove a branch and its versions.
+
+    Its files expire at this moment: a vacuum of the dataset deletes them after the retention.
 
     Raises:
         DatasetNotFoundError
@@ -97,6 +99,7 @@ def drop_branch(catalog: Catalog, address: Address, name: str) -> None:
         branch = _existing_branch(tx, record, address.uri, name)
         # Under its lock: a write that began commits before, or finds no branch any more.
         tx.lock_dataset(with_branch(record.base_uri, name))
+        tx.expire_branch(record.id, branch.dataset_id)
         tx.drop_dataset(branch.dataset_id)
         return branch.dataset_id
 

@@ -10,10 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import uuid6
 
 import lakehouse_source as lake
 from lakehouse_source.catalog import CatalogTransaction, retry
 from tests.verbs.conftest import empty_catalog
+from tests.verbs.test_maintenance import local_clock_off_by
 
 NOW = {
     "retention_seconds": 0,
@@ -371,6 +373,72 @@ def test_vacuum_keeps_the_files_of_branches_and_deletes_those_of_dropped_ones(
     folder = Path(dataset.uri.removeprefix("file://"))
     assert len(list(folder.glob("**/*.parquet"))) == 1
     assert not list(folder.glob("**/*.puffin"))
+
+
+DAY = 24 * 3600
+
+
+def test_the_files_of_a_dropped_branch_stay_for_the_retention(
+    catalog: lake.Catalog, dataset: lake.Dataset
+) -> None:
+    """They were deleted at once where they were old, under readers that had planned before."""
+    branch = dataset.branch("audit")
+    with local_clock_off_by(-30 * DAY):
+        uuid6._last_v7_timestamp = None  # the files have old names
+        add(catalog, branch, 50)
+        branch.refresh().delete("id = 6")
+    branch.refresh()
+    expected = ids(branch)
+    batches = branch.scan().to_batches()
+    read = next(batches)["id"].to_pylist()
+    dataset.drop_branch("audit")
+    for _ in range(2):
+        report = dataset.vacuum()
+        assert report.files_removed == 0
+        left = {one.what: one.files for one in report.left}
+        assert left["younger than the retention"] == 2
+        dataset.branch("audit")  # another one, of the same name
+    for batch in batches:
+        read += batch["id"].to_pylist()
+    assert sorted(read) == expected
+    report = dataset.vacuum(**NOW)
+    assert (report.files_removed, report.rows_forgotten) == (2, 2)
+    assert dataset.vacuum(**NOW).files_removed == 0
+    assert dataset.verify(checksums=True).ok
+    assert ids(dataset) == ids(dataset.branch("audit")) == [0, 1, 3, 4, 5, 6, 7, 8, 9]
+
+
+def test_the_retention_of_a_file_that_a_branch_has_begins_when_the_branch_is_dropped(
+    catalog: lake.Catalog, dataset: lake.Dataset
+) -> None:
+    branch = dataset.branch("audit")
+    lake.write_dataset({"id": [1], "k": ["x"]}, dataset.uri, catalog=catalog, mode="overwrite")
+    dataset.refresh().expire_versions(keep_last=1)
+    with catalog.write() as tx:  # a month ago
+        for table in ("files", "deletion_vectors"):
+            tx._session.execute(f"UPDATE {table} SET expired_at = expired_at - {30 * DAY}000000")
+    before = ids(branch.refresh())
+    dataset.drop_branch("audit")
+    assert dataset.vacuum().files_removed == 0
+    assert before == [0, 1, 3, 4, 5, 6, 7, 8, 9]
+    assert dataset.vacuum(**NOW).files_removed == 3
+    assert ids(dataset) == [1]
+
+
+def test_a_dropped_branch_leaves_no_file_whatever_its_partition_columns_were(
+    catalog: lake.Catalog, tmp_path: Path
+) -> None:
+    """Nothing told any more that such a folder is one of the dataset."""
+    lake.write_dataset({"id": [1], "k": ["x"]}, tmp_path / "t", catalog=catalog, partition_by="k")
+    dataset = lake.open_dataset(tmp_path / "t", catalog=catalog)
+    branch = dataset.branch("audit")
+    branch.rename_column("k", "kind")
+    lake.write_dataset({"id": [2], "kind": ["x"]}, branch.uri, catalog=catalog)
+    assert list((tmp_path / "t").glob("kind=x/*.parquet"))
+    dataset.drop_branch("audit")
+    assert dataset.vacuum(**NOW).files_removed == 1
+    assert not list((tmp_path / "t").glob("kind=x/*.parquet"))
+    assert ids(dataset) == [1]
 
 
 def test_vacuum_leaves_the_open_writes_of_a_branch_alone(
