@@ -194,24 +194,32 @@ MUTANTS = [
         ),
         (
             "deleted rows return where a condition reads whole row groups",
-            "        mask = _of_live(mask, group.live)",
+            "        mask = of_live(mask, group.live)",
             "        mask = mask",
         ),
         (
             "deleted rows return where a condition reads pages",
-            "mask = _of_live(matching_mask(condition, spec.predicate), _Rows(group, rows).live)",
+            "mask = of_live(matching_mask(condition, spec.predicate), Rows(group, rows).live)",
             "mask = matching_mask(condition, spec.predicate)",
         ),
         (
             "deleted rows return in a scan without a condition",
-            "return table if group.live is None else _most_of(table, group.live)",
+            "return table if group.live is None else most_of(table, group.live)",
             "return table",
         ),
+    ),
+    *_in(
+        "parquet/selected_rows.py",
+        ROW_CHANGES,
         (
             "_pos counts from each row group",
             "        start = self.group.first_row",
             "        start = 0",
         ),
+    ),
+    *_in(
+        "parquet/stored_columns.py",
+        ROW_CHANGES,
         (
             "a moved row gets the identity of its new place",
             "            column = pc.coalesce(moved, column)",
