@@ -175,7 +175,7 @@ MUTANTS = [
         ("a compaction looks at every commit", "result.version % max(1, least // files)", "False"),
     ),
     *_in(
-        "write/apply.py",
+        "write/newer_commits.py",
         ("verbs/test_compaction.py",),
         ("rows deleted during a compaction return", "    if since:", "    if False:"),
         (
@@ -785,7 +785,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/apply.py",
+        "write/newer_commits.py",
         ADDED,
         (
             "a file that another commit added is added again",

@@ -16,8 +16,8 @@ from lakehouse_source.model import DatasetProperties, DatasetRecord, WriteResult
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot, existing
 from lakehouse_source.write import conflicts
-from lakehouse_source.write.apply import summary
 from lakehouse_source.write.conflicts import Change, Verdict
+from lakehouse_source.write.summary import summary
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.partitions import partitioned_anew
 from lakehouse_source.storage import Storage
-from lakehouse_source.write.apply import summary, write_result
 from lakehouse_source.write.evolution import encoded_anew, evolve_properties, with_names_of
 from lakehouse_source.write.prerecord import compute_index_rows
+from lakehouse_source.write.summary import summary, write_result
 
 # How often vectors are read again that other commits changed meanwhile, before other commits
 # have to wait.

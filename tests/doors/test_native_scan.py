@@ -26,8 +26,8 @@ from lakehouse_source.predicate import Column, Compare, In, PredicateSet, Timest
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.to_spark_sql import condition_sql
 from lakehouse_source.spark.types import readable, spark_schema
-from lakehouse_source.write.apply import summary
 from lakehouse_source.write.evolution import evolve_properties
+from lakehouse_source.write.summary import summary
 from tests.doors import test_conditions as recorded
 from tests.doors.frames import literals, load, rows, save, through_parquet
 from tests.doors.test_types import CALENDAR, MATRIX, NESTED, WHOLE, instants, setting
