@@ -973,7 +973,7 @@ class CatalogContract:
                 (file_of(name), [FileBounds(1, *pair, None, 10, False)])
                 for name, pair in rows.items()
             ]
-            with patch("lakehouse_source.catalog.writer.level", recorded):
+            with patch("lakehouse_source.catalog.to_rows.level", recorded):
                 dataset = commit(catalog, files, uri=f"file:///{uuid4()}")
             if looked_up:  # so many ranges that their files are found first, each in the index
                 wanted += [(b"\xf0" * 3 + bytes([n]),) * 2 for n in range(9)]

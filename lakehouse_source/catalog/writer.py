@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
 from lakehouse_source.catalog import branches as dataset_branches
 from lakehouse_source.catalog import statements as sql
 from lakehouse_source.catalog import tags as dataset_tags
-from lakehouse_source.catalog import write_states
+from lakehouse_source.catalog import to_rows, write_states
 from lakehouse_source.catalog.branches import Branch
 from lakehouse_source.catalog.names import NameChanges
 from lakehouse_source.catalog.reader import CURRENT, CatalogReader, Current
@@ -31,10 +30,6 @@ from lakehouse_source.model import (
     TransactionRecord,
 )
 from lakehouse_source.pruning.keys import UNBOUNDED_LOWER, UNBOUNDED_UPPER
-from lakehouse_source.pruning.levels import level
-
-# A file and the id that it has in the catalog.
-NumberedFile: TypeAlias = tuple[int, FileMetadata]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +63,7 @@ class CatalogTransaction(CatalogReader):
 
     def register_dataset(self, base_uri: str, name: str) -> DatasetRecord:
         """The dataset at a base URI, made (at version 0) where there was none."""
-        values = (_without_nul(name, "name"), _without_nul(base_uri, "path"))
+        values = (to_rows.without_nul(name, "name"), to_rows.without_nul(base_uri, "path"))
         record = self.dataset(base_uri)
         if record is None:
             self._session.execute(sql.REGISTER_DATASET, values)
@@ -101,7 +96,9 @@ class CatalogTransaction(CatalogReader):
 
     def set_tag(self, dataset_id: int, name: str, version: int) -> bool:
         """Give a tag to a version; False where the dataset has that tag already."""
-        return dataset_tags.set_tag(self._session, dataset_id, _without_nul(name, "tag"), version)
+        return dataset_tags.set_tag(
+            self._session, dataset_id, to_rows.without_nul(name, "tag"), version
+        )
 
     def drop_tag(self, dataset_id: int, name: str) -> bool:
         """Remove a tag; False where there is none."""
@@ -112,7 +109,7 @@ class CatalogTransaction(CatalogReader):
 
         The schemas are not copied. `write_id` makes the ids of the copied history unique.
         """
-        document = _json_text(dataset.properties.to_json(), "properties")
+        document = to_rows.json_text(dataset.properties.to_json(), "properties")
         values = (dataset.id, branch, dataset.next_row_id, document, write_id)
         dataset_branches.insert(self._session, *values)
 
@@ -161,7 +158,7 @@ class CatalogTransaction(CatalogReader):
 
     def set_properties(self, dataset_id: int, properties: DatasetProperties) -> None:
         """Replace the dataset's properties."""
-        document = _json_text(properties.to_json(), "properties")
+        document = to_rows.json_text(properties.to_json(), "properties")
         self._session.execute(sql.SET_PROPERTIES, (document, dataset_id))
 
     # --- one commit
@@ -194,12 +191,12 @@ class CatalogTransaction(CatalogReader):
             CommitConflictError: the dataset is not at the version before, the write is
                 fenced, or the write or its idempotency pair is committed already.
         """
-        pair = _idempotency_pair(txn_app_id, txn_version)
+        pair = to_rows.idempotency_pair(txn_app_id, txn_version)
         values = (
-            _without_nul(operation, "operation"),
-            _json_text(metadata, "commit_metadata"),
-            _json_text(summary, "summary"),
-            _without_nul(write_id, "write_id"),
+            to_rows.without_nul(operation, "operation"),
+            to_rows.json_text(metadata, "commit_metadata"),
+            to_rows.json_text(summary, "summary"),
+            to_rows.without_nul(write_id, "write_id"),
             *(pair or (None, None)),
         )
         if claim is None:
@@ -274,20 +271,12 @@ class CatalogTransaction(CatalogReader):
             counts = (file.row_count for file in file_metadatas)
             firsts = list(accumulate(counts, initial=dataset.next_row_id))
         insert = self._session.insert
-        rows = _file_rows(dataset.id, version, schema_version, numbered, firsts)
+        rows = to_rows.of_files(dataset.id, version, schema_version, numbered, firsts)
         insert("files", sql.FILE_COLUMNS, rows)
-        insert("row_groups", sql.ROW_GROUP_COLUMNS, _row_group_rows(numbered))
-        insert(
-            "partitions",
-            sql.PARTITION_COLUMNS,
-            [
-                (file_id, key, value)
-                for file_id, file in numbered
-                for key, value in file.partitions.items()
-            ],
-        )
+        insert("row_groups", sql.ROW_GROUP_COLUMNS, to_rows.of_row_groups(numbered))
+        insert("partitions", sql.PARTITION_COLUMNS, to_rows.of_partitions(numbered))
         index_rows = ((file_id, row) for file_id, file in numbered for row in bounds(file))
-        insert("column_bounds", sql.BOUNDS_COLUMNS, _bounds_rows(dataset.id, index_rows))
+        insert("column_bounds", sql.BOUNDS_COLUMNS, to_rows.of_bounds(dataset.id, index_rows))
         return list(ids)
 
     def move_files(self, version: int, rows: int, file_ids: Iterable[int]) -> None:
@@ -327,21 +316,7 @@ class CatalogTransaction(CatalogReader):
             return
         ids = self._session.id_list(sorted(vectors))
         self._session.send(sql.REMOVE_VECTORS, (version, dataset_id, ids))
-        rows = [
-            (
-                dataset_id,
-                file_id,
-                version,
-                _without_nul(vector.path, "path"),
-                vector.size_bytes,
-                vector.offset,
-                vector.length,
-                vector.cardinality,
-                vector.blob,
-            )
-            for file_id, vector in sorted(vectors.items())
-            if vector is not None
-        ]
+        rows = to_rows.of_vectors(dataset_id, version, vectors)
         if rows:
             self._session.insert("deletion_vectors", sql.VECTOR_COLUMNS, rows)
 
@@ -357,7 +332,9 @@ class CatalogTransaction(CatalogReader):
 
     def insert_bounds(self, dataset_id: int, rows: Iterable[tuple[int, FileBounds]]) -> None:
         """Insert index rows of files that are recorded already, each with the file's id."""
-        self._session.insert("column_bounds", sql.BOUNDS_COLUMNS, _bounds_rows(dataset_id, rows))
+        self._session.insert(
+            "column_bounds", sql.BOUNDS_COLUMNS, to_rows.of_bounds(dataset_id, rows)
+        )
 
     # --- expiry
 
@@ -389,7 +366,7 @@ class CatalogTransaction(CatalogReader):
 
     def register_pending(self, write_id: str, dataset_id: int) -> None:
         """Register a write before its first byte: vacuum leaves its files alone."""
-        write_states.register(self._session, _without_nul(write_id, "write_id"), dataset_id)
+        write_states.register(self._session, to_rows.without_nul(write_id, "write_id"), dataset_id)
 
     def heartbeat(self, write_id: str) -> bool:
         """Say that a write goes on; False where it is committed, fenced or unknown."""
@@ -412,7 +389,7 @@ class CatalogTransaction(CatalogReader):
         Answers False, and does nothing, where it is committed already. A commit
         under way is waited for.
         """
-        return write_states.fence(self._session, _without_nul(write_id, "write_id"))
+        return write_states.fence(self._session, to_rows.without_nul(write_id, "write_id"))
 
     # --- inside
 
@@ -437,95 +414,3 @@ def _claiming(write_id: str, dataset_id: int) -> list[Statement]:
         *write_states.claim(write_id, dataset_id),
         (sql.TRANSACTION_BY_WRITE_ID, (write_id,)),
     ]
-
-
-def _file_rows(
-    dataset_id: int,
-    version: int,
-    schema_version: int,
-    files: Sequence[NumberedFile],
-    first_row_ids: Sequence[int],
-) -> list[Row]:
-    return [
-        (
-            file_id,
-            dataset_id,
-            version,
-            schema_version,
-            _without_nul(file.path, "path"),
-            file.file_size_bytes,
-            file.row_count,
-            file.stats_complete,
-            first_row_id,
-        )
-        for (file_id, file), first_row_id in zip(files, first_row_ids)
-    ]
-
-
-def _row_group_rows(files: Sequence[NumberedFile]) -> list[Row]:
-    return [
-        (
-            file_id,
-            group.index,
-            group.row_count,
-            group.stats_min_json,
-            group.stats_max_json,
-            group.null_counts_json,
-            group.nan_json,
-            group.total_byte_size,
-            group.compressed_byte_size,
-        )
-        for file_id, file in files
-        for group in file.row_groups
-    ]
-
-
-def _bounds_rows(dataset_id: int, bounds: Iterable[tuple[int, FileBounds]]) -> list[Row]:
-    rows = [
-        (
-            dataset_id,
-            bound.column_id,
-            level(bound.lower, bound.upper),
-            bound.upper,
-            bound.lower,
-            file_id,
-            bound.null_count,
-            bound.row_count,
-            bound.may_contain_nan,
-        )
-        for file_id, bound in bounds
-    ]
-    # In the order of the primary key: neighbours are written to one page.
-    rows.sort(key=lambda row: row[:6])
-    return rows
-
-
-def _idempotency_pair(app_id: str | None, number: int | None) -> tuple[str, int] | None:
-    """An application's id and the number of its transaction: both, or none."""
-    if app_id is None and number is None:
-        return None
-    if app_id is None or number is None:
-        raise InvalidOptionError(
-            option="txnVersion", reason="goes with txnAppId: give both or none."
-        )
-    if not 0 <= number < 2**63:
-        raise InvalidOptionError(
-            option="txnVersion", value=number, reason="must be between 0 and 2^63 - 1."
-        )
-    return _without_nul(app_id, "txnAppId"), number
-
-
-def _without_nul(value: str, option: str) -> str:
-    # PostgreSQL refuses NUL in text, and no text of ours needs it.
-    if "\0" in value:
-        raise InvalidOptionError(option=option, value=value, reason="holds a NUL character.")
-    return value
-
-
-def _json_text(document: Mapping[str, Any], option: str) -> str:
-    try:
-        return json.dumps(dict(document))
-    except (TypeError, ValueError) as exc:
-        raise InvalidOptionError(
-            option=option, reason=f"cannot be written as JSON: {exc}."
-        ) from exc
