@@ -1209,7 +1209,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "parquet/writer.py",
+        "parquet/new_file.py",
         LAYOUT,
         (
             "layout: floats are declared as sorted",
@@ -1898,6 +1898,10 @@ MUTANTS = [
             "return {field.name for field in stored.values() if field is not None} <= there",
             "return True",
         ),
+    ),
+    *_in(
+        "read/engine_types.py",
+        ENGINE_FILES,
         (
             "engines cast dates and whole numbers to anything",
             "or (t.is_integer(old) and t.is_integer(new) and old.bit_width < new.bit_width)",

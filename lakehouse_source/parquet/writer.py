@@ -8,15 +8,12 @@ process that writes a stream of any length stays below 512 MiB.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import uuid6
 
 from lakehouse_source.errors import (
@@ -27,14 +24,13 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import FileMetadata
-from lakehouse_source.parquet.encoding import encodings
-from lakehouse_source.parquet.footer import file_metadata
+from lakehouse_source.parquet.new_file import NewFile
 from lakehouse_source.parquet.spec import WriteSpec
 from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.predicate.row_filter import matching_mask
 from lakehouse_source.schema.align import align, by_name
 from lakehouse_source.schema.defaults import write_default
-from lakehouse_source.schema.fields import Leaf, leaves
+from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.offsets import with_offsets
 from lakehouse_source.schema.partitions import partition_folder
 from lakehouse_source.storage import Storage
@@ -56,14 +52,6 @@ SLICE_BYTES = 16 * 1024 * 1024
 # Rows gathered before they are divided by partition values (fewer where rows are wide).
 # Dividing each batch of 10,000 rows over 1,000 values took five times as long.
 SPLIT_ROWS = 131_072
-# A reader that looks for few rows decodes whole pages. Measured on TPC-H lineitem and on eight
-# other columns, against pages of 20,000 rows: a point takes 27 % less, a full scan 1 to 4 % more,
-# files have -0.6 to +0.5 % bytes. PyArrow 21 has no such option.
-_PAGE_ROWS: dict[str, Any] = (
-    {"max_rows_per_page": 8192}
-    if "max_rows_per_page" in inspect.signature(pq.write_table).parameters
-    else {}
-)
 # With sort columns, runs of this many row groups are sorted at a time.
 SORT_RUN_ROW_GROUPS = 8
 # PyArrow 24 is the first whose Parquet writer has the option `bloom_filter_options`.
@@ -120,7 +108,7 @@ class _Partition:
     tables: list[pa.Table] = field(default_factory=list)
     rows: int = 0
     size_bytes: int = 0
-    file: _OpenFile | None = None
+    file: NewFile | None = None
     used: int = 0
 
 
@@ -219,7 +207,7 @@ class _PartitionedWriter:
             name = f"{self.spec.write_id}-{uuid6.uuid7()}.parquet"
             path = f"{partition.folder}/{name}" if partition.folder else name
             self.paths.append(path)
-            partition.file = _OpenFile(self.spec, self.storage, path, self.file_schema, rows)
+            partition.file = NewFile(self.spec, self.storage, path, self.file_schema, rows)
         before = pa.total_allocated_bytes()
         partition.file.write(rows)
         partition.file.kept_bytes += pa.total_allocated_bytes() - before
@@ -275,91 +263,6 @@ class _PartitionedWriter:
                 continue
 
 
-class _OpenFile:
-    """One Parquet file being written. Its first rows decide how its columns are encoded."""
-
-    def __init__(
-        self, spec: WriteSpec, storage: Storage, path: str, file_schema: pa.Schema, first: pa.Table
-    ) -> None:
-        self.storage = storage
-        self.path = path
-        self.schema = file_schema
-        self.floats = [
-            leaf
-            for leaf in leaves(file_schema)
-            if pa.types.is_floating(leaf.type) and not leaf.in_list
-        ]
-        self.nans: list[frozenset[int] | None] = []
-        self.footers: list[pq.FileMetaData] = []
-        self.kept_bytes = 0
-        self.row_group_rows = spec.row_group_rows
-        self.sink = storage.open_output(path)
-        try:
-            with storage.errors(path):
-                self.writer = pq.ParquetWriter(
-                    self.sink,
-                    file_schema,
-                    compression=spec.compression,
-                    write_page_index=True,
-                    **_PAGE_ROWS,
-                    # No measurable cost, and the only way to detect a flipped bit.
-                    write_page_checksum=True,
-                    store_decimal_as_integer=True,
-                    metadata_collector=self.footers,
-                    **encodings(first, file_schema),
-                    **_layout(spec, file_schema),
-                )
-        except BaseException:
-            self.sink.close()
-            raise
-        reach("file opened")
-
-    @property
-    def size_bytes(self) -> int:
-        return int(self.sink.tell())
-
-    def write(self, rows: pa.Table) -> None:
-        rows = rows.select(self.schema.names)
-        self.nans.append(frozenset(leaf.id for leaf in self.floats if has_nan(rows, leaf)))
-        with self.storage.errors(self.path):
-            self.writer.write_table(rows, row_group_size=self.row_group_rows)
-        reach("row group written")
-
-    def close(self, partitions: Mapping[str, Any]) -> FileMetadata:
-        try:
-            with self.storage.errors(self.path):
-                self.writer.close()
-                size = self.size_bytes
-                self.sink.close()
-        except BaseException:
-            self.abandon()
-            raise
-        reach("file closed")
-        verify_stored(self.storage, self.path, size)
-        reach("file verified")
-        return file_metadata(
-            self.footers[0],
-            path=self.path,
-            file_size_bytes=size,
-            schema=self.schema,
-            partitions=partitions,
-            nan_columns=self.nans,
-        )
-
-    def abandon(self) -> None:
-        """Close the file, and do not publish it where the store allows that."""
-        # Otherwise PyArrow writes the footer when the writer is garbage-collected.
-        self.writer.is_open = False
-        try:
-            abort = getattr(self.sink, "abort", None)
-            if abort is not None:
-                abort()
-            elif not self.sink.closed:
-                self.sink.close()
-        except (OSError, pa.ArrowException):
-            return
-
-
 def checked_rows(spec: WriteSpec, batch: pa.RecordBatch) -> pa.Table:
     """The rows of a batch with the columns of `spec.row_schema`.
 
@@ -372,58 +275,6 @@ def checked_rows(spec: WriteSpec, batch: pa.RecordBatch) -> pa.Table:
     if spec.must_match is not None:
         _check_rows(table, spec.must_match)
     return table
-
-
-def verify_stored(storage: Storage, path: str, size_bytes: int) -> None:
-    """Make a file durable; check its size and its end: stores have cut files (arrow#40502).
-
-    Raises:
-        StorageError
-    """
-    storage.sync_file(path)
-    reach("file synced")
-    with storage.open_input(path) as stored, storage.errors(path):
-        stored_size = stored.size()
-        stored.seek(max(0, stored_size - 4))
-        tail = stored.read(4)
-    if stored_size != size_bytes or tail != b"PAR1":
-        raise StorageError(
-            path=storage.display(path),
-            reason=f"{stored_size} bytes are stored of {size_bytes} written",
-        )
-
-
-def _layout(spec: WriteSpec, file_schema: pa.Schema) -> dict[str, Any]:
-    extra: dict[str, Any] = {}
-    names = list(takewhile(lambda name: not _is_float(file_schema, name), _sorted_by(spec)))
-    if names:
-        extra["sorting_columns"] = pq.SortingColumn.from_ordering(
-            file_schema, [(name, "ascending") for name in names]
-        )
-    if spec.bloom_filter_columns:
-        extra["bloom_filter_options"] = dict.fromkeys(spec.bloom_filter_columns, True)
-    return extra
-
-
-def _sorted_by(spec: WriteSpec) -> Iterator[str]:
-    """The columns that the rows of a file are sorted by; partition columns are not in it."""
-    return (name for name in spec.sort_by if name not in spec.partition_by)
-
-
-def _is_float(schema: pa.Schema, name: str) -> bool:
-    """Tell whether a column has values that Parquet does not order: NaN and the two zeros."""
-    return bool(pa.types.is_floating(schema.field(name).type))
-
-
-def has_nan(rows: pa.Table, leaf: Leaf) -> bool:
-    """Tell whether a float column holds a NaN."""
-    return bool(pc.any(pc.is_nan(column_at(rows, leaf))).as_py())
-
-
-def column_at(rows: pa.Table, leaf: Leaf) -> pa.ChunkedArray:
-    """The values of a leaf that is not in a list."""
-    column = rows.column(leaf.path[0])
-    return column if len(leaf.path) == 1 else pc.struct_field(column, list(leaf.path[1:]))
 
 
 def _check_rows(table: pa.Table, must_match: BoundPredicate) -> None:

@@ -5,7 +5,7 @@ a query adds. It must give the rows that plake gives. So a file goes to the engi
 
     - it is on a local disk, where engines need no credentials;
     - none of its rows is deleted by a vector, or the engine can tell rows by their positions;
-    - the types of its columns mean the same to every engine (`_is_plain`);
+    - the types of its columns mean the same to every engine (`is_plain`);
     - every promotion of a column since then is an exact cast in every engine;
     - no float column that is read can hold NaN: DuckDB and DataFusion skip row groups by
       footer statistics, which leave NaN out;
@@ -37,9 +37,10 @@ from lakehouse_source.read.engine_conditions import (
     is_portable,
     size,
 )
+from lakehouse_source.read.engine_types import is_exact_cast, is_plain
 from lakehouse_source.schema.align import by_id
 from lakehouse_source.schema.defaults import initial_ordinal
-from lakehouse_source.schema.fields import children, field_id, is_nested, leaves
+from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.metadata_columns import is_metadata
 from lakehouse_source.schema.ordinal import PythonValue, from_ordinal
 from lakehouse_source.schema.partitions import partition_ordinal
@@ -355,7 +356,7 @@ class _Division:
         found: dict[str, pa.Field | None] = {}
         for field in self._fields:
             source = None if field.name in self._spec.partition_by else by_id(field, stored)
-            if not _is_plain(field.type) or (source and not _is_exact(source, field)):
+            if not is_plain(field.type) or (source and not is_exact_cast(source, field)):
                 return None
             default = self._defaults.get(field.name)
             if source is None and default is not None and not is_literal(default, field.type):
@@ -371,50 +372,3 @@ def _is_filtered(task: ScanTask) -> bool:
 
 def _condition_columns(spec: ReadSpec) -> tuple[str, ...]:
     return () if spec.predicate is None else spec.predicate.columns
-
-
-def _is_plain(type_: pa.DataType) -> bool:
-    """Tell whether every engine reads the type from Parquet as the same values.
-
-    Timestamps in nanoseconds are left out, because files of others may hold them as INT96;
-    the other types left out are read as different types, or by some engines only.
-    """
-    t = pa.types
-    if t.is_struct(type_) or t.is_list(type_):
-        return all(_is_plain(child.type) for child in children(type_))
-    return bool(
-        t.is_boolean(type_)
-        or t.is_integer(type_)
-        or t.is_float32(type_)
-        or t.is_float64(type_)
-        or t.is_string(type_)
-        or t.is_binary(type_)
-        or t.is_date32(type_)
-        or (t.is_timestamp(type_) and type_.unit == "us")
-        or t.is_decimal128(type_)
-    )
-
-
-def _is_exact(stored: pa.Field, now: pa.Field) -> bool:
-    """Tell whether an engine's cast from one type to the other gives plake's values."""
-    if is_nested(now.type):
-        return _is_same(stored.type, now.type)
-    t, old, new = pa.types, stored.type, now.type
-    return bool(
-        old.equals(new)
-        or (t.is_integer(old) and t.is_integer(new) and old.bit_width < new.bit_width)
-        or (t.is_float32(old) and t.is_float64(new))
-    )
-
-
-def _is_same(stored: pa.DataType, now: pa.DataType) -> bool:
-    """Tell whether two nested types have the same fields by name, id and type, in one order."""
-    mine, theirs = children(stored), children(now)
-    if stored.id != now.id or len(mine) != len(theirs):
-        return False
-    if not mine:
-        return bool(stored.equals(now))
-    return all(
-        a.name == b.name and field_id(a) == field_id(b) and _is_same(a.type, b.type)
-        for a, b in zip(mine, theirs)
-    )
