@@ -1631,11 +1631,6 @@ MUTANTS = [
             "        common |= set(chunk.starts)",
         ),
         (
-            "a page has as many rows as the index says",
-            "if not has_lists and values != rows:",
-            "if False:",
-        ),
-        (
             "the rows of lists are as many as the index says",
             "if table.num_rows != group.row_count:",
             "if False:",
@@ -1644,6 +1639,15 @@ MUTANTS = [
             "checksums of pages are not looked at",
             "page_checksum_verification=True",
             "page_checksum_verification=False",
+        ),
+    ),
+    *_in(
+        "parquet/page_file.py",
+        PAGES,
+        (
+            "a page has as many rows as the index says",
+            "if not has_lists and values != rows:",
+            "if False:",
         ),
     ),
     *_in(

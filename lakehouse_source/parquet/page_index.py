@@ -2,7 +2,7 @@
 
 An index is trusted as footer statistics are. One that contradicts itself, its column chunk or
 the statistics is not used. Nothing can detect one that lies consistently: in its bounds and null
-counts, or in the first rows of pages that nobody reads. `page_reader` checks the headers of the
+counts, or in the first rows of pages that nobody reads. `page_file` checks the headers of the
 pages that it reads against the index.
 
 Source: Parquet format, PageIndex.md; parquet.thrift, `OffsetIndex`, `ColumnIndex`.

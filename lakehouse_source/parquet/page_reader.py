@@ -1,46 +1,35 @@
 """Edge. Reads some rows of a row group by fetching only the pages that hold them.
 
 PyArrow reads whole column chunks. The pages that are needed are therefore put together as a
-small Parquet file in memory: its schema is copied byte for byte from the real footer, and
-its column chunks are the dictionary page and the chosen data pages of the real ones.
-Columns whose chosen pages begin and end at the same rows form one row group of that file.
-PyArrow decodes it, checks the checksums that pages have, and the rows are cut out.
+small Parquet file in memory (`page_file`). PyArrow decodes it, checks the checksums that pages
+have, and the rows are cut out.
 
-The offset index is not believed alone. Of each page that is read, the header must be that
-of a data page of the size and, for a column without lists, of the rows that the index
-says; of a column with lists the rows are counted after decoding. Where pages of a nested
-column's leaves end at different rows, those between common ends are read together.
-Anything that does not fit is an `UnusablePages`, and the caller reads the whole row group.
+Columns whose chosen pages begin and end at the same rows form one row group of that file. Where
+pages of a nested column's leaves end at different rows, those between common ends are read
+together. Of a column with lists the rows are counted after decoding. What does not fit is an
+`UnusablePages`, and the caller reads the whole row group.
 """
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakehouse_source.errors import CorruptDatasetError
-from lakehouse_source.parquet.byte_ranges import ByteRange, ByteRanges, OutsideFile
+from lakehouse_source.parquet.byte_ranges import ByteRanges, OutsideFile
 from lakehouse_source.parquet.checked_footer import CheckedFooter
-from lakehouse_source.parquet.footer_structure import PHYSICAL_TYPES
 from lakehouse_source.parquet.foreign import INT96_UNIT
-from lakehouse_source.parquet.page_index import ChunkPages, PageIndex, PageLocation, RowRange
-from lakehouse_source.parquet.thrift import (
-    BINARY,
-    I32,
-    I64,
-    LIST,
-    STRUCT,
-    Struct,
-    read_struct,
-    write_binary,
-    write_list,
-    write_struct,
+from lakehouse_source.parquet.page_file import (
+    PageGroup,
+    PageLeaf,
+    UnusablePages,
+    file_of_pages,
 )
+from lakehouse_source.parquet.page_index import ChunkPages, PageIndex, PageLocation, RowRange
 
 # What a row group of the file in memory, a leaf column and a page cost, in decoded values. With
 # these, pages are chosen up to 10 of 16 pages of a row group of 131,072 rows. Measured on tables
@@ -48,24 +37,6 @@ from lakehouse_source.parquet.thrift import (
 _ROW_GROUP_VALUES, _LEAF_VALUES, _PAGE_VALUES = 8_000, 6_000, 4_000
 # Fewer rows are decoded in the calling thread.
 _ROWS_FOR_THREADS = 40_000
-_MAGIC = b"PAR1"
-# Source: parquet.thrift, `PageType`.
-_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
-# Source: parquet.thrift, `Encoding`: PLAIN_DICTIONARY, RLE_DICTIONARY.
-_IN_DICTIONARY = frozenset((2, 8))
-# Text is decoded as a dictionary where each of its entries stands for so many values.
-_VALUES_OF_ENTRY = 4
-# A column chunk that is not in the file in memory: only `file_offset`, which is required.
-_NO_CHUNK = write_struct([(2, I64, 0)])
-# PyArrow before 26 reads as many rows of the nth column that it is asked for as the nth column
-# chunk has values, whether it is the chunk of that column or of another one.
-_COUNTS_BY_POSITION = int(pa.__version__.split(".")[0]) < 26
-# What damaged bytes may raise while they are parsed.
-_DAMAGE = (LookupError, TypeError, ValueError, OverflowError, struct.error)
-
-
-class UnusablePages(ValueError):
-    """A row group that cannot be read by pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,34 +53,6 @@ class FileColumn:
     has_lists: bool
 
 
-@dataclass(slots=True)
-class _Leaf:
-    """A leaf column of the file in memory: the dictionary and data pages of a column chunk.
-
-    `value_count` counts the values of all pages, NULLs included. `in_dictionary` tells that
-    they are all in a small dictionary.
-    """
-
-    position: int
-    has_lists: bool
-    dictionary: ByteRange | None
-    pages: list[PageLocation]
-    spans: list[ByteRange]
-    value_count: int = 0
-    in_dictionary: bool = False
-
-
-@dataclass(slots=True)
-class _Group:
-    """Columns whose chosen pages hold the same rows, which are `runs`."""
-
-    runs: tuple[RowRange, ...]
-    row_count: int
-    has_lists: bool
-    paths: list[str] = field(default_factory=list)
-    leaves: list[_Leaf] = field(default_factory=list)
-
-
 @dataclass(frozen=True, slots=True)
 class ChosenPages:
     """The pages of one row group that hold some rows of some columns."""
@@ -117,7 +60,7 @@ class ChosenPages:
     row_group: int
     columns: Sequence[FileColumn]
     rows: Sequence[RowRange]
-    groups: list[_Group]
+    groups: list[PageGroup]
     rows_in_row_group: int
 
     @property
@@ -157,17 +100,17 @@ class PageReader:
             UnusablePages: the row group cannot be read by pages.
         """
         row_count = self._footer.row_counts[row_group]
-        groups: dict[tuple[bool, tuple[RowRange, ...]], _Group] = {}
+        groups: dict[tuple[bool, tuple[RowRange, ...]], PageGroup] = {}
         for column in columns:
             chunks = [self._chunk(row_group, position) for position in column.positions]
             if not chunks:
                 raise UnusablePages(f"no leaf column of {column.name!r}")
             runs = _runs(_common_starts(chunks), row_count, rows)
-            # Rows of lists are counted apart: see `_file`.
+            # Rows of lists are counted apart: see `file_of_pages`.
             key = (column.has_lists, runs)
             if key not in groups:
                 count = sum(end - first for first, end in runs)
-                groups[key] = _Group(runs, count, column.has_lists)
+                groups[key] = PageGroup(runs, count, column.has_lists)
             groups[key].paths += column.paths
             for position, chunk in zip(column.positions, chunks):
                 groups[key].leaves.append(_leaf(position, column.has_lists, chunk, runs))
@@ -183,7 +126,7 @@ class PageReader:
         """
         groups = chosen.groups
         try:
-            data = self._file(chosen.row_group, groups)
+            data = file_of_pages(self._source, self._footer, chosen.row_group, groups)
         except OutsideFile as error:
             raise UnusablePages(str(error)) from error
         try:
@@ -206,7 +149,7 @@ class PageReader:
                     read[name] = read[name].cast(type_)
         return pa.table({column.name: read[column.name] for column in chosen.columns})
 
-    def _decoded(self, data: bytes, groups: Sequence[_Group]) -> list[pa.Table]:
+    def _decoded(self, data: bytes, groups: Sequence[PageGroup]) -> list[pa.Table]:
         parquet = pq.ParquetFile(
             pa.BufferReader(data),
             read_dictionary=[
@@ -239,64 +182,6 @@ class PageReader:
         if found is None:
             raise UnusablePages(f"no offset index of column {position} can be used")
         return found
-
-    def _file(self, row_group: int, groups: Sequence[_Group]) -> bytes:
-        """A Parquet file of the groups' pages, with a row group for each."""
-        spans = [span for group in groups for leaf in group.leaves for span in leaf.spans]
-        fetched = self._source.read(spans)
-        parts = [_MAGIC]
-        size = len(_MAGIC)
-        row_groups = []
-        for group in groups:
-            # PyArrow reads no more rows than a row group says. With one more it reads all of
-            # them, and those of lists can be counted.
-            row_count = group.row_count + group.has_lists
-            chunks = [_NO_CHUNK] * self._footer.leaf_count
-            if _COUNTS_BY_POSITION:
-                for position in range(min(len(chunks), len(group.paths))):
-                    chunks[position] = self._empty_chunk(position, row_count)
-            group_size = 0
-            for leaf in group.leaves:
-                pieces = [fetched[span] for span in leaf.spans]
-                meta = self._footer.structure(row_group, leaf.position)[3]
-                try:
-                    chunk, length = _column_chunk(meta, leaf, pieces, size)
-                except _DAMAGE as error:
-                    raise UnusablePages(str(error)) from error
-                counts = _COUNTS_BY_POSITION and leaf.position < len(group.paths)
-                if counts and leaf.value_count < row_count:
-                    raise UnusablePages("this PyArrow would not read one row more")
-                chunks[leaf.position] = chunk
-                parts += pieces
-                size += length
-                group_size += length
-            row_groups.append(
-                write_struct(
-                    [
-                        (1, LIST, write_list(STRUCT, chunks)),
-                        (2, I64, group_size),
-                        (3, I64, row_count),
-                    ]
-                )
-            )
-        footer = self._footer.with_row_groups(row_groups, sum(group.row_count for group in groups))
-        return b"".join((*parts, footer, len(footer).to_bytes(4, "little"), _MAGIC))
-
-    def _empty_chunk(self, position: int, value_count: int) -> bytes:
-        """A `ColumnChunk` that is not read but asked how many values it has."""
-        type_ = PHYSICAL_TYPES.index(self._footer.metadata.schema.column(position).physical_type)
-        # Source: parquet.thrift, `ColumnMetaData`: field ids.
-        meta: list[tuple[int, int, int | bytes]] = [
-            (1, I32, type_),
-            (2, LIST, write_list(I32, [])),
-            (3, LIST, write_list(BINARY, [])),
-            (4, I32, 0),
-            (5, I64, value_count),
-            (6, I64, 0),
-            (7, I64, 0),
-            (9, I64, 0),
-        ]
-        return write_struct([(2, I64, 0), (3, STRUCT, write_struct(meta))])
 
 
 def cut(table: pa.Table, runs: Sequence[RowRange], rows: Sequence[RowRange]) -> pa.Table:
@@ -346,7 +231,7 @@ def _runs(starts: Sequence[int], row_count: int, rows: Sequence[RowRange]) -> tu
     return tuple(runs)
 
 
-def _leaf(position: int, has_lists: bool, chunk: ChunkPages, runs: Sequence[RowRange]) -> _Leaf:
+def _leaf(position: int, has_lists: bool, chunk: ChunkPages, runs: Sequence[RowRange]) -> PageLeaf:
     """The pages that hold the rows of `runs`, each of which begins and ends with a page."""
     pages: list[PageLocation] = []
     spans = [] if chunk.dictionary is None else [chunk.dictionary]
@@ -355,71 +240,4 @@ def _leaf(position: int, has_lists: bool, chunk: ChunkPages, runs: Sequence[RowR
         offset, last = within[0].offset, within[-1]
         spans.append((offset, last.offset + last.size_bytes - offset))
         pages += within
-    return _Leaf(position, has_lists, chunk.dictionary, pages, spans)
-
-
-def _column_chunk(
-    meta: Struct, leaf: _Leaf, pieces: Sequence[bytes], start: int
-) -> tuple[bytes, int]:
-    """A `ColumnChunk` for the pages in `pieces`, which begin at `start`; and their length."""
-    length = sum(len(piece) for piece in pieces)
-    dictionary = 0
-    distinct = None
-    if leaf.dictionary is not None:
-        dictionary = len(pieces[0])
-        distinct = _page_header(pieces[0], 0, dictionary, (_DICTIONARY_PAGE,))[7][1]
-        pieces = pieces[1:]
-    value_count = 0
-    encodings = set()
-    piece = at = 0
-    for page in leaf.pages:
-        if at == len(pieces[piece]):
-            piece, at = piece + 1, 0
-        values, encoding = _data_page(pieces[piece], at, page, leaf.has_lists)
-        value_count += values
-        encodings.add(encoding)
-        at += page.size_bytes
-    leaf.value_count = value_count
-    if distinct is not None and encodings <= _IN_DICTIONARY:
-        leaf.in_dictionary = distinct * _VALUES_OF_ENTRY <= value_count
-    # Source: parquet.thrift, `ColumnMetaData`: field ids.
-    fields: list[tuple[int, int, int | bytes]] = [
-        (1, I32, meta[1]),
-        (2, LIST, write_list(I32, meta[2])),
-        (3, LIST, write_list(BINARY, [write_binary(name) for name in meta[3]])),
-        (4, I32, meta[4]),
-        (5, I64, value_count),
-        (6, I64, meta[6]),
-        (7, I64, length),
-        (9, I64, start + dictionary),
-    ]
-    if dictionary:
-        fields.append((11, I64, start))
-    return write_struct([(2, I64, start), (3, STRUCT, write_struct(fields))]), length
-
-
-def _data_page(data: bytes, at: int, page: PageLocation, has_lists: bool) -> tuple[int, int]:
-    """How many values a data page has, NULLs included, and their encoding, by its header."""
-    header = _page_header(data, at, page.size_bytes, (_DATA_PAGE, _DATA_PAGE_V2))
-    rows = page.end_row - page.first_row
-    # Source: parquet.thrift, `DataPageHeader`: num_values, encoding; `DataPageHeaderV2`:
-    # num_values, num_rows, encoding.
-    if header[1] == _DATA_PAGE:
-        values, encoding = header[5][1], header[5][2]
-    else:
-        values, encoding = header[8][1], header[8][4]
-        if header[8][3] != rows:
-            raise UnusablePages(f"a page has {header[8][3]} rows, not {rows}")
-    if not isinstance(values, int) or values < 0:
-        raise UnusablePages("a page has a negative number of values")
-    if not has_lists and values != rows:
-        raise UnusablePages(f"a page has {values} rows, not {rows}")
-    return values, encoding
-
-
-def _page_header(data: bytes, at: int, size: int, types: Sequence[int]) -> Struct:
-    """The `PageHeader` of a page of `size` bytes, of one of these types."""
-    header, end = read_struct(data, at)
-    if header[1] not in types or end + header[3] != at + size:
-        raise UnusablePages("a page is not where the index says")
-    return header
+    return PageLeaf(position, has_lists, chunk.dictionary, pages, spans)

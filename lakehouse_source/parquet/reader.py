@@ -29,9 +29,10 @@ from lakehouse_source.parquet.deleted_rows import deleted_rows
 from lakehouse_source.parquet.foreign import read_schema
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.open_file import ColumnSet, OpenFile, PagesOfFile, leaf_paths
+from lakehouse_source.parquet.page_file import UnusablePages
 from lakehouse_source.parquet.page_index import PageIndex, RowRange
 from lakehouse_source.parquet.page_pruning import PagePruning
-from lakehouse_source.parquet.page_reader import PageReader, UnusablePages, cut
+from lakehouse_source.parquet.page_reader import PageReader, cut
 from lakehouse_source.parquet.selected_rows import RowGroup, Rows, marked, most_of, of_live
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.parquet.stored_columns import StoredColumns
