@@ -13,8 +13,8 @@ from lakehouse_source.history import History
 from lakehouse_source.model import FileRecord
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
-from lakehouse_source.read.changes import read_changes
 from lakehouse_source.read.inspect import Inspection
+from lakehouse_source.read.read_changes import read_changes
 from lakehouse_source.read.scan import Predicates, Scan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.changes import comments

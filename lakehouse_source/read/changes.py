@@ -1,7 +1,6 @@
-"""Verb. The rows that commits appended, for streams and for readers that come back for more.
+"""Verb. The files that commits appended, for streams and for readers that come back for more.
 
-Runs on the driver, as planning does: it reads the catalog and opens no data file, except in
-`read_changes`.
+Runs on the driver, as planning does: it reads the catalog and opens no data file.
 """
 
 from __future__ import annotations
@@ -23,13 +22,11 @@ from lakehouse_source.errors import (
     VersionNotFoundError,
 )
 from lakehouse_source.model import DeletionVector, FileRecord, ScanTask, TransactionRecord
-from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.parquet.spec import Where
 from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.read.address import Address
 from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.plan import ScanPlan, plan
-from lakehouse_source.read.snapshot import Snapshot, parse_timestamp, resolve_columns
+from lakehouse_source.read.snapshot import Snapshot, parse_timestamp
 from lakehouse_source.schema.fields import find_field, leaves, without_metadata
 from lakehouse_source.storage import Storage
 from lakehouse_source.streaming import (
@@ -382,44 +379,3 @@ def _seen(schema: pa.Schema, name: str) -> object:
         return None
     bare = without_metadata(pa.schema([field])).field(0)
     return bare, tuple(leaf.id for leaf in leaves(pa.schema([field])))
-
-
-def read_changes(
-    address: Address,
-    since_version: int,
-    where: PredicateSet,
-    columns: Sequence[str] | None,
-    rules: Rules,
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows that each commit after a version appended, with the commit's version.
-
-    Only commits up to the newest version at the time of the first call are read, all under the
-    schema of that version.
-
-    Raises:
-        DatasetNotFoundError, VersionNotFoundError, InvalidPredicateError, SchemaMismatchError
-        StreamChangeError: a commit did not only add rows.
-        StreamSchemaError: a commit added rows, and the schema was replaced since then.
-        StreamDataLossError: a version was expired.
-    """
-    with address.open() as catalog, catalog.read() as reader:
-        newest = address.snapshot(catalog, reader)
-    through = newest.version
-    if not 0 <= since_version <= through:
-        raise VersionNotFoundError(
-            dataset=address.uri,
-            requested=f"version {since_version}",
-            first=newest.dataset.oldest_version,
-            last=through,
-        )
-    position = Position(since_version + 1)
-    storage = Storage(address.location)
-    wanted = resolve_columns(newest.schema, columns)
-    while position.version <= through:
-        with address.open() as catalog, catalog.read() as reader:
-            appended = AppendedFiles(reader, newest, newest.schema_version, columns, where, rules)
-            position, plans = appended.by_commit(position, through, wanted, address.location)
-        for version, found in plans:
-            for table in read_all(found.spec, found.tasks, storage):
-                for batch in table.to_batches():
-                    yield version, batch
