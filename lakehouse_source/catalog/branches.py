@@ -73,7 +73,7 @@ _COPY_VECTORS = (
 
 
 def _expire_again(table: str) -> str:
-    """Files that a dataset has in expired versions only, and its branch in a readable one."""
+    """Expire again the expired files of a dataset that a readable version of its branch has."""
     return (
         f"UPDATE {table} SET expired_at = {{now}} WHERE dataset_id = ? "
         "AND expired_at IS NOT NULL AND file_path IN "
@@ -82,7 +82,7 @@ def _expire_again(table: str) -> str:
 
 
 def _insert_expired(table: str) -> str:
-    """Files that a branch has and its dataset has not, as those of an expired version 0."""
+    """Insert files that a branch has and its dataset has not, as those of an expired version 0."""
     of_branch = f"SELECT file_path FROM {table} WHERE dataset_id = ?"
     return (
         "INSERT INTO files (dataset_id, version, removed_version, schema_version, file_path, "

@@ -39,14 +39,14 @@ _LARGEST = 2**63 - 1
 
 
 def _within_int64(number: int) -> int:
-    # Versions come from users. One that no database can hold gives the same answer as the
-    # nearest one that it can: nothing, or everything.
+    # Versions come from users. A number that no database can hold gives the same answer as the
+    # nearest number that it can hold: nothing, or everything.
     return max(-_LARGEST - 1, min(_LARGEST, number))
 
 
 # Gives records of files, by id, for some of the ids that it is asked for.
 KnownRecords: TypeAlias = Callable[[Sequence[int]], Mapping[int, FileRecord]]
-# Asks for a write's id and a dataset's key.
+# Its values are the id of a write and the key of a dataset.
 CURRENT = sql.current(write_states.STATE_OF)
 
 
@@ -54,9 +54,8 @@ CURRENT = sql.current(write_states.STATE_OF)
 class Current:
     """A dataset at its newest version, the schema in force, and the state of a write.
 
-    `schema_version` is that at which the schema came into force. Before the first version
-    it is 0 and `schema` is None. `write_state` is
-    None where the write is unknown or committed.
+    `schema_version` is the version at which the schema came into force. Before the first version
+    it is 0 and `schema` is None. `write_state` is None where the write is unknown or committed.
     """
 
     dataset: DatasetRecord
@@ -89,7 +88,7 @@ class CatalogReader:
     # --- datasets and their history
 
     def dataset(self, base_uri: str) -> DatasetRecord | None:
-        """The dataset at a base URI, or `.` for that around the catalog's own folder.
+        """The dataset at a base URI; `.` is the dataset in whose folder the catalog is.
 
         A dataset in a local folder is found by every path that leads there, also where
         the catalog has it under another one. The record says under which it has it.

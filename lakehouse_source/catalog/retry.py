@@ -1,4 +1,4 @@
-"""Verb. Runs a database transaction, again where it may succeed the next time.
+"""Verb. Runs a database transaction, and repeats it where it may succeed the next time.
 
 The fields of an error decide, never its class or its cause: `retryable` and
 `outcome_unknown`. A COMMIT of unknown outcome is looked up: it is never carried out twice,
@@ -33,16 +33,16 @@ def in_transaction(
     resolve: bool = True,
     patience_seconds: float = 0.0,
 ) -> T:
-    """Run `work` in one database transaction, again where the error says that it may succeed.
+    """Run `work` in one database transaction; repeat it where the error says that it may succeed.
 
-    After a COMMIT whose acknowledgement was lost, the next attempt asks `carried_out` first, on
-    a new connection. It gets what `work` answered, and tells whether that was committed; then it
-    is the answer, and `work` is not run again. Without `carried_out`, `work` itself must do
-    nothing where it was carried out already.
+    After a COMMIT whose acknowledgement was lost, the next attempt, on a new connection, asks
+    `carried_out` first. `carried_out` gets the result of `work` and tells whether it was
+    committed. If so, that result is the answer, and `work` is not run again. Without
+    `carried_out`, `work` itself must do nothing where it was carried out already.
 
-    With `resolve`, what cannot be found out is a `CommitUnknownError`; without it, the caller may
-    repeat the call and a failure is enough. A server that cannot be reached is waited for as
-    long as `patience_seconds`.
+    With `resolve`, an outcome that cannot be found out is a `CommitUnknownError`. Without it,
+    the caller may repeat the call, and the error of the last attempt is raised.
+    `patience_seconds` is how long to wait for a server that cannot be reached.
 
     Raises:
         CommitUnknownError: a commit was sent, and the catalog cannot be asked whether
@@ -73,8 +73,8 @@ def in_transaction(
                 raise CommitUnknownError(dataset=uri, write_id=write_id) from failure
             raise failure
         elif lost and carried_out is not None and not asked_again:
-            # The COMMIT may have been on its way when `carried_out` looked. `work` waited for
-            # its locks, and found what it had done itself.
+            # The COMMIT may have been under way when `carried_out` looked. Then `work` waited for
+            # its locks, and failed because of what it had done itself.
             asked_again = True
         else:
             raise failure
@@ -92,10 +92,10 @@ def in_transaction(
 
 
 def is_committed(base_uri: str, write_id: str) -> Callable[[CatalogTransaction, object], bool]:
-    """A `carried_out` for `work` that commits a version of a dataset, with `write_id`."""
+    """The `carried_out` of `work` that commits a version of a dataset with `write_id`."""
 
     def carried_out(tx: CatalogTransaction, _: object) -> bool:
-        tx.lock_dataset(base_uri)  # a COMMIT that is still on its way holds the lock
+        tx.lock_dataset(base_uri)  # a COMMIT that is still under way holds the lock
         return tx.transaction_by_write_id(write_id) is not None
 
     return carried_out

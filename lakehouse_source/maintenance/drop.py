@@ -43,7 +43,8 @@ def drop_dataset(tx: CatalogTransaction, base_uri: str) -> None:
 def finish_drops(catalog: Catalog, storage_options: Mapping[str, Any] | None = None) -> int:
     """Delete the files and the rows of datasets that were dropped; answers how many datasets.
 
-    Files that plake did not write stay, as do those of other datasets in the same folder.
+    Files that plake did not write stay, as do those of other datasets in the same folder. Where
+    a store refuses, the other datasets are deleted before the error is raised.
 
     Raises:
         StorageError: files cannot be deleted. Their datasets stay dropped; call again.

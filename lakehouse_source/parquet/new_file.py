@@ -1,6 +1,6 @@
-"""Edge. One Parquet file that is written: its encodings and layout, its footer, its end.
+"""Edge. Writes one Parquet file: its encodings, its layout, its footer.
 
-The file is durable when it is closed: its size and its last bytes were read back.
+When the file is closed it is durable, and its size and last bytes were read back.
 """
 
 from __future__ import annotations

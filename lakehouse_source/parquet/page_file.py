@@ -130,7 +130,7 @@ def file_of_pages(
 
 
 def _empty_chunk(footer: CheckedFooter, position: int, value_count: int) -> bytes:
-    """A `ColumnChunk` that is not read but asked how many values it has."""
+    """A `ColumnChunk` of which PyArrow uses only the number of values."""
     type_ = PHYSICAL_TYPES.index(footer.metadata.schema.column(position).physical_type)
     # Source: parquet.thrift, `ColumnMetaData`: field ids.
     meta: list[tuple[int, int, int | bytes]] = [

@@ -31,9 +31,10 @@ from lakehouse_source.parquet.page_file import (
 )
 from lakehouse_source.parquet.page_index import ChunkPages, PageIndex, PageLocation, RowRange
 
-# What a row group of the file in memory, a leaf column and a page cost, in decoded values. With
-# these, pages are chosen up to 10 of 16 pages of a row group of 131,072 rows. Measured on tables
-# of 1, 2 and 8 columns, they cost less than whole column chunks up to 11 to 13.
+# The cost of a row group of the file in memory, of a leaf column and of a page, in decoded values.
+# With these figures, up to 10 of the 16 pages of a row group of 131,072 rows are read by pages.
+# Measured on tables of 1, 2 and 8 columns, pages cost less than whole column chunks up to 11 to
+# 13 of 16.
 _ROW_GROUP_VALUES, _LEAF_VALUES, _PAGE_VALUES = 8_000, 6_000, 4_000
 # Fewer rows are decoded in the calling thread.
 _ROWS_FOR_THREADS = 40_000
@@ -76,7 +77,7 @@ class ChosenPages:
 
 
 class PageReader:
-    """Reads rows of one file by pages. `use_threads`: decode columns of many rows side by side."""
+    """Reads rows of one file by pages. `use_threads`: decode columns of many rows in parallel."""
 
     def __init__(
         self,

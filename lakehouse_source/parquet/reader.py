@@ -1,11 +1,11 @@
 """Edge. Scan tasks to Arrow tables, on executors and in plain Python alike.
 
-Knows files and nothing else: no catalog, no planning. Row groups are read one by
-one, never with a filter: Arrow would prune by footer statistics on its own and lose
-rows with NaN. A row group whose bloom filters rule out a match is not decoded. Of
-other row groups the condition's columns are decoded first, and the rest only where a
-row matches. Where the page indexes rule out most rows, only the pages with the others are
-fetched and decoded. Where few rows match, decoding stops after the last of them.
+Knows files and nothing else: no catalog, no planning. Row groups are read one by one, never with
+a filter: Arrow would prune by footer statistics on its own and lose rows with NaN. A row group
+whose bloom filters rule out a match is not decoded. Of the other row groups, the condition's
+columns are decoded first, and the other columns only where a row matches. Where the page indexes
+rule out most rows, only the pages with the remaining rows are fetched and decoded. Where few rows
+match, decoding stops after the last of them.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ from lakehouse_source.storage import Storage
 # A row group is decoded in portions when at most one row in `_FEW` matches.
 _FEW = 1000
 _PORTION_ROWS = 16_384
-# A smaller row group is read whole: its page indexes would take as long.
+# A smaller row group is read whole: looking at its page indexes would take as long.
 _FEWEST_ROWS_FOR_PAGES = 16_384
-# By pages, up to this many matching rows are picked one by one from the other columns.
+# When pages are read, up to this many matching rows are picked one by one from other columns.
 _PICKED_ROWS = 1000
-# Where all rows match but one in so many, or fewer, columns are filtered one by one. Of a row
-# group of TPC-H lineitem, 99 % of the rows then take 7 ms instead of 11, and 70 % 11 instead of 9.
+# Columns are filtered one by one where at most one row in so many does not match. Measured on a
+# row group of TPC-H lineitem: 7 ms instead of 11 where 99 % of the rows match, but 11 ms instead
+# of 9 where 70 % match.
 _MOST_OF = 8
 
 
@@ -104,7 +105,7 @@ class _FileReader:
         self.spec = spec
         self.task = task
         self.storage = storage
-        # Of a file that plake did not write, the columns are known when it is open.
+        # The columns of a file that plake did not write are known only when it is open.
         self.foreign = is_foreign(task.path)
         self.file_schema = spec.file_schemas[task.schema_version]
         self.target = spec.target

@@ -1,4 +1,4 @@
-"""Edge. Rows of a row group that are read: ranges of them, those that match, and live ones."""
+"""Edge. Which rows of a row group are read: in ranges, matching, and not deleted."""
 
 from __future__ import annotations
 

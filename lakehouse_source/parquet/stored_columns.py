@@ -1,7 +1,8 @@
-"""Edge. What a data file has of columns, and how it becomes the columns of the dataset.
+"""Edge. Turns the columns of a data file into the columns of the dataset.
 
-A file has the types and columns of the schema it was written under. Values are cast to the types
-of today; partition values come from the task, defaults and metadata columns are added.
+A file has the columns and types of the schema that it was written under. Values are cast to the
+types of the schema that is read. Partition values come from the task. Defaults and metadata
+columns are added.
 """
 
 from __future__ import annotations

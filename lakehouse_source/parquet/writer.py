@@ -39,13 +39,13 @@ from lakehouse_source.storage import Storage
 # group, and all that is gathered. Sorting copies a run of rows, and the encoder a column.
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 BUFFERED_BYTES = 128 * 1024 * 1024
-# Arrow keeps the encoder of a file's last column until its next row group: this much of all
-# open files together.
+# Arrow keeps the encoder of a file's last column until the file's next row group. All open files
+# together may keep this much.
 OPEN_FILE_BYTES = 48 * 1024 * 1024
-# Memory that each column of a gathered table takes beside its values, measured. Tables of a few
-# rows would otherwise fill the memory with next to no values.
+# Memory that each column of a gathered table takes beside its values (measured). If it was not
+# counted, many tables of a few rows would fill the memory.
 CHUNK_BYTES = 800
-# So many small tables of a partition value are copied into one.
+# Where a partition value has more small tables, they are copied into one.
 MOST_TABLES = 64
 # A batch is taken in slices of about this size: converting a slice makes a copy of it.
 SLICE_BYTES = 16 * 1024 * 1024
@@ -219,9 +219,10 @@ class _PartitionedWriter:
     def _make_room(self, more: int) -> None:
         """Close files until `more` can be opened and the open ones keep little memory.
 
-        The first is the one that is likely to be idle for longest: that with the fewest rows
-        gathered for its next row group. Where rows come in no order, each partition value is
-        written in turn, and the least recently used file is the one that is needed next.
+        The first one to close is the one that is likely to be idle for longest: the one with the
+        fewest rows gathered for its next row group. The least recently used file would be a bad
+        choice: where rows come in no order, each partition value is written in turn, and that
+        file is needed next.
         """
         opened = [p for p in self.partitions.values() if p.file is not None]
         kept_bytes = sum(p.file.kept_bytes for p in opened if p.file is not None)

@@ -249,7 +249,7 @@ class _Division:
         if not any(stored[field.name] for field in self._read(filtered)):
             return False  # without a column of a file, an engine cannot count its rows
         check_file(storage, task)
-        self._paths[task.path] = path  # it costs a look at each folder on the way
+        self._paths[task.path] = path  # kept: to find it, each folder on the way is looked at
         if task.schema_version == self._oldest:
             return True
         # A column that another commit added while this file was written is not in it.

@@ -121,7 +121,7 @@ class AddColumn:
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
-    """Another name for a column. The id stays, so data, statistics and partitions do."""
+    """Another name for a column. The id stays, and with it data, statistics and partitions."""
 
     path: Path
     name: str
@@ -174,7 +174,7 @@ class DropColumn:
 
 @dataclass(frozen=True, slots=True)
 class PromoteColumn:
-    """A type for a column that holds every stored value exactly."""
+    """Another type for a column, which holds every stored value exactly."""
 
     path: Path
     type: pa.DataType
@@ -268,7 +268,7 @@ class ReorderColumns:
 
 @dataclass(frozen=True, slots=True)
 class SetNullable:
-    """NULL allowed in a column, or refused from now on."""
+    """NULL is allowed in a column, or refused from now on."""
 
     path: Path
     nullable: bool
@@ -305,7 +305,7 @@ class SetNullable:
 
 @dataclass(frozen=True, slots=True)
 class SetDefault:
-    """The value of a column in rows that are written from now on from data that lacks it.
+    """The value that new rows get in a column where the data of the write lacks the column.
 
     None: such rows have NULL. Rows that were written before stay as they are.
     """

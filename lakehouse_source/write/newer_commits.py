@@ -1,7 +1,7 @@
 """Verb. Whether a commit conflicts with those that came after its write began.
 
-Under the lock of the dataset, inside the database transaction of the commit. `conflicts` has
-the table of what conflicts; here its answers are looked up in the catalog.
+It runs under the lock of the dataset, inside the database transaction of the commit. The table
+in `conflicts` decides; what the table leaves open is looked up in the catalog.
 """
 
 from __future__ import annotations

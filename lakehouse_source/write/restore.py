@@ -28,8 +28,8 @@ from lakehouse_source.write.evolution import encoded_anew, evolve_properties, wi
 from lakehouse_source.write.prerecord import compute_index_rows
 from lakehouse_source.write.summary import summary, write_result
 
-# How often vectors are read again that other commits changed meanwhile, before other commits
-# have to wait.
+# Vectors are read so many times while other commits may change them. After that they are read
+# under the lock, so that other commits cannot keep a restore from its end.
 _READS_WITHOUT_LOCK = 4
 
 

@@ -1,7 +1,7 @@
-"""Pure. New values of some fields of structs, put together to the values of whole columns.
+"""Pure. Builds the values of whole columns from new values for some fields of structs.
 
-What a field and a value are, a `Structs` says: PyArrow's fields and expressions of plake here,
-Spark's types and columns in the door of Spark.
+A `Structs` says what a field and a value are: fields of PyArrow and expressions of plake, or types
+and columns of Spark.
 """
 
 from __future__ import annotations
