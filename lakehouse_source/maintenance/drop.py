@@ -69,14 +69,14 @@ def finish_drops(catalog: Catalog, storage_options: Mapping[str, Any] | None = N
             tx.forget_dataset(record.id)
 
         in_transaction(catalog, record.base_uri, "", forget, resolve=False)
-    first, *others = failed.values() or [None]
-    if others:
+    errors = list(failed.values())
+    if len(errors) > 1:
         raise StorageError(
             path=", ".join(redact_uri(key) for key in failed),
-            reason="; ".join(str(error) for error in failed.values()),
-        ) from first
-    if first is not None:
-        raise first
+            reason="; ".join(map(str, errors)),
+        ) from errors[0]
+    if errors:
+        raise errors[0]
     return len(dropped)
 
 
