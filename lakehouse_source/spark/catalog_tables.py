@@ -65,8 +65,7 @@ def create(request: Request) -> dict[str, Any]:
         with names_of(request) as catalog:
             catalog.register(request.name, location)
         return {}
-    staged = _staged(request)
-    place = Place(staged.pop("path"), request.catalog, request.storage)
+    place, staged = _staged(request)
     options = with_table(WriteOptions(), json.dumps(staged))
     address = place.address()
     with address.open(create=True) as catalog:
@@ -78,8 +77,7 @@ def create(request: Request) -> dict[str, Any]:
 
 def stage(request: Request) -> dict[str, Any]:
     """The options of the write that creates or replaces a table. Nothing changes before it."""
-    staged = _staged(request)
-    place = Place(staged.pop("path"), request.catalog, request.storage)
+    place, staged = _staged(request)
     options = place.options() | {STAGED: json.dumps(staged)}
     return {Answer.TABLE: request.shown, Answer.OPTIONS: options}
 
@@ -116,11 +114,12 @@ def with_table(options: WriteOptions, text: str) -> WriteOptions:
     )
 
 
-def _staged(request: Request) -> dict[str, Any]:
-    """What a write needs to know to create or replace a table.
+def _staged(request: Request) -> tuple[Place, dict[str, Any]]:
+    """Where a table is that is created or replaced, and what else a write needs to know.
 
     Raises:
         DatasetExistsError, DatasetNotFoundError: of the name, as the kind of the stage demands.
+        DatasetExistsError: the name is new, and the location has a dataset.
     """
     _refuse_branch(request)
     kind = request.question.get(Question.STAGE, Stage.CREATE)
@@ -136,20 +135,22 @@ def _staged(request: Request) -> dict[str, Any]:
         "properties": properties,
     }
     if request.is_path:
-        path = request.identifier[0]
-        found = knows(Place(path, request.catalog, request.storage))
-        return staged | {
-            "path": path,
-            "register": None,
-            "replaces": _replaces(kind, found, request.shown, request),
-        }
+        place = place_of(request)
+        replaces = _replaces(kind, knows(place), request.shown, request)
+        return place, staged | {"register": None, "replaces": replaces}
     with names_of(request) as catalog:
         with catalog.read() as reader:
             reader.names.namespace(request.name[0])
             named = reader.names.find(request.name)
         replaces = _replaces(kind, named is not None, quoted(request.name), request)
         path = _location(catalog, request, named, given.get(_LOCATION))
-    return staged | {"path": path, "register": list(request.name), "replaces": replaces}
+    place = Place(path, request.catalog, request.storage)
+    if named is None and _LOCATION in given and knows(place):
+        raise DatasetExistsError(
+            dataset=place.address().uri,
+            hint="CREATE TABLE with this LOCATION, without columns and AS, gives it a name.",
+        )
+    return place, staged | {"register": list(request.name), "replaces": replaces}
 
 
 def _replaces(kind: str, found: bool, name: str, request: Request) -> bool:

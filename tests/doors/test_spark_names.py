@@ -402,6 +402,31 @@ def test_paths_are_created(spark_catalog: SparkSession, tmp_path: Path) -> None:
     assert "is known by its path" in message(spark_catalog, f"DROP TABLE plake.`{tmp_path}/b`")
 
 
+def test_a_dataset_in_its_folder_s_own_catalog_is_replaced_there(
+    spark_catalog: SparkSession, tmp_path: Path
+) -> None:
+    path = f"{tmp_path}/own"
+    lake.write_dataset(pa.table({"id": [1, 2]}), path)
+    spark_catalog.sql(f"CREATE OR REPLACE TABLE plake.`{path}` AS SELECT 3L AS id")
+    assert lake.read_dataset(path).to_pylist() == [{"id": 3}]
+    assert lake.open_dataset(path).version == 2
+    assert rows(spark_catalog, f"SELECT * FROM plake.`{path}`") == [(3,)]
+
+
+def test_a_location_that_has_a_dataset_is_told_with_the_way_to_name_it(
+    spark_catalog: SparkSession, space: str, tmp_path: Path
+) -> None:
+    at = f"LOCATION '{tmp_path}/named'"
+    spark_catalog.sql(f"CREATE TABLE {space}.t {at} AS SELECT 1 AS id")
+    spark_catalog.sql(f"DROP TABLE {space}.t")
+    for what in (f"(id INT) {at}", f"{at} AS SELECT 2 AS id"):
+        for verb in ("CREATE TABLE", "CREATE OR REPLACE TABLE"):
+            text = message(spark_catalog, f"{verb} {space}.t {what}")
+            assert "without columns" in text
+    spark_catalog.sql(f"CREATE TABLE {space}.t USING plake {at}")
+    assert rows(spark_catalog, f"SELECT * FROM {space}.t") == [(1,)]
+
+
 def test_python_and_spark_have_the_same_names(
     spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
 ) -> None:
