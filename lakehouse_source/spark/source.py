@@ -187,6 +187,7 @@ class PlakeDataSource(DataSource):
         replaced = options.pop(Option.OVERWRITE, None)
         creates = options.pop(Option.MODE, None) == Mode.CREATE
         table = options.pop(catalog_tables.STAGED, None)
+        reads = options.pop(Option.READS, None)
         given = Options(options, WRITE_OPTIONS, "writing")
         path = given.path()
         check_no_secrets(path, storage)
@@ -199,7 +200,11 @@ class PlakeDataSource(DataSource):
                 chosen = catalog_tables.with_table(chosen, table)
             if replaced is not None:
                 chosen = replace(chosen, overwrite_where=_condition(replaced, incoming))
+            own = _own_version(reads, address) if chosen.mode == "overwrite" else None
+            chosen = replace(chosen, reads_own_rows=own is not None)
             staged = begin(catalog, address, incoming, chosen)
+            if own is not None and own < staged.base_version:
+                staged = replace(staged, base_version=own)
         return PlakeWriter(staged, address.uri, given.text("catalog"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -273,6 +278,12 @@ def _wait_seconds(given: Options) -> int:
             option="waitForDataset", value=seconds, reason="is in seconds, and not below 0."
         )
     return seconds
+
+
+def _own_version(reads: str | None, address: Address) -> int | None:
+    """The oldest version of the dataset that the rows of a write come from; None: they do not."""
+    found: list[list[Any]] = [] if reads is None else json.loads(reads)
+    return min((at for path, at in found if Address(path, None).uri == address.uri), default=None)
 
 
 def _condition(terms: str, schema: pa.Schema) -> PredicateSet:

@@ -31,7 +31,9 @@ from lakehouse_source.predicate import (
 from lakehouse_source.schema.ordinal import domain, from_ordinal
 from lakehouse_source.spark.types import readable, spark_schema
 
-_YEAR_1, _YEAR_10000 = -62_135_596_800_000_000, 253_402_300_800_000_000  # microseconds
+# From 1900-01-02 and from 1582-10-15 up to the year 10000. `ChooseReader.java` has them too.
+_MICROSECONDS = range(-2_208_902_400_000_000, 253_402_300_800_000_000)
+_DAYS = range(-141_427, 2_932_897)
 _TEXT = {"prefix": "startswith", "suffix": "endswith", "contains": "contains"}
 
 
@@ -58,8 +60,9 @@ def _sql(node: BoundNode) -> str:
             return f"({column} IS NOT NULL OR {unknown})"
         return f"({column} IS NULL AND {unknown})"
     if isinstance(node, BoundCompare):
-        if _outside_spark_years(node.column.type, node.value):
-            return f"(unix_micros({column}) {node.op} {_microseconds(node.value, node.column)})"
+        function = _unpushed(node.column.type, node.value)
+        if function is not None:
+            return f"({function}({column}) {node.op} {_count(node.value, node.column)})"
         return f"({column} {node.op} {literal_sql(node.value, node.column.type)})"
     if isinstance(node, BoundIn):
         return _in(node, column)
@@ -71,31 +74,37 @@ def _sql(node: BoundNode) -> str:
     return f"({column} RLIKE {literal_sql(pattern, pa.string())})"
 
 
-def _outside_spark_years(type_: pa.DataType, *ordinals: Ordinal | None) -> bool:
-    """Tell whether a timestamp is outside the years 1 to 9999, which Spark supports.
+def _unpushed(type_: pa.DataType, *ordinals: Ordinal | None) -> str | None:
+    """The function that makes a number of a column, where a constant is not safe to push down.
 
-    Files may hold such timestamps, and Spark compares them. But as a constant one
-    overflows when Spark prepares it for the Parquet reader (measured on Spark 4.3).
-    Compared as microseconds, from a function, it stays a number.
+    Spark makes the filters of its Parquet reader of `java.sql` values. Constants after the year
+    9999 overflow. Early ones are counted in the Julian calendar and in local time: 1582-10-10
+    becomes 1582-10-15 (measured on Spark 4.3). A function of a column is not pushed down.
     """
-    if not pa.types.is_timestamp(type_) or type_.tz is None:
-        return False
-    unit = domain(type_).unit_ns
-    return any(
-        isinstance(ordinal, int) and not _YEAR_1 <= ordinal * unit // 1000 < _YEAR_10000
-        for ordinal in ordinals
-    )
+    if pa.types.is_date(type_):
+        safe, unit, function = _DAYS, 1, "unix_date"
+    elif pa.types.is_timestamp(type_) and type_.tz is not None:
+        safe, unit, function = _MICROSECONDS, domain(type_).unit_ns, "unix_micros"
+    else:
+        return None
+    per = 1 if function == "unix_date" else 1000
+    found = (one for one in ordinals if isinstance(one, int))
+    return None if all(one * unit // per in safe for one in found) else function
 
 
-def _microseconds(ordinal: Ordinal | None, column: BoundColumn) -> str:
+def _count(ordinal: Ordinal | None, column: BoundColumn) -> str:
+    """Days or microseconds, as the function of `_unpushed` tells them."""
     assert isinstance(ordinal, int)
+    if pa.types.is_date(column.type):
+        return f"CAST({ordinal} AS INT)"
     return f"CAST({ordinal * domain(column.type).unit_ns // 1000} AS BIGINT)"
 
 
 def _in(node: BoundIn, column: str) -> str:
-    if _outside_spark_years(node.column.type, *node.values):
-        column = f"unix_micros({column})"
-        values = [_microseconds(value, node.column) for value in node.values]
+    function = _unpushed(node.column.type, *node.values)
+    if function is not None:
+        column = f"{function}({column})"
+        values = [_count(value, node.column) for value in node.values]
     else:
         values = [literal_sql(value, node.column.type) for value in node.values]
     if node.has_nan:

@@ -155,6 +155,11 @@ def verdict(mine: Change, theirs: Change) -> Verdict:
     return TABLE[mine][theirs]
 
 
+def changes_rows(theirs: Change) -> bool:
+    """Tell whether a change adds rows or takes rows out."""
+    return theirs not in (Change.SCHEMA, Change.REWRITE)
+
+
 def change_of(operation: str) -> Change | None:
     """The change of an operation; None for an operation of a later release."""
     return OPERATIONS.get(operation)

@@ -85,7 +85,15 @@ def _verdict(commit: PreparedCommit, record: DatasetRecord, newer: TransactionRe
     if theirs is None:
         reason = f"version {newer.version} did {newer.operation!r}, unknown to this release"
         raise _conflict(commit, record, reason)
-    found = conflicts.verdict(commit.staged.options.change, theirs)
+    options = commit.staged.options
+    replaces_all = options.change is Change.OVERWRITE and options.reads_own_rows
+    if replaces_all and conflicts.changes_rows(theirs):
+        reason = (
+            f"version {newer.version} did {newer.operation!r}, and the rows that replace the "
+            "dataset's were computed from those before it"
+        )
+        raise _conflict(commit, record, reason)
+    found = conflicts.verdict(options.change, theirs)
     if found is Verdict.CONFLICT:
         raise _conflict(commit, record, f"version {newer.version} did {newer.operation!r}")
     return found

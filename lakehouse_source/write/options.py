@@ -34,6 +34,8 @@ class WriteOptions:
     as the rows are; the new columns are others than the old ones, whatever their names.
     `register_as` is a name (namespace and name) that the dataset gets in the same transaction.
     `table_properties` are those of a dataset that is created or whose schema is replaced.
+    `reads_own_rows`: the rows of an overwrite were computed from those of the base version. One
+    that replaces the whole dataset then conflicts with every later commit that changed rows.
     `statement` is the name of the operation in the history, where it is not that of the change.
     """
 
@@ -54,6 +56,7 @@ class WriteOptions:
     register_as: QualifiedName | None = None
     table_properties: Mapping[str, str] | None = None
     statement: str | None = None
+    reads_own_rows: bool = False
 
     def check(self) -> None:
         """Check the values and their combinations.

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -156,3 +157,26 @@ def test_a_column_with_a_default_beside_one_that_only_plake_converts(
         [{"n": "0.5", "s": {"x": 1, "y": "d"}, "c": half}, {"n": None, "s": None, "c": half}]
     )
     assert frame.where("c = 1.5").count() == 2
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["current_timestamp()", "CURRENT_TIMESTAMP", "now() - INTERVAL '1' HOUR", "localtimestamp()"],
+)
+def test_a_default_that_each_statement_evaluates_anew_is_refused(
+    spark_catalog: SparkSession, sql: str
+) -> None:
+    spark_catalog.sql("CREATE OR REPLACE TABLE plake.default.clock (id INT) USING plake")
+    for statement in (
+        f"CREATE TABLE plake.default.clock_new (id INT, at TIMESTAMP DEFAULT {sql}) USING plake",
+        f"ALTER TABLE plake.default.clock ADD COLUMN at TIMESTAMP DEFAULT {sql}",
+    ):
+        with pytest.raises(AnalysisException, match="has another one in each statement: column at"):
+            spark_catalog.sql(statement)
+    spark_catalog.sql("ALTER TABLE plake.default.clock ADD COLUMN at TIMESTAMP")
+    with pytest.raises(AnalysisException, match="has another one in each statement: column at"):
+        spark_catalog.sql(f"ALTER TABLE plake.default.clock ALTER COLUMN at SET DEFAULT {sql}")
+    spark_catalog.sql(
+        "ALTER TABLE plake.default.clock ALTER COLUMN at SET DEFAULT to_timestamp('2026-01-01')"
+    )
+    assert not spark_catalog.catalog.tableExists("plake.default.clock_new")

@@ -433,6 +433,39 @@ def test_moments_that_spark_does_not_promise_to_hold(
         assert found == len(expected), str(condition)
 
 
+@pytest.mark.parametrize("door", ["scan", "reader"])
+def test_days_that_the_julian_calendar_lacks_are_found(
+    spark: SparkSession, spark_reader: SparkSession, tmp_path: Path, door: str
+) -> None:
+    """Spark takes 1582-10-10 for 1582-10-15 when it makes filters for Parquet."""
+    days = [
+        *(datetime.date(1582, 10, day) for day in range(1, 21)),
+        datetime.date(1500, 2, 28),
+        datetime.date(1883, 11, 18),
+    ]
+    moments = [datetime.datetime(day.year, day.month, day.day, 12) for day in days]
+    uri = str(tmp_path / "early")
+    table = pa.table({"d": days, "t": pa.array(moments, pa.timestamp("us", "UTC"))})
+    lake.write_dataset(table, uri)
+
+    def found(condition: str) -> list[datetime.date]:
+        if door == "scan":
+            frame = lake.spark.scan(spark, uri, condition)
+        else:
+            frame = spark_reader.read.format("plake").load(uri).where(condition)
+        return sorted(row.d for row in frame.collect())
+
+    for day in days:
+        moment = f"TIMESTAMP '{day} 12:00:00'"
+        assert found(f"d = DATE '{day}'") == [day]
+        assert found(f"t = {moment}") == [day]
+    day = datetime.date(1582, 10, 10)
+    for column, value in (("d", f"DATE '{day}'"), ("t", f"TIMESTAMP '{day} 12:00:00'")):
+        assert found(f"{column} <= {value}") == sorted(one for one in days if one <= day)
+        assert found(f"{column} <> {value}") == sorted(one for one in days if one != day)
+        assert found(f"{column} IN ({value}, {value})") == [day]
+
+
 EXPRESSIBLE = settings(max_examples=300 if THOROUGH else 8, deadline=None)
 
 

@@ -505,3 +505,21 @@ def test_without_the_extension_statements_are_refused_by_spark(
     finally:
         session.conf.set(Setting.PLANNER, "true")
     assert last(path).version == 2
+
+
+@pytest.mark.parametrize("by_source", ["", " WHEN NOT MATCHED BY SOURCE THEN UPDATE SET k = 0"])
+def test_the_source_of_a_merge_may_be_random(
+    session: SparkSession, tmp_path: Path, by_source: str
+) -> None:
+    path = write(tmp_path / "t")
+    view(session, path)
+    before = session.table("t").count()
+    session.sql(
+        "MERGE INTO t USING (SELECT 1000 + CAST(rand() * 0 AS INT) + id AS id, uuid() AS v "
+        "FROM range(3) UNION ALL SELECT id, uuid() FROM t WHERE id = 1) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET k = -1 WHEN NOT MATCHED THEN INSERT (id, k) VALUES (s.id, 1)"
+        + by_source
+    )
+    assert session.table("t").count() == before + 3
+    assert session.table("t").where("id >= 1000 AND k = 1").count() == 3
+    assert session.table("t").where("k = -1").count() == session.table("t").where("id = 1").count()

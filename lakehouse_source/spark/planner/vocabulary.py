@@ -360,6 +360,9 @@ class Option:
     TASKS = "plake.tasks"
     # Of an overwrite: conditions, as `Key` tells, of the rows that are replaced.
     OVERWRITE = "plake.overwrite"
+    # Of a write that replaces rows: pairs of a path and a version, the datasets of plake that its
+    # query reads, without versions that the user named.
+    READS = "plake.reads"
     # Of a write: a value of `Mode`.
     MODE = "plake.mode"
 

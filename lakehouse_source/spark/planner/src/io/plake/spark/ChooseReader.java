@@ -84,10 +84,16 @@ final class ChooseReader extends SparkStrategy {
       "spark.sql.parquet.recordLevelFilter.enabled", "false",
       "spark.sql.legacy.parquet.nanosAsLong", "false");
 
-  /** Microseconds and days of the years 1 to 9999. Others overflow in Spark's Parquet filters. */
-  private static final long FIRST_MICROSECOND = -62_135_596_800_000_000L;
+  /**
+   * Microseconds from 1900-01-02 and days from 1582-10-15, up to the end of year 9999.
+   *
+   * <p>Spark makes its Parquet filters of {@code java.sql} values. Later constants overflow. Earlier
+   * ones are counted in the Julian calendar and in local time, where some are missing and others are
+   * there twice: 1582-10-10 becomes 1582-10-15.
+   */
+  private static final long FIRST_MICROSECOND = -2_208_902_400_000_000L;
   private static final long AFTER_MICROSECONDS = 253_402_300_800_000_000L;
-  private static final long FIRST_DAY = -719_162;
+  private static final long FIRST_DAY = -141_427;
   private static final long AFTER_DAYS = 2_932_897;
 
   /** The session's choice, or null where it is Python's reader in any case. */
@@ -251,7 +257,7 @@ final class ChooseReader extends SparkStrategy {
 
   /**
    * Writes conditions in a form that Spark does not push into Parquet, where its reader would lose
-   * rows: footers leave NaN out, dictionaries tell -0.0 from 0.0, constants of some years overflow.
+   * rows: footers leave NaN out, dictionaries tell -0.0 from 0.0, some constants become others.
    */
   static final class Hide extends AbstractPartialFunction<Expression, Expression> {
     private final Set<ExprId> partitioned;

@@ -48,14 +48,15 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Map.entry(Part.DECIMALS, List.of("LongDecimals", "LongDecimals$Replace")),
       Map.entry(Part.VIEWS, List.of("RepinViews", "RepinViews$Change", "RepinViews$Pins")),
       Map.entry(Part.STATEMENTS, List.of(
-          "RowStatements", "RowStatements$Targets", "MovedColumns", "StatementTable",
+          "RowStatements", "RowStatements$Targets", "GroupFilters", "OwnRows", "OwnRows$Writes",
+          "MovedColumns", "StatementTable",
           "RowOperation", "RowWrites", "RowWrites$Writes", "RowChangeTable",
           "SchemaEvolution", "HiddenColumns", "HiddenColumns$Hidden", "WriteInfo", "RowChangeTable$Builder",
           "RowChangeTable$Clustered")),
       Map.entry(Part.CATALOG, List.of(
           "PlakeCatalog", "PlakeTable", "PlakeTable$Unpruned", "TableWrites", "Channel",
           "Channel$TaskTable", "Refusal",
-          "TableQuestions", "TableToCreate", "TablePartitions", "PlakeProcedure",
+          "TableQuestions", "ConstantDefaults", "TableToCreate", "TablePartitions", "PlakeProcedure",
           "PlakeProcedure$Bound", "PlakeSessionCatalog", "SessionEntry", "StagedBySpark",
           "MergeSchemaWrites", "MergeSchemaWrites$Wait", "MergeSchemaWrites$Widen",
           "AnalyzeTables", "NotNullColumns", "NotNullColumns$Pass", "TimesOfPaths",
@@ -81,6 +82,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       extensions.injectResolutionRule(new AnalysesOfSession());
       extensions.injectResolutionRule(new ColumnsOfSession());
       extensions.injectResolutionRule(new StatementsOfSession()); // after views have their version
+      extensions.injectPostHocResolutionRule(new ReadsOfSession()); // where queries are resolved
       // The "Pre CBO" batch runs once per query, just before Spark turns relations into scans.
       // Filters and projections are then next to the relation, and the rule of Spark that pushes
       // them down has not run yet.
@@ -252,6 +254,14 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
     @Override
     public Rule<LogicalPlan> apply(SparkSession session) {
       return new RowStatements();
+    }
+  }
+
+  private static final class ReadsOfSession
+      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
+    @Override
+    public Rule<LogicalPlan> apply(SparkSession session) {
+      return new OwnRows();
     }
   }
 

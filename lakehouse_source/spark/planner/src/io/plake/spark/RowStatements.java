@@ -45,7 +45,7 @@ final class RowStatements extends Rule<LogicalPlan> {
     }
     try {
       checkStreams(plan);
-      return plan.transformUp(new Targets());
+      return plan.transformUp(new Targets()).transformUp(new GroupFilters());
     } catch (LinkageError e) {
       Part.STATEMENTS.failed(e);
       return plan;
@@ -60,6 +60,12 @@ final class RowStatements extends Rule<LogicalPlan> {
           && stream.output().size() > ((PlakeTable) stream.table()).schema().size()) {
         throw Refusal.because("A stream of plake has no columns that tell where a row is stored.");
       }
+    }
+    LogicalPlan target = Targets.below(plan);
+    if (target instanceof StreamingRelationV2
+        && ((StreamingRelationV2) target).table() instanceof PythonTable
+        && IsolateScans.SOURCE.equals(((StreamingRelationV2) target).sourceName())) {
+      throw Targets.refused("changes tables, and not streams");
     }
     for (Iterator<LogicalPlan> it = plan.children().iterator(); it.hasNext(); ) {
       checkStreams(it.next());
@@ -76,6 +82,28 @@ final class RowStatements extends Rule<LogicalPlan> {
     return table instanceof RowLevelOperationTable
             && ((RowLevelOperationTable) table).operation() instanceof RowOperation
         ? (RowOperation) ((RowLevelOperationTable) table).operation() : null;
+  }
+
+  /** Whether the options of a frame name a version, or ask about the dataset. */
+  static boolean namesVersion(CaseInsensitiveStringMap options) {
+    return options.containsKey("metadatatable") || VERSIONS.stream().anyMatch(options::containsKey);
+  }
+
+  /** The version that a frame reads. Its instance in Python says so in its pickle. */
+  static long versionOf(
+      PythonDataSourceV2 frame, PythonTable table, CaseInsensitiveStringMap options)
+      throws IOException {
+    byte[] pickled;
+    synchronized (frame) {
+      pickled = frame.getOrCreateDataSourceInPython(
+          table.name(), options, new Some<>(table.schema())).dataSource();
+    }
+    Object found = new Unpickler().loads(pickled);
+    Object version = found instanceof Map ? ((Map<?, ?>) found).get(Vocabulary.Pickle.VERSION) : null;
+    if (!(version instanceof Number)) {
+      throw new IllegalStateException("the data source does not tell the version of its frame");
+    }
+    return ((Number) version).longValue();
   }
 
   private static final class Targets extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
@@ -115,8 +143,8 @@ final class RowStatements extends Rule<LogicalPlan> {
       return target instanceof View;
     }
 
-    /** The plake relation that a statement changes; null where there is none or it is known. */
-    private static DataSourceV2Relation targetOf(LogicalPlan node) {
+    /** What a statement changes, below its names and views; null where the node is no statement. */
+    private static LogicalPlan below(LogicalPlan node) {
       LogicalPlan target = node instanceof DeleteFromTable ? ((DeleteFromTable) node).table()
           : node instanceof UpdateTable ? ((UpdateTable) node).table()
           : node instanceof MergeIntoTable ? ((MergeIntoTable) node).targetTable() : null;
@@ -124,6 +152,12 @@ final class RowStatements extends Rule<LogicalPlan> {
           || target instanceof View && ((View) target).isTempView()) {
         target = target.children().head();
       }
+      return target;
+    }
+
+    /** The plake relation that a statement changes; null where there is none or it is known. */
+    private static DataSourceV2Relation targetOf(LogicalPlan node) {
+      LogicalPlan target = below(node);
       if (target == null || !IsolateScans.isOurs(target)) {
         return null;
       }
@@ -241,23 +275,6 @@ final class RowStatements extends Rule<LogicalPlan> {
       if (names.isEmpty()) {
         throw refused("cannot change a dataset without columns");
       }
-    }
-
-    /** The version that a frame reads. Its instance in Python says so in its pickle. */
-    private static long versionOf(
-        PythonDataSourceV2 frame, PythonTable table, CaseInsensitiveStringMap options)
-        throws IOException {
-      byte[] pickled;
-      synchronized (frame) {
-        pickled = frame.getOrCreateDataSourceInPython(
-            table.name(), options, new Some<>(table.schema())).dataSource();
-      }
-      Object found = new Unpickler().loads(pickled);
-      Object version = found instanceof Map ? ((Map<?, ?>) found).get(Vocabulary.Pickle.VERSION) : null;
-      if (!(version instanceof Number)) {
-        throw new IllegalStateException("the data source does not tell the version of its frame");
-      }
-      return ((Number) version).longValue();
     }
 
     private static IllegalArgumentException refused(String reason) {

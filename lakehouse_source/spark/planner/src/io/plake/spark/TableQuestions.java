@@ -49,6 +49,7 @@ final class TableQuestions {
       }
       // Columns of a query bring the text of a default along, and no value: nobody declared it.
       if (column.defaultValue() != null && column.defaultValue().getValue() != null) {
+        ConstantDefaults.check(column.name(), column.defaultValue().getSql());
         defaults.add(value(column.name(), column.dataType(), column.defaultValue().getValue()));
       }
     }
@@ -183,6 +184,7 @@ final class TableQuestions {
       position(one, added.position());
       if (added.defaultValue() != null) {
         String name = added.fieldNames()[added.fieldNames().length - 1];
+        ConstantDefaults.check(name, added.defaultValue().getSql());
         one.put(Vocabulary.Question.VALUE,
             value(name, added.dataType(), added.defaultValue().getValue()));
       }
@@ -208,6 +210,7 @@ final class TableQuestions {
       one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.DEFAULT);
       String sql = defaultOf((TableChange.UpdateColumnDefaultValue) change);
       if (sql != null && !sql.isEmpty()) {
+        ConstantDefaults.check(change.fieldNames()[change.fieldNames().length - 1], sql);
         one.put(Vocabulary.Question.VALUE, evaluated(change.fieldNames(), sql, columns));
       }
     } else {

@@ -46,6 +46,11 @@ final class TableToCreate extends PythonTable implements StagedTable {
     this.options = PlakeTable.texts(told.get(Vocabulary.Answer.OPTIONS));
   }
 
+  /** The options by which plake's writer finds what it is to create. */
+  CaseInsensitiveStringMap options() {
+    return new CaseInsensitiveStringMap(options);
+  }
+
   @Override
   public String name() {
     return name;

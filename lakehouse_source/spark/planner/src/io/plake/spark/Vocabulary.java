@@ -302,6 +302,7 @@ final class Vocabulary {
     static final String QUESTION = "plake.question";
     static final String TASKS = "plake.tasks";
     static final String OVERWRITE = "plake.overwrite";
+    static final String READS = "plake.reads";
     static final String MODE = "plake.mode";
 
     private Option() {}
