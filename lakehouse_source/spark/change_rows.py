@@ -140,7 +140,9 @@ class SparkTable:
         if condition is not None:
             frame = frame.where(_column(condition))
         values = [
-            (assigned[name] if name in assigned else F.col(_own(i))).cast(type_).alias(name)
+            struct_fields.as_type(frame, assigned[name], type_).alias(name)
+            if name in assigned
+            else F.col(_own(i)).alias(name)
             for i, (name, type_) in enumerate(read.columns.items())
         ]
         place = [F.col(_OWN + name).alias(read.names[name]) for name in _PLACE]
@@ -395,7 +397,7 @@ class SparkMerge:
         operation: Any = F.when(F.lit(False), F.lit(-1))
         for i, clause in enumerate(clauses):
             operation = operation.when(which == i, F.lit(clause.operation))
-        values = self._values(read, clauses, which)
+        values = self._values(read, clauses, chosen)
         place = [F.col(_OWN + name).alias(read.names[name]) for name in _PLACE]
         self._table._write(
             read, Command.MERGE, chosen.select(_operation(operation), *values, *place)
@@ -407,10 +409,11 @@ class SparkMerge:
             return "full_outer" if self._by_source else "right_outer"
         return "left_outer" if self._by_source else "inner"
 
-    def _values(self, read: _Read, clauses: list[_Clause], which: Column) -> list[Column]:
+    def _values(self, read: _Read, clauses: list[_Clause], chosen: DataFrame) -> list[Column]:
         """The columns of the dataset, as the clause of each row sets them."""
         from pyspark.sql import functions as F
 
+        which = F.col(f"{_OWN}action")
         assigned: list[dict[str, Any]] = []
         for clause in clauses:
             if clause.values is not None:
@@ -434,8 +437,14 @@ class SparkMerge:
         for place, (name, type_) in enumerate(read.columns.items()):
             value: Any = F.when(F.lit(False), F.lit(None).cast(type_))
             for i, clause in enumerate(clauses):
-                kept = F.lit(None) if clause.operation == _INSERTED else F.col(_own(place))
-                value = value.when(which == i, assigned[i].get(name, kept).cast(type_))
+                set_to = assigned[i].get(name)
+                if set_to is not None:
+                    set_to = struct_fields.as_type(chosen, set_to, type_)
+                elif clause.operation == _INSERTED:
+                    set_to = F.lit(None).cast(type_)
+                else:
+                    set_to = F.col(_own(place))
+                value = value.when(which == i, set_to)
             result.append(value.alias(name))
         return result
 

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import lakehouse_source as lake
+from lakehouse_source.errors import InvalidOptionError
 from tests.doors.frames import data_files, load
 from tests.doors.test_row_statements import (
     SOURCE,
@@ -221,3 +222,30 @@ def test_fields_of_structs_are_set_by_name(spark: SparkSession, tmp_path: Path) 
     insert = target.merge(source, "t.id = s.id").whenNotMatchedInsert(values={"a.city": "'x'"})
     with pytest.raises(lake.InvalidOptionError, match=r"an insert sets all of a"):
         insert.execute()
+
+
+def test_structs_are_assigned_by_the_names_of_their_fields(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t")
+    pair = pa.struct([("a", pa.int32()), ("b", pa.int32())])
+    schema = pa.schema([("id", pa.int64()), ("s", pair), ("l", pa.list_(pair))])
+    rows = [{"id": id, "s": {"a": 1, "b": 2}, "l": [{"a": 1, "b": 2}]} for id in (1, 2)]
+    lake.write_dataset(pa.Table.from_pylist(rows, schema), path)
+    target = lake.spark.open(spark, path)
+    target.update("id = 1", {"s": "named_struct('B', 20, 'a', 10)"})
+    source = spark.sql(
+        "SELECT id, named_struct('b', 40L, 'a', 30L) AS s, "
+        "array(named_struct('b', 40, 'a', 30), NULL) AS l FROM range(2, 4)"
+    )
+    merge = target.merge(source.alias("s"), "target.id = s.id")
+    merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    new = {"a": 30, "b": 40}
+    found = {row["id"]: (row["s"], row["l"]) for row in lake.read_dataset(path).to_pylist()}
+    assert found == {
+        1: ({"a": 10, "b": 20}, [{"a": 1, "b": 2}]),
+        2: (new, [new, None]),
+        3: (new, [new, None]),
+    }
+    with pytest.raises(InvalidOptionError, match="other fields"):
+        target.update(None, {"s": "named_struct('x', 20, 'y', 10)"})

@@ -44,6 +44,7 @@ TARGET: list[tuple[Any, ...]] = [
     (8, 4, -1.0, "", 3, {"a": 8, "b": "u"}),
     (9, 5, NAN, "i", 3, {"a": 9, "b": "t"}),
 ]
+PAIR = pa.struct([("a", pa.int32()), ("b", pa.int32())])
 SOURCE: list[tuple[Any, ...]] = [
     (3, 20, NAN, "drop", 3, {"a": 30, "b": "n"}),
     (6, 21, -0.0, "new", 1, None),
@@ -523,3 +524,31 @@ def test_the_source_of_a_merge_may_be_random(
     assert session.table("t").count() == before + 3
     assert session.table("t").where("id >= 1000 AND k = 1").count() == 3
     assert session.table("t").where("k = -1").count() == session.table("t").where("id = 1").count()
+
+
+def test_structs_are_assigned_by_the_names_of_their_fields(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t")
+    schema = pa.schema([("id", pa.int64()), ("s", PAIR), ("l", pa.list_(PAIR))])
+    pair = {"a": 1, "b": 2}
+    rows = [{"id": id, "s": pair, "l": [pair]} for id in (1, 2)]
+    lake.write_dataset(pa.Table.from_pylist(rows, schema), path)
+    view(session, path)
+    swapped = "named_struct('b', {0}, 'a', {1})"
+    session.sql(
+        f"SELECT id, {swapped.format(40, 30)} AS s, array({swapped.format(40, 30)}) AS l "
+        "FROM range(2, 4)"
+    ).createOrReplaceTempView("swapped")
+    session.sql(
+        f"UPDATE t SET s = {swapped.format(20, 10)}, l = array({swapped.format(20, 10)}) "
+        "WHERE id = 1"
+    )
+    session.sql(
+        "MERGE INTO t USING swapped s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    expected = {1: {"a": 10, "b": 20}, 2: {"a": 30, "b": 40}, 3: {"a": 30, "b": 40}}
+    found = lake.read_dataset(path).to_pylist()
+    assert {row["id"]: row["s"] for row in found} == expected
+    assert {row["id"]: row["l"] for row in found} == {k: [v] for k, v in expected.items()}

@@ -122,7 +122,8 @@ final class RowStatements extends Rule<LogicalPlan> {
       }
       DataSourceV2Relation now = statementOn(target, isView(node), evolves(node));
       MovedColumns places = new MovedColumns(target, now);
-      LogicalPlan done = withTarget(node, now).transformExpressions(places);
+      LogicalPlan done = withTarget(node, now).transformExpressions(places)
+          .transformExpressions(new StructCasts());
       boolean named = places.wereNamed()
           || target.output().size() > target.table().columns().length;
       if (named && !(node instanceof DeleteFromTable)) { // Spark would write them with the row

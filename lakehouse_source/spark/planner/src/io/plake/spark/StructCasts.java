@@ -1,0 +1,65 @@
+package io.plake.spark;
+
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.Cast$;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.plans.logical.Assignment;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StructType;
+import scala.Function1;
+import scala.collection.Iterator;
+import scala.runtime.AbstractPartialFunction;
+
+/**
+ * Undoes the casts that Spark has put around structs that an UPDATE or MERGE assigns.
+ *
+ * <p>A cast takes fields by their places: {@code SET s = named_struct('b', 1, 'a', 2)} would give 1 to
+ * the first field. Spark casts where it sees an assignment before the target is a table whose rows
+ * can be changed. For such a table it brings fields together by name.
+ */
+final class StructCasts extends AbstractPartialFunction<Expression, Expression> {
+
+  @Override
+  public boolean isDefinedAt(Expression expression) {
+    return expression instanceof Assignment && expression.resolved()
+        && hasStruct(((Assignment) expression).key().dataType())
+        && castIn(((Assignment) expression).value()) != null;
+  }
+
+  @Override
+  @SuppressWarnings("unchecked")
+  public <A1 extends Expression, B1> B1 applyOrElse(A1 node, Function1<A1, B1> otherwise) {
+    if (!isDefinedAt(node)) {
+      return otherwise.apply(node);
+    }
+    Assignment given = (Assignment) node;
+    return (B1) new Assignment(given.key(), castIn(given.value()).child());
+  }
+
+  /** The cast that Spark put there, which may be below checks of the length of texts. */
+  private static Cast castIn(Expression value) {
+    if (value instanceof Cast
+        && ((Cast) value).getTagValue(Cast$.MODULE$.BY_TABLE_INSERTION()).isDefined()) {
+      return (Cast) value;
+    }
+    for (Iterator<Expression> it = value.children().iterator(); it.hasNext(); ) {
+      Cast found = castIn(it.next());
+      if (found != null) {
+        return found;
+      }
+    }
+    return null;
+  }
+
+  private static boolean hasStruct(DataType type) {
+    if (type instanceof ArrayType) {
+      return hasStruct(((ArrayType) type).elementType());
+    }
+    if (type instanceof MapType) {
+      return hasStruct(((MapType) type).keyType()) || hasStruct(((MapType) type).valueType());
+    }
+    return type instanceof StructType;
+  }
+}
