@@ -27,7 +27,10 @@ def find(name: str, columns: Mapping[str, Any]) -> list[StructField] | None:
 
 
 def replaced(tree: Mapping[str, Any], name: str, type_: Any, before: Column) -> Column:
-    """The column `before`, a struct, with other values of some fields; see `struct_with`."""
+    """The column `before`, a struct, with other values of some fields, in the types that they have.
+
+    See `struct_with`; `as_type` gives the types of the dataset.
+    """
     from pyspark.sql.types import StructField
 
     return struct_with(StructField(name, type_), tree, before, _Columns())
@@ -50,7 +53,8 @@ class _Columns:
     def make(self, values: Sequence[tuple[StructField, Column]]) -> Column:
         from pyspark.sql import functions as F
 
-        return F.struct(*(value.cast(field.dataType).alias(field.name) for field, value in values))
+        # Not cast yet: a cast takes fields of structs by their places. See `as_type`.
+        return F.struct(*(value.alias(field.name) for field, value in values))
 
 
 def as_type(frame: DataFrame, value: Column, type_: Any) -> Column:

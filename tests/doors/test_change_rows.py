@@ -249,3 +249,19 @@ def test_structs_are_assigned_by_the_names_of_their_fields(
     }
     with pytest.raises(InvalidOptionError, match="other fields"):
         target.update(None, {"s": "named_struct('x', 20, 'y', 10)"})
+
+
+def test_a_struct_in_a_struct_is_assigned_by_the_names_of_its_fields(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A cast took them by their places, and swapped their values."""
+    path = str(tmp_path / "t")
+    pair = pa.struct([("a", pa.int32()), ("b", pa.int32())])
+    outer = pa.struct([("x", pa.int32()), ("p", pair)])
+    schema = pa.schema([("id", pa.int64()), ("o", outer)])
+    rows = [{"id": 1, "o": {"x": 7, "p": {"a": 1, "b": 2}}}, {"id": 2, "o": None}]
+    lake.write_dataset(pa.Table.from_pylist(rows, schema), path)
+    lake.spark.open(spark, path).update(None, {"o.p": "named_struct('b', 20L, 'A', '10')"})
+    found = {row["id"]: row["o"] for row in lake.read_dataset(path).to_pylist()}
+    new = {"a": 10, "b": 20}
+    assert found == {1: {"x": 7, "p": new}, 2: {"x": None, "p": new}}
