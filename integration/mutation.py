@@ -50,6 +50,7 @@ ROW_CHANGES = (
     "verbs/test_row_change_conflicts.py",
 )
 NAMES = ("verbs/test_dataset_names.py",)
+COMMITS = ("verbs/test_commit_protocol.py",)
 BRANCHES = ("verbs/test_branches.py", "verbs/test_lost_acknowledgement.py")
 
 
@@ -613,6 +614,24 @@ MUTANTS = [
             "a MERGE does not look at rows that others added",
             "        return mine is Change.MERGE",
             "        return False",
+        ),
+    ),
+    *_in(
+        "write/conflicts.py",
+        COMMITS,
+        (
+            "a compaction counts as a change of rows",
+            "    return theirs not in (Change.SCHEMA, Change.REWRITE)",
+            "    return theirs is not Change.SCHEMA",
+        ),
+    ),
+    *_in(
+        "write/apply.py",
+        COMMITS,
+        (
+            "an overwrite from its own rows loses what others committed",
+            "        if replaces_all and conflicts.changes_rows(theirs):",
+            "        if False:",
         ),
     ),
     *_in(

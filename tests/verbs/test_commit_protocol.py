@@ -100,6 +100,34 @@ class TestConflictsBetweenRealWrites:
         known = {file.path for version in (1, 2) for file in dataset.files(version)}
         assert {str(p.relative_to(uri)) for p in Path(uri).rglob("*.parquet")} == known
 
+    @pytest.mark.parametrize("theirs", ["append", "overwrite", "delete"])
+    def test_an_overwrite_from_the_dataset_s_own_rows_collides_with_other_rows(
+        self, catalog: lake.Catalog, uri: str, theirs: str
+    ) -> None:
+        lake.write_dataset(numbers(1, 2), uri, catalog=catalog)
+        mine = stage(catalog, uri, numbers(10, 20), mode="overwrite", reads_own_rows=True)
+        if theirs == "delete":
+            lake.open_dataset(uri, catalog=catalog).delete("n = 1")
+        else:
+            lake.write_dataset(numbers(3), uri, catalog=catalog, mode=theirs)
+        before = values(catalog, uri)
+        with pytest.raises(lake.CommitConflictError, match="computed from those before it"):
+            commit(catalog, *mine)
+        assert abort(catalog, *mine)
+        assert values(catalog, uri) == before
+
+    def test_an_overwrite_from_the_dataset_s_own_rows_goes_over_commits_that_keep_all_rows(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        lake.write_dataset(numbers(1), uri, catalog=catalog)
+        lake.write_dataset(numbers(2), uri, catalog=catalog)
+        mine = stage(catalog, uri, numbers(10, 20), mode="overwrite", reads_own_rows=True)
+        dataset = lake.open_dataset(uri, catalog=catalog)
+        dataset.compact()
+        dataset.add_column("more", pa.string())
+        assert commit(catalog, *mine).version == 5
+        assert values(catalog, uri) == [10, 20]
+
     @pytest.mark.parametrize("mode", ["append", "overwrite", "overwrite where"])
     def test_an_expected_version_turns_every_rebase_into_a_conflict(
         self, catalog: lake.Catalog, uri: str, mode: str
