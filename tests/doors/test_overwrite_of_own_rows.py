@@ -134,3 +134,13 @@ def test_an_overwrite_from_another_table_replaces_what_was_committed_meanwhile(
         f"INSERT OVERWRITE plake.`{path}` SELECT append_once(id), p FROM plake.`{tmp_path}/other`"
     )
     assert ids(path) == [1, 7]
+
+
+def test_a_frame_without_a_dataset_is_told_as_such_when_it_is_written(
+    spark_catalog: SparkSession, path: str, tmp_path: Path
+) -> None:
+    missing = spark_catalog.read.format("plake").schema("id BIGINT, p BIGINT")
+    found = r"PLAKE_DATASET_NOT_FOUND|DatasetNotFoundError"
+    with pytest.raises(PySparkException, match=found):
+        missing.load(f"{tmp_path}/none").write.format("plake").mode("overwrite").save(path)
+    assert ids(path) == [1, 2]
