@@ -74,7 +74,7 @@ def starting_position(
 
     Raises:
         VersionNotFoundError: the version was expired, or is not the next one nor before it.
-        InvalidOptionError: both are given, or the timestamp is none.
+        InvalidOptionError: both are given, or the timestamp is none or is in the future.
     """
     oldest = newest.dataset.oldest_version
     if version is not None and timestamp is not None:
@@ -85,6 +85,14 @@ def starting_position(
         )
     if timestamp is not None:
         moment = parse_timestamp(timestamp)
+        if moment > reader.now():
+            # Rows that are committed before that time would be read.
+            raise InvalidOptionError(
+                option="startingTimestamp",
+                value=timestamp,
+                reason="is in the future. For what is committed from now on, give "
+                "startingVersion='latest'.",
+            )
         found = reader.first_version_from(newest.dataset.id, moment)
         version = "latest" if found is None else max(found, oldest)
     if version is None:

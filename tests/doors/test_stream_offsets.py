@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import random
 import threading
+import time
 from collections import Counter
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -332,7 +334,6 @@ def test_a_stream_begins_at_a_version_the_next_one_or_a_time(uri: str) -> None:
     [
         {"startingVersion": "latest"},
         {"startingVersion": "4"},
-        {"startingTimestamp": "2100-01-01"},
     ],
 )
 def test_a_stream_can_begin_after_all_that_is_there(uri: str, options: dict[str, str]) -> None:
@@ -341,6 +342,21 @@ def test_a_stream_can_begin_after_all_that_is_there(uri: str, options: dict[str,
     assert batches == []
     lake.write_dataset({"id": [7]}, uri)
     assert drain(reader, end)[0] == [[7]]
+
+
+def test_a_stream_can_begin_at_a_time_after_the_newest_version(uri: str) -> None:
+    time.sleep(0.01)
+    reader = new_reader(uri, startingTimestamp=datetime.now(timezone.utc).isoformat())
+    batches, end = drain(reader)
+    assert batches == []
+    lake.write_dataset({"id": [7]}, uri)
+    assert drain(reader, end)[0] == [[7]]
+
+
+def test_a_stream_that_would_begin_in_the_future_is_refused(uri: str) -> None:
+    """It read rows that were committed before that time."""
+    with pytest.raises(lake.InvalidOptionError, match="in the future"):
+        drain(new_reader(uri, startingTimestamp="2100-01-01"))
 
 
 def test_a_stream_from_latest_keeps_its_place_over_a_restart(uri: str) -> None:

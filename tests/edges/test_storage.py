@@ -85,10 +85,12 @@ def test_a_link_out_of_the_dataset_is_refused_before_reading_and_deleting(tmp_pa
     outside.mkdir()
     (outside / "f.parquet").write_bytes(b"x")
     (root / "link").symlink_to(outside)
+    (root / "f.parquet").symlink_to(outside / "f.parquet")
     storage = Storage(str(root))
     for act in (storage.open_input, storage.delete, storage.size):
-        with pytest.raises(CorruptDatasetError, match="link leads out"):
-            act("link/f.parquet")
+        for path in ("link/f.parquet", "f.parquet"):
+            with pytest.raises(CorruptDatasetError, match="link leads out"):
+                act(path)
     assert (outside / "f.parquet").exists()
 
 

@@ -165,4 +165,6 @@ def test_every_catalog_finds_files_by_their_order_and_versions_by_time(
         assert ends[-1] == Position(2)
         moment = reader.transactions(newest.dataset.id)[0].timestamp
         assert starting_position(reader, newest, 1, None, moment) == Position(1)
-        assert starting_position(reader, newest, 1, None, "2100-01-01") == Position(2)
+        assert starting_position(reader, newest, 1, None, reader.now()) == Position(2)
+        with pytest.raises(lake.InvalidOptionError, match="in the future"):
+            starting_position(reader, newest, 1, None, "2100-01-01")
