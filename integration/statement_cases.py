@@ -237,7 +237,7 @@ STATEMENTS = (
         "CREATE TABLE {t}_like LIKE {t}",
         [("g=a",)],
         like,
-        refused=dict.fromkeys(("4.1", "4.2"), "REQUIRES_SINGLE_PART_NAMESPACE"),
+        refused={"4.1": "PARSE_SYNTAX_ERROR"},
     ),
     Case(
         "PARTITIONED BY (column)",

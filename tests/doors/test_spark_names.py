@@ -22,7 +22,7 @@ from tests.doors.conftest import unshared_session
 from tests.doors.frames import quoted
 
 pytestmark = pytest.mark.spark
-HAS_LIKE = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 3)
+HAS_LIKE = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ def test_a_column_becomes_not_null_where_no_row_is_null(
     )
 
 
-@pytest.mark.skipif(not HAS_LIKE, reason="Spark asks no catalog for it before 4.3")
+@pytest.mark.skipif(not HAS_LIKE, reason="Spark asks no catalog for it before 4.2")
 def test_a_table_is_created_like_another_one(
     spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
 ) -> None:
