@@ -626,12 +626,12 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/apply.py",
+        "write/newer_commits.py",
         COMMITS,
         (
             "an overwrite from its own rows loses what others committed",
-            "        if replaces_all and conflicts.changes_rows(theirs):",
-            "        if False:",
+            "    if replaces_all and conflicts.changes_rows(theirs):",
+            "    if False:",
         ),
     ),
     *_in(

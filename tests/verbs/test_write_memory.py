@@ -37,7 +37,7 @@ print(json.dumps([result.row_count, before / 1024, peak / 1024]))
 """
 
 
-@pytest.mark.parametrize("partitions", [0, 60])
+@pytest.mark.parametrize("partitions", [pytest.param(0, marks=pytest.mark.long), 60])
 def test_a_long_stream_is_written_in_little_memory(tmp_path: Path, partitions: int) -> None:
     uri = tmp_path / "t"
     done = subprocess.run(
