@@ -36,7 +36,9 @@ SLOW = {
         *("planner_build", "planning_cost", "promotion", "s3", "schema_changes"),
         *("read_changes", "spellings", "vacuum_races", "branches", "dataset_names"),
         *("row_change_conflicts", "row_change_crashes", "row_changes_model", "write_memory"),
-        *("foreign_partition_columns", "inputs", "plain_parquet"),
+        *("foreign_partition_columns", "inputs", "plain_parquet", "add_files", "aggregates"),
+        *("damaged_files", "deleted_rows", "duckdb_writer", "encoding", "examples", "page_reads"),
+        *("reader_answer", "stream_offsets", "tasks"),
     )
 }
 
