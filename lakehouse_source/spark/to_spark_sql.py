@@ -82,22 +82,25 @@ def _unpushed(type_: pa.DataType, *ordinals: Ordinal | None) -> str | None:
     becomes 1582-10-15 (measured on Spark 4.3). A function of a column is not pushed down.
     """
     if pa.types.is_date(type_):
-        safe, unit, function = _DAYS, 1, "unix_date"
+        safe, function = _DAYS, "unix_date"
     elif pa.types.is_timestamp(type_) and type_.tz is not None:
-        safe, unit, function = _MICROSECONDS, domain(type_).unit_ns, "unix_micros"
+        safe, function = _MICROSECONDS, "unix_micros"
     else:
         return None
-    per = 1 if function == "unix_date" else 1000
     found = (one for one in ordinals if isinstance(one, int))
-    return None if all(one * unit // per in safe for one in found) else function
+    return None if all(_number(one, type_) in safe for one in found) else function
+
+
+def _number(ordinal: int, type_: pa.DataType) -> int:
+    """Days of a date or microseconds of a timestamp, as the functions of `_unpushed` tell them."""
+    return ordinal if pa.types.is_date(type_) else ordinal * domain(type_).unit_ns // 1000
 
 
 def _count(ordinal: Ordinal | None, column: BoundColumn) -> str:
-    """Days or microseconds, as the function of `_unpushed` tells them."""
+    """The SQL of a `_number`."""
     assert isinstance(ordinal, int)
-    if pa.types.is_date(column.type):
-        return f"CAST({ordinal} AS INT)"
-    return f"CAST({ordinal * domain(column.type).unit_ns // 1000} AS BIGINT)"
+    kind = "INT" if pa.types.is_date(column.type) else "BIGINT"
+    return f"CAST({_number(ordinal, column.type)} AS {kind})"
 
 
 def _in(node: BoundIn, column: str) -> str:
