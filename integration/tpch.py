@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -135,13 +136,16 @@ def differences(rows: Sequence[Any], expected: Sequence[Any]) -> list[str]:
     ]
 
 
-def chosen(session: Any, sql: str) -> str:
-    """How many scans of a query, without its subqueries, Spark's own reader reads."""
-    leaves = session.sql(sql)._jdf.queryExecution().sparkPlan().collectLeaves()
-    names = [str(leaves.apply(i).nodeName()) for i in range(leaves.size())]
-    by_spark = sum("read by Spark (" in name for name in names)
-    by_python = sum("BatchScan plake" in name for name in names)
-    return f"{by_spark} of {by_spark + by_python} scans by Spark"
+def readers_of(session: Any, sql: str) -> str:
+    """Who reads each scan of plake, and how many files, from the plan."""
+    plan = str(session.sql(sql)._jdf.queryExecution().sparkPlan().toString())
+    found = [f"Spark ({text})" for text in re.findall(r"read by Spark \(([^)]*)\)", plan)]
+    found += [
+        f"Python ({text.strip()})"
+        for text in re.findall(r"Reader: Python, (.*?)(?: RuntimeFilters|[\n,\]])", plan)
+    ]
+    texts = [f"{count} x {text}" for text, count in Counter(found).items()]
+    return "scans by " + "; ".join(texts) if texts else "answered from the catalog"
 
 
 def main() -> None:
@@ -178,7 +182,7 @@ def main() -> None:
                 ways[name](sql)
                 times[name].append(time.perf_counter() - start)
         if arguments.rounds:
-            print(line(f"Q{number}", times), chosen(made[Reader.AUTO], sql), flush=True)
+            print(line(f"Q{number}", times), readers_of(made[Reader.AUTO], sql), flush=True)
         for name, values in times.items():
             totals[name] += statistics.median(values) if values else 0.0
     if arguments.rounds:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lakehouse_source as lake
-from integration import flights
+from integration import flights, tpch
 from integration.benchmarks.row_group_rows import table as eight_columns
 
 
@@ -42,6 +42,13 @@ def lineitem_plake(folder: Path, scale: float) -> Path:
         lake.write_dataset(stream, target, target_file_size_bytes=32 * 2**20)
 
     return _once(folder / f"lineitem-plake-{scale:g}", make)
+
+
+def tpch_plake(folder: Path, scale: float) -> dict[str, Path]:
+    """The eight tables of TPC-H as datasets, by name."""
+    datasets = folder / f"tpch-plake-{scale:g}"
+    datasets.mkdir(parents=True, exist_ok=True)
+    return tpch.to_plake(tpch.generate(folder / f"tpch-all-{scale:g}", scale), datasets)
 
 
 def order_batches(folder: Path, scale: float) -> Path:

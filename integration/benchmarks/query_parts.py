@@ -15,10 +15,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
-import re
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -48,18 +46,6 @@ def parts(session: Any, sql: str) -> tuple[float, ...]:
     return tuple(after - before for before, after in itertools.pairwise(marks))
 
 
-def readers_of(session: Any, sql: str) -> str:
-    """Who reads each scan of plake, and how many files, from the plan."""
-    plan = str(session.sql(sql)._jdf.queryExecution().sparkPlan().toString())
-    found = [f"Spark ({text})" for text in re.findall(r"read by Spark \(([^)]*)\)", plan)]
-    found += [
-        f"Python ({text.strip()})"
-        for text in re.findall(r"Reader: Python, (.*?)(?: RuntimeFilters|[\n,\]])", plan)
-    ]
-    texts = [f"{count} x {text}" for text, count in Counter(found).items()]
-    return "scans by " + "; ".join(texts) if texts else "answered from the catalog"
-
-
 def split(
     name: str, sql: str, sessions: Mapping[str, Any], size: str, rounds: int
 ) -> Iterator[Result]:
@@ -71,7 +57,7 @@ def split(
             found = parts(sessions[system], sql)
             taken[system] += [found] if number >= 0 else []
     for system, rows in taken.items():
-        note = readers_of(sessions[system], sql) if system == MINE else ""
+        note = tpch.readers_of(sessions[system], sql) if system == MINE else ""
         for part, values in zip(PARTS, zip(*rows)):
             yield Result(FAMILY, f"{name}: {part}", system, "s", values, size, NATIVE, note)
             note = ""
@@ -93,10 +79,7 @@ def run(scale: Scale, rounds: int) -> Iterator[Result]:
         for question in (count, *spark_scan.questions(), spark_scan.JOIN):
             if question.sql:
                 yield from split(question.name, question.sql, sessions, size, rounds)
-        tables = folder / f"tpch-plake-{scale.tpch:g}"
-        tables.mkdir(parents=True, exist_ok=True)
-        sources = tpch.generate(folder / f"tpch-all-{scale.tpch:g}", scale.tpch)
-        datasets = tpch.to_plake(sources, tables)
+        datasets = data.tpch_plake(folder, scale.tpch)
         for system, session in sessions.items():
             tpch.of_spark(session, datasets, native=system == NATIVE)
         for number in TPCH_QUERIES:

@@ -208,10 +208,7 @@ def _answer(ask: Callable[[str], Any], sql: str) -> list[tuple[Any, ...]]:
 
 def run_tpch(readers: Readers, scale: Scale, size: str, rounds: int) -> Iterator[Result]:
     """The 22 queries of TPC-H, and the sum of them. Python's reader is compared and not timed."""
-    folder = data_folder() / f"tpch-all-{scale.tpch:g}"
-    datasets_folder = data_folder() / f"tpch-plake-{scale.tpch:g}"
-    datasets_folder.mkdir(parents=True, exist_ok=True)
-    datasets = tpch.to_plake(tpch.generate(folder, scale.tpch), datasets_folder)
+    datasets = data.tpch_plake(data_folder(), scale.tpch)
     ways = {
         NATIVE: tpch.of_spark(readers.spark, datasets, native=True),
         "plake, extension": tpch.of_spark(readers.extended, datasets, native=False),
