@@ -331,6 +331,10 @@ MUTANTS = [
             "        if other is not None and _key((other.namespace, other.name)) != _key(name):",
             "        if False:",
         ),
+    ),
+    *_in(
+        "catalog/qualified_names.py",
+        NAMES,
         (
             "names that differ by case are two names",
             "    return part.lower()",

@@ -6,23 +6,22 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog import open_catalog as open_database
 from lakehouse_source.catalog.locate import folder_around
-from lakehouse_source.catalog.names import (
-    DEFAULT_NAMESPACE,
-    TAKEN,
-    NamedDataset,
-    Namespace,
+from lakehouse_source.catalog.names import TAKEN, NamedDataset, Namespace
+from lakehouse_source.catalog.places import OWN_KEY
+from lakehouse_source.catalog.qualified_names import (
+    NameLike,
     QualifiedName,
     check_name,
+    parse_name,
     quoted,
 )
-from lakehouse_source.catalog.places import OWN_KEY
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.dataset import Dataset
 from lakehouse_source.errors import (
@@ -39,8 +38,6 @@ from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import commit
 from lakehouse_source.write.stage import write_options
 
-# "namespace.name" (`default` where there is no namespace), or both in a tuple.
-NameLike: TypeAlias = "str | tuple[str, str] | Sequence[str]"
 _WAREHOUSE = "warehouse"
 
 T = TypeVar("T")
@@ -502,46 +499,3 @@ def open_catalog(
     if isinstance(url, DatasetCatalog) and warehouse is None:
         return url
     return DatasetCatalog(open_database(url, create=create).database, warehouse)
-
-
-def parse_name(name: NameLike) -> QualifiedName:
-    """The namespace and the name in what a user gave.
-
-    Raises:
-        InvalidOptionError: it is not one name, or a namespace and a name.
-    """
-    parts = split_name(name) if isinstance(name, str) else list(name)
-    if len(parts) == 1:
-        return DEFAULT_NAMESPACE, parts[0]
-    if len(parts) == 2:
-        return parts[0], parts[1]
-    raise InvalidOptionError(
-        option="name",
-        value=name,
-        reason="must be a name, or a namespace and a name. Put parts that hold a dot in "
-        "backticks, or give a tuple.",
-    )
-
-
-def split_name(text: str) -> list[str]:
-    """The parts of a dotted name; in backticks a dot is a letter and two backticks are one.
-
-    Raises:
-        InvalidOptionError: a backtick is open.
-    """
-    parts: list[str] = []
-    part, quoting, at = "", False, 0
-    while at < len(text):
-        letter = text[at]
-        if letter == "`" and quoting and text[at + 1 : at + 2] == "`":
-            part, at = part + "`", at + 1
-        elif letter == "`":
-            quoting = not quoting
-        elif letter == "." and not quoting:
-            parts, part = [*parts, part], ""
-        else:
-            part += letter
-        at += 1
-    if quoting:
-        raise InvalidOptionError(option="name", value=text, reason="has an open backtick.")
-    return [*parts, part]

@@ -10,9 +10,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from lakehouse_source.catalog import records
+from lakehouse_source.catalog.qualified_names import (
+    DEFAULT_NAMESPACE,
+    QualifiedName,
+    check_name,
+    check_part,
+    lookup,
+    quoted,
+)
 from lakehouse_source.catalog.session import Row, Session
 from lakehouse_source.errors import (
     DatasetExistsError,
@@ -23,11 +30,8 @@ from lakehouse_source.errors import (
     NamespaceNotFoundError,
 )
 
-DEFAULT_NAMESPACE = "default"
 # What to do where a name is taken.
 TAKEN = "Choose another name, or pass replace=True or exist_ok=True to create_dataset."
-# A namespace, and a name in it.
-QualifiedName: TypeAlias = tuple[str, str]
 
 _NAMED = (
     "SELECT n.namespace_name, n.name, n.dataset_id, d.base_uri, d.current_version "
@@ -219,7 +223,7 @@ class NameChanges(Names):
         Raises:
             NamespaceExistsError, InvalidOptionError
         """
-        _check_part(name, "namespace")
+        check_part(name, "namespace")
         made = self._session.execute(
             _CREATE_NAMESPACE, (lookup(name), name, _text(properties or {}))
         )
@@ -255,42 +259,6 @@ class NameChanges(Names):
         """Replace a setting of the whole catalog."""
         self._session.execute(_FORGET_SETTING, (name,))
         self._session.execute(_SET_SETTING, (name, value))
-
-
-def lookup(part: str) -> str:
-    """A namespace or a name as it is compared."""
-    return part.lower()
-
-
-def quoted(name: QualifiedName) -> str:
-    """A name as Spark's SQL writes it."""
-    return ".".join(
-        part if part.replace("_", "a").isalnum() else "`" + part.replace("`", "``") + "`"
-        for part in name
-    )
-
-
-def check_name(name: QualifiedName) -> None:
-    """Check both parts of a name.
-
-    Raises:
-        InvalidOptionError: one is empty, too long or holds a NUL or a slash.
-    """
-    _check_part(name[0], "namespace")
-    _check_part(name[1], "name")
-
-
-def _check_part(part: str, option: str) -> None:
-    # A slash would make a folder of the name, and a path of the name in Spark.
-    reason = None
-    if not part.strip():
-        reason = "is empty."
-    elif len(part) > 255:
-        reason = "is longer than 255 characters."
-    elif "\0" in part or "/" in part:
-        reason = "holds a slash or a NUL character."
-    if reason is not None:
-        raise InvalidOptionError(option=option, value=part, reason=reason)
 
 
 def _key(name: QualifiedName) -> QualifiedName:

@@ -15,8 +15,9 @@ from lakehouse_source.catalog import statements as sql
 from lakehouse_source.catalog import tags as dataset_tags
 from lakehouse_source.catalog import to_rows, write_states
 from lakehouse_source.catalog.branches import Branch
+from lakehouse_source.catalog.history_reader import CURRENT, Current
 from lakehouse_source.catalog.names import NameChanges
-from lakehouse_source.catalog.reader import CURRENT, CatalogReader, Current
+from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.catalog.records import to_datetime
 from lakehouse_source.catalog.session import Row, Statement
 from lakehouse_source.catalog.write_states import COMMIT, WriteState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakehouse_source.catalog.names import DEFAULT_NAMESPACE
+from lakehouse_source.catalog.qualified_names import DEFAULT_NAMESPACE
 from lakehouse_source.errors import InvalidOptionError, NamespaceNotFoundError
 from lakehouse_source.spark.catalog_request import Request, names_of
 from lakehouse_source.spark.planner.vocabulary import Answer, Question

@@ -10,9 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lakehouse_source.catalog.locate import VARIABLE
-from lakehouse_source.catalog.names import DEFAULT_NAMESPACE, QualifiedName
 from lakehouse_source.catalog.places import default_catalog_path
-from lakehouse_source.datasets import DatasetCatalog, open_catalog, split_name
+from lakehouse_source.catalog.qualified_names import (
+    DEFAULT_NAMESPACE,
+    QualifiedName,
+    split_name,
+)
+from lakehouse_source.datasets import DatasetCatalog, open_catalog
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.inspect import SCHEMAS

@@ -11,7 +11,8 @@ import pyarrow as pa
 from pyspark.sql.types import CharType, StructField, StructType, VarcharType
 from pyspark.sql.types import _parse_datatype_json_value as parse_type
 
-from lakehouse_source.catalog.names import NamedDataset, quoted
+from lakehouse_source.catalog.names import NamedDataset
+from lakehouse_source.catalog.qualified_names import quoted
 from lakehouse_source.dataset import Dataset
 from lakehouse_source.datasets import DatasetCatalog
 from lakehouse_source.errors import (

@@ -8,7 +8,7 @@ import pyarrow as pa
 import uuid6
 
 from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransaction
-from lakehouse_source.catalog.reader import Current
+from lakehouse_source.catalog.history_reader import Current
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.catalog.write_states import WriteState
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, PlakeError

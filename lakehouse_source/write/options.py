@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.catalog.names import QualifiedName
+from lakehouse_source.catalog.qualified_names import QualifiedName
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import Layout
 from lakehouse_source.parquet.spec import WriteSpec

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lakehouse_source.catalog.reader import Current
+from lakehouse_source.catalog.history_reader import Current
 from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.errors import CommitConflictError
 from lakehouse_source.failpoints import reach

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog.reader import Current
+from lakehouse_source.catalog.history_reader import Current
 from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files

@@ -1,0 +1,98 @@
+"""How the name of a dataset is written: its namespace and its name, read, quoted and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from lakehouse_source.errors import InvalidOptionError
+
+DEFAULT_NAMESPACE = "default"
+# A namespace, and a name in it.
+QualifiedName: TypeAlias = tuple[str, str]
+# "namespace.name" (`default` where there is no namespace), or both in a tuple.
+NameLike: TypeAlias = "str | tuple[str, str] | Sequence[str]"
+
+
+def parse_name(name: NameLike) -> QualifiedName:
+    """The namespace and the name in what a user gave.
+
+    Raises:
+        InvalidOptionError: it is not one name, or a namespace and a name.
+    """
+    parts = split_name(name) if isinstance(name, str) else list(name)
+    if len(parts) == 1:
+        return DEFAULT_NAMESPACE, parts[0]
+    if len(parts) == 2:
+        return parts[0], parts[1]
+    raise InvalidOptionError(
+        option="name",
+        value=name,
+        reason="must be a name, or a namespace and a name. Put parts that hold a dot in "
+        "backticks, or give a tuple.",
+    )
+
+
+def split_name(text: str) -> list[str]:
+    """The parts of a dotted name; in backticks a dot is a letter and two backticks are one.
+
+    Raises:
+        InvalidOptionError: a backtick is open.
+    """
+    parts: list[str] = []
+    part, quoting, at = "", False, 0
+    while at < len(text):
+        letter = text[at]
+        if letter == "`" and quoting and text[at + 1 : at + 2] == "`":
+            part, at = part + "`", at + 1
+        elif letter == "`":
+            quoting = not quoting
+        elif letter == "." and not quoting:
+            parts, part = [*parts, part], ""
+        else:
+            part += letter
+        at += 1
+    if quoting:
+        raise InvalidOptionError(option="name", value=text, reason="has an open backtick.")
+    return [*parts, part]
+
+
+def lookup(part: str) -> str:
+    """A namespace or a name as it is compared."""
+    return part.lower()
+
+
+def quoted(name: QualifiedName) -> str:
+    """A name as Spark's SQL writes it."""
+    return ".".join(
+        part if part.replace("_", "a").isalnum() else "`" + part.replace("`", "``") + "`"
+        for part in name
+    )
+
+
+def check_name(name: QualifiedName) -> None:
+    """Check both parts of a name.
+
+    Raises:
+        InvalidOptionError: one is empty, too long or holds a NUL or a slash.
+    """
+    check_part(name[0], "namespace")
+    check_part(name[1], "name")
+
+
+def check_part(part: str, option: str) -> None:
+    """Check a namespace, or a name in one; the error calls it `option`.
+
+    Raises:
+        InvalidOptionError: it is empty, too long or holds a NUL or a slash.
+    """
+    # A slash would make a folder of the name, and a path of the name in Spark.
+    reason = None
+    if not part.strip():
+        reason = "is empty."
+    elif len(part) > 255:
+        reason = "is longer than 255 characters."
+    elif "\0" in part or "/" in part:
+        reason = "holds a slash or a NUL character."
+    if reason is not None:
+        raise InvalidOptionError(option=option, value=part, reason=reason)
