@@ -7,7 +7,6 @@ id, and a new column gets an id that no column had before.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from lakehouse_source.errors import SchemaMismatchError
+from lakehouse_source.schema.comments import commented
 from lakehouse_source.schema.defaults import (
     checked_default,
     cut_repr,
@@ -23,13 +23,11 @@ from lakehouse_source.schema.defaults import (
     with_write_default,
 )
 from lakehouse_source.schema.fields import (
-    SPARK_METADATA,
     assign_ids,
     field_id,
     find_field,
     is_nested,
     storage_schema,
-    with_metadata,
 )
 from lakehouse_source.schema.paths import (
     Path,
@@ -94,7 +92,7 @@ class AddColumn:
         parent, name = parent_of(schema, self.path)
         field = storage_schema(pa.schema([pa.field(name, self.type)])).field(0)
         if self.comment is not None:
-            field = _commented(field, self.comment)
+            field = commented(field, self.comment)
         if self.default is not None:
             field = with_defaults(field, self.default)
         elif not self.nullable:
@@ -338,7 +336,7 @@ class SetComment:
     def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
         place = find(schema, self.path)
         field = field_at(schema, place)
-        return with_field(schema, place, _commented(field, self.text)), (field_id(field),)
+        return with_field(schema, place, commented(field, self.text)), (field_id(field),)
 
     def __str__(self) -> str:
         return f"comment on {shown(self.path)}"
@@ -359,16 +357,6 @@ def apply_all(
     return schema, tuple(named)
 
 
-def comments(schema: pa.Schema) -> dict[str, str]:
-    """The comments of columns and nested fields, by dotted path."""
-    found = {}
-    for path, field in walk(schema):
-        document = json.loads((field.metadata or {}).get(SPARK_METADATA, b"{}"))
-        if "comment" in document:
-            found[".".join(path)] = str(document["comment"])
-    return found
-
-
 def renamed(names: Sequence[str], before: pa.Schema, after: pa.Schema) -> tuple[str, ...]:
     """Dotted names of fields of `before`, as `after` names the fields with the same ids.
 
@@ -377,17 +365,6 @@ def renamed(names: Sequence[str], before: pa.Schema, after: pa.Schema) -> tuple[
     ids = {".".join(path).lower(): field_id(field) for path, field in walk(before)}
     paths = {field_id(field): ".".join(path) for path, field in walk(after)}
     return tuple(paths.get(ids.get(name.lower()), name) for name in names)
-
-
-def _commented(field: pa.Field, text: str | None) -> pa.Field:
-    document = json.loads((field.metadata or {}).get(SPARK_METADATA, b"{}"))
-    document.pop("comment", None)
-    if text is not None:
-        document["comment"] = text
-    if document:
-        return with_metadata(field, {SPARK_METADATA: json.dumps(document).encode()})
-    kept = {k: v for k, v in (field.metadata or {}).items() if k != SPARK_METADATA}
-    return field.with_metadata(kept)
 
 
 def _is_partition_column(field: pa.Field, place: Place, facts: Facts) -> bool:

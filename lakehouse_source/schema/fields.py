@@ -76,6 +76,21 @@ def children(type_: pa.DataType) -> list[pa.Field]:
     return []
 
 
+def is_same_with_ids(one: pa.DataType, other: pa.DataType) -> bool:
+    """Tell whether two types are equal, with the names and ids of their nested fields."""
+    if not is_nested(one) or not is_nested(other):
+        return bool(one.equals(other))
+    mine, theirs = children(one), children(other)
+    return (
+        one.id == other.id
+        and len(mine) == len(theirs)
+        and all(
+            a.name == b.name and field_id(a) == field_id(b) and is_same_with_ids(a.type, b.type)
+            for a, b in zip(mine, theirs)
+        )
+    )
+
+
 def rebuild(type_: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
     """The nested type of `type_`'s kind with other child fields; a list view becomes a list."""
     if pa.types.is_struct(type_):

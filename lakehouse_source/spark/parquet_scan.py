@@ -27,7 +27,7 @@ from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.schema.align import align, by_id, by_name
 from lakehouse_source.schema.defaults import initial_default, initial_ordinal
-from lakehouse_source.schema.fields import children, field_id, is_nested, leaves
+from lakehouse_source.schema.fields import children, field_id, is_nested, is_same_with_ids, leaves
 from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.spark.relation import DataFile, Location, relations, require_classic
 from lakehouse_source.spark.to_spark_sql import condition_sql, literal_sql, quoted
@@ -384,7 +384,7 @@ def _step(stored: pa.Field | None, wanted: pa.Field) -> Step:
     """How a stored column becomes a current one that is no partition column."""
     if stored is None:
         return "lacking"
-    if _same_for_spark(stored.type, wanted.type):
+    if is_same_with_ids(stored.type, wanted.type):
         return "same"
     t = pa.types
     old, new = stored.type, wanted.type
@@ -398,21 +398,6 @@ def _step(stored: pa.Field | None, wanted: pa.Field) -> Step:
         or ((t.is_integer(old) or t.is_boolean(old)) and t.is_string(new))
     )
     return "cast" if certain else "arrow"
-
-
-def _same_for_spark(old: pa.DataType, new: pa.DataType) -> bool:
-    """Tell whether Spark, which matches fields by name, reads files of the old type correctly."""
-    if not is_nested(old) or not is_nested(new):
-        return bool(old.equals(new))
-    mine, theirs = children(old), children(new)
-    return (
-        type(old) is type(new)
-        and len(mine) == len(theirs)
-        and all(
-            a.name == b.name and field_id(a) == field_id(b) and _same_for_spark(a.type, b.type)
-            for a, b in zip(mine, theirs)
-        )
-    )
 
 
 def _read_as(stored: pa.Field, step: Step, wanted: Any) -> tuple[Any, dict[str, Any] | None]:

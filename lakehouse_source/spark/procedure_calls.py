@@ -13,7 +13,8 @@ from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.spark.catalog_request import Request, place_of
 from lakehouse_source.spark.planner.vocabulary import Answer, Question
 from lakehouse_source.spark.planner.vocabulary import Parameter as ParameterKey
-from lakehouse_source.spark.procedures import PROCEDURES, Call, Column, Parameter, Procedure
+from lakehouse_source.spark.procedure_work import Call
+from lakehouse_source.spark.procedures import PROCEDURES, Column, Parameter, Procedure
 from lakehouse_source.spark.types import spark_schema
 
 

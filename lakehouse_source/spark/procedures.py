@@ -1,27 +1,26 @@
 """Door. The procedures of Spark's catalog: `CALL plake.system.vacuum(table => 'sales.orders')`.
 
-`PROCEDURES` is the one list of them: what they take, which columns their rows have, and what they
-do. `procedure_calls.py` tells Java, and Spark checks and casts the arguments by that.
+`PROCEDURES` is the one list of them: what they take and which columns their rows have. What they do
+is in `procedure_work.py`. `procedure_calls.py` tells Java, and Spark checks and casts the arguments
+by that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader
 
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
-from lakehouse_source.dataset import Dataset
-from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.functions import convert
 from lakehouse_source.maintenance.vacuum_plan import RETENTION_SECONDS
-from lakehouse_source.model import WriteResult
+from lakehouse_source.spark import procedure_work as work
 from lakehouse_source.spark.catalog_request import Place
-from lakehouse_source.spark.compact_tasks import CompactionReader, commit_messages
-from lakehouse_source.spark.secrets import reveal
+from lakehouse_source.spark.compact_tasks import CompactionReader
+from lakehouse_source.spark.procedure_work import Call
 
 _TEXT, _LONG, _INT, _FLAG = pa.string(), pa.int64(), pa.int32(), pa.bool_()
 _DOUBLE, _TEXTS = pa.float64(), pa.list_(pa.string())
@@ -48,22 +47,6 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """The place that a procedure is called for, and its other arguments that are not NULL.
-
-    `messages` are those of the tasks that did the work, where it is one for tasks.
-    """
-
-    place: Place
-    arguments: Mapping[str, Any]
-    messages: Sequence[str] = ()
-
-    def dataset(self) -> Dataset:
-        """The dataset at its newest version."""
-        return Dataset(self.place.address())
-
-
-@dataclass(frozen=True, slots=True)
 class Procedure:
     """A procedure. Its first parameter is the table that it is about.
 
@@ -81,133 +64,6 @@ class Procedure:
     tasks: Callable[[Place, Mapping[str, Any]], DataSourceReader] | None = None
     changes_rows: bool = False
 
-
-# --- what they do ------------------------------------------------------------------
-
-
-def _vacuum(call: Call) -> Iterable[Sequence[Any]]:
-    report = call.dataset().vacuum(progress=False, **call.arguments)
-    did = "would remove" if report.dry_run else "removed"
-    for action, tallies in ((did, report.removed), ("left", report.left)):
-        for tally in tallies:
-            yield action, tally.what, tally.files, tally.size_bytes, tally.paths
-    if report.folders_removed:
-        yield did, "empty folders", report.folders_removed, 0, ()
-
-
-def _expire_versions(call: Call) -> Iterable[Sequence[Any]]:
-    report = call.dataset().expire_versions(**call.arguments)
-    yield (
-        report.expired,
-        report.oldest_version,
-        report.newest_version,
-        report.files,
-        report.size_bytes,
-    )
-
-
-def _verify(call: Call) -> Iterable[Sequence[Any]]:
-    report = call.dataset().verify(progress=False, **call.arguments)
-    about = (report.ok, report.version, report.files, report.size_bytes)
-    if report.ok:
-        yield *about, None, None, None, None
-    for one in report.differences:
-        yield *about, one.path, one.what, one.expected, one.found
-
-
-def _restore(call: Call) -> Iterable[Sequence[Any]]:
-    yield _written(call.dataset().restore(**call.arguments))
-
-
-def _set_index_columns(call: Call) -> Iterable[Sequence[Any]]:
-    dataset = call.dataset()
-    result = dataset.set_properties(index_columns=call.arguments.get("columns"))
-    yield result.version, dataset.properties.get("index_columns")
-
-
-def _compact(call: Call) -> Iterable[Sequence[Any]]:
-    yield tuple(asdict(commit_messages(call.place, call.messages)).values())
-
-
-def _explain(call: Call) -> Iterable[Sequence[Any]]:
-    arguments = dict(call.arguments)
-    pruning = call.dataset().scan(arguments.pop("where", None), **arguments).explain()
-    yield [getattr(pruning, column.name) for column in _PRUNING]
-
-
-def _convert(call: Call) -> Iterable[Sequence[Any]]:
-    place, arguments = call.place, dict(call.arguments)
-    place.address()  # refuses secrets
-    partitioning = _partitioning(arguments)
-    made = convert(
-        place.path,
-        catalog=reveal(place.catalog),
-        partitioning=partitioning,
-        index_columns=arguments.get("index_columns"),
-        progress=False,
-        storage_options=place.storage or None,
-    )
-    summary = made.history(limit=1)[0].summary
-    yield made.uri, made.version, summary["files_added"], summary["rows_added"], made.partition_by
-
-
-def _add_files(call: Call) -> Iterable[Sequence[Any]]:
-    arguments = dict(call.arguments)
-    one, several = arguments.pop("path", None), arguments.pop("paths", None)
-    if (one is None) == (several is None):
-        raise InvalidOptionError(option="path", reason="or paths must be given, and not both.")
-    paths = several if one is None else one
-    partitioning = _partitioning(arguments)
-    result = call.dataset().add_files(paths, partitioning=partitioning, progress=False, **arguments)
-    yield _written(result)
-
-
-def _create_tag(call: Call) -> Iterable[Sequence[Any]]:
-    dataset = call.dataset()
-    dataset.tag(**call.arguments)
-    name = call.arguments["name"]
-    yield name, dataset.tags()[name]
-
-
-def _drop_tag(call: Call) -> Iterable[Sequence[Any]]:
-    name = call.arguments["name"]
-    dataset = call.dataset()
-    version = dataset.tags().get(name)
-    dataset.drop_tag(name)
-    yield name, version
-
-
-def _create_branch(call: Call) -> Iterable[Sequence[Any]]:
-    dataset = call.dataset()
-    version = call.arguments.get("version", dataset.version)
-    yield call.arguments["name"], dataset.branch(call.arguments["name"], version).version
-
-
-def _drop_branch(call: Call) -> Iterable[Sequence[Any]]:
-    name = call.arguments["name"]
-    dataset = call.dataset()
-    version = dataset.branches().get(name)
-    dataset.drop_branch(name)
-    yield name, version
-
-
-def _fast_forward(call: Call) -> Iterable[Sequence[Any]]:
-    dataset = call.dataset()
-    before = dataset.version
-    yield call.arguments["branch"], before, dataset.fast_forward(call.arguments["branch"]).version
-
-
-def _partitioning(arguments: dict[str, Any]) -> str | None:
-    """'none' stands for Python's None: NULL means that nothing was chosen."""
-    chosen = arguments.pop("partitioning", "hive")
-    return None if chosen == "none" else chosen
-
-
-def _written(result: WriteResult) -> Sequence[Any]:
-    return result.version, result.files, result.row_count, result.schema_version
-
-
-# --- which there are ----------------------------------------------------------------
 
 _TABLE = Parameter("table", _TEXT, "the table's name, or its path or URI")
 _VERSION = Column("version", _LONG, "the version that is the newest now")
@@ -249,7 +105,7 @@ _ALL = (
             Parameter("copy", _FLAG, "copy files from outside of the table's folder", "false"),
         ),
         _WRITTEN,
-        _add_files,
+        work.add_files,
         changes_rows=True,
     ),
     Procedure(
@@ -273,7 +129,7 @@ _ALL = (
             Column("bytes_removed", _LONG, "bytes of the small files"),
             Column("bytes_added", _LONG, "bytes of the large files"),
         ),
-        _compact,
+        work.compact,
         tasks=CompactionReader,
     ),
     Procedure(
@@ -292,7 +148,7 @@ _ALL = (
             Column("row_count", _LONG, "its rows"),
             Column("partition_by", _TEXTS, "its partition columns"),
         ),
-        _convert,
+        work.convert,
         needs_path=True,
     ),
     Procedure(
@@ -305,7 +161,7 @@ _ALL = (
             Parameter("version", _LONG, "what it begins as; by default the newest", _NULL),
         ),
         (Column("name", _TEXT, "the branch"), Column("version", _LONG, "its version")),
-        _create_branch,
+        work.create_branch,
     ),
     Procedure(
         "create_tag",
@@ -316,21 +172,21 @@ _ALL = (
             Parameter("version", _LONG, "the version; by default the newest", _NULL),
         ),
         (Column("name", _TEXT, "the tag"), Column("version", _LONG, "its version")),
-        _create_tag,
+        work.create_tag,
     ),
     Procedure(
         "drop_branch",
         "Removes a branch, with the versions that the table did not take over.",
         (_TABLE, Parameter("name", _TEXT, "the branch")),
         (Column("name", _TEXT, "the branch"), Column("version", _LONG, "its newest version")),
-        _drop_branch,
+        work.drop_branch,
     ),
     Procedure(
         "drop_tag",
         "Removes a tag. Its version stays until it is expired.",
         (_TABLE, Parameter("name", _TEXT, "the tag")),
         (Column("name", _TEXT, "the tag"), Column("version", _LONG, "the version that it had")),
-        _drop_tag,
+        work.drop_tag,
     ),
     Procedure(
         "expire_versions",
@@ -353,7 +209,7 @@ _ALL = (
             Column("files", _LONG, "files that only expired versions have"),
             Column("size_bytes", _LONG, "bytes of these files"),
         ),
-        _expire_versions,
+        work.expire_versions,
     ),
     Procedure(
         "explain",
@@ -365,7 +221,7 @@ _ALL = (
             Parameter("version", _LONG, "the version; by default the newest", _NULL),
         ),
         _PRUNING,
-        _explain,
+        partial(work.explain, names=[column.name for column in _PRUNING]),
     ),
     Procedure(
         "fast_forward",
@@ -376,7 +232,7 @@ _ALL = (
             Column("version_before", _LONG, "the version that was the newest"),
             _VERSION,
         ),
-        _fast_forward,
+        work.fast_forward,
         changes_rows=True,
     ),
     Procedure(
@@ -384,7 +240,7 @@ _ALL = (
         "Commits a new version with the rows and the schema of an old one.",
         (_TABLE, Parameter("version", _LONG, "the old version")),
         _WRITTEN,
-        _restore,
+        work.restore,
         changes_rows=True,
     ),
     Procedure(
@@ -392,7 +248,7 @@ _ALL = (
         "Chooses the columns of which plake keeps statistics to search by.",
         (_TABLE, Parameter("columns", _TEXTS, "the columns; NULL: as by default", _NULL)),
         (_VERSION, Column("index_columns", _TEXTS, "the columns; NULL: as by default")),
-        _set_index_columns,
+        work.set_index_columns,
     ),
     Procedure(
         "vacuum",
@@ -422,7 +278,7 @@ _ALL = (
             Column("size_bytes", _LONG, "their bytes"),
             Column("examples", _TEXTS, "some of their paths"),
         ),
-        _vacuum,
+        work.vacuum,
     ),
     Procedure(
         "verify",
@@ -443,7 +299,7 @@ _ALL = (
             Column("expected", _TEXT, "what the catalog says"),
             Column("found", _TEXT, "what was found"),
         ),
-        _verify,
+        work.verify,
     ),
 )
 PROCEDURES: Mapping[str, Procedure] = {procedure.name: procedure for procedure in _ALL}

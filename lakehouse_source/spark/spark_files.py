@@ -30,7 +30,7 @@ from lakehouse_source.read.plan import ScanPlan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.align import by_id
 from lakehouse_source.schema.defaults import initial_default, initial_ordinal
-from lakehouse_source.schema.fields import children, field_id, is_nested, leaves
+from lakehouse_source.schema.fields import children, is_nested, is_same_with_ids, leaves
 from lakehouse_source.schema.metadata_columns import may_be_hidden
 from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.spark.answer_text import as_text, has_text_form
@@ -189,7 +189,7 @@ class _Columns:
                 continue
             if lowered.count(stored.name.lower()) != 1:
                 raise Unsuited(f"files have columns like {stored.name}")
-            is_same = _is_same(stored.type, wanted.type)
+            is_same = is_same_with_ids(stored.type, wanted.type)
             if not is_same and not (
                 _is_readable(stored.type) and _widens(stored.type, wanted.type)
             ):
@@ -283,21 +283,6 @@ def _is_readable(type_: pa.DataType) -> bool:
         *(t.is_string, t.is_large_string, t.is_binary, t.is_large_binary, t.is_date32),
     )
     return any(check(type_) for check in plain)
-
-
-def _is_same(old: pa.DataType, new: pa.DataType) -> bool:
-    """Tell whether a stored type equals the current one, with the names and ids of its fields."""
-    if not is_nested(old) or not is_nested(new):
-        return bool(old.equals(new))
-    mine, theirs = children(old), children(new)
-    return (
-        old.id == new.id
-        and len(mine) == len(theirs)
-        and all(
-            a.name == b.name and field_id(a) == field_id(b) and _is_same(a.type, b.type)
-            for a, b in zip(mine, theirs)
-        )
-    )
 
 
 def _widens(old: pa.DataType, new: pa.DataType) -> bool:

@@ -22,9 +22,9 @@ from lakehouse_source.schema.changes import (
     SetComment,
     SetNullable,
     apply_all,
-    comments,
     renamed,
 )
+from lakehouse_source.schema.comments import comments
 from lakehouse_source.schema.fields import children, field_id, initial, leaves, max_id
 from lakehouse_source.schema.paths import find
 
