@@ -202,9 +202,7 @@ class PlakeDataSource(DataSource):
                 chosen = replace(chosen, overwrite_where=_condition(replaced, incoming))
             own = _own_version(reads, address) if chosen.mode == "overwrite" else None
             chosen = replace(chosen, reads_own_rows=own is not None)
-            staged = begin(catalog, address, incoming, chosen)
-            if own is not None and own < staged.base_version:
-                staged = replace(staged, base_version=own)
+            staged = begin(catalog, address, incoming, chosen, base_version=own)
         return PlakeWriter(staged, address.uri, given.text("catalog"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

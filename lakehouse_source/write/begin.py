@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pyarrow as pa
 import uuid6
 
@@ -11,7 +9,12 @@ from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransac
 from lakehouse_source.catalog.history_reader import Current
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.catalog.write_states import WriteState
-from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, PlakeError
+from lakehouse_source.errors import (
+    CommitConflictError,
+    DatasetNotFoundError,
+    InvalidOptionError,
+    PlakeError,
+)
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import DatasetProperties, DatasetRecord
 from lakehouse_source.parquet.spec import (
@@ -54,7 +57,8 @@ def begin(
     Raises:
         DatasetExistsError, SchemaMismatchError, InvalidOptionError,
         InvalidPredicateError
-        CommitConflictError: the dataset is not at `expected_version`.
+        CommitConflictError: the dataset is not at `expected_version`, or has not reached
+            `base_version`.
     """
     options.check()
     incoming = storage_schema(incoming)
@@ -62,9 +66,9 @@ def begin(
     check_partition_columns(incoming, options.partition_by or ())
     reserved, stale = reservations.take(catalog, address.key)
     if reserved is not None:
-        begun = _begin_reserved(catalog, address, incoming, options, reserved)
+        begun = _begin_reserved(catalog, address, incoming, options, reserved, base_version)
         if begun is not None:
-            return _based_on(begun, base_version)
+            return begun
     write_id = str(uuid6.uuid7())
 
     def register(tx: CatalogTransaction) -> StagedWrite:
@@ -75,7 +79,7 @@ def begin(
             tx.register_dataset(address.key, address.uri.rstrip("/").rsplit("/", 1)[-1])
             current = tx.current(address.key)
             assert current is not None  # `register_dataset` inserts it or waits for who does
-        staged = _stage(tx, current, address, incoming, options, write_id)
+        staged = _stage(tx, current, address, incoming, options, write_id, base_version)
         tx.register_pending(write_id, current.dataset.id)
         for unused in stale:
             tx.finish_pending(unused)
@@ -85,18 +89,16 @@ def begin(
     reach("begin")
     staged = in_transaction(catalog, address.uri, write_id, register, resolve=False)
     reach("pending committed")
-    return _based_on(staged, base_version)
-
-
-def _based_on(staged: StagedWrite, version: int | None) -> StagedWrite:
-    if version is None:
-        return staged
-    assert version <= staged.base_version
-    return replace(staged, base_version=version)
+    return staged
 
 
 def _begin_reserved(
-    catalog: Catalog, address: Address, incoming: pa.Schema, options: WriteOptions, write_id: str
+    catalog: Catalog,
+    address: Address,
+    incoming: pa.Schema,
+    options: WriteOptions,
+    write_id: str,
+    base_version: int | None,
 ) -> StagedWrite | None:
     """Begin a write whose id is registered already, which needs no transaction that writes.
 
@@ -107,7 +109,7 @@ def _begin_reserved(
             current = reader.current(address.key, write_id)
             if current is None or current.write_state is not WriteState.PENDING:
                 return None
-            return _stage(reader, current, address, incoming, options, write_id)
+            return _stage(reader, current, address, incoming, options, write_id, base_version)
     except PlakeError as error:
         if error.retryable:
             return None
@@ -122,9 +124,17 @@ def _stage(
     incoming: pa.Schema,
     options: WriteOptions,
     write_id: str,
+    base_version: int | None,
 ) -> StagedWrite:
     """The schema and layout of the files of a write, for the dataset as it is now."""
     uri, record = address.uri, current.dataset
+    if base_version is not None and base_version > record.current_version:
+        raise CommitConflictError(
+            dataset=uri,
+            base_version=base_version,
+            current_version=record.current_version,
+            reason="the dataset that was read was dropped, and made anew since",
+        )
     # A repetition gets the result of the first commit, whatever was committed after it.
     if committed_before(reader, record, options) is None:
         check_may_commit(uri, record, options)
@@ -161,7 +171,7 @@ def _stage(
         uri=uri,
         key=record.base_uri,
         dataset_id=record.id,
-        base_version=record.current_version,
+        base_version=record.current_version if base_version is None else base_version,
         incoming=incoming,
         options=options,
         spec=spec,

@@ -362,6 +362,25 @@ def test_a_delete_that_was_planned_before_a_schema_change_leaves_the_rows_readab
     assert found == [{"id": id, **expected} for id in range(1, 10)]
 
 
+def test_a_statement_on_a_dataset_that_was_made_anew_since_it_was_read_is_a_conflict(
+    tmp_path: Path,
+) -> None:
+    """Spark read version 2 of a dataset that is dropped, and made anew, before the write begins."""
+    catalog = lake.open_catalog(f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path)
+    before = catalog.create_dataset("t", FIRST.schema)
+    lake.write_dataset(FIRST, before.uri, catalog=catalog)
+    catalog.drop("t", purge=True)
+    dataset = catalog.create_dataset("t", FIRST.schema)
+    assert dataset.uri == before.uri
+    options = WriteOptions(mode="overwrite", reads_own_rows=True)
+    with (
+        dataset._address.open() as opened,
+        pytest.raises(lake.CommitConflictError, match="made anew"),
+    ):
+        begin(opened, dataset._address, FIRST.schema, options, base_version=2)
+    assert lake.write_dataset(FIRST, dataset.uri, catalog=catalog).version == 2
+
+
 @pytest.mark.parametrize("kind", ["rename", "promote", "add", "text"])
 def test_a_compaction_gives_up_where_another_commit_changes_the_schema_as_it_begins(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
