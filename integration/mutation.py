@@ -2037,6 +2037,13 @@ MUTANTS = [
         ("Spark ignores the frame's condition", "if where is not None:", "if False:"),
         ("partition values change places", "self.partition_by.index(field.name)", "0"),
         ("conditions on dotted names are pushed", 'if "." in name or ambiguous', "if ambiguous"),
+        (
+            "a row's identity counts from the version",
+            "[place.first_row_id, place.version]",
+            "[place.version, place.version]",
+        ),
+        ("identities of moved rows are made anew", "MetadataColumn.ROW: row.name, ", ""),
+        ("users' columns are taken for identities", "if self.places and any(", "if False and any("),
     ),
     *_in(
         "spark/reader_worth.py",

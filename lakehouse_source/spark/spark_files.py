@@ -31,11 +31,11 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.align import by_id
 from lakehouse_source.schema.defaults import initial_default, initial_ordinal
 from lakehouse_source.schema.fields import children, is_nested, is_same_with_ids, leaves
-from lakehouse_source.schema.metadata_columns import may_be_hidden
+from lakehouse_source.schema.metadata_columns import hidden_columns, may_be_hidden
 from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.spark.answer_text import as_text, has_text_form
 from lakehouse_source.spark.packing import counts
-from lakehouse_source.spark.planner.vocabulary import Files, Pickle
+from lakehouse_source.spark.planner.vocabulary import Files, MetadataColumn, Pickle
 from lakehouse_source.spark.pushdown import Pushdown
 from lakehouse_source.spark.types import narrowed_structs, spark_schema
 from lakehouse_source.storage import Storage, canonical_uri, check_relative, local_path
@@ -101,7 +101,7 @@ def spark_files(
     cut = sum(task.deleted is not None for task in tasks)
     if cut:
         note += f", {cut:,} with deleted rows"
-    changed = sum(bool(layouts.all[number]) for number in layouts.of_tasks)
+    changed = sum(layouts.is_changed(number) for number in layouts.of_tasks)
     if changed:
         note += f", {changed:,} with other columns"
     return SparkFiles(
@@ -120,6 +120,8 @@ def spark_files(
             Files.LAYOUT_OF: layouts.of_tasks,
             Files.DELETED: [_vector(task) for task in tasks],
             Files.UNPUSHED: sorted(columns.unpushed),
+            Files.PLACES: dict(columns.places),
+            Files.IDENTITIES: [_identity(task) for task in tasks] if columns.places else [],
         }
     )
 
@@ -127,8 +129,8 @@ def spark_files(
 def _check_request(pushdown: Pushdown, where: str | None) -> None:
     if pushdown.rows_only:
         raise Unsuited("rows are only counted")
-    if pushdown.metadata:
-        raise Unsuited("the places of rows are read")
+    if pushdown.metadata and not pushdown.changed_files:
+        raise Unsuited("the places of rows are read, and executors lack plake-planner.jar")
     if where is not None:
         raise Unsuited("the frame has a condition of its own")
 
@@ -145,13 +147,15 @@ class _Columns:
         self.texts = snapshot.partition_texts()
         narrowed = narrowed_structs(pushdown.schema, snapshot.schema)
         fields = {field.name: field for field in snapshot.schema}
+        self.places = pushdown.metadata
         self.wanted: list[pa.Field] = []
-        for asked in pushdown.schema.fields:
+        columns = [one for one in pushdown.schema.fields if one.name not in self.places]
+        for asked in columns:
             if asked.name not in fields:
                 raise Unsuited(f"column {asked.name} is not stored under this name")
             self.wanted.append(fields[asked.name])
         parts = pa.schema([narrowed.get(field.name, field) for field in self.wanted])
-        for asked, own, field in zip(pushdown.schema.fields, spark_schema(parts), self.wanted):
+        for asked, own, field in zip(columns, spark_schema(parts), self.wanted):
             if not _is_plain(asked.dataType) or own.dataType != asked.dataType:
                 raise Unsuited(f"column {asked.name} is read as {asked.dataType.simpleString()}")
             if not _is_readable(field.type):
@@ -159,6 +163,8 @@ class _Columns:
         names = [field.name.lower() for field in self.wanted]
         if len(set(names)) < len(names):
             raise Unsuited("names of columns differ by case only")
+        if self.places and any(may_be_hidden(name) for name in snapshot.schema.names):
+            raise Unsuited("a column is named like those that tell the identity of a row")
         self.partitioned = [field for field in self.wanted if field.name in self.partition_by]
         for field in self.partitioned:
             if not has_text_form(field.type):
@@ -199,7 +205,13 @@ class _Columns:
             mine = {".".join(leaf.path) for leaf in leaves(pa.schema([stored]))} if dotted else ()
             if "." in name or ambiguous & {*mine} or any("." in p for p in _names(stored.type)):
                 self.unpushed.add(name)
-        return changed
+        return {**changed, **self._hidden(schema)}
+
+    def _hidden(self, schema: pa.Schema) -> Layout:
+        """The names under which files of a schema store what they know of moved rows."""
+        row, version = hidden_columns(schema)
+        names = {MetadataColumn.ROW: row.name, MetadataColumn.COMMIT: version.name}
+        return {name: [names.get(kind), None] for name, kind in self.places.items()}
 
     def _initial(self, field: pa.Field) -> str | None:
         """The value of a column in files that lack it, as a text; None: NULL."""
@@ -233,6 +245,11 @@ class _Layouts:
         if len(self.all) > MOST_LAYOUTS:
             raise Unsuited(f"files store the columns in more than {MOST_LAYOUTS} ways")
         self.of_tasks = [numbers[task.schema_version] for task in tasks]
+        self._places = columns.places
+
+    def is_changed(self, number: int) -> bool:
+        """Tell whether files store a column of the version otherwise."""
+        return bool(self.all[number].keys() - self._places.keys())
 
     def check_plain(self, tasks: Sequence[ScanTask]) -> None:
         """Check that Spark's reader can read the files without the extension's classes."""
@@ -367,6 +384,13 @@ def _vector(task: ScanTask) -> list[Any] | None:
         return None
     place = [found.path, found.offset, found.length, found.blob]
     return [found.cardinality, task.file_row_count, *place]
+
+
+def _identity(task: ScanTask) -> list[int]:
+    """The identity of a file's first row, and the version that added the file."""
+    place = task.place
+    assert place is not None  # a plan with metadata columns has it
+    return [place.first_row_id, place.version]
 
 
 _known_writes: set[UUID] = set()

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import lakehouse_source as lake
 from lakehouse_source.deletion.vector import decode
@@ -20,7 +20,7 @@ from lakehouse_source.model import ColumnBounds
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.spark import reader_worth
 from lakehouse_source.spark.batch_read import PlakeReader, TaskReader
-from lakehouse_source.spark.planner.vocabulary import Files, Pickle, Reader
+from lakehouse_source.spark.planner.vocabulary import Files, MetadataColumn, Pickle, Reader
 from lakehouse_source.spark.pushdown import Pushdown
 from lakehouse_source.spark.source import PlakeDataSource
 from lakehouse_source.spark.spark_files import MOST_LAYOUTS, SparkFiles
@@ -40,6 +40,10 @@ def answer(
     schema = source.schema()
     if columns:
         schema = StructType([schema[name] for name in columns])
+    for name, kind in pushed.get("metadata", {}).items():
+        if name not in schema.names:
+            type_ = StringType() if kind == MetadataColumn.FILE else LongType()
+            schema = StructType([*schema.fields, StructField(name, type_, False)])
     pushed = {"changed_files": True, **pushed}
     pushdown = Pushdown(schema, isolated=True, reader=reader, **pushed)
     partition = PlakeReader(source._read_request(), pushdown).partitions()[0]
@@ -271,12 +275,35 @@ def test_what_only_plake_knows_is_pythons(path: Path) -> None:
     assert "condition of its own" in why(path, options={"where": "a > 1"})
     assert "splitSize" in why(path, options={"splitSize": "1m"})
     assert "places" in why(path, options={"metadataColumns": "true"})
-    assert "places" in why(path, metadata={"a": "_pos"})
+    assert "places" in why(path, metadata={"a": "_pos"}, changed_files=False)
     assert "counted" in why(path, rows_only=True)
     as_long = Pushdown(StructType([StructField("b", LongType())]), isolated=True, reader="spark")
     source = PlakeDataSource({"path": str(path)})
     (partition,) = PlakeReader(source._read_request(), as_long).partitions()
     assert "read as bigint" in partition.__getstate__()["note"]  # type: ignore[operator,index]
+
+
+def test_the_places_of_rows_are_told_by_what_files_store_of_moved_rows(tmp_path: Path) -> None:
+    lake.write_dataset({"a": [1, 2, 3]}, tmp_path / "d", rewrite_threshold=1.0)
+    dataset = lake.open_dataset(tmp_path / "d")
+    dataset.update({"a": "9"}, "a = 2")
+    assert [file.row_count for file in dataset.refresh().files()] == [3, 1]
+    places = {"f": "_file", "_pos": "_pos", "r": "_row_id", "_commit_version": "_commit_version"}
+    found = answer(tmp_path / "d", metadata=places)
+    assert found[Files.PLACES] == places
+    assert found[Files.IDENTITIES] == [[0, 1], [3, 2]]
+    assert found[Files.LAYOUT_OF] == [0, 0]
+    assert found[Files.LAYOUTS] == [
+        {
+            "f": [None, None],
+            "_pos": [None, None],
+            "r": ["_row_id", None],
+            "_commit_version": ["_last_updated_version", None],
+        }
+    ]
+    assert "other columns" not in found[Pickle.NOTE]
+    lake.write_dataset({"a": [1], "_Row_Id": [5]}, tmp_path / "d", schema_merge=True)
+    assert "identity of a row" in why(tmp_path / "d", metadata=places)
 
 
 def test_names_with_dots_are_not_pushed_into_parquet(tmp_path: Path) -> None:

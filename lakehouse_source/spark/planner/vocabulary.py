@@ -125,13 +125,16 @@ class Files:
     VALUES = "partition_values"  # rows of texts, as in answers: the values of these columns
     VALUES_OF = "values_of"  # for each file the place of its values
     # Ways to store columns: {column: [name in the files, None] or [None, value as text]} of those
-    # that the files do not store as they are now
+    # that the files do not store as they are now. Of a column in PLACES: [name under which files
+    # store it for moved rows, None], or [None, None] where no file stores it
     LAYOUTS = "layouts"
     LAYOUT_OF = "layout_of"  # for each file the place of its layout
     # For each file None, or of its deletion vector: the number of deleted rows, that of all rows
     # of the file, the Puffin file relative to the folder, offset and length in bytes, a copy
     DELETED = "deleted"
     UNPUSHED = "unpushed"  # columns whose conditions Spark must not push into Parquet
+    PLACES = "places"  # {column: its name in MetadataColumn} of those that tell where a row is
+    IDENTITIES = "identities"  # with PLACES: for each file its first row id, and its version
 
 
 class MetadataColumn:

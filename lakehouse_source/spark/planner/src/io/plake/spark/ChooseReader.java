@@ -157,6 +157,7 @@ final class ChooseReader extends SparkStrategy {
     }
     Map<ExprId, Attribute> partitioned = new HashMap<>();
     Set<ExprId> unpushed = new HashSet<>();
+    Set<ExprId> places = new HashSet<>();
     List<AttributeReference> output = new ArrayList<>();
     List<StructField> stored = new ArrayList<>();
     List<StructField> values = new ArrayList<>(
@@ -177,6 +178,9 @@ final class ChooseReader extends SparkStrategy {
       if (answer.unpushed().contains(column.name())) {
         unpushed.add(column.exprId());
       }
+      if (answer.places().containsKey(column.name())) {
+        places.add(column.exprId());
+      }
     }
     if (values.contains(null)) {
       return null; // plake answered about other columns than Spark reads
@@ -189,6 +193,7 @@ final class ChooseReader extends SparkStrategy {
     if (!unpushed.isEmpty()) {
       options.putAll(NO_DICTIONARY_FILTER);
     }
+    unpushed.addAll(places); // no file has these columns
     LogicalPlan swapped = new LogicalRelation(
         files.relation(
             new StructType(stored.toArray(new StructField[0])),

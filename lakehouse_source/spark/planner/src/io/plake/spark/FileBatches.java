@@ -9,6 +9,7 @@ import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.execution.vectorized.ColumnVectorUtils;
 import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnVector;
@@ -38,6 +39,15 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
   /** The deleted rows, where there are some. */
   static final String DELETED = "plake_deleted";
 
+  /** Where columns tell the places of rows: the file's path, as plake names it. */
+  static final String PATH = "plake_path";
+
+  /** The identity of the file's first row. */
+  static final String FIRST_ROW = "plake_first_row";
+
+  /** The version that added the file. */
+  static final String VERSION = "plake_version";
+
   private final Reader[] readers;
   private final boolean inBatches;
 
@@ -48,11 +58,6 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
   FileBatches(Reader[] readers, boolean inBatches) {
     this.readers = readers;
     this.inBatches = inBatches;
-  }
-
-  /** The source of a column that has one value, the {@code number}th of a reader. */
-  static int constant(int number) {
-    return -1 - number;
   }
 
   @Override
@@ -74,30 +79,118 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
     @SuppressWarnings("serial")
     private final Function1<PartitionedFile, Iterator<InternalRow>> spark;
 
-    private final int[] sources;
+    private final Source[] sources;
     private final int place;
-
-    @SuppressWarnings("serial")
-    private final Object[] values;
-
-    @SuppressWarnings("serial")
-    private final DataType[] types;
 
     /**
      * @param spark Spark's reader, which gives batches
-     * @param sources for each column of the scan its place in these batches, or a constant
+     * @param sources where each column of the scan comes from
      * @param place where the batches tell the places of rows; negative where they do not
-     * @param values of the constants, as Spark holds them
-     * @param types of the constants
      */
     Reader(
-        Function1<PartitionedFile, Iterator<InternalRow>> spark, int[] sources, int place,
-        Object[] values, DataType[] types) {
+        Function1<PartitionedFile, Iterator<InternalRow>> spark, Source[] sources, int place) {
       this.spark = spark;
       this.sources = sources;
       this.place = place;
-      this.values = values;
-      this.types = types;
+    }
+  }
+
+  /** Where a column of the scan comes from. */
+  abstract static class Source implements Serializable {
+    private static final long serialVersionUID = 1;
+
+    /**
+     * @param read a batch of Spark's reader
+     * @param places the places of the batch's rows in the file; null where nobody asks for them
+     * @param file what is known of the file
+     */
+    abstract ColumnVector column(
+        ColumnarBatch read, ColumnVector places, Map<String, Object> file);
+  }
+
+  /** A column that Spark's reader gives. */
+  static final class Stored extends Source {
+    private static final long serialVersionUID = 1;
+
+    private final int number;
+
+    Stored(int number) {
+      this.number = number;
+    }
+
+    @Override
+    ColumnVector column(ColumnarBatch read, ColumnVector places, Map<String, Object> file) {
+      return read.column(number);
+    }
+  }
+
+  /** A column with one value in all rows. */
+  static final class Constant extends Source {
+    private static final long serialVersionUID = 1;
+
+    private final DataType type;
+
+    @SuppressWarnings("serial")
+    private final Object value;
+
+    /** @param value as Spark holds it */
+    Constant(DataType type, Object value) {
+      this.type = type;
+      this.value = value;
+    }
+
+    @Override
+    ColumnVector column(ColumnarBatch read, ColumnVector places, Map<String, Object> file) {
+      return vector(type, value);
+    }
+
+    /** It has as many rows as anybody asks for. */
+    static ColumnVector vector(DataType type, Object value) {
+      ConstantColumnVector column = new ConstantColumnVector(Integer.MAX_VALUE, type);
+      ColumnVectorUtils.populate(column, new GenericInternalRow(new Object[] {value}), 0);
+      return column;
+    }
+  }
+
+  /** The path of the file. */
+  static final class PathOfFile extends Source {
+    private static final long serialVersionUID = 1;
+
+    @Override
+    ColumnVector column(ColumnarBatch read, ColumnVector places, Map<String, Object> file) {
+      return Constant.vector(
+          DataTypes.StringType, UTF8String.fromString((String) file.apply(PATH)));
+    }
+  }
+
+  /** The position of the row in the file. */
+  static final class Position extends Source {
+    private static final long serialVersionUID = 1;
+
+    @Override
+    ColumnVector column(ColumnarBatch read, ColumnVector places, Map<String, Object> file) {
+      return places;
+    }
+  }
+
+  /** The identity of a row, or the version that last changed it: see {@link MovedRows}. */
+  static final class Moved extends Source {
+    private static final long serialVersionUID = 1;
+
+    private final int number;
+    private final boolean isIdentity;
+
+    /** @param number of the hidden column in Spark's batches, which is NULL where files lack it */
+    Moved(int number, boolean isIdentity) {
+      this.number = number;
+      this.isIdentity = isIdentity;
+    }
+
+    @Override
+    ColumnVector column(ColumnarBatch read, ColumnVector places, Map<String, Object> file) {
+      return new MovedRows(
+          read.column(number), (Long) file.apply(isIdentity ? FIRST_ROW : VERSION),
+          isIdentity ? places : null);
     }
   }
 
@@ -105,6 +198,7 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
   private static final class Batches extends AbstractIterator<ColumnarBatch> implements Closeable {
     private final Iterator<?> spark;
     private final Reader reader;
+    private final Map<String, Object> file;
     private final long[] deleted;
     private ColumnarBatch read;
     private ColumnarBatch all;
@@ -113,6 +207,7 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
 
     Batches(Reader reader, PartitionedFile file, DeletedRows rows) {
       this.reader = reader;
+      this.file = file.otherConstantMetadataColumnValues();
       this.deleted = rows == null ? null : rows.bits();
       this.spark = reader.spark.apply(file);
     }
@@ -162,20 +257,10 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
     }
 
     private ColumnVector[] columns() {
-      InternalRow row = new GenericInternalRow(reader.values);
+      ColumnVector places = reader.place < 0 ? null : read.column(reader.place);
       ColumnVector[] columns = new ColumnVector[reader.sources.length];
       for (int i = 0; i < columns.length; i++) {
-        int source = reader.sources[i];
-        if (source >= 0) {
-          columns[i] = read.column(source);
-        } else {
-          int number = constant(source); // its own inverse
-          // It has as many rows as anybody asks for.
-          ConstantColumnVector column =
-              new ConstantColumnVector(Integer.MAX_VALUE, reader.types[number]);
-          ColumnVectorUtils.populate(column, row, number);
-          columns[i] = column;
-        }
+        columns[i] = reader.sources[i].column(read, places, file);
       }
       return columns;
     }

@@ -205,7 +205,7 @@ final class IsolatedScanBuilder
    * are not looked at, for places of rows, and where Spark has dropped its filters.
    */
   private String reader() {
-    if (pushdown.tellsPlaces() || known != null || pushdown.isRowsOnly()) {
+    if (known != null || pushdown.isRowsOnly()) {
       return null;
     }
     try {

@@ -66,7 +66,9 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "ChooseReader", "ChooseReader$Hide", "ReaderAnswer", "PlakeFiles", "PlakeFiles$Bind",
           "PlakeFiles$Relation", "PlakeParquet", "PlakeParquet$Layout", "PlakeParquet$Columns",
           "FileBatches", "FileBatches$Reader", "FileBatches$Batches", "FileBatches$Rows",
-          "FileBatches$LiveRows", "DeletedRows")),
+          "FileBatches$Source", "FileBatches$Stored", "FileBatches$Constant",
+          "FileBatches$PathOfFile", "FileBatches$Position", "FileBatches$Moved",
+          "FileBatches$LiveRows", "MovedRows", "DeletedRows")),
       Map.entry(Part.METRICS, List.of(
           "ScanMetric", "ScanCounts", "ScanCounts$Reported", "FileScanMetrics",
           "FileScanMetrics$Add")));

@@ -87,13 +87,19 @@ final class PlakeFiles implements FileIndex {
   private Map<String, Object> known(ReaderAnswer answer, int i) {
     Integer layout = ((Number) answer.layoutOf().get(i)).intValue();
     List<?> deleted = (List<?>) answer.deleted().get(i);
-    if (deleted == null) {
-      return new Map.Map1<>(FileBatches.LAYOUT, layout);
+    java.util.Map<String, Object> found = new java.util.HashMap<>();
+    found.put(FileBatches.LAYOUT, layout);
+    String path = (String) answer.paths().get(i);
+    if (deleted != null) {
+      found.put(FileBatches.DELETED, new DeletedRows(root.toUri().getPath(), path, deleted));
     }
-    return new Map.Map2<>(
-        FileBatches.LAYOUT, layout,
-        FileBatches.DELETED,
-        new DeletedRows(root.toUri().getPath(), (String) answer.paths().get(i), deleted));
+    if (!answer.places().isEmpty()) {
+      List<?> identity = (List<?>) answer.identities().get(i);
+      found.put(FileBatches.PATH, path);
+      found.put(FileBatches.FIRST_ROW, ((Number) identity.get(0)).longValue());
+      found.put(FileBatches.VERSION, ((Number) identity.get(1)).longValue());
+    }
+    return Map$.MODULE$.from(CollectionConverters.asScala(found));
   }
 
   /** The relation of these files. {@code explain()} shows the note as the name of the scan. */

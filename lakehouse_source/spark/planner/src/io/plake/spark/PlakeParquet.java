@@ -14,7 +14,6 @@ import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetUtils$;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.sources.Filter;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
@@ -27,10 +26,11 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Spark's Parquet reader for files that are not as their version shows them: some of their rows
- * are deleted, or columns were renamed, added or promoted after they were written.
+ * are deleted, columns were renamed, added or promoted after they were written, or a statement asks
+ * where each row is stored.
  *
  * <p>For files of one layout it asks Spark's reader for the columns under the names that the files
- * have, and for the places of rows where some are deleted. {@link FileBatches} makes batches of the
+ * have, and for the places of rows where some are deleted or a statement asks for them. {@link FileBatches} makes batches of the
  * scan's columns of what comes. Spark's reader itself converts promoted types.
  *
  * <p>Executors load this class, {@link FileBatches} and {@link DeletedRows}.
@@ -92,12 +92,17 @@ final class PlakeParquet extends ParquetFileFormat {
   /** How some files store the columns of the scan. */
   static final class Layout {
     private final Map<?, ?> changed;
+    private final Map<?, ?> places;
     private boolean isWhole;
     private boolean isCut;
 
-    /** @param changed columns that are stored otherwise: see {@link Vocabulary.Files#LAYOUTS} */
-    Layout(Map<?, ?> changed) {
+    /**
+     * @param changed columns that are stored otherwise: see {@link Vocabulary.Files#LAYOUTS}
+     * @param places columns that tell where a row is stored: see {@link Vocabulary.Files#PLACES}
+     */
+    Layout(Map<?, ?> changed, Map<?, ?> places) {
       this.changed = changed;
+      this.places = places;
     }
 
     /** Tells of a file with this layout whether some of its rows are deleted. */
@@ -149,31 +154,36 @@ final class PlakeParquet extends ParquetFileFormat {
   /** Where the columns of a scan come from in files of one layout. */
   private static final class Columns {
     private final List<StructField> asked = new ArrayList<>();
-    private final List<DataType> types = new ArrayList<>();
-    private final List<Object> values = new ArrayList<>();
-    private final int[] sources;
+    private final FileBatches.Source[] sources;
     private final int place;
 
     Columns(Layout layout, StructType required, StructType partitioned, boolean isCut) {
-      sources = new int[required.length() + partitioned.length()];
+      sources = new FileBatches.Source[required.length() + partitioned.length()];
+      boolean tellsPlaces = isCut;
       for (int i = 0; i < required.length(); i++) {
         StructField field = required.fields()[i];
         String name = layout.name(field.name());
+        Object kind = layout.places.get(field.name());
+        tellsPlaces |= kind != null;
         if (name != null) {
-          sources[i] = asked.size();
+          int column = asked.size();
           asked.add(new StructField(name, field.dataType(), true, Metadata.empty()));
+          sources[i] = kind == null ? new FileBatches.Stored(column)
+              : new FileBatches.Moved(column, kind.equals(Vocabulary.MetadataColumn.ROW));
+        } else if (kind == null) {
+          sources[i] = new FileBatches.Constant(
+              field.dataType(), CatalogAnswer.value(layout.value(field.name()), field.dataType()));
         } else {
-          sources[i] = FileBatches.constant(types.size());
-          types.add(field.dataType());
-          values.add(CatalogAnswer.value(layout.value(field.name()), field.dataType()));
+          sources[i] = kind.equals(Vocabulary.MetadataColumn.FILE)
+              ? new FileBatches.PathOfFile() : new FileBatches.Position();
         }
       }
-      place = isCut ? asked.size() : -1;
-      if (isCut) {
+      place = tellsPlaces ? asked.size() : -1;
+      if (tellsPlaces) {
         asked.add(new StructField(PLACE, DataTypes.LongType, true, Metadata.empty()));
       }
       for (int i = 0; i < partitioned.length(); i++) {
-        sources[required.length() + i] = asked.size() + i;
+        sources[required.length() + i] = new FileBatches.Stored(asked.size() + i);
       }
     }
 
@@ -182,8 +192,7 @@ final class PlakeParquet extends ParquetFileFormat {
     }
 
     FileBatches.Reader reader(Function1<PartitionedFile, Iterator<InternalRow>> spark) {
-      return new FileBatches.Reader(
-          spark, sources, place, values.toArray(), types.toArray(new DataType[0]));
+      return new FileBatches.Reader(spark, sources, place);
     }
   }
 }

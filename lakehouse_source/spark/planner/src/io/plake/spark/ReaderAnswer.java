@@ -100,11 +100,21 @@ final class ReaderAnswer {
     return list(Vocabulary.Files.UNPUSHED);
   }
 
+  /** The columns that tell where a row is stored, with plake's names for them. */
+  Map<?, ?> places() {
+    return (Map<?, ?>) files.get(Vocabulary.Files.PLACES);
+  }
+
+  /** For each file its first row id and the version that added it, where places are read. */
+  List<?> identities() {
+    return list(Vocabulary.Files.IDENTITIES);
+  }
+
   /** How files store the columns, by the numbers in {@link #layoutOf}. */
   List<PlakeParquet.Layout> layouts() {
     List<PlakeParquet.Layout> found = new ArrayList<>();
     for (Object changed : list(Vocabulary.Files.LAYOUTS)) {
-      found.add(new PlakeParquet.Layout((Map<?, ?>) changed));
+      found.add(new PlakeParquet.Layout((Map<?, ?>) changed, places()));
     }
     for (int i = 0; i < layoutOf().size(); i++) {
       found.get(((Number) layoutOf().get(i)).intValue()).add(deleted().get(i) != null);

@@ -332,6 +332,8 @@ final class Vocabulary {
     static final String LAYOUT_OF = "layout_of";
     static final String DELETED = "deleted";
     static final String UNPUSHED = "unpushed";
+    static final String PLACES = "places";
+    static final String IDENTITIES = "identities";
 
     private Files() {}
   }
