@@ -128,6 +128,7 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
   static final class Constant extends Source {
     private static final long serialVersionUID = 1;
 
+    @SuppressWarnings("serial")
     private final DataType type;
 
     @SuppressWarnings("serial")
