@@ -54,7 +54,10 @@ def opened_input(
     """
     library = type(data).__module__.partition(".")[0].lstrip("_")
     if writer == "duckdb" and library == "duckdb" and hasattr(data, "limit"):
-        return to_reader(data.limit(0), schema), data
+        empty = to_reader(data.limit(0), schema)
+        # `limit` gives a column another name where two have the same: those are refused below.
+        if empty.schema.names == list(data.columns):
+            return empty, data
     return to_reader(data, schema), None
 
 

@@ -269,6 +269,15 @@ def test_a_relation_of_types_that_plake_converts_is_streamed(tmp_path: Path) -> 
     check_same(mine, lake.open_dataset(tmp_path / "other"))
 
 
+@pytest.mark.parametrize("second", ["n", "N"])
+def test_a_relation_with_two_columns_of_one_name_is_refused(tmp_path: Path, second: str) -> None:
+    """A second column of the name had another one in the dataset, and only NULL in it."""
+    relation = duckdb.connect().sql(f"SELECT 1::BIGINT AS n, 2::BIGINT AS {second}")
+    with pytest.raises(SchemaMismatchError, match="collides with 'n'"):
+        write(tmp_path / "t", relation)
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
 # --- data is checked, and options are followed ------------------------------------------------
 
 
