@@ -140,7 +140,10 @@ def _converted(
             )
     if column.type.equals(target.type):
         return column
+    decodable = _without_views(column.type)
     try:
+        if decodable != column.type:
+            column = column.cast(decodable)
         if pa.types.is_string(target.type) and prints_as_string(column.type):
             return cast_to_string(column)
         return column.cast(target.type)
@@ -153,6 +156,18 @@ def _converted(
             reason=f"is {target.type} and the {source.type} value {value} does not fit ({error})",
             hint="Cast the column to the dataset's type first.",
         ) from error
+
+
+def _without_views(type_: pa.DataType) -> pa.DataType:
+    """The type with dictionaries of `string` and `binary`: Arrow does not decode those of views."""
+    if is_nested(type_):
+        below = children(type_)
+        done = [child.with_type(_without_views(child.type)) for child in below]
+        return type_ if done == below else rebuild(type_, done)
+    if not pa.types.is_dictionary(type_):
+        return type_
+    values = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(type_.value_type)
+    return type_ if values is None else pa.dictionary(type_.index_type, values, type_.ordered)
 
 
 def _completed(

@@ -84,6 +84,25 @@ def test_every_kind_of_input_can_be_appended_in_a_transaction(kind: str, tmp_pat
     assert found.to_pylist() == ROWS.to_pylist() * 2
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+def test_categories_of_polars_are_texts(lazy: bool, tmp_path: Path) -> None:
+    """Polars gives them as dictionaries of string views, which Arrow does not decode."""
+    kind = pl.Categorical
+    frame = pl.DataFrame(
+        {
+            "one": pl.Series(["x", "y", None], dtype=kind),
+            "many": pl.Series([["y", None], None, []], dtype=pl.List(kind)),
+            "pair": pl.Series([["y", "x"], None, ["x", "x"]], dtype=pl.Array(kind, 2)),
+            "in": pl.Series([{"e": "b"}, None, {"e": None}], dtype=pl.Struct({"e": kind})),
+            "known": pl.Series(["b", None, "a"], dtype=pl.Enum(["a", "b"])),
+        }
+    )
+    lake.write_dataset(frame.lazy() if lazy else frame, tmp_path)
+    found = lake.read_dataset(tmp_path)
+    assert found.to_pylist() == frame.to_dicts()
+    assert found.schema.field("one").type == found.schema.field("known").type == pa.string()
+
+
 def test_an_iterator_is_read_batch_by_batch(tmp_path: Path) -> None:
     """The writer holds a few batches at a time, never all of them."""
     before, held = pa.total_allocated_bytes(), []
