@@ -77,7 +77,9 @@ def _reader(data: Any, schema: pa.Schema | None) -> pa.RecordBatchReader:
     if library == "polars" and hasattr(data, "collect_schema") and hasattr(data, "lazy"):
         return _from_polars(data)
     if hasattr(data, "__arrow_c_stream__"):
-        return _of_dataframe(pa.RecordBatchReader.from_stream(data))
+        if library.lstrip("_") == "duckdb":
+            _check_exported(data)
+        return _of_dataframe(_stream(data))
     if isinstance(data, Mapping):
         return _built("a dict of lists", pa.Table.from_pydict, data, schema)
     if isinstance(data, (list, tuple)) and (not data or isinstance(data[0], Mapping)):
@@ -91,18 +93,45 @@ def _reader(data: Any, schema: pa.Schema | None) -> pa.RecordBatchReader:
 
 def _from_polars(data: Any) -> pa.RecordBatchReader:
     """A Polars frame. A lazy one is computed in portions where this Polars can do that."""
+    columns = data.collect_schema()
+    for name, type_ in columns.items():
+        if str(type_) == "Object":  # Polars would give addresses in its memory
+            raise _no_arrow_type(name, type_)
     if not hasattr(data, "collect"):
-        return _of_dataframe(pa.RecordBatchReader.from_stream(data))
+        return _of_dataframe(_stream(data))
     if not hasattr(data, "collect_batches"):
-        return _of_dataframe(pa.RecordBatchReader.from_stream(data.collect()))
-    empty = data.collect_schema().to_frame()
-    schema = pa.RecordBatchReader.from_stream(empty).schema
+        return _of_dataframe(_stream(data.collect()))
+    schema = _stream(columns.to_frame()).schema
 
     def batches() -> Iterator[pa.RecordBatch]:
         for part in data.collect_batches(lazy=True):
-            yield from pa.RecordBatchReader.from_stream(part)
+            yield from _stream(part)
 
     return _of_dataframe(pa.RecordBatchReader.from_batches(schema, batches()))
+
+
+def _check_exported(relation: Any) -> None:
+    """Check that DuckDB gives Arrow the values that a relation has.
+
+    It wraps large unsigned numbers around, and drops the zone of a time.
+    """
+    for name, type_ in zip(relation.columns, relation.types):
+        if not _ids_in(type_).isdisjoint(("uhugeint", "time with time zone")):
+            raise _no_arrow_type(name, type_)
+
+
+def _ids_in(type_: Any) -> set[str]:
+    """The names of a DuckDB type and of all types in it."""
+    nested = type_.id in ("list", "array", "struct", "map", "union")
+    below = [child for _, child in type_.children if hasattr(child, "id")] if nested else []
+    return {type_.id}.union(*map(_ids_in, below))
+
+
+def _stream(data: Any) -> pa.RecordBatchReader:
+    try:
+        return pa.RecordBatchReader.from_stream(data)
+    except pa.ArrowException as error:
+        raise _cannot_take(f"of type {type(data).__name__}", error) from error
 
 
 def _of_dataframe(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
@@ -160,10 +189,20 @@ def _from_batches(items: Iterator[Any], schema: pa.Schema | None) -> pa.RecordBa
 def _built(what: str, build: Any, data: Any, schema: pa.Schema | None, **options: Any) -> Any:
     try:
         return build(data, schema=schema, **options).to_reader()
-    except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
-        raise InvalidOptionError(
-            option="data", reason=f"{what} that Arrow cannot take: {error}"
-        ) from error
+    except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise _cannot_take(what, error) from error
+
+
+def _cannot_take(what: str, error: Exception) -> InvalidOptionError:
+    return InvalidOptionError(option="data", reason=f"{what} that Arrow cannot take: {error}")
+
+
+def _no_arrow_type(column: str, type_: object) -> InvalidOptionError:
+    return InvalidOptionError(
+        option="data",
+        reason=f"has the column {column!r} of type {type_}, for which Arrow has no type. Cast or "
+        "drop it.",
+    )
 
 
 def _no_batch(item: object) -> InvalidOptionError:

@@ -155,6 +155,10 @@ def test_a_key_that_only_a_later_row_has_is_not_lost(tmp_path: Path) -> None:
         ({"a": [1], "b": [1, 2]}, {}, "dict of lists that Arrow cannot take"),
         ([{"b": 1}], {"schema": pa.schema([("a", pa.int64())])}, "keys that the schema lacks: b"),
         (ROWS, {"schema": pa.schema([("a", pa.int64())])}, "differs from the schema of the data"),
+        ({"a": [1, 2**70]}, {}, "dict of lists that Arrow cannot take"),
+        (pl.Series("a", [1]), {}, "Series that Arrow cannot take"),
+        (pl.DataFrame({"a": pl.Series([2**100], dtype=pl.Int128)}), {}, "Arrow cannot take"),
+        (pl.LazyFrame({"a": pl.Series([2**100], dtype=pl.Int128)}), {}, "Arrow cannot take"),
     ],
 )
 def test_what_is_not_tabular_is_refused_by_name(
@@ -162,6 +166,35 @@ def test_what_is_not_tabular_is_refused_by_name(
 ) -> None:
     with pytest.raises(InvalidOptionError, match=says):
         lake.write_dataset(data, tmp_path / "d", **options)
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_python_objects_in_polars_are_refused(lazy: bool, tmp_path: Path) -> None:
+    """Polars gives their addresses in memory as binary values."""
+    frame = pl.DataFrame({"n": [1], "o": pl.Series([object()], dtype=pl.Object)})
+    with pytest.raises(InvalidOptionError, match="column 'o' of type Object"):
+        lake.write_dataset(frame.lazy() if lazy else frame, tmp_path / "d")
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("writer", ["pyarrow", "duckdb"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "340282366920938463463374607431768211455::UHUGEINT",
+        "'01:02:03+01'::TIMETZ",
+        "[{'a': 1::UHUGEINT}]",
+        "MAP {1: '01:02:03+01'::TIMETZ}",
+    ],
+)
+def test_what_duckdb_gives_arrow_as_other_values_is_refused(
+    value: str, writer: str, tmp_path: Path
+) -> None:
+    """The largest number became -1, and a time lost its zone."""
+    relation = duckdb.connect().sql(f"SELECT {value} AS v, 'UHUGEINT' AS s")
+    with pytest.raises(InvalidOptionError, match=r"'v' of type .*UHUGEINT|'v' of type .*TIME WITH"):
+        lake.write_dataset(relation, tmp_path / "d", writer=writer)
     assert not (tmp_path / "d").exists()
 
 
