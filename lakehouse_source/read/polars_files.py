@@ -60,6 +60,12 @@ def _read(group: FileGroup) -> Any:
     return found.join(deleted.lazy(), on=_POSITION, how="anti", maintain_order="left")
 
 
+def _column(name: str) -> Any:
+    # `pl.col` reads these names as patterns.
+    is_pattern = name == "*" or (name.startswith("^") and name.endswith("$"))
+    return pl.selectors.by_name(name).as_expr() if is_pattern else pl.col(name)
+
+
 def _type(type_: pa.DataType) -> Any:
     return pl.Schema(pa.schema([("", type_)])).dtypes()[0]
 
@@ -84,7 +90,7 @@ def _is_in(column: Any, values: Sequence[PythonValue], type_: pa.DataType, has_n
 
 _WORDS = Words(
     read=_read,
-    column=pl.col,
+    column=_column,
     literal=_literal,
     cast=lambda column, type_: column.cast(_type(type_)),
     if_present=lambda column, truth: pl.when(column.is_not_null()).then(truth),

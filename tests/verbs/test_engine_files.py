@@ -449,6 +449,16 @@ def test_columns_named_like_those_that_engines_add(tmp_path: Path, read_in: Any)
     check(read_in, dataset.scan("filename = 1 OR rowid = 2"))
 
 
+@pytest.mark.parametrize("name", ["*", "^a$", "^.*$"])
+def test_columns_named_like_patterns(tmp_path: Path, read_in: Any, name: str) -> None:
+    """Polars gave the values of the column `a` for those of `^a$`."""
+    lake.write_dataset(pa.table({name: [1, 2], "a": [3, 4]}), tmp_path)
+    dataset = lake.open_dataset(tmp_path)
+    check(read_in, dataset.scan())
+    check(read_in, dataset.scan([((name,), "=", 1)]))
+    check(read_in, dataset.scan([((name,), "=", 1)], ["a"]))
+
+
 @pytest.mark.parametrize("damage", ["missing", "longer"])
 def test_a_file_that_is_not_the_committed_one(tmp_path: Path, read_in: Any, damage: str) -> None:
     lake.write_dataset(pa.table({"n": [1]}), tmp_path)
