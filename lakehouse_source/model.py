@@ -455,6 +455,16 @@ Search: TypeAlias = SearchRanges | SearchAll | SearchAny
 
 
 @dataclass(frozen=True, slots=True)
+class RemovedFile:
+    """A file that a version removed, and the identities that its rows had in it."""
+
+    path: str
+    first_row_id: int
+    row_count: int
+    removed_version: int
+
+
+@dataclass(frozen=True, slots=True)
 class FilePlace:
     """What metadata columns need of a file: `id`, `first_row_id` and `version` of its record."""
 

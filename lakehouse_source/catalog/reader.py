@@ -19,10 +19,13 @@ from lakehouse_source.model import (
     ExpiredFile,
     FileBounds,
     FileRecord,
+    RemovedFile,
     RowGroupMetadata,
     Search,
     VectorRecord,
 )
+
+_PATHS_AT_ONCE = 1000
 
 # Gives records of files, by id, for some of the ids that it is asked for.
 KnownRecords: TypeAlias = Callable[[Sequence[int]], Mapping[int, FileRecord]]
@@ -133,6 +136,19 @@ class CatalogReader(HistoryReader):
         """The ids of the files of a version, by their paths."""
         version = within_int64(version)
         return dict(self._session.query(sql.LIVE_PATHS, (dataset_id, version, version)))
+
+    def removed_files(self, dataset_id: int, paths: Sequence[str]) -> list[RemovedFile]:
+        """What is known of files at these paths that a version of a dataset removed.
+
+        Of a branch, versions of its dataset up to its base are versions of the branch too.
+        """
+        found = []
+        for start in range(0, len(paths), _PATHS_AT_ONCE):
+            some = paths[start : start + _PATHS_AT_ONCE]
+            values = (dataset_id, dataset_id, *some)
+            rows = self._session.query(sql.removed_files(len(some)), values)
+            found += [RemovedFile(*row) for row in rows]
+        return found
 
     def rewritten_paths(
         self, dataset_id: int, moving: Sequence[str], keeping: Sequence[str]

@@ -168,7 +168,7 @@ class Upkeep(OpenDataset):
 
         Raises:
             InvalidOptionError: a path is wrong, or a file is given twice or is in the dataset
-                already.
+                already, itself or a row of it that a later commit has written to another file.
             CorruptDatasetError, StorageError: a file is no Parquet file, is damaged or cannot
                 be read. The error names it.
             SchemaMismatchError: a file does not fit the dataset's schema.

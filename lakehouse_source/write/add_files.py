@@ -32,10 +32,11 @@ from lakehouse_source.write.added_schema import (
     schema_in,
     schema_of_new,
 )
+from lakehouse_source.write.apply import committed_before
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import abort, commit
-from lakehouse_source.write.conflicts import KEEP_ROWS, MOVE_ROWS
 from lakehouse_source.write.find_files import GivenFile, Paths, find_files
+from lakehouse_source.write.moved_rows import file_with_rows_left
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 from lakehouse_source.write.stage import heartbeat_of, with_heartbeat
 
@@ -88,8 +89,8 @@ def add_files(
     snapshot = _snapshot(catalog, address, is_new)
     root = Storage(address.location)
     given = find_files(root, paths, copy=copy, storage_options=storage_options)
-    if snapshot is not None and options.txn_app_id is None:
-        _check_not_live(catalog, snapshot, given)
+    if snapshot is not None:
+        _check_not_there(catalog, snapshot, given, root, options)
     found = _inspect(given, partitioning, progress, read_footers or _read_footers_here)
     if snapshot is None:
         added = schema_of_new(found, partition_types or {})
@@ -113,25 +114,36 @@ def _snapshot(catalog: Catalog, address: Address, is_new: bool) -> Snapshot | No
     return snapshot
 
 
-def _check_not_live(catalog: Catalog, snapshot: Snapshot, given: Sequence[GivenFile]) -> None:
-    """Refuse files that are in the dataset already. The commit checks it again, under the lock."""
+def _check_not_there(
+    catalog: Catalog,
+    snapshot: Snapshot,
+    given: Sequence[GivenFile],
+    storage: Storage,
+    options: WriteOptions,
+) -> None:
+    """Refuse files that are in the dataset already, or of which a row is, in another file.
+
+    The commit checks again, under the lock, what other commits did meanwhile.
+    """
+    shown = {file.path: file.shown for file in given if not file.is_copied}
     with catalog.read() as reader:
-        live = {file.path for file in reader.files(snapshot.dataset.id, snapshot.version)}
-        rewritten = reader.rewritten_paths(snapshot.dataset.id, MOVE_ROWS, KEEP_ROWS)
-    for file in given:
-        if file.is_copied:
-            continue
-        if file.path in live:
-            raise InvalidOptionError(
-                option="paths", value=file.shown, reason="is in the dataset already."
-            )
-        if file.path in rewritten:
-            raise InvalidOptionError(
-                option="paths",
-                value=file.shown,
-                reason="is in the dataset already: a compaction has written its rows to other "
-                "files.",
-            )
+        if committed_before(reader, snapshot.dataset, options) is not None:
+            return  # the commit answers what the first one did
+        live = reader.live_paths(snapshot.dataset.id, snapshot.version)
+        for path in shown:
+            if path in live:
+                raise InvalidOptionError(
+                    option="paths", value=shown[path], reason="is in the dataset already."
+                )
+        removed = reader.removed_files(snapshot.dataset.id, list(shown))
+        left = file_with_rows_left(reader, snapshot, removed, storage)
+    if left is not None:
+        raise InvalidOptionError(
+            option="paths",
+            value=shown[left.path],
+            reason="is in the dataset already: later commits have written rows of it to other "
+            "files.",
+        )
 
 
 def read_footer(reader: FooterReader, given: GivenFile) -> ForeignFile:

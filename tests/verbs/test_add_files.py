@@ -636,7 +636,7 @@ def test_a_file_whose_rows_a_compaction_moved_is_not_added_again(
     paths = [write(folder / f"{name}.parquet", v=[name]) for name in (1, 2)]
     dataset = lake.convert(folder)
     dataset.compact()
-    with pytest.raises(lake.InvalidOptionError, match="a compaction has written its rows"):
+    with pytest.raises(lake.InvalidOptionError, match="written rows of it to other files"):
         dataset.add_files(paths[0])
     lake.write_dataset(pa.table({"v": [7]}), folder, mode="overwrite")
     dataset.refresh().add_files(paths[0])  # its rows were replaced
@@ -652,6 +652,49 @@ def test_a_file_whose_rows_a_compaction_moved_is_not_added_again(
     with pytest.raises(lake.CommitConflictError, match="a compaction has written them"):
         dataset.add_files(path)
     assert sorted(lake.read_dataset(folder)["v"].to_pylist()) == [1, 7, 9]
+
+
+@pytest.mark.parametrize(
+    "moved_by", ["delete", "update", "merge", "overwrite", "compact", "on a branch", "fast-forward"]
+)
+def test_a_file_is_added_again_only_when_none_of_its_rows_is_left(
+    folder: Path, moved_by: str
+) -> None:
+    """A row that was deleted after a compaction let the others be added twice."""
+    path = write(folder / "a.parquet", v=[1, 2, 3])
+    write(folder / "b.parquet", v=[7])
+    dataset = lake.convert(folder)
+    dataset.set_properties(rewrite_threshold=0.0)
+    if moved_by == "update":
+        dataset.update({"v": "v + 10"}, "v <= 3")
+    elif moved_by == "merge":
+        dataset.upsert(pa.table({"v": [1]}), "v")
+    elif moved_by == "overwrite":
+        lake.write_dataset({"v": []}, folder, mode="overwrite", overwrite_where="v = 1")
+    elif moved_by != "delete":
+        dataset.compact()
+    if moved_by in ("on a branch", "fast-forward"):
+        dataset = dataset.branch("b")
+    dataset.refresh().delete("v = 1")
+    if moved_by == "fast-forward":
+        dataset = lake.open_dataset(folder)
+        dataset.fast_forward("b")
+    before = dataset.refresh().version
+    for pair in ({}, {"txn_app_id": "loader", "txn_version": 1}):
+        with pytest.raises(lake.InvalidOptionError, match="written rows of it to other files"):
+            dataset.add_files(path, **pair)
+    assert dataset.refresh().version == before
+    dataset.delete("v != 7")
+    dataset.add_files(path)
+    assert sorted(dataset.scan().to_table()["v"].to_pylist()) == [1, 2, 3, 7]
+    dataset.delete("v = 2")
+    dataset.compact()
+    assert sorted(dataset.scan().to_table()["v"].to_pylist()) == [1, 3, 7]
+    with pytest.raises(lake.InvalidOptionError, match="written rows of it to other files"):
+        dataset.add_files(path)
+    dataset.restore(before)
+    with pytest.raises(lake.InvalidOptionError, match="written rows of it to other files"):
+        dataset.add_files(path)
 
 
 def test_an_append_that_comes_first_is_rebased_on(
@@ -675,7 +718,7 @@ def test_the_same_idempotency_pair_adds_once(folder: Path) -> None:
     assert (first.version, again.version) == (2, 2)
     assert path.exists()
     assert dataset.scan().count_rows() == 2
-    with pytest.raises(lake.CommitConflictError):
+    with pytest.raises(lake.InvalidOptionError, match="is in the dataset already"):
         dataset.add_files(path, txn_app_id="loader", txn_version=2)
     assert path.exists()
 
