@@ -7,6 +7,7 @@ DuckDB's own reader. Every name and value is quoted here.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -42,10 +43,14 @@ def _is_path(path: str) -> bool:
     return not any(char in path for char in "*?[]{}\0")
 
 
+def _lacks(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal256(type_) or pa.types.is_float16(type_))
+
+
 _POSITION = "file_row_number"
-ENGINE = Engine(_is_path, position=_POSITION)
+ENGINE = Engine(_is_path, _POSITION, "DuckDB", _lacks)
 # For a connection that may not open files.
-ROWS_ONLY = Engine(lambda _path: False)
+ROWS_ONLY = replace(ENGINE, is_path=lambda _path: False)
 
 
 class FilesRefused(Exception):

@@ -23,7 +23,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, StorageError
+from lakehouse_source.errors import (
+    CorruptDatasetError,
+    InvalidOptionError,
+    SchemaMismatchError,
+    StorageError,
+)
 from lakehouse_source.model import ColumnBounds, ScanTask
 from lakehouse_source.parquet.checked_footer import open_footer
 from lakehouse_source.parquet.deleted_rows import deleted_rows
@@ -40,7 +45,7 @@ from lakehouse_source.read.engine_conditions import (
 from lakehouse_source.read.engine_types import is_exact_cast, is_plain
 from lakehouse_source.schema.align import by_id
 from lakehouse_source.schema.defaults import initial_ordinal
-from lakehouse_source.schema.fields import leaves
+from lakehouse_source.schema.fields import children, leaves
 from lakehouse_source.schema.metadata_columns import is_metadata
 from lakehouse_source.schema.ordinal import PythonValue, from_ordinal
 from lakehouse_source.schema.partitions import partition_ordinal
@@ -98,11 +103,14 @@ class Engine:
 
     `is_path` tells whether it reads a text as the path of one file. Its queries have one
     scan for each group of files. `position` is the name under which the engine gives the
-    position of a row in its file, which no column may have; None: it gives none.
+    position of a row in its file, which no column may have; None: it gives none. `lacks` tells
+    whether it has no type for the values of a type that is not nested.
     """
 
     is_path: Callable[[str], bool]
     position: str | None = None
+    name: str = "the engine"
+    lacks: Callable[[pa.DataType], bool] = lambda _type: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +141,12 @@ def hand_over(
     the dataset's first schema.
 
     Raises:
+        SchemaMismatchError: the engine has no type for a column.
         StorageError: a file is missing.
         CorruptDatasetError: a file is not the one that was committed.
     """
+    for field in spec.output_schema:
+        _check_has_type(engine, field, field.type)
     division = _Division(spec, storage, oldest_schema, engine)
     groups: dict[tuple[Any, ...], list[ScanTask]] = {}
     rest = []
@@ -195,6 +206,18 @@ def missing_engine(engine: str) -> InvalidOptionError:
     return InvalidOptionError(
         option="engine", value=engine, reason=f"is not installed: pip install 'plake[{engine}]'."
     )
+
+
+def _check_has_type(engine: Engine, field: pa.Field, type_: pa.DataType) -> None:
+    for child in children(type_):
+        _check_has_type(engine, field, child.type)
+    if engine.lacks(type_):
+        raise SchemaMismatchError(
+            column=field.name,
+            got=field.type,
+            reason=f"is {field.type}, for which {engine.name} has no type",
+            hint="Name the other columns of the scan, or use to_table() or to_batches().",
+        )
 
 
 class _Division:

@@ -28,7 +28,7 @@ def _is_path(path: str) -> bool:
 
 
 _POSITION = "plake position"
-ENGINE = Engine(_is_path, position=_POSITION)
+ENGINE = Engine(_is_path, _POSITION, "Polars", pa.types.is_decimal256)
 
 
 def to_polars(handed: HandOver) -> Any:

@@ -449,6 +449,25 @@ def test_columns_named_like_those_that_engines_add(tmp_path: Path, read_in: Any)
     check(read_in, dataset.scan("filename = 1 OR rowid = 2"))
 
 
+@pytest.mark.parametrize(
+    ("engine", "type_"),
+    [
+        ("duckdb", pa.decimal256(50, 1)),
+        ("duckdb", pa.list_(pa.float16())),
+        ("polars", pa.struct([("x", pa.decimal256(50, 1))])),
+    ],
+)
+def test_a_type_that_an_engine_lacks_is_named(
+    tmp_path: Path, engine: str, type_: pa.DataType
+) -> None:
+    """Polars ended with a panic, and DuckDB named no column."""
+    lake.write_dataset(pa.table({"n": [1, 2], "x": pa.nulls(2, type_)}), tmp_path)
+    dataset = lake.open_dataset(tmp_path)
+    with pytest.raises(lake.SchemaMismatchError, match=r"column 'x' is .* has no type"):
+        ENGINES[engine](dataset.scan())
+    check(ENGINES[engine], dataset.scan("x IS NULL AND n = 1", ["n"]))
+
+
 @pytest.mark.parametrize("name", ["*", "^a$", "^.*$"])
 def test_columns_named_like_patterns(tmp_path: Path, read_in: Any, name: str) -> None:
     """Polars gave the values of the column `a` for those of `^a$`."""
