@@ -163,7 +163,12 @@ def check_readable(record: DatasetRecord, uri: str, version: int) -> None:
 
     Raises:
         VersionNotFoundError
+        InvalidOptionError: it is no whole number, which a database might compare nevertheless.
     """
+    if not hasattr(version, "__index__"):
+        raise InvalidOptionError(
+            option="version", value=version, reason="is not the number of a version."
+        )
     oldest, newest = record.oldest_version, record.current_version
     if not oldest <= version <= newest:
         raise VersionNotFoundError(

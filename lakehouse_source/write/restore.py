@@ -48,7 +48,7 @@ def restore(catalog: Catalog, address: Address, version: int) -> WriteResult:
         record = tx.lock_dataset(address.key)
         target = address.snapshot(catalog, tx, version)
         assert record is not None  # `snapshot` raises where there is no dataset
-        changes = _changes(tx, record, version)
+        changes = _changes(tx, record, target.version)
         unread = [one for one in changes.replaced if one.is_in_storage and one not in known]
         if unread and reads_left:
             raise _VectorsUnread(unread)
@@ -62,7 +62,7 @@ def restore(catalog: Catalog, address: Address, version: int) -> WriteResult:
             record.id,
             new_version,
             "restore",
-            {"restored_version": version},
+            {"restored_version": target.version},
             summary(
                 tx,
                 record,

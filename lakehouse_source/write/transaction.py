@@ -78,9 +78,12 @@ class Transaction:
                 reason="is written by this transaction already. Write all of its rows at once, "
                 "or use two transactions.",
             )
+        schema, progress = keywords.pop("schema", None), keywords.pop("progress", False)
         options = write_options(**keywords)
-        rows, relation = opened_input(data, None, options.writer)
-        self._writes.append(stage(self._catalog, address, rows, options, relation=relation))
+        rows, relation = opened_input(data, schema, options.writer)
+        self._writes.append(
+            stage(self._catalog, address, rows, options, relation=relation, progress=progress)
+        )
 
     def __exit__(
         self,

@@ -187,6 +187,17 @@ class TestTimeTravel:
             with pytest.raises(lake.VersionNotFoundError, match="versions 1 to 1"):
                 lake.read_dataset(uri, catalog=catalog, version=version)
 
+    def test_what_is_no_number_of_a_version(self, uri: str, catalog: lake.Catalog) -> None:
+        """A restore to 1.5 was committed: databases compare it with the numbers of versions."""
+        lake.write_dataset(sample(), uri, catalog=catalog)
+        dataset = lake.open_dataset(uri, catalog=catalog)
+        for version in (1.5, 1.0):
+            with pytest.raises(lake.InvalidOptionError, match="not the number of a version"):
+                dataset.restore(version)
+        with pytest.raises(lake.InvalidOptionError, match="not the number of a version"):
+            dataset.tag("x", version="newest")
+        assert dataset.refresh().version == 1
+
     def test_a_timestamp_before_the_first_commit(self, uri: str, catalog: lake.Catalog) -> None:
         lake.write_dataset(sample(), uri, catalog=catalog)
         with pytest.raises(lake.VersionNotFoundError, match="the first committed at"):

@@ -142,6 +142,13 @@ def test_a_dataset_is_written_once_per_transaction(
     assert files_below(a) == 0
 
 
+def test_rows_get_the_types_of_a_schema(a: str, catalog: lake.Catalog) -> None:
+    schema = pa.schema([("id", pa.int16())])
+    with lake.transaction(catalog) as tx:
+        tx.write([{"id": 1}], a, schema=schema, progress=False)
+    assert lake.open_dataset(a, catalog=catalog).schema == schema
+
+
 def test_a_transaction_without_writes_does_nothing(catalog: lake.Catalog) -> None:
     with lake.transaction(catalog) as tx:
         pass
