@@ -152,7 +152,7 @@ class _Reader:
             return Constant(bool(tree.this))
         if isinstance(tree, sql.Null):
             return Constant(None)
-        if isinstance(tree, sql.Column):
+        if _is_name(tree):
             return Compare(self._column(tree), "=", True)
         if isinstance(tree, sql.Is):
             return self._is(tree)
@@ -250,7 +250,7 @@ class _Reader:
         """Tell whether a tree is a column or the cast of one."""
         if isinstance(tree, sql.Cast):
             tree = self._bare(tree.this)
-        return isinstance(tree, sql.Column)
+        return _is_name(tree)
 
     def _column(self, tree: Tree) -> Column:
         tree = self._bare(tree)
@@ -372,6 +372,13 @@ def _chain(tree: Tree) -> list[Tree]:
 def _type_name(to: Tree) -> tuple[str, tuple[int, ...]]:
     """A type's name in capitals and the numbers in parentheses behind it."""
     return to.this.value.upper(), tuple(int(p.name) for p in to.expressions)
+
+
+def _is_name(tree: Tree) -> bool:
+    """Tell whether a tree is the name of a column; sqlglot reads five parts and more as dots."""
+    while isinstance(tree, sql.Dot) and isinstance(tree.expression, sql.Identifier):
+        tree = tree.this
+    return isinstance(tree, sql.Column)
 
 
 def _name(tree: Tree) -> str:

@@ -118,6 +118,11 @@ def refused(condition, *words):
         ("NULL", Constant(None)),
         ("`a.b` = 'x'", Compare(Column(("a.b",)), "=", "x")),
         ("a.C.`d e` = 'x'", Compare(Column(("a", "C", "d e")), "=", "x")),
+        # sqlglot reads up to four parts as one node, and more as another.
+        ("a.b.c.d.e <= 1", Compare(Column(tuple("abcde")), "<=", 1)),
+        ("1 <= a.b.`c`.d.e.f", Compare(Column(tuple("abcdef")), ">=", 1)),
+        ("a.b.c.d.e IN (1)", In(Column(tuple("abcde")), (1,))),
+        ("NOT a.b.c.d.e", Not(Compare(Column(tuple("abcde")), "=", True))),
         ("price = 1.50", Compare(Column(("price",)), "=", Decimal("1.50"))),
         ("d = 1e3", Compare(Column(("d",)), "=", 1000.0)),
         ("d = -1.5D", Compare(Column(("d",)), "=", -1.5)),
