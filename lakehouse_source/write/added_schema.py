@@ -129,7 +129,10 @@ def schema_in(
         data = _nullable([zoned_as(f, schema, one.file) for f in fields] + partitions)
         with NamedInErrors(one.given):
             schema = _merged(schema, data, options.schema_merge, snapshot.uri)
-    return AddedSchema(_bare(list(schema)), names)
+    # Others may drop or rename a column meanwhile: only those that the files have are asked for.
+    given = [field.name for one in _one_per_schema(found) for field in one.file.schema]
+    fields = [f for f in schema if f.name in names or find_name(f.name, given) is not None]
+    return AddedSchema(_bare(fields), names)
 
 
 def _merged(

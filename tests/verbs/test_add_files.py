@@ -697,6 +697,38 @@ def test_a_file_is_added_again_only_when_none_of_its_rows_is_left(
         dataset.add_files(path)
 
 
+@pytest.mark.parametrize("schema_merge", [False, True])
+@pytest.mark.parametrize("change", ["drop", "rename", "require"])
+def test_a_column_that_the_file_lacks_is_changed_meanwhile(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, change: str, schema_merge: bool
+) -> None:
+    """With schema_merge a column came back that another commit had dropped or made NOT NULL."""
+    lake.write_dataset(pa.table({"v": [1], "w": [1]}), folder)
+    path = write(folder / "a.parquet", v=[2])
+    real = verb.begin
+
+    def late(*args: Any) -> Any:
+        other = lake.open_dataset(folder)
+        if change == "drop":
+            other.drop_column("w")
+        elif change == "rename":
+            other.rename_column("w", "z")
+        else:
+            other.set_nullable("w", False)
+        return real(*args)
+
+    monkeypatch.setattr(verb, "begin", late)
+    dataset = lake.open_dataset(folder)
+    if change == "require":
+        with pytest.raises(lake.SchemaMismatchError, match=r"'w' .* is not nullable"):
+            dataset.add_files(path, schema_merge=schema_merge)
+        assert lake.read_dataset(folder).to_pylist() == [{"v": 1, "w": 1}]
+        return
+    dataset.add_files(path, schema_merge=schema_merge)
+    assert dataset.schema.names == (["v"] if change == "drop" else ["v", "z"])
+    assert sorted(dataset.scan().to_table()["v"].to_pylist()) == [1, 2]
+
+
 def test_an_append_that_comes_first_is_rebased_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
