@@ -80,12 +80,12 @@ def merge_rows(
         raise InvalidOptionError(
             option="source_alias", value=request.names.source, reason="is the target's alias too."
         )
-    extended = None
-    if request.merge_schema:
-        with catalog.read() as reader:
-            before = address.snapshot(catalog, reader).schema
-        extended = _extended(before, request.source.schema)
-    statement = RowStatement(catalog, address, Change.MERGE, isolation, further, schema=extended)
+
+    def extended(target: pa.Schema) -> pa.Schema:
+        return _extended(target, request.source.schema)
+
+    extend = extended if request.merge_schema else None
+    statement = RowStatement(catalog, address, Change.MERGE, isolation, further, extend=extend)
     try:
         merge = _Merge(statement, request)
         statement.write(merge.new_rows(), moved_rows=True)

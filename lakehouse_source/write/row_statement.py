@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.deletion.vector import Positions
-from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 from lakehouse_source.model import ChangeResult, FileMetadata, ScanTask, TransactionRecord
 from lakehouse_source.parquet.reader import read_each
 from lakehouse_source.parquet.spec import ReadSpec
@@ -80,9 +80,11 @@ class FoundRows:
 class RowStatement:
     """One statement over a dataset at the version that is the newest when it begins.
 
+    `extend` adds the columns to a schema that the statement brings along.
+
     Raises:
         DatasetNotFoundError, InvalidOptionError
-        CommitConflictError: the dataset is not at `expected_version`.
+        CommitConflictError: the dataset is not at `expected_version`, or its schema changed.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class RowStatement:
         isolation: str,
         given: Mapping[str, Any],
         *,
-        schema: pa.Schema | None = None,
+        extend: Callable[[pa.Schema], pa.Schema] | None = None,
     ) -> None:
         self.isolation = isolation_of(isolation)
         for name in given:
@@ -103,10 +105,11 @@ class RowStatement:
             snapshot = address.snapshot(catalog, reader)
         options = WriteOptions(
             row_change=change,
-            schema_merge=schema is not None,
+            schema_merge=extend is not None,
             **{**given, "commit_metadata": dict(given.get("commit_metadata") or {})},
         )
-        incoming = dataframe_schema(without_metadata(snapshot.schema if schema is None else schema))
+        wanted = snapshot.schema if extend is None else extend(snapshot.schema)
+        incoming = dataframe_schema(without_metadata(wanted))
         self.catalog = catalog
         self.staged: StagedWrite = begin_after(catalog, address, snapshot, incoming, options)
         self.files: list[FileMetadata] = []
@@ -116,6 +119,14 @@ class RowStatement:
             try:
                 with catalog.read() as reader:
                     self.snapshot = base_snapshot(reader, self.staged)
+                if extend is not None and self.snapshot.schema_version != snapshot.schema_version:
+                    # What it dropped, or made NOT NULL, the merged schema would undo.
+                    raise CommitConflictError(
+                        dataset=address.uri,
+                        base_version=snapshot.version,
+                        current_version=self.snapshot.version,
+                        reason="the schema changed",
+                    )
             except BaseException as failure:
                 self.give_up(failure)
                 raise

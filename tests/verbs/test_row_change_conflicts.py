@@ -21,7 +21,7 @@ import lakehouse_source as lake
 from lakehouse_source.deletion.vector import Positions
 from lakehouse_source.schema.fields import dataframe_schema, without_metadata
 from lakehouse_source.storage import Storage
-from lakehouse_source.write import base_version
+from lakehouse_source.write import base_version, row_statement
 from lakehouse_source.write import commit as committing
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.conflicts import Change
@@ -513,3 +513,35 @@ def test_no_commit_waits_while_a_restore_reads_storage(
     assert summary["rows_removed"] == len(set(rows) - restored - deleted)
     assert summary["live_rows"] == dataset.scan().count_rows() == len(restored)
     assert dataset.verify(checksums=True).ok
+
+
+@pytest.mark.parametrize("change", ["drop", "rename", "require"])
+def test_a_merge_of_schemas_undoes_no_change_of_the_schema(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """A column came back that another commit dropped after the merge had read the schema."""
+    lake.write_dataset(pa.table({"id": [1, 2], "w": [1, 2]}), tmp_path)
+    real = row_statement.begin_after
+
+    def late(*args: Any) -> Any:
+        other = lake.open_dataset(tmp_path)
+        if change == "drop":
+            other.drop_column("w")
+        elif change == "rename":
+            other.rename_column("w", "z")
+        else:
+            other.set_nullable("w", False)
+        return real(*args)
+
+    monkeypatch.setattr(row_statement, "begin_after", late)
+    dataset = lake.open_dataset(tmp_path)
+    source = pa.table({"id": [2, 3], "n": ["x", "y"]})
+    merge = dataset.merge(source, "target.id = source.id", merge_schema=True)
+    values = {"id": "source.id", "n": "source.n"}
+    with pytest.raises(lake.CommitConflictError, match="the schema changed"):
+        merge.when_not_matched_insert(values).execute()
+    dataset.refresh()
+    assert dataset.version == 2
+    assert dataset.schema.names == {"drop": ["id"], "rename": ["id", "z"]}.get(change, ["id", "w"])
+    assert dataset.scan().count_rows() == 2
+    assert len(list(tmp_path.glob("*.parquet"))) == 1
