@@ -5,6 +5,7 @@ import java.util.Map;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.OuterReference;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import scala.Function1;
 import scala.jdk.javaapi.CollectionConverters;
@@ -14,7 +15,7 @@ import scala.runtime.AbstractPartialFunction;
  * Moves the metadata columns that a statement names from one relation to its copy.
  *
  * <p>Each relation has ids of its own for them. Spark resolves a condition before or after the
- * target of the statement is replaced.
+ * target of the statement is replaced. A correlated subquery names them as outer references.
  */
 final class MovedColumns extends AbstractPartialFunction<Expression, Expression> {
 
@@ -38,18 +39,25 @@ final class MovedColumns extends AbstractPartialFunction<Expression, Expression>
 
   @Override
   public boolean isDefinedAt(Expression expression) {
-    return expression instanceof Attribute
-        && expression.resolved()
-        && now.containsKey(((Attribute) expression).exprId());
+    return columnOf(expression) != null;
+  }
+
+  /** The column that an expression is to name; null where it stays as it is. */
+  private Attribute columnOf(Expression expression) {
+    Object named = expression instanceof OuterReference
+        ? ((OuterReference) expression).e() : expression;
+    return named instanceof Attribute && ((Attribute) named).resolved()
+        ? now.get(((Attribute) named).exprId()) : null;
   }
 
   @Override
   @SuppressWarnings("unchecked")
   public <A1 extends Expression, B1> B1 applyOrElse(A1 expression, Function1<A1, B1> otherwise) {
-    if (!isDefinedAt(expression)) {
+    Attribute column = columnOf(expression);
+    if (column == null) {
       return otherwise.apply(expression);
     }
     named = true;
-    return (B1) now.get(((Attribute) expression).exprId());
+    return (B1) (expression instanceof OuterReference ? new OuterReference(column) : column);
   }
 }

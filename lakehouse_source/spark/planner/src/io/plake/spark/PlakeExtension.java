@@ -49,7 +49,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Map.entry(Part.VIEWS, List.of("RepinViews", "RepinViews$Change", "RepinViews$Pins")),
       Map.entry(Part.STATEMENTS, List.of(
           "RowStatements", "RowStatements$Targets", "GroupFilters", "StructCasts", "OwnRows", "OwnRows$Writes",
-          "MovedColumns", "StatementTable",
+          "MovedColumns", "TargetPlaces", "StatementTable",
           "RowOperation", "RowWrites", "RowWrites$Writes", "RowChangeTable",
           "SchemaEvolution", "HiddenColumns", "HiddenColumns$Hidden", "WriteInfo", "RowChangeTable$Builder",
           "RowChangeTable$Clustered")),

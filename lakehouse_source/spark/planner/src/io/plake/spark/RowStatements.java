@@ -122,10 +122,11 @@ final class RowStatements extends Rule<LogicalPlan> {
       }
       DataSourceV2Relation now = statementOn(target, isView(node), evolves(node));
       MovedColumns places = new MovedColumns(target, now);
-      LogicalPlan done = withTarget(node, now).transformExpressions(places)
+      LogicalPlan done = withTarget(node, now).transformAllExpressionsWithSubqueries(places)
           .transformExpressions(new StructCasts());
       boolean named = places.wereNamed()
-          || target.output().size() > target.table().columns().length;
+          || target.output().size() > target.table().columns().length
+          || TargetPlaces.areNamed(node, now);
       if (named && !(node instanceof DeleteFromTable)) { // Spark would write them with the row
         throw Refusal.because("An UPDATE or MERGE of plake cannot name columns that tell where a"
             + " row of its target is stored. Use a subquery:"
