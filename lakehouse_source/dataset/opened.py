@@ -17,8 +17,8 @@ from lakehouse_source.read.inspect import Inspection
 from lakehouse_source.read.read_changes import read_changes
 from lakehouse_source.read.scan import Predicates, Scan
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.comments import comments
 from lakehouse_source.schema.fields import without_metadata
+from lakehouse_source.schema.spark_metadata import comments
 from lakehouse_source.streaming import Rules
 
 Opened = TypeVar("Opened", bound="OpenDataset")

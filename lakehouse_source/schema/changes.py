@@ -7,14 +7,13 @@ id, and a new column gets an id that no column had before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from lakehouse_source.errors import SchemaMismatchError
-from lakehouse_source.schema.comments import commented
 from lakehouse_source.schema.defaults import (
     checked_default,
     cut_repr,
@@ -41,6 +40,7 @@ from lakehouse_source.schema.paths import (
     with_field,
 )
 from lakehouse_source.schema.promotion import Fit, fit, is_provable, prints_as_string
+from lakehouse_source.schema.spark_metadata import commented, typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +221,27 @@ class PromoteColumn:
 
     def __str__(self) -> str:
         return f"promote {shown(self.path)} to {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetSparkType:
+    """What a column is for Spark where Arrow has no name for it; `type` is what history shows.
+
+    `metadata` is that of a field which was made from the type. A column that it says nothing of
+    is for Spark what Arrow says.
+    """
+
+    path: Path
+    type: str
+    metadata: Mapping[bytes, bytes]
+
+    def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
+        place = find(schema, self.path)
+        field = field_at(schema, place)
+        return with_field(schema, place, typed(field, self.metadata)), (field_id(field),)
+
+    def __str__(self) -> str:
+        return f"type of {shown(self.path)} in Spark: {self.type}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ SPARK_TYPE = b"plake:spark_type"
 # Spark's metadata of a column, as JSON.
 SPARK_METADATA = b"plake:spark_metadata"
 _KEPT_METADATA = (SPARK_TYPE, SPARK_METADATA)
+# The key in a string column's metadata where Spark keeps the length of char and varchar.
+CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 # Marks the schema of a DataFrame, whose NOT NULL columns nobody declared on purpose.
 _FROM_DATAFRAME = {b"plake:from": b"dataframe"}
 

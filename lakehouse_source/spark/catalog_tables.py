@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import CharType, StructField, StructType, VarcharType
+from pyspark.sql.types import DataType, StructField, StructType
 from pyspark.sql.types import _parse_datatype_json_value as parse_type
 
 from lakehouse_source.catalog.names import NamedDataset
@@ -19,7 +19,6 @@ from lakehouse_source.errors import (
     DatasetExistsError,
     DatasetNotFoundError,
     InvalidOptionError,
-    SchemaMismatchError,
 )
 from lakehouse_source.predicate import Timestamp
 from lakehouse_source.schema.defaults import with_write_default
@@ -230,31 +229,52 @@ def alter(request: Request) -> dict[str, Any]:
             option="ALTER TABLE", reason="changes columns and properties: use two statements."
         )
     else:
+        _check_columns_stay(dataset, changes)
         with dataset.update_schema() as schema:
             for change in changes:
                 _change_column(schema, dataset, change)
     return {}
 
 
+def _check_columns_stay(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse REPLACE COLUMNS, which Spark spells as dropping all columns and adding others."""
+    dropped = {
+        change[Question.FIELD][0].lower()
+        for change in changes
+        if change[Question.CHANGE] == Change.DELETE and len(change[Question.FIELD]) == 1
+    }
+    added = any(change[Question.CHANGE] == Change.ADD for change in changes)
+    if added and dropped == {name.lower() for name in dataset.schema.names}:
+        raise InvalidOptionError(
+            option="ALTER TABLE ... REPLACE COLUMNS",
+            reason="would drop all columns with their values, those of the same name too. Use ADD "
+            "COLUMN, RENAME COLUMN, ALTER COLUMN and DROP COLUMN, or CREATE OR REPLACE TABLE.",
+        )
+
+
 def _change_column(schema: SchemaUpdate, dataset: Dataset, change: Mapping[str, Any]) -> None:
     path: tuple[str, ...] = tuple(change[Question.FIELD])
     kind = change[Question.CHANGE]
     if kind == Change.ADD:
-        type_ = _type(change, path)
+        spark, field = _type(change, path)
         schema.add_column(
             path,
-            type_,
-            default=_default(change, type_),
+            field.type,
+            default=_default(change, field.type),
             nullable=change[Question.NULLABLE],
             comment=change[Question.COMMENT],
         )
+        if field.metadata:
+            schema.set_spark_type(path, spark.simpleString(), field.metadata)
         _move(schema, path, change)
     elif kind == Change.RENAME:
         schema.rename_column(path, change[Question.VALUE])
     elif kind == Change.DELETE:
         schema.drop_column(path)
     elif kind == Change.WIDEN:
-        schema.promote_column(path, _type(change, path))
+        spark, field = _type(change, path)
+        schema.promote_column(path, field.type)
+        schema.set_spark_type(path, spark.simpleString(), field.metadata or {})
     elif kind == Change.NULLABILITY:
         schema.set_nullable(path, change[Question.NULLABLE])
     elif kind == Change.COMMENT:
@@ -281,15 +301,17 @@ def _default(change: Mapping[str, Any], type_: pa.DataType) -> pa.Scalar | None:
     return None if text is None else _value(json.loads(text), type_)
 
 
-def _type(change: Mapping[str, Any], path: Sequence[str]) -> pa.DataType:
-    spark = parse_type(json.loads(change[Question.TYPE]))
-    if isinstance(spark, (CharType, VarcharType)):
-        raise SchemaMismatchError(
-            column=".".join(path),
-            reason=f"cannot become {spark.simpleString()} in a table that exists",
-            hint="Use STRING.",
-        )
-    return arrow_schema(StructType([StructField("value", spark)])).field(0).type
+def _type(change: Mapping[str, Any], path: Sequence[str]) -> tuple[DataType, pa.Field]:
+    """The type that a change gives to a column, and the field in which it is stored."""
+    spark: DataType = parse_type(json.loads(change[Question.TYPE]))
+    whole = spark
+    for name in reversed(path[1:]):
+        # Of a field in a struct, a list or a map the struct says what it is for Spark.
+        whole = StructType([StructField(name, whole)])
+    field = arrow_schema(StructType([StructField(path[0], whole)])).field(0)
+    for _ in path[1:]:
+        field = field.type.field(0)
+    return spark, field
 
 
 def rename(request: Request) -> dict[str, Any]:

@@ -27,11 +27,18 @@ from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.schema.align import align, by_id, by_name
 from lakehouse_source.schema.defaults import initial_default, initial_ordinal
-from lakehouse_source.schema.fields import children, field_id, is_nested, is_same_with_ids, leaves
+from lakehouse_source.schema.fields import (
+    CHAR_VARCHAR,
+    children,
+    field_id,
+    is_nested,
+    is_same_with_ids,
+    leaves,
+)
 from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.spark.relation import DataFile, Location, relations, require_classic
 from lakehouse_source.spark.to_spark_sql import condition_sql, literal_sql, quoted
-from lakehouse_source.spark.types import CHAR_VARCHAR, batch_schema, spark_schema
+from lakehouse_source.spark.types import batch_schema, spark_schema
 from lakehouse_source.storage import Storage, check_relative
 
 if TYPE_CHECKING:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
@@ -30,20 +32,25 @@ from pyspark.sql.types import (
 from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.schema.align import by_name, narrowed
 from lakehouse_source.schema.fields import (
+    CHAR_VARCHAR,
     SPARK_METADATA,
     SPARK_TYPE,
+    children,
     dataframe_schema,
     find_field,
+    is_nested,
     nullable_field,
+    rebuild,
     storage_schema,
     with_metadata,
     without_metadata,
 )
 
-# The key in a string column's metadata where Spark keeps the length of char and varchar.
-CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 # Spark keeps defaults of columns in their metadata; plake keeps them as values.
 SPARK_DEFAULTS = frozenset({"CURRENT_DEFAULT", "EXISTS_DEFAULT"})
+
+_LENGTHS = (CharType, VarcharType)
+_LENGTH = re.compile(r"\b(?:var)?char\(\d+\)")
 
 # Keys are Spark's type names: this PySpark may lack the class of a newer type.
 _REFUSED = {
@@ -69,7 +76,7 @@ def arrow_schema(spark: StructType) -> pa.Schema:
     for field in _plain(spark, (UserDefinedType,)).fields:
         # PySpark cannot read char and varchar from a Python source. Spark's own tables store
         # them in this form too, and Spark pads values and checks lengths by it.
-        plain = _plain(StructType([field]), (CharType, VarcharType)).fields[0]
+        plain = _plain(StructType([field]), _LENGTHS).fields[0]
         kept = {k: v for k, v in (field.metadata or {}).items() if k not in SPARK_DEFAULTS}
         if plain.dataType != field.dataType:
             kept[CHAR_VARCHAR] = field.dataType.simpleString()
@@ -79,6 +86,7 @@ def arrow_schema(spark: StructType) -> pa.Schema:
         if kept:
             extra[SPARK_METADATA] = json.dumps(kept).encode()
         arrow = batch_schema(StructType([plain])).field(0)
+        arrow = arrow.with_type(_marked(arrow.type, field.dataType))
         fields.append(with_metadata(arrow, extra) if extra else arrow)
     return dataframe_schema(pa.schema(fields))
 
@@ -96,8 +104,76 @@ def spark_schema(arrow: pa.Schema) -> StructType:
         if type_ is None:
             type_ = _from_arrow(field.type, field.name)
         kept = json.loads(metadata[SPARK_METADATA]) if SPARK_METADATA in metadata else None
+        if is_nested(field.type):
+            kept = _with_lengths_inside(kept, type_, field)
         fields.append(StructField(field.name, type_, field.nullable, kept))
     return StructType(fields)
+
+
+def _marked(type_: pa.DataType, spark: DataType) -> pa.DataType:
+    """The type, whose nested fields say what they are for Spark where Arrow has no name for it.
+
+    What the top-level field says of the whole type holds until a field inside of it is added,
+    renamed or dropped.
+    """
+    if not is_nested(type_):
+        return type_
+    fields = []
+    for child, part in zip(children(type_), _children(spark)):
+        child = child.with_type(_marked(child.type, part))
+        if not is_nested(child.type) and (_is_special(part) or isinstance(part, _LENGTHS)):
+            child = with_metadata(child, {SPARK_TYPE: part.json().encode()})
+        fields.append(child)
+    return rebuild(type_, fields)
+
+
+def _children(spark: DataType) -> list[DataType]:
+    """The types inside of a type, in the order of Arrow's child fields."""
+    if isinstance(spark, StructType):
+        return [field.dataType for field in spark.fields]
+    if isinstance(spark, ArrayType):
+        return [spark.elementType]
+    return [spark.keyType, spark.valueType] if isinstance(spark, MapType) else []
+
+
+def _with_lengths_inside(
+    kept: dict[str, Any] | None, type_: DataType, field: pa.Field
+) -> dict[str, Any] | None:
+    """A nested column's metadata, with the lengths that texts inside of it have now."""
+    others = {key: value for key, value in (kept or {}).items() if key != CHAR_VARCHAR}
+    lengths = _with_lengths(type_, field.type)
+    if lengths != type_:
+        return {**others, CHAR_VARCHAR: lengths.simpleString()}
+    before = (kept or {}).get(CHAR_VARCHAR)
+    # Earlier versions marked no nested fields. Where these are no longer what the text says,
+    # Spark would cut and check other fields by it.
+    if before is not None and _LENGTH.sub("string", before) == type_.simpleString():
+        return kept
+    return others or None
+
+
+def _with_lengths(spark: DataType, arrow: pa.DataType) -> DataType:
+    """The type with char and varchar where nested fields are marked so."""
+
+    def inside(part: DataType, child: pa.Field) -> DataType:
+        own = _marked_type(child)
+        return own if isinstance(own, _LENGTHS) else _with_lengths(part, child.type)
+
+    parts = [inside(*pair) for pair in zip(_children(spark), children(arrow))]
+    if isinstance(spark, StructType):
+        return StructType(
+            [StructField(f.name, p, f.nullable, f.metadata) for f, p in zip(spark.fields, parts)]
+        )
+    if isinstance(spark, ArrayType):
+        return ArrayType(parts[0], spark.containsNull)
+    if isinstance(spark, MapType):
+        return MapType(parts[0], parts[1], spark.valueContainsNull)
+    return spark
+
+
+def _marked_type(field: pa.Field) -> DataType | None:
+    """The Spark type that a nested field is marked with, unless its type changed since."""
+    return _own_type((field.metadata or {}).get(SPARK_TYPE), field)
 
 
 def batch_schema(spark: StructType) -> pa.Schema:
@@ -155,7 +231,7 @@ def _own_type(text: bytes | None, field: pa.Field) -> DataType | None:
         if _names_a_class(document):
             return None
         type_ = _parse_datatype_json_value(document)
-        own = StructType([StructField(field.name, type_, field.nullable)])
+        own = _plain(StructType([StructField(field.name, type_, field.nullable)]), _LENGTHS)
         then = nullable_field(storage_schema(batch_schema(own)).field(0))
     except (ValueError, KeyError, TypeError, AttributeError):
         # Written by a Spark that knows more types than this one.
@@ -187,24 +263,32 @@ def _from_arrow(type_: pa.DataType, column: str) -> DataType:
 
 
 def _nullable_like(spark: DataType, arrow: pa.DataType) -> DataType:
-    """The type with nested values nullable where Arrow's are: Spark's conversion drops that."""
+    """The type with nested values of the types that they are marked with, nullable as Arrow's are.
+
+    Spark's conversion drops both.
+    """
+
+    def inside(part: DataType, child: pa.Field) -> DataType:
+        own = _marked_type(child)
+        return _nullable_like(part, child.type) if own is None else _text_without_length(own)
+
+    parts = [inside(*pair) for pair in zip(_children(spark), children(arrow))]
     if isinstance(spark, StructType):
         return StructType(
             [
-                StructField(f.name, _nullable_like(f.dataType, a.type), a.nullable, f.metadata)
-                for f, a in zip(spark.fields, arrow)
+                StructField(f.name, part, a.nullable, f.metadata)
+                for f, part, a in zip(spark.fields, parts, arrow)
             ]
         )
     if isinstance(spark, ArrayType):
-        inner = _nullable_like(spark.elementType, arrow.value_type)
-        return ArrayType(inner, arrow.value_field.nullable)
+        return ArrayType(parts[0], arrow.value_field.nullable)
     if isinstance(spark, MapType):
-        return MapType(
-            _nullable_like(spark.keyType, arrow.key_type),
-            _nullable_like(spark.valueType, arrow.item_type),
-            arrow.item_field.nullable,
-        )
+        return MapType(parts[0], parts[1], arrow.item_field.nullable)
     return spark
+
+
+def _text_without_length(type_: DataType) -> DataType:
+    return StringType() if isinstance(type_, _LENGTHS) else type_
 
 
 def _parts(type_: DataType) -> Iterator[DataType]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import TracebackType
 from typing import Any
@@ -29,6 +29,7 @@ from lakehouse_source.schema.changes import (
     SetComment,
     SetDefault,
     SetNullable,
+    SetSparkType,
     apply_all,
 )
 from lakehouse_source.schema.defaults import checked_default, initial_default
@@ -129,6 +130,13 @@ class SchemaUpdate:
         1
         """
         self._add(PromoteColumn(checked_path(name, "name"), _checked_type(type)))
+
+    def set_spark_type(self, name: Any, type: str, metadata: Mapping[bytes, bytes]) -> None:
+        """Note what a column is for Spark: a collation, a length, the fields of an interval.
+
+        `metadata` is that of the Arrow field which `spark.types` made of the type.
+        """
+        self._add(SetSparkType(checked_path(name, "name"), type, dict(metadata)))
 
     def reorder_columns(self, names: Sequence[Any], *, after: Any = None) -> None:
         """Move columns to the front in this order, or behind the column `after`.

@@ -204,10 +204,71 @@ def test_columns_are_changed(
         "DROP COLUMN none",
         "ADD COLUMN b INT",
         "SET LOCATION '/elsewhere'",
-        "ADD COLUMN v VARCHAR(3)",
+        "REPLACE COLUMNS (id INT, z INT)",
     ):
         message(spark_catalog, f"ALTER TABLE {name} {refused}")
     assert catalog.dataset((space.partition(".")[2], "t")).version == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ADD COLUMN s.z INT",
+        "RENAME COLUMN s.k TO z",
+        "DROP COLUMN s.k",
+        "ALTER COLUMN s.k TYPE BIGINT",
+        "ALTER COLUMN s.n FIRST",
+    ],
+)
+def test_fields_keep_their_collation_length_and_interval_when_others_change(
+    spark_catalog: SparkSession, space: str, change: str
+) -> None:
+    name = f"{space}.t"
+    spark_catalog.sql(
+        f"CREATE TABLE {name} (id INT, s STRUCT<k: INT, v: VARCHAR(3), n: STRUCT<"
+        "t: STRING COLLATE UTF8_LCASE, h: INTERVAL HOUR>, l: ARRAY<STRING COLLATE UTF8_LCASE>>)"
+    )
+    one = "named_struct('k', 1, 'v', '{}', 'n', named_struct('t', 'ADA', 'h', INTERVAL '3' HOUR),"
+    one += " 'l', array('Bob'))"
+    spark_catalog.sql(f"INSERT INTO {name} VALUES (1, {one.format('abc')})")
+    spark_catalog.sql(f"ALTER TABLE {name} {change}")
+    found = f"SELECT id FROM {name} WHERE s.n.t = 'ada' AND array_contains(s.l, 'BOB')"
+    assert rows(spark_catalog, found) == [(1,)]
+    field = spark_catalog.table(name).schema["s"].dataType["n"].dataType["h"]
+    assert field.dataType.simpleString() == "interval hour"
+    spark_catalog.sql(f"UPDATE {name} SET s.v = 'de'")
+    assert rows(spark_catalog, f"SELECT s.v, s.n.t FROM {name}") == [("de", "ADA")]
+    with pytest.raises(PySparkException, match="EXCEED_LIMIT_LENGTH"):
+        spark_catalog.sql(f"UPDATE {name} SET s.v = 'abcd'")
+
+
+def test_columns_get_types_that_only_spark_knows(spark_catalog: SparkSession, space: str) -> None:
+    name = f"{space}.t"
+    spark_catalog.sql(f"CREATE TABLE {name} (id INT, s STRUCT<a: INT>, c CHAR(4) DEFAULT 'cd')")
+    spark_catalog.sql(f"INSERT INTO {name} (id, s) VALUES (1, named_struct('a', 1))")
+    for added in (
+        "h INTERVAL HOUR",
+        "k STRING COLLATE UTF8_LCASE",
+        "v VARCHAR(3) DEFAULT 'xyz'",
+        "s.h INTERVAL DAY",
+        "s.v VARCHAR(2)",
+    ):
+        spark_catalog.sql(f"ALTER TABLE {name} ADD COLUMN {added}")
+    types = spark_catalog.table(name).schema.simpleString()
+    assert "s:struct<a:int,h:interval day,v:string>" in types
+    assert "h:interval hour,k:string collate UTF8_LCASE" in types
+    spark_catalog.sql(f"UPDATE {name} SET k = 'ADA', h = INTERVAL '2' HOUR WHERE v = 'xyz'")
+    assert rows(spark_catalog, f"SELECT c, v FROM {name} WHERE k = 'ada'") == [("cd  ", "xyz")]
+    for column, text in (("v", "abcd"), ("s.v", "abc")):
+        with pytest.raises(PySparkException, match="EXCEED_LIMIT_LENGTH"):
+            spark_catalog.sql(f"UPDATE {name} SET {column} = '{text}'")
+    for wider in ("VARCHAR(5)", "STRING", "STRING COLLATE UNICODE_CI"):
+        spark_catalog.sql(f"ALTER TABLE {name} ALTER COLUMN v TYPE {wider}")
+        spark_catalog.sql(f"UPDATE {name} SET v = v || 'z'")
+    assert rows(spark_catalog, f"SELECT id FROM {name} WHERE v = 'XYZzzz'") == [(1,)]
+    assert "REPLACE COLUMNS' would drop all columns" in message(
+        spark_catalog, f"ALTER TABLE {name} REPLACE COLUMNS (id INT)"
+    ).replace("':", "'")
 
 
 def test_a_column_becomes_not_null_where_no_row_is_null(

@@ -25,9 +25,12 @@ import org.apache.spark.sql.connector.expressions.LiteralValue;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.types.CharType;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.VarcharType;
 import scala.Option;
 
 /** Writes what Spark asks of a table as questions for plake. */
@@ -115,8 +118,11 @@ final class TableQuestions {
 
   /** The value of a column, in the form of a condition. */
   private static String value(String column, DataType type, Literal<?> value) {
+    // Texts with a length are stored as texts.
+    DataType stored = type instanceof VarcharType || type instanceof CharType
+        ? DataTypes.StringType : type;
     StructType table = new StructType(new StructField[] {
-        new StructField(column, type, true, org.apache.spark.sql.types.Metadata.empty())});
+        new StructField(column, stored, true, org.apache.spark.sql.types.Metadata.empty())});
     Predicate equal = new Predicate(Vocabulary.Operator.EQUAL, new Expression[] {
         Expressions.column(PlakeTable.quoted(column)), value});
     ConditionData data = new ConditionData(table, new Predicate[] {equal});

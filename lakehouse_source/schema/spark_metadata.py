@@ -1,12 +1,18 @@
-"""Pure. Comments of columns and nested fields, in the metadata that Spark keeps of a field."""
+"""Pure. What Spark keeps of columns and nested fields: comments, and types unknown to Arrow."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pyarrow as pa
 
-from lakehouse_source.schema.fields import SPARK_METADATA, with_metadata
+from lakehouse_source.schema.fields import (
+    CHAR_VARCHAR,
+    SPARK_METADATA,
+    SPARK_TYPE,
+    with_metadata,
+)
 from lakehouse_source.schema.paths import walk
 
 
@@ -29,4 +35,20 @@ def commented(field: pa.Field, text: str | None) -> pa.Field:
     if document:
         return with_metadata(field, {SPARK_METADATA: json.dumps(document).encode()})
     kept = {k: v for k, v in (field.metadata or {}).items() if k != SPARK_METADATA}
+    return field.with_metadata(kept)
+
+
+def typed(field: pa.Field, metadata: Mapping[bytes, bytes]) -> pa.Field:
+    """A field that is for Spark what `metadata` says, that of a field made from Spark's type.
+
+    A field that `metadata` says nothing of is for Spark what Arrow says.
+    """
+    kept = {key: value for key, value in (field.metadata or {}).items() if key != SPARK_TYPE}
+    if SPARK_TYPE in metadata:
+        kept[SPARK_TYPE] = metadata[SPARK_TYPE]
+    document = json.loads(kept.pop(SPARK_METADATA, b"{}"))
+    document.pop(CHAR_VARCHAR, None)
+    document |= json.loads(metadata.get(SPARK_METADATA, b"{}"))
+    if document:
+        kept[SPARK_METADATA] = json.dumps(document).encode()
     return field.with_metadata(kept)
