@@ -13,6 +13,7 @@ from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.secrets import conceal, reveal
 from lakehouse_source.spark.task_files import restored, shortened
+from lakehouse_source.spark.text_lengths import fitted_texts
 from lakehouse_source.spark.workers import freeze_gc
 from lakehouse_source.write.commit import abort, commit
 from lakehouse_source.write.compact import compact_after
@@ -36,7 +37,9 @@ class PlakeWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         freeze_gc()
-        return FilesWritten(shortened(write_files(self.staged.spec, iterator)))
+        spec = self.staged.spec
+        rows = fitted_texts(iterator, spec.schema)
+        return FilesWritten(shortened(write_files(spec, rows)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         with Address(self.path, reveal(self.catalog)).open() as catalog:

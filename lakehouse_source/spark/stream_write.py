@@ -25,6 +25,7 @@ from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.secrets import reveal
 from lakehouse_source.spark.task_files import restored, shortened
+from lakehouse_source.spark.text_lengths import fitted_texts
 from lakehouse_source.spark.workers import freeze_gc
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import abort, commit
@@ -145,7 +146,8 @@ class TaskWriter(DataSourceStreamArrowWriter):
                 "task. Write each batch with foreachBatch instead, with the options txnAppId "
                 "and txnVersion.",
             )
-        files = write_files(self.staged.spec, iterator)
+        spec = self.staged.spec
+        files = write_files(spec, fitted_texts(iterator, spec.schema))
         return BatchWritten(query_id, self.staged, shortened(files))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -60,6 +60,64 @@ def test_each_batch_is_one_version_with_the_pair_of_query_and_batch(
 
 
 @pytest.mark.spark
+def test_texts_have_the_length_of_their_column_in_streams_and_in_save(
+    spark_catalog: SparkSession, tmp_path: Path, checkpoint: str
+) -> None:
+    spark = spark_catalog
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS plake.texts")
+    spark.sql(
+        "CREATE OR REPLACE TABLE plake.texts.t (id BIGINT, v VARCHAR(3), c CHAR(4), "
+        "s STRUCT<x: INT, v: VARCHAR(2)>, m MAP<STRING, ARRAY<CHAR(2)>>)"
+    )
+    schema = "id BIGINT, v STRING, c STRING, s STRUCT<v: STRING, x: INT>, "
+    schema += "m MAP<STRING, ARRAY<STRING>>"
+    folder = Folder(tmp_path / "texts", schema)
+    nested = {"s": {"v": "äö", "x": 1}, "m": [("long", ["ab", None])]}
+    types = pa.schema(
+        [
+            *(("id", pa.int64()), ("v", pa.string()), ("c", pa.string())),
+            ("s", pa.struct([("v", pa.string()), ("x", pa.int32())])),
+            ("m", pa.map_(pa.string(), pa.list_(pa.string()))),
+        ]
+    )
+
+    def given(rows: list[dict[str, object]]) -> pa.Table:
+        return pa.Table.from_pylist([{**nested, **row} for row in rows], types)
+
+    def write() -> None:
+        query = folder.stream(spark).writeStream.option("checkpointLocation", checkpoint)
+        started = query.trigger(availableNow=True).toTable("plake.texts.t")
+        try:
+            assert started.awaitTermination(240)
+        finally:
+            started.stop()
+
+    folder.add(given([{"id": 1, "v": "äöü  ", "c": "ab"}, {"id": 2, "s": None, "m": None}]))
+    write()
+    found = spark.table("plake.texts.t").orderBy("id").collect()
+    assert [(row.v, row.c, row.s and row.s.v) for row in found] == [
+        ("äöü", "ab  ", "äö"),
+        (None, None, None),
+    ]
+    described = spark.sql("DESCRIBE EXTENDED plake.texts.t").collect()
+    place = next(row.data_type for row in described if row.col_name == "Location")
+    options = {"catalog": spark.conf.get("spark.sql.catalog.plake.catalog")}
+    for wrong in (
+        {"v": "abcd"},
+        {"c": "abcde"},
+        {"s": {"v": "abc", "x": 1}},
+        {"m": {"k": ["ab", "abc"]}},
+    ):
+        frame = spark.createDataFrame([{**nested, "m": {}, **wrong, "id": 3}], schema)
+        with pytest.raises(Exception, match="a text is longer"):
+            frame.write.format("plake").options(**options).mode("append").save(place)
+    folder.add(given([{"id": 3, "v": "abcd"}]))
+    with pytest.raises(StreamingQueryException, match=r"varchar\(3\), and a text is longer"):
+        write()
+    assert spark.table("plake.texts.t").count() == 2
+
+
+@pytest.mark.spark
 def test_a_replayed_batch_is_not_written_twice(
     spark: SparkSession, folder: Folder, target: str, checkpoint: str
 ) -> None:
