@@ -552,3 +552,19 @@ def test_structs_are_assigned_by_the_names_of_their_fields(
     found = lake.read_dataset(path).to_pylist()
     assert {row["id"]: row["s"] for row in found} == expected
     assert {row["id"]: row["l"] for row in found} == {k: [v] for k, v in expected.items()}
+
+
+def test_structs_are_assigned_by_name_where_a_cast_by_places_is_not_possible(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t")
+    pair = pa.struct([("a", pa.int32()), ("at", pa.timestamp("us", "UTC"))])
+    old = {"a": 1, "at": None}
+    row = {"s": old, "m": [("k", old)]}
+    types = pa.schema([("s", pair), ("m", pa.map_(pa.string(), pair))])
+    lake.write_dataset(pa.Table.from_pylist([row], types), path)
+    view(session, path)
+    swapped = "named_struct('at', timestamp'2024-01-01 00:00:00', 'a', 5)"
+    session.sql(f"UPDATE t SET s = {swapped}, m = map('z', {swapped})")
+    found = session.sql("SELECT s.a, m['z'].a, m['z'].at = s.at FROM t").collect()
+    assert [tuple(one) for one in found] == [(5, 5, True)]

@@ -23,9 +23,13 @@ final class StructCasts extends AbstractPartialFunction<Expression, Expression> 
 
   @Override
   public boolean isDefinedAt(Expression expression) {
-    return expression instanceof Assignment && expression.resolved()
-        && hasStruct(((Assignment) expression).key().dataType())
-        && castIn(((Assignment) expression).value()) != null;
+    if (!(expression instanceof Assignment) || !((Assignment) expression).key().resolved()
+        || !hasStruct(((Assignment) expression).key().dataType())) {
+      return false;
+    }
+    // A cast that is not possible by places is not resolved.
+    Cast cast = castIn(((Assignment) expression).value());
+    return cast != null && cast.child().resolved();
   }
 
   @Override
