@@ -9,6 +9,8 @@ its own, so that its peak memory is its own; the time is that of the statement, 
 - merge: 6,000 rows, of which 5,900 have a partner and get new values, by order and line number.
 - scan: all rows and columns, before and after 1 % of the rows of every file are deleted.
 - count(*): after the deletion, from the catalog.
+- MERGE in Spark SQL: the same rows, beside its join alone, over native Parquet, with the result
+  counted; by the reader that plake chooses, and by Python.
 
     python -m integration.benchmarks --only changes
 """
@@ -29,7 +31,7 @@ import pyarrow.compute as pc
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from integration.benchmarks import data
+from integration.benchmarks import data, spark_merge
 from integration.benchmarks.measure import (
     ROOT,
     Result,
@@ -58,6 +60,8 @@ def run(scale: Scale, rounds: int) -> Iterator[Result]:
             base = THEIRS if system == OURS and unit != "MB of vectors" else None
             yield Result(FAMILY, question, system, unit, tuple(values), size, base)
     yield from _reads(tables[OURS], size, rounds)
+    mine, rows = tables[OURS], _read_source(source)
+    yield from spark_merge.results(FAMILY, mine, lambda copy: _copy(mine, copy), rows, size, rounds)
 
 
 def _source(table: Path) -> Path:
