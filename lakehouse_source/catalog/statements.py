@@ -299,7 +299,7 @@ def removed_files(paths: int) -> str:
 
 
 def rewritten_paths(moving: int, keeping: int) -> str:
-    """The paths of files that a rewrite removed, after which no commit removed rows.
+    """The paths of files with rows that a rewrite removed, after which no commit removed rows.
 
     The values are the dataset and so many names of operations, and the same once more.
     """
@@ -307,7 +307,7 @@ def rewritten_paths(moving: int, keeping: int) -> str:
         "SELECT f.file_path FROM files AS f JOIN transactions AS t "
         "ON t.dataset_id = f.dataset_id AND t.version = f.removed_version "
         f"WHERE f.dataset_id = ? AND t.operation IN ({', '.join('?' * moving)}) "
-        "AND f.removed_version > ("
+        "AND f.row_count > 0 AND f.removed_version > ("
         "SELECT COALESCE(MAX(r.version), 0) FROM transactions AS r WHERE r.dataset_id = ? "
         f"AND r.operation NOT IN ({', '.join('?' * keeping)}))"
     )

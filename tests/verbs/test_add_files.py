@@ -697,6 +697,17 @@ def test_a_file_is_added_again_only_when_none_of_its_rows_is_left(
         dataset.add_files(path)
 
 
+def test_a_file_without_rows_is_added_again_after_a_compaction(folder: Path) -> None:
+    path = write(folder / "a.parquet", v=pa.array([], pa.int64()))
+    write(folder / "b.parquet", v=[1])
+    write(folder / "c.parquet", v=[2])
+    dataset = lake.convert(folder)
+    dataset.compact()
+    assert path.name not in {file.path for file in dataset.files()}
+    dataset.add_files(path)
+    assert sorted(dataset.scan().to_table()["v"].to_pylist()) == [1, 2]
+
+
 @pytest.mark.parametrize("schema_merge", [False, True])
 @pytest.mark.parametrize("change", ["drop", "rename", "require"])
 def test_a_column_that_the_file_lacks_is_changed_meanwhile(
