@@ -461,7 +461,6 @@ class RemovedFile:
     path: str
     first_row_id: int
     row_count: int
-    removed_version: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,7 +290,7 @@ def removed_files(paths: int) -> str:
     The values are the dataset twice and the paths.
     """
     return (
-        "SELECT f.file_path, f.first_row_id, f.row_count, f.removed_version FROM files AS f "
+        "SELECT f.file_path, f.first_row_id, f.row_count FROM files AS f "
         "WHERE f.removed_version IS NOT NULL AND f.row_count > 0 AND (f.dataset_id = ? OR EXISTS ("
         "SELECT 1 FROM dataset_branches AS b WHERE b.branch_id = ? "
         "AND b.dataset_id = f.dataset_id AND f.removed_version <= b.base_version)) "

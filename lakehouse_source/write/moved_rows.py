@@ -30,13 +30,9 @@ def file_with_rows_left(
     """
     if not removed:
         return None
-    # Moved rows are in files that were written when the file was removed, or later.
-    since = min(one.removed_version for one in removed)
-    files = [
-        file
-        for file in reader.files(snapshot.dataset.id, snapshot.version)
-        if file.version >= since and not is_foreign(file.path)
-    ]
+    # Rows may have moved long before the file was removed, and files of somebody else hold none.
+    live = reader.files(snapshot.dataset.id, snapshot.version)
+    files = [file for file in live if not is_foreign(file.path)]
     (row,) = unused_names((ROW,), snapshot.schema.names)
     found = plan(
         reader,

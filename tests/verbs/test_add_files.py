@@ -697,6 +697,20 @@ def test_a_file_is_added_again_only_when_none_of_its_rows_is_left(
         dataset.add_files(path)
 
 
+def test_a_file_is_not_added_again_whose_rows_moved_before_it_was_removed(folder: Path) -> None:
+    path = write(folder / "a.parquet", v=list(range(10)))
+    dataset = lake.convert(folder)
+    dataset.set_properties(rewrite_threshold=1.0)
+    dataset.refresh().update({"v": "-1"}, "v = 3")
+    dataset.refresh().delete("v >= 0")  # the file with the others
+    dataset.refresh()
+    with pytest.raises(lake.InvalidOptionError, match="rows of it"):
+        dataset.add_files(path)
+    dataset.delete()
+    dataset.refresh().add_files(path)
+    assert sorted(dataset.refresh().scan().to_table()["v"].to_pylist()) == list(range(10))
+
+
 def test_a_file_without_rows_is_added_again_after_a_compaction(folder: Path) -> None:
     path = write(folder / "a.parquet", v=pa.array([], pa.int64()))
     write(folder / "b.parquet", v=[1])
