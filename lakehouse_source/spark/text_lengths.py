@@ -50,7 +50,7 @@ def _fitted(batch: pa.RecordBatch, texts: list[_Text]) -> pa.RecordBatch:
         values = batch.column(at)
         if text.path:
             _check_inside(values, text)
-        elif pa.types.is_string(values.type):
+        elif _is_text(values.type):
             fitted = _fitted_values(values, text)
             batch = batch.set_column(at, given, fitted)
     return batch
@@ -80,10 +80,14 @@ def _check_inside(values: pa.Array, text: _Text) -> None:
         else:
             return
     if (
-        pa.types.is_string(values.type)
+        _is_text(values.type)
         and pc.any(pc.greater(pc.utf8_length(values), text.type.length)).as_py()
     ):
         raise _too_long(text)
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
 def _too_long(text: _Text) -> SchemaMismatchError:
