@@ -60,7 +60,7 @@ def run(scale: Scale, rounds: int) -> Iterator[Result]:
             base = THEIRS if system == OURS and unit != "MB of vectors" else None
             yield Result(FAMILY, question, system, unit, tuple(values), size, base)
     yield from _reads(tables[OURS], size, rounds)
-    mine, rows = tables[OURS], _read_source(source)
+    mine, rows = tables[OURS], _read_source(str(source))
     yield from spark_merge.results(FAMILY, mine, lambda copy: _copy(mine, copy), rows, size, rounds)
 
 
