@@ -134,7 +134,11 @@ class SchemaUpdate:
     def set_spark_type(self, name: Any, type: str, metadata: Mapping[bytes, bytes]) -> None:
         """Note what a column is for Spark: a collation, a length, the fields of an interval.
 
-        `metadata` is that of the Arrow field which `spark.types` made of the type.
+        `metadata` is that of the Arrow field which `spark.types` made of the type; `{}`: the column
+        is for Spark what Arrow says.
+
+        >>> with dataset.update_schema() as schema:
+        ...     schema.set_spark_type("carrier", "string", {})
         """
         self._add(SetSparkType(checked_path(name, "name"), type, dict(metadata)))
 

@@ -26,6 +26,13 @@ def unshared_session(spark: SparkSession) -> SparkSession:
     return SparkSession(context, jsparkSession=session)
 
 
+def activate(session: SparkSession) -> None:
+    """Make it the session whose settings Spark takes where it is not told a session."""
+    jvm = session._jvm
+    assert jvm is not None
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+
+
 @pytest.fixture(scope="session")
 def spark_planner(spark: SparkSession) -> SparkSession:
     """A session whose queries are planned with the extension; `spark` stays without."""

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse_source.spark.planner.vocabulary import Setting
+from tests.doors.conftest import activate
 
 pytestmark = pytest.mark.spark
 
@@ -24,9 +25,7 @@ SPARK = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 @pytest.fixture(params=["plake", pytest.param("spark_catalog", marks=pytest.mark.long)])
 def table(spark_catalog: SparkSession, request: pytest.FixtureRequest) -> str:
     """The name of a table that is not there."""
-    jvm = spark_catalog._jvm
-    assert jvm is not None
-    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark_catalog._jsparkSession)
+    activate(spark_catalog)
     name = f"{request.param}.default.evolving"
     spark_catalog.sql(f"DROP TABLE IF EXISTS {name} PURGE")
     return name

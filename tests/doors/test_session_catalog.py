@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 import lakehouse_source as lake
 from lakehouse_source.spark import enable
-from tests.doors.conftest import unshared_session
+from tests.doors.conftest import activate, unshared_session
 
 pytestmark = pytest.mark.spark
 
@@ -29,9 +29,7 @@ def name(spark_planner: SparkSession, request: pytest.FixtureRequest) -> Iterato
     database = re.sub(r"[^a-z0-9]", "_", request.node.name.lower())
     spark_planner.sql(f"CREATE DATABASE {database}")
     # `saveAsTable` takes Spark's settings from the session that this thread used last.
-    jvm = spark_planner._jvm
-    assert jvm is not None
-    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark_planner._jsparkSession)
+    activate(spark_planner)
     yield database
     spark_planner.sql(f"DROP DATABASE {database} CASCADE")
 

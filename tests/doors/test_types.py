@@ -30,6 +30,7 @@ from pyspark.sql.types import (
 import lakehouse_source as lake
 from lakehouse_source.schema.fields import SPARK_TYPE
 from lakehouse_source.spark.types import arrow_schema, batch_schema, spark_schema
+from tests.doors.conftest import activate
 from tests.doors.frames import literals, load, nullable, quoted, rows, save, through_parquet
 
 WHOLE = {
@@ -223,6 +224,7 @@ def test_instants_are_the_same_in_every_session_time_zone(
 def test_char_and_varchar_come_back_as_in_sparks_own_tables(
     spark: SparkSession, spark_planner: SparkSession, tmp_path: Path
 ) -> None:
+    activate(spark)
     with setting(spark, "spark.sql.preserveCharVarcharTypeInfo", "true"):
         frame = spark.sql(
             "SELECT CAST(c AS CHAR(4)) c, CAST(v AS VARCHAR(3)) v, array(CAST(v AS VARCHAR(9))) a "
