@@ -17,6 +17,7 @@ from lakehouse_source.catalog import to_rows, write_states
 from lakehouse_source.catalog.branches import Branch
 from lakehouse_source.catalog.history_reader import CURRENT, Current
 from lakehouse_source.catalog.names import NameChanges
+from lakehouse_source.catalog.qualified_names import DEFAULT_NAMESPACE
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.catalog.records import to_datetime
 from lakehouse_source.catalog.session import Row, Statement
@@ -66,6 +67,11 @@ class CatalogTransaction(CatalogReader):
         """The dataset at a base URI, made (at version 0) where there was none."""
         values = (to_rows.without_nul(name, "name"), to_rows.without_nul(base_uri, "path"))
         record = self.dataset(base_uri)
+        if record is None:
+            # Another writer may be making it under another spelling of its folder, which no key
+            # of the database shows. Who makes a dataset locks this row first.
+            self.names.find_namespace(DEFAULT_NAMESPACE)
+            record = self.dataset(base_uri)
         if record is None:
             self._session.execute(sql.REGISTER_DATASET, values)
             record = self.dataset(base_uri)

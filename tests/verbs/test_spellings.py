@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Callable
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source.catalog.history_reader import HistoryReader
 from lakehouse_source.catalog.locate import is_default_catalog
 from lakehouse_source.read.address import Address
 from tests.postgres_server import PostgresServer
@@ -177,6 +181,35 @@ def test_a_dataset_that_was_registered_through_a_link_is_found_by_its_real_folde
         lake.open_dataset(str(tmp_path / "real"), catalog=catalog)
     link(via, tmp_path / "real")
     assert values(tmp_path / "real", catalog) == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb", "postgres"])
+def test_two_writers_that_make_a_dataset_at_once_by_two_spellings_make_one(
+    kind: str,
+    shared: Callable[[str], str | None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    catalog = shared(kind)
+    (tmp_path / "real").mkdir()
+    spellings = (tmp_path / "real", link(tmp_path / "via", tmp_path / "real"))
+    both, asked, look_up = Barrier(2), threading.local(), HistoryReader.dataset
+
+    def dataset(self: HistoryReader, base_uri: str) -> Any:
+        found = look_up(self, base_uri)
+        if found is None and not hasattr(asked, "before"):
+            asked.before = True
+            with suppress(BrokenBarrierError):  # where writers take turns, the other one waits
+                both.wait(timeout=1)
+        return found
+
+    monkeypatch.setattr(HistoryReader, "dataset", dataset)
+    with ThreadPoolExecutor(2) as pool:
+        results = pool.map(
+            lambda place: lake.write_dataset(numbers(1), str(place), catalog=catalog), spellings
+        )
+        assert sorted(one.version for one in results) == [1, 2]
+    assert values(spellings[0], catalog) == values(spellings[1], catalog) == [1, 1]
 
 
 def test_two_folders_with_their_own_catalogs_stay_two(tmp_path: Path) -> None:
