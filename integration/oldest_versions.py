@@ -4,8 +4,8 @@
 
 The lower bounds of pyproject.toml are the only list: each becomes `==` in a new
 virtual environment, so a bound has to be a version that exists. The checkout is
-installed there as a wheel. First the tests without Spark run, then a sample of
-those with Spark. FOLDER keeps the environment for the next time.
+installed there as a wheel. First the tests of `make test` without Spark run, then a
+sample of those with Spark. FOLDER keeps the environment for the next time.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def main() -> int:
     options = parser.parse_args()
     print(re.sub(r"(.{1,90})(?:\s|$)", r"  \1\n", " ".join(oldest())), end="", flush=True)
     # The mutants are texts of the checkout, which the tests cannot see here.
-    runs = [options.pytest or ["-m", "not spark", "--ignore=tests/test_mutants.py"]]
-    runs += [] if options.pytest else [["-m", "spark", *SPARK_SAMPLE]]
+    runs = [options.pytest or ["-m", "not spark and not long", "--ignore=tests/test_mutants.py"]]
+    runs += [] if options.pytest else [["-m", "spark and not long", *SPARK_SAMPLE]]
     with tempfile.TemporaryDirectory(prefix="plake-oldest-venv-") as scratch:
         python = environment((options.venv or Path(scratch)).resolve())
         passed = [run_tests(python, arguments) for arguments in runs]

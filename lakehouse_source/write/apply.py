@@ -90,20 +90,7 @@ def apply_commit(
     check_not_live(tx, record, commit)
     rows = _apply_rows(tx, record, commit, newer)
     removed = _files_to_remove(tx, record, commit) if rows is None else rows.removed
-    counts = summary(
-        tx,
-        record,
-        commit.files,
-        removed,
-        commit.rewritten_row_groups,
-        last=locked.last,
-        deleted_by_vectors=0 if rows is None else rows.rows_by_vectors,
-    )
-    if rows is not None:
-        counts = with_rows(counts, commit, rows)
-    if options.change is Change.REWRITE:
-        # Streams skip the commit: it moves rows, and adds and removes none.
-        counts = {**counts, "rows_added": 0, "rows_removed": 0, "data_change": 0}
+    counts = _counts(tx, record, commit, removed, rows, locked.last)
     tx.insert_transaction(
         record.id,
         version,
@@ -177,6 +164,32 @@ def _first_result(
     schema_version = tx.schema_at(record.id, done.version)[0]
     own = commit.files if done.write_id == commit.staged.write_id else ()
     return write_result(done.version, schema_version, own)
+
+
+def _counts(
+    tx: CatalogTransaction,
+    record: DatasetRecord,
+    commit: PreparedCommit,
+    removed: Sequence[FileRecord],
+    rows: AppliedRows | None,
+    last: TransactionRecord | None,
+) -> dict[str, int]:
+    """The summary of the commit. `last` is the commit before it."""
+    counts = summary(
+        tx,
+        record,
+        commit.files,
+        removed,
+        commit.rewritten_row_groups,
+        last=last,
+        deleted_by_vectors=0 if rows is None else rows.rows_by_vectors,
+    )
+    if rows is not None:
+        counts = with_rows(counts, commit, rows)
+    if commit.staged.options.change is Change.REWRITE:
+        # Streams skip the commit: it moves rows, and adds and removes none.
+        counts = {**counts, "rows_added": 0, "rows_removed": 0, "data_change": 0}
+    return counts
 
 
 def _schema_to_commit(

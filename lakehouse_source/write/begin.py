@@ -128,13 +128,7 @@ def _stage(
 ) -> StagedWrite:
     """The schema and layout of the files of a write, for the dataset as it is now."""
     uri, record = address.uri, current.dataset
-    if base_version is not None and base_version > record.current_version:
-        raise CommitConflictError(
-            dataset=uri,
-            base_version=base_version,
-            current_version=record.current_version,
-            reason="the dataset that was read was dropped, and made anew since",
-        )
+    _check_base(record, base_version, uri)
     # A repetition gets the result of the first commit, whatever was committed after it.
     if committed_before(reader, record, options) is None:
         check_may_commit(uri, record, options)
@@ -182,6 +176,16 @@ def _stage(
             else None
         ),
     )
+
+
+def _check_base(record: DatasetRecord, version: int | None, uri: str) -> None:
+    if version is not None and version > record.current_version:
+        raise CommitConflictError(
+            dataset=uri,
+            base_version=version,
+            current_version=record.current_version,
+            reason="the dataset that was read was dropped, and made anew since",
+        )
 
 
 def _first_schema(
