@@ -55,7 +55,9 @@ def read_added_file(folder: Path, path: Path) -> Outcome:
 
 
 def _answer(to: Connection, folder: str, path: str) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
+    # What the libraries reserve as they are imported differs from version to version.
+    most = ADDRESS_SPACE_BYTES + _address_space_bytes()
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     begin = time.process_time()
     refused, differences = None, []
     try:
@@ -64,6 +66,10 @@ def _answer(to: Connection, folder: str, path: str) -> None:
         refused = str(error)
     used = resource.getrusage(resource.RUSAGE_SELF)
     to.send(Outcome(refused, differences, time.process_time() - begin, used.ru_maxrss * 1024))
+
+
+def _address_space_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def _differences(folder: str, path: str) -> Iterator[str]:
