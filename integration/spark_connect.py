@@ -63,7 +63,9 @@ def inside(folder: Path, master: str) -> int:
         asked += 1
         if multiset(query(ours)) != expected:
             wrong.append(name)
-    pruned = ours.t.where("id = 5 OR year(d) = 2023")._explain_string()  # type: ignore[operator]
+    # Without arrays: rows with arrays of numbers are copied out of batches.
+    some = ours.t.where("id = 5 OR year(d) = 2023").select("id", "g", "d")
+    pruned = some._explain_string()  # type: ignore[operator]
     if "PushedFilters: [(id = 5) OR" not in pruned:
         wrong.append("the extension is not there: " + pruned)
     if "LocalTableScan" not in ours.t.groupBy().count()._explain_string():  # type: ignore[operator]
