@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 PYARROW = int(pa.__version__.split(".")[0])
 
 writes_bloom_filters = pytest.mark.skipif(
     PYARROW < 24, reason="PyArrow 24 is the first that writes bloom filters"
+)
+tells_bloom_filters = pytest.mark.skipif(
+    not hasattr(pq.ColumnChunkMetaData, "bloom_filter_offset"),
+    reason="this PyArrow does not tell where bloom filters are",
 )
 
 

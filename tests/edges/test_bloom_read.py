@@ -13,7 +13,7 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.parquet import bloom, reader
 from lakehouse_source.storage import Storage
-from tests.versions import writes_bloom_filters
+from tests.versions import tells_bloom_filters, writes_bloom_filters
 
 pytestmark = writes_bloom_filters
 
@@ -159,6 +159,7 @@ def test_a_partition_column_shifts_no_filter(tmp_path: Path) -> None:
         assert found.to_pylist() == [row]
 
 
+@tells_bloom_filters
 def test_a_corrupt_filter_is_ignored(uri: str) -> None:
     (path,) = Path(uri).glob("*.parquet")
     footer = pq.read_metadata(path)
