@@ -16,6 +16,10 @@ tells_bloom_filters = pytest.mark.skipif(
     reason="this PyArrow does not tell where bloom filters are",
 )
 
+has_null_arrays = pytest.mark.skipif(
+    PYARROW < 26, reason="PyArrow 26 is the first that writes and reads NULL arrays of one length"
+)
+
 
 def bloom_filters(*columns: str) -> dict[str, list[str]]:
     """The keyword that asks for bloom filters, where they are not what a test is about."""

@@ -30,6 +30,7 @@ _MANY_ROWS = 8
 # DuckDB runs as a delete and an insert. FORGET_FILES deletes rows in the right order anyway.
 _FOREIGN_KEY = re.compile(r" REFERENCES \w+ \(id\)( ON DELETE CASCADE)?")
 _MADE_FIRST = "CREATE SEQUENCE plake_ids"
+_ADD_COLUMN = "ADD COLUMN"
 
 
 class _Connection:
@@ -124,15 +125,22 @@ class DuckDBCatalog(FileCatalog[_Connection]):
 
     def _migrate(self, connection: _Connection) -> int:
         raw = connection.raw
+        found = self._format_of(connection)
+        statements = [_FOREIGN_KEY.sub("", DUCKDB.render(s)) for s in migrations.steps(found)]
+        if found > 0:
+            # DuckDB 1 commits no transaction that adds a column to a table and changes its rows.
+            # A column that is there too early changes nothing for the format before.
+            for statement in (s for s in statements if _ADD_COLUMN in s):
+                raw.execute(statement.replace(_ADD_COLUMN, f"{_ADD_COLUMN} IF NOT EXISTS"))
+            statements = [s for s in statements if _ADD_COLUMN not in s]
         raw.execute("BEGIN")
         try:
-            found = self._format_of(connection)
             if found == 0:
                 names = raw.execute("SELECT table_name FROM duckdb_tables()").fetchall()
                 self._refuse_foreign_tables(row[0] for row in names)
                 raw.execute(_MADE_FIRST)
-            for statement in migrations.steps(found):
-                raw.execute(_FOREIGN_KEY.sub("", DUCKDB.render(statement)))
+            for statement in statements:
+                raw.execute(statement)
         except BaseException:
             with suppress(duckdb.Error):
                 raw.execute("ROLLBACK")

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
+import lakehouse_source as lake
 from lakehouse_source.catalog import Catalog, migrations, open_catalog
 from lakehouse_source.errors import CatalogUnavailableError, DatasetNotFoundError
 from tests.catalog_contract import (
@@ -89,6 +91,17 @@ class TestDuckDBContract(CatalogContract):
                 )
             # Ids of new rows come after those of the rows that were copied.
             connection.execute("SELECT nextval('plake_ids') FROM range(1000)")
+
+    def test_a_catalog_whose_migration_ended_half_way_is_brought_up_to_date(
+        self, url: str, plant: Callable[[str], None], tmp_path: Path
+    ) -> None:
+        """DuckDB 1 needs columns to be added before the transaction of the migration."""
+        uri = str(tmp_path / "data")
+        lake.write_dataset(pa.table({"a": [1, 2]}), uri, catalog=url)
+        self.take_back_to_format(5, url, plant)
+        plant("ALTER TABLE datasets ADD COLUMN next_row_id BIGINT DEFAULT 0")
+        found = lake.read_dataset(uri, catalog=url, columns=["a", "_row_id"])
+        assert found.to_pylist() == [{"a": 1, "_row_id": 0}, {"a": 2, "_row_id": 1}]
 
     def test_processes_that_register_at_once_get_one_dataset(self, url: str) -> None:
         """Not at once here: the second process is told who is in its way."""

@@ -18,6 +18,7 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
+from tests.versions import has_null_arrays
 
 ROWS = pa.table(
     {
@@ -92,7 +93,6 @@ def test_categories_of_polars_are_texts(lazy: bool, tmp_path: Path) -> None:
         {
             "one": pl.Series(["x", "y", None], dtype=kind),
             "many": pl.Series([["y", None], None, []], dtype=pl.List(kind)),
-            "pair": pl.Series([["y", "x"], None, ["x", "x"]], dtype=pl.Array(kind, 2)),
             "in": pl.Series([{"e": "b"}, None, {"e": None}], dtype=pl.Struct({"e": kind})),
             "known": pl.Series(["b", None, "a"], dtype=pl.Enum(["a", "b"])),
         }
@@ -101,6 +101,14 @@ def test_categories_of_polars_are_texts(lazy: bool, tmp_path: Path) -> None:
     found = lake.read_dataset(tmp_path)
     assert found.to_pylist() == frame.to_dicts()
     assert found.schema.field("one").type == found.schema.field("known").type == pa.string()
+
+
+@has_null_arrays
+def test_categories_of_polars_in_arrays_are_texts(tmp_path: Path) -> None:
+    pairs = pl.Series([["y", "x"], None, ["x", "x"]], dtype=pl.Array(pl.Categorical, 2))
+    frame = pl.DataFrame({"pair": pairs})
+    lake.write_dataset(frame, tmp_path)
+    assert lake.read_dataset(tmp_path).to_pylist() == frame.to_dicts()
 
 
 def test_an_iterator_is_read_batch_by_batch(tmp_path: Path) -> None:
