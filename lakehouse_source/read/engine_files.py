@@ -137,7 +137,7 @@ def hand_over(
 ) -> HandOver:
     """Divide the tasks of a scan between an engine and plake, and read plake's part.
 
-    `known` holds the bounds of each task if `needs_bounds`, `oldest_schema` is the number of
+    `known` holds the `needed_bounds` of each task, `oldest_schema` is the number of
     the dataset's first schema.
 
     Raises:
@@ -175,10 +175,14 @@ def hand_over(
     )
 
 
-def needs_bounds(schema: pa.Schema, names: Iterable[str]) -> bool:
-    """Tell whether a scan of columns needs bounds, which tell whether a float may be NaN."""
+def needed_bounds(schema: pa.Schema, names: Iterable[str]) -> frozenset[int]:
+    """The ids of the floats in columns of a scan: their bounds tell whether they may be NaN."""
     wanted = set(names)
-    return any(pa.types.is_floating(leaf.type) for leaf in leaves(schema) if leaf.path[0] in wanted)
+    return frozenset(
+        leaf.id
+        for leaf in leaves(schema)
+        if leaf.path[0] in wanted and pa.types.is_floating(leaf.type) and not leaf.in_list
+    )
 
 
 def check_file(storage: Storage, task: ScanTask) -> None:

@@ -5,7 +5,7 @@ Runs on the driver: it reads the catalog and opens no data file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -97,7 +97,7 @@ def plan(
     predicates: PredicateSet | None = None,
     columns: Sequence[str] | None = None,
     account: bool = False,
-    statistics: bool = False,
+    statistics: bool | Collection[int] = False,
     time_zone: str = "UTC",
     limit: int | None = None,
     without: Search | None = None,
@@ -109,10 +109,11 @@ def plan(
     `read_uri` is where executors find the files (default: the dataset's URI).
     With `account` the pruning counts the files that partition values alone prune, which
     takes a second query of the index. With `statistics` the plan holds the bounds of
-    each task's rows. With a `limit` planning ends when the tasks are sure to give that
-    many rows. `without` leaves out files as `CatalogReader.iter_files` does. `columns` may name
-    fields of `metadata` too, where the dataset has no column of that name. Only `files` are
-    planned, if they are given; then the counts of the whole dataset mean nothing.
+    each task's rows: of the leaves with these ids, or of all that `_known` names. With a
+    `limit` planning ends when the tasks are sure to give that many rows. `without` leaves out
+    files as `CatalogReader.iter_files` does. `columns` may name fields of `metadata` too, where
+    the dataset has no column of that name. Only `files` are planned, if they are given; then the
+    counts of the whole dataset mean nothing.
 
     Raises:
         InvalidPredicateError, SchemaMismatchError.
@@ -122,14 +123,20 @@ def plan(
     bound = (predicates or PredicateSet.of(None)).bind(snapshot.schema, timezone=time_zone)
     at_once = RECORDS_OF_FILES if limit is None else _RECORDS_OF_FEW
     found: Iterable[Candidate] = candidates(
-        reader, snapshot, bound, files, at_once=at_once, statistics=statistics, without=without
+        reader,
+        snapshot,
+        bound,
+        files,
+        at_once=at_once,
+        statistics=bool(statistics),
+        without=without,
     )
     if limit is not None:
         found = _enough(found, limit)
     known: tuple[Mapping[int, ColumnBounds], ...] = ()
     if statistics:
         found = list(found)
-        known = _known(snapshot, found)
+        known = _known(snapshot, found, None if statistics is True else statistics)
     task_of = _Tasks(snapshot.partition_texts(), with_places=schema is not snapshot.schema)
     tasks = tuple(task_of(one) for one in found)
     spec = ReadSpec(
@@ -202,18 +209,19 @@ class _Tasks:
 
 
 def _known(
-    snapshot: Snapshot, found: Sequence[Candidate]
+    snapshot: Snapshot, found: Sequence[Candidate], wanted: Collection[int] | None
 ) -> tuple[Mapping[int, ColumnBounds], ...]:
-    """Per file: bounds over the kept row groups of every leaf that the search index covers.
+    """Per file: bounds over the kept row groups of the leaves with the ids `wanted`.
 
-    Floats are always included: callers need to know whether they may hold NaN.
+    None: of every leaf that the search index covers, and of floats, which may hold NaN.
     """
     statistics = snapshot.statistics()
-    wanted = [
-        leaf.id
-        for leaf in leaves(snapshot.schema)
-        if not leaf.in_list and (leaf.id in snapshot.indexed or pa.types.is_floating(leaf.type))
-    ]
+    if wanted is None:
+        wanted = [
+            leaf.id
+            for leaf in leaves(snapshot.schema)
+            if not leaf.in_list and (leaf.id in snapshot.indexed or pa.types.is_floating(leaf.type))
+        ]
     result = []
     for one in found:
         look_ups = [statistics.of(one.file, group) for group in one.row_groups]

@@ -273,7 +273,7 @@ class Scan:
                 read_uri=self._address.location,
                 predicates=self._predicates,
                 columns=self._columns,
-                statistics=engine_files.needs_bounds(schema, named),
+                statistics=engine_files.needed_bounds(schema, named),
             )
         return engine_files.hand_over(
             found.spec,
