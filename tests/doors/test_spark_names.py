@@ -271,6 +271,23 @@ def test_columns_get_types_that_only_spark_knows(spark_catalog: SparkSession, sp
     ).replace("':", "'")
 
 
+def test_lengths_of_texts_are_described_and_copied(spark_catalog: SparkSession, space: str) -> None:
+    """`DESCRIBE` and `SHOW CREATE TABLE` said STRING, and a copy took texts of any length."""
+    columns = (
+        "id INT DEFAULT 3, v VARCHAR(3) DEFAULT 'x', s STRUCT<c: CHAR(2), i: INT> COMMENT 'its'"
+    )
+    spark_catalog.sql(f"CREATE TABLE {space}.t ({columns})")
+    types = {row[0]: row[1] for row in rows(spark_catalog, f"DESCRIBE {space}.t")}
+    assert (types["v"], types["s"]) == ("varchar(3)", "struct<c:char(2),i:int>")
+    text = spark_catalog.sql(f"SHOW CREATE TABLE {space}.t").first()[0]
+    spark_catalog.sql(text.partition("LOCATION")[0].replace(f"{space}.t", f"{space}.u"))
+    spark_catalog.sql(f"INSERT INTO {space}.u (s) VALUES (named_struct('c', 'd', 'i', 1))")
+    assert rows(spark_catalog, f"SELECT id, v, s.c FROM {space}.u") == [(3, "x", "d ")]
+    for text in ("'abcd', s", "v, named_struct('c', 'def', 'i', 1)"):
+        with pytest.raises(PySparkException, match="EXCEED_LIMIT_LENGTH"):
+            spark_catalog.sql(f"INSERT INTO {space}.u SELECT id, {text} FROM {space}.u")
+
+
 def test_a_column_becomes_not_null_where_no_row_is_null(
     spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
 ) -> None:

@@ -12,6 +12,8 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
+import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
@@ -102,6 +104,28 @@ class PlakeTable extends PythonTable
       found.put(key, object.get(key).asText());
     }
     return found;
+  }
+
+  /** As scans read it: texts of CHAR and VARCHAR columns are strings. */
+  @Override
+  public StructType schema() {
+    return schema;
+  }
+
+  /** With the lengths of CHAR and VARCHAR columns, which {@code DESCRIBE} shows. */
+  @Override
+  public Column[] columns() {
+    StructField[] declared = CharVarcharUtils.getRawSchema(schema).fields();
+    Column[] columns = super.columns();
+    for (int i = 0; i < columns.length; i++) {
+      Column column = columns[i];
+      if (!declared[i].dataType().equals(column.dataType())) {
+        columns[i] = Column.create(
+            column.name(), declared[i].dataType(), column.nullable(), column.comment(),
+            column.defaultValue(), column.metadataInJSON());
+      }
+    }
+    return columns;
   }
 
   /** The columns that tell where a row is stored, by plake's names. */
