@@ -249,6 +249,7 @@ def test_columns_get_types_that_only_spark_knows(spark_catalog: SparkSession, sp
     for added in (
         "h INTERVAL HOUR",
         "k STRING COLLATE UTF8_LCASE",
+        "d STRING COLLATE UTF8_LCASE DEFAULT 'Eve'",
         "v VARCHAR(3) DEFAULT 'xyz'",
         "s.h INTERVAL DAY",
         "s.v VARCHAR(2)",
@@ -258,7 +259,9 @@ def test_columns_get_types_that_only_spark_knows(spark_catalog: SparkSession, sp
     assert "s:struct<a:int,h:interval day,v:string>" in types
     assert "h:interval hour,k:string collate UTF8_LCASE" in types
     spark_catalog.sql(f"UPDATE {name} SET k = 'ADA', h = INTERVAL '2' HOUR WHERE v = 'xyz'")
-    assert rows(spark_catalog, f"SELECT c, v FROM {name} WHERE k = 'ada'") == [("cd  ", "xyz")]
+    assert rows(spark_catalog, f"SELECT c, v, d FROM {name} WHERE k = 'ada' AND d = 'EVE'") == [
+        ("cd  ", "xyz", "Eve")
+    ]
     for column, text in (("v", "abcd"), ("s.v", "abc")):
         with pytest.raises(PySparkException, match="EXCEED_LIMIT_LENGTH"):
             spark_catalog.sql(f"UPDATE {name} SET {column} = '{text}'")

@@ -28,6 +28,7 @@ import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.types.CharType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.VarcharType;
@@ -118,13 +119,14 @@ final class TableQuestions {
 
   /** The value of a column, in the form of a condition. */
   private static String value(String column, DataType type, Literal<?> value) {
-    // Texts with a length are stored as texts.
-    DataType stored = type instanceof VarcharType || type instanceof CharType
-        ? DataTypes.StringType : type;
+    // Texts with a length or a collation are stored as texts.
+    DataType stored = type instanceof StringType || type instanceof VarcharType
+        || type instanceof CharType ? DataTypes.StringType : type;
     StructType table = new StructType(new StructField[] {
         new StructField(column, stored, true, org.apache.spark.sql.types.Metadata.empty())});
     Predicate equal = new Predicate(Vocabulary.Operator.EQUAL, new Expression[] {
-        Expressions.column(PlakeTable.quoted(column)), value});
+        Expressions.column(PlakeTable.quoted(column)),
+        stored == type ? value : new LiteralValue<>(value.value(), stored)});
     ConditionData data = new ConditionData(table, new Predicate[] {equal});
     if (value.value() != null && (!data.isWhole() || data.terms().length != 1)) {
       throw Refusal.because("plake has no default values of type " + type.simpleString()
