@@ -279,9 +279,13 @@ MUTANTS = [
         ROW_CHANGES,
         (
             "a new vector forgets the rows that were deleted before",
-            "        after = mine | _deleted(before, file, storage)",
+            "        after = mine | before",
             "        after = mine",
         ),
+    ),
+    *_in(
+        "write/apply_rows.py",
+        ROW_CHANGES,
         (
             "rows that another commit deleted meanwhile return",
             "        merged[file.id] = one.after | now",
@@ -304,7 +308,7 @@ MUTANTS = [
         ),
         (
             "a file that another commit removed is changed",
-            "        if file.id not in live:",
+            "        if one.file.id not in live:",
             "        if False:",
         ),
         (
@@ -316,6 +320,11 @@ MUTANTS = [
             "a file without rows is kept",
             "        if len(after) == one.file.row_count:",
             "        if len(after) > one.file.row_count:",
+        ),
+        (
+            "a vector is recorded that was written before another commit",
+            "    if any(prepared.positions[id] != rows for id, (_, rows) in stay.items()):",
+            "    if stay.keys() - prepared.positions.keys():",
         ),
     ),
     *_in(

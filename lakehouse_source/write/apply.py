@@ -21,6 +21,14 @@ from lakehouse_source.model import (
     WriteResult,
 )
 from lakehouse_source.storage import Storage
+from lakehouse_source.write.apply_rows import (
+    AppliedRows,
+    RewriteOutdated,
+    RowConflict,
+    StorageNeeded,
+    apply_rows,
+    with_storage,
+)
 from lakehouse_source.write.conflicts import Change
 from lakehouse_source.write.evolution import (
     record_schema,
@@ -40,12 +48,6 @@ from lakehouse_source.write.prerecord import (
     record_files,
     removed_from_catalog,
 )
-from lakehouse_source.write.row_changes import (
-    AppliedRows,
-    RewriteOutdated,
-    RowConflict,
-    apply_rows,
-)
 from lakehouse_source.write.summary import summary, with_rows, write_result
 
 
@@ -60,6 +62,7 @@ def apply_commit(
 
     Raises:
         CommitConflictError, DatasetExistsError
+        RewriteOutdated, StorageNeeded: the write needs more before it can be committed.
     """
     staged, options = commit.staged, commit.staged.options
     locked = tx.lock_for(prerecorded.current, staged.write_id)
@@ -209,26 +212,24 @@ def _apply_rows(
     commit: PreparedCommit,
     newer: Sequence[TransactionRecord],
 ) -> AppliedRows | None:
-    if commit.rows is None:
+    rows, staged = commit.rows, commit.staged
+    if rows is None:
         return None
-    staged = commit.staged
-    try:
-        return apply_rows(
-            tx,
-            record,
-            commit.rows,
-            staged.base_version,
-            newer,
-            staged.write_id,
-            Storage(staged.spec.uri),
-        )
-    except RowConflict as error:
-        raise CommitConflictError(
-            dataset=staged.uri,
-            base_version=staged.base_version,
-            current_version=record.current_version,
-            reason=str(error),
-        ) from error
+    storage = Storage(staged.spec.uri)
+    while True:
+        try:
+            return apply_rows(tx, rows, staged.base_version, newer, storage)
+        except StorageNeeded as needed:
+            if not rows.under_lock:
+                raise
+            rows = with_storage(rows, needed, staged.write_id, storage)
+        except RowConflict as error:
+            raise CommitConflictError(
+                dataset=staged.uri,
+                base_version=staged.base_version,
+                current_version=record.current_version,
+                reason=str(error),
+            ) from error
 
 
 def _files_to_remove(

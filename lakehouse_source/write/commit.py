@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import uuid6
 
@@ -22,12 +23,16 @@ from lakehouse_source.parquet.names import is_of_write
 from lakehouse_source.storage import Storage
 from lakehouse_source.write import reservations
 from lakehouse_source.write.apply import apply_commit
+from lakehouse_source.write.apply_rows import RewriteOutdated, StorageNeeded, with_storage
 from lakehouse_source.write.options import StagedWrite
 from lakehouse_source.write.prepare_rows import prepare_rows
 from lakehouse_source.write.prerecord import PreparedCommit, prepare_files, prerecord_files
 from lakehouse_source.write.rewrite import rewrite_matching
-from lakehouse_source.write.row_changes import RewriteOutdated, RowChanges
+from lakehouse_source.write.row_changes import RowChanges
 
+# While other commits come first, vectors are read and written so many times without the lock.
+# After that it is done under the lock, so that others cannot keep a statement from its end.
+_TRIES_WITHOUT_LOCK = 4
 # Files of an object store whose sizes are asked for at the same time; each is a request.
 CHECKS_AT_ONCE = 16
 
@@ -65,14 +70,14 @@ def _commit_rows(
         reach("files checked")
         try:
             prepared = prepare_rows(catalog, staged, files, rows, written)
-            (result,) = _commit_prepared(catalog, [prepared])
+            result = _commit_prepared_rows(catalog, prepared)
         except RewriteOutdated:
             # Another commit changed a row of a file whose other rows were written anew. That
             # was to save space: now its deletion vector grows instead.
             _delete(staged, written)
             written.clear()
             prepared = prepare_rows(catalog, staged, files, rows, written, rewrite=False)
-            (result,) = _commit_prepared(catalog, [prepared])
+            result = _commit_prepared_rows(catalog, prepared)
     except BaseException as failure:
         abort(catalog, staged, (*files, *written), failure=failure)
         raise
@@ -83,6 +88,22 @@ def _commit_rows(
             # An earlier write with the same idempotency pair was committed instead.
             abort(catalog, staged, (*files, *written))
     return result
+
+
+def _commit_prepared_rows(catalog: Catalog, prepared: PreparedCommit) -> WriteResult:
+    """Commit. No other commit waits while vectors of others are read, or merged ones written."""
+    storage = Storage(prepared.staged.spec.uri)
+    tries = 0
+    while True:
+        try:
+            return _commit_prepared(catalog, [prepared])[0]
+        except StorageNeeded as needed:
+            # The transaction was rolled back, and the write was not committed before.
+            tries += 1
+            assert prepared.rows is not None
+            rows = with_storage(prepared.rows, needed, prepared.staged.write_id, storage)
+            rows = replace(rows, under_lock=tries == _TRIES_WITHOUT_LOCK)
+            prepared = replace(prepared, rows=rows)
 
 
 def commit_all(

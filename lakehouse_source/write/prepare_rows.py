@@ -81,7 +81,8 @@ def prepare_rows(
     for vector in list(vectors.values())[:1]:
         # One file holds all of them. `abort` has to know it.
         written.append(FileMetadata(vector.path, 0, vector.size_bytes, pa.schema([]), ()))
-    prepared = PreparedRows(rows, tuple(changes), vectors)
+    positions = {one.file.id: one.after for one in changes if one.file.id in stay}
+    prepared = PreparedRows(rows, tuple(changes), vectors, positions)
     return prepare_files(staged, (*files, *moved), (), {}, prepared)
 
 

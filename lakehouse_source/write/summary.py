@@ -12,8 +12,8 @@ from lakehouse_source.model import (
     TransactionRecord,
     WriteResult,
 )
+from lakehouse_source.write.apply_rows import AppliedRows
 from lakehouse_source.write.prerecord import PreparedCommit
-from lakehouse_source.write.row_changes import AppliedRows
 
 
 def write_result(version: int, schema_version: int, files: Sequence[FileMetadata]) -> WriteResult:

@@ -515,6 +515,51 @@ def test_no_commit_waits_while_a_restore_reads_storage(
     assert dataset.verify(checksums=True).ok
 
 
+@pytest.mark.parametrize("times", [1, 2, 4])
+def test_no_commit_waits_while_a_delete_reads_and_writes_vectors(
+    catalog: lake.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """It read the vectors of other commits, and wrote its own anew, under the lock."""
+    rows = range(30_000)
+    uri = str(tmp_path / "large")
+    lake.write_dataset({"id": list(rows)}, uri, catalog=catalog, rewrite_threshold=1)
+    dataset = lake.open_dataset(uri, catalog=catalog)
+    deleted = {row for row in rows if row % 3 == 0}
+    others, waited = 0, 0
+    main = threading.current_thread()
+
+    def delete_elsewhere() -> None:
+        nonlocal others
+        others += 1
+        # Another connection. Under the lock of the statement it would wait in vain.
+        with ThreadPoolExecutor(1) as pool:
+            other = lake.open_dataset(uri, catalog=catalog)
+            pool.submit(other.delete, f"id % 11 = {others}").result()
+
+    def opened_slowly(opened: Callable[..., Any]) -> Callable[..., Any]:
+        def run(storage: Storage, path: str, *given: Any) -> Any:
+            nonlocal waited
+            if path.endswith(".puffin") and threading.current_thread() is main:
+                waited += 1
+                if others < times:  # after four times the statement holds the lock
+                    delete_elsewhere()
+            return opened(storage, path, *given)
+
+        return run
+
+    monkeypatch.setattr(Storage, "open_input", opened_slowly(Storage.open_input))
+    monkeypatch.setattr(Storage, "open_output", opened_slowly(Storage.open_output))
+    result = dataset.delete("id % 3 = 0")
+    assert others == times
+    assert waited > others
+    theirs = {row for row in rows if 0 < row % 11 <= others}
+    assert result.rows_deleted == len(deleted - theirs)
+    left = set(rows) - deleted - theirs
+    assert set(dataset.scan().to_table()["id"].to_pylist()) == left
+    assert dataset.history()[0].summary["live_rows"] == len(left)
+    assert dataset.verify(checksums=True).ok
+
+
 @pytest.mark.parametrize("change", ["drop", "rename", "require"])
 def test_a_merge_of_schemas_undoes_no_change_of_the_schema(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
