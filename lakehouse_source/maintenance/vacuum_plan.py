@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TypeAlias
+from urllib.parse import unquote
 from uuid import UUID
 
 import pyarrow as pa
@@ -308,13 +309,18 @@ def lock_branches(tx: CatalogTransaction, record: DatasetRecord) -> list[Dataset
 
 
 def nested_datasets(reader: CatalogReader, uri: str) -> list[str]:
-    """The folders of other datasets inside that of a dataset, relative to it, each with a `/`."""
+    """The folders of other datasets inside that of a dataset, relative to it, each with a `/`.
+
+    Listed files have the names that folders have in storage. URIs of most stores are encoded, so
+    that a folder `k=1` is `k%3D1` there: both spellings are answered.
+    """
     inside = uri.rstrip("/") + "/"
-    return [
-        other.base_uri[len(inside) :] + "/"
-        for other in reader.datasets()
-        if other.base_uri.startswith(inside)
+    below = [
+        one.base_uri.removeprefix(inside)
+        for one in reader.datasets()
+        if one.base_uri.startswith(inside)
     ]
+    return [f"{path}/" for one in below for path in dict.fromkeys((one, unquote(one)))]
 
 
 def is_in_place(path: str, layouts: Sequence[FolderPrefixes]) -> bool:

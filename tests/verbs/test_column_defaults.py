@@ -55,17 +55,22 @@ def same_column(found: pa.ChunkedArray, expected: pa.Array) -> bool:
     return bool(found.combine_chunks().equals(expected))
 
 
-def through_every_reader(scan: lake.Scan) -> dict[str, list[int]]:
-    """The values of `k`, sorted, as each reader gives them."""
+def tables_of_every_reader(scan: lake.Scan) -> dict[str, pa.Table]:
     with duckdb.connect() as connection:
         in_duckdb = scan.to_duckdb(connection).to_arrow_table()
-    tables = {
+    return {
         "table": scan.to_table(),
         "duckdb": in_duckdb,
         "polars": scan.to_polars().collect().to_arrow(),
         "datafusion": scan.to_datafusion(datafusion.SessionContext()).to_arrow_table(),
     }
-    return {name: sorted(table["k"].to_pylist()) for name, table in tables.items()}
+
+
+def through_every_reader(scan: lake.Scan) -> dict[str, list[int]]:
+    """The values of `k`, sorted, as each reader gives them."""
+    return {
+        name: sorted(table["k"].to_pylist()) for name, table in tables_of_every_reader(scan).items()
+    }
 
 
 @settings(max_examples=400 if THOROUGH else 12)
@@ -468,6 +473,11 @@ def test_defaults_that_engines_cannot_be_given_are_filled_in_by_plake(uri: str) 
             assert all(some == [1] for some in through_every_reader(scan).values()), names
     for number, (type_, value) in enumerate(defaults):
         expected = value if isinstance(value, pa.Scalar) else pa.scalar(value, type_)
+        for name, table in tables_of_every_reader(
+            dataset.scan(columns=["k", f"c{number}"])
+        ).items():
+            found = table[f"c{number}"].cast(type_)
+            assert same_column(found, pa.array([expected], type_)), (name, type_)
         for scan in (dataset.scan(columns=["k", f"c{number}"]), dataset.scan()):
             assert same_column(scan.to_table()[f"c{number}"], pa.array([expected], type_))
             arrow = scan.to_dataset().to_table()

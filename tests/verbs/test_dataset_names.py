@@ -187,6 +187,9 @@ def test_a_purge_deletes_what_plake_wrote_and_nothing_else(
     made.delete("id = 3")
     inner = catalog.create_dataset("inner", SCHEMA, location=tmp_path / "a" / "inner")
     write(catalog, inner, 7)
+    # Its folder looks like one of a partition. Its files were deleted.
+    alike = catalog.create_dataset("alike", SCHEMA, location=tmp_path / "a" / "day=d9")
+    write(catalog, alike, 8)
     (tmp_path / "a" / "notes.txt").write_text("mine")
     (tmp_path / "else" / "day=d1").mkdir(parents=True)
     pq.write_table(pa.table({"id": [9]}), tmp_path / "else" / "day=d1" / "copied.parquet")
@@ -195,7 +198,8 @@ def test_a_purge_deletes_what_plake_wrote_and_nothing_else(
     left = sorted(p.name for p in (tmp_path / "a").rglob("*") if p.is_file())
     assert [name for name in left if not name.endswith(".parquet")] == ["notes.txt"]
     assert [row["id"] for row in rows(catalog.dataset("inner"))] == [7]
-    assert not [p for p in (tmp_path / "a").iterdir() if p.name.startswith("day=")]
+    assert [row["id"] for row in rows(catalog.dataset("alike"))] == [8]
+    assert [p.name for p in (tmp_path / "a").iterdir() if "=" in p.name] == ["day=d9"]
     with pytest.raises(lake.DatasetNotFoundError):
         lake.open_dataset(tmp_path / "a", catalog=catalog)
     fresh = catalog.create_dataset("a", SCHEMA, location=tmp_path / "a")

@@ -369,6 +369,23 @@ class TestVacuum:
         assert ids(inner, catalog) == [1]
         assert Path(inner, files[0].path).exists()
 
+    @pytest.mark.parametrize("folder", ["day=d 9", "day=%C3%A4"])
+    def test_a_dataset_in_what_looks_like_a_partition_of_another_is_left_alone(
+        self, tmp_path: Path, catalog: lake.Catalog, folder: str
+    ) -> None:
+        """The URI of its folder is encoded, and the names in a listing are not."""
+        outer = str(tmp_path / "outer")
+        lake.write_dataset({"id": [1], "day": ["d1"]}, outer, catalog=catalog, partition_by="day")
+        inner = f"{outer}/{folder}"
+        lake.write_dataset({"id": [7]}, inner, catalog=catalog)
+        staged, files = begin_write(inner, catalog, pa.table({"id": [8]}))
+        abort(catalog, staged, ())
+        report = lake.open_dataset(outer, catalog=catalog).vacuum(**NOW)
+        assert report.files_removed == 0
+        assert what(report.left)["another dataset's"] == 2
+        assert ids(inner, catalog) == [7]
+        assert Path(inner, files[0].path).exists()
+
     def test_live_files_under_another_spelling_of_the_path_stay(
         self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
     ) -> None:
