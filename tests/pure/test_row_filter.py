@@ -38,6 +38,25 @@ def test_zeros_are_equal():
     assert matching(table, "x > 0") == [2]
 
 
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_zeros_are_equal_among_many_values(zero: float) -> None:
+    table = pa.table({"x": [0.0, -0.0, 1.0, 50.0, None, NAN]})
+    values = [zero, *map(float, range(2, 20))]
+    assert matching(table, [("x", "in", values)]) == [0, 1]
+    assert matching(table, [("x", "not in", values)]) == [2, 3, 5]
+    assert matching(table, [("x", "in", [*values, NAN])]) == [0, 1, 5]
+
+
+def test_not_of_several_conditions() -> None:
+    truth = [True, False, None]
+    table = pa.table({"a": [a for a in truth for _ in truth], "b": truth * 3})
+    pairs = [(a, b) for a in truth for b in truth]
+    both = [place for place, pair in enumerate(pairs) if False in pair]
+    either = [place for place, pair in enumerate(pairs) if pair == (False, False)]
+    assert matching(table, "NOT (a = true AND b = true)") == both
+    assert matching(table, "NOT (a = true OR b = true)") == either
+
+
 def test_not_in_with_null_matches_nothing():
     table = pa.table({"x": [1, 2, None]})
     assert matching(table, "x NOT IN (1, NULL)") == []
