@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from lakehouse_source.arguments import flag, text
 from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog import open_catalog as open_database
 from lakehouse_source.catalog.locate import folder_around
@@ -180,16 +181,20 @@ class DatasetCatalog(Catalog):
         """
         key = parse_name(name)
         check_name(key)
+        if not isinstance(schema, pa.Schema):
+            raise InvalidOptionError(
+                option="schema", value=schema, reason="must be an Arrow schema (pa.schema)."
+            )
         with self.read() as reader:
             found = reader.names.find(key)
             reader.names.namespace(key[0])
-        if found is not None and exist_ok:
+        if found is not None and flag("exist_ok", exist_ok):
             return self._open(found, storage_options)
-        if found is not None and not replace:
+        if found is not None and not flag("replace", replace):
             raise DatasetExistsError(dataset=quoted(key), hint=TAKEN)
         texts = dict(table_properties or {})
         if comment is not None:
-            texts["comment"] = comment
+            texts["comment"] = text("comment", comment)
         options = write_options(
             mode="error" if found is None else "overwrite",
             partition_by=partition_by,
@@ -315,7 +320,7 @@ class DatasetCatalog(Catalog):
         >>> catalog.datasets()
         []
         """
-        key = parse_name(name)
+        key, purge = parse_name(name), flag("purge", purge)
 
         def remove(tx: CatalogTransaction) -> NamedDataset:
             found = tx.names.get(key)
@@ -418,6 +423,8 @@ class DatasetCatalog(Catalog):
         >>> catalog.drop_namespace("summer")
         """
 
+        cascade = flag("cascade", cascade)
+
         def remove(tx: CatalogTransaction) -> None:
             for one in tx.names.datasets(name) if cascade else ():
                 tx.names.remove((one.namespace, one.name))
@@ -455,7 +462,7 @@ class DatasetCatalog(Catalog):
         'file:///data/warehouse/default/visits'
         """
         if location is not None:
-            return str(location)
+            return os.fspath(location)
         warehouse = self.warehouse
         if warehouse is None:
             raise InvalidOptionError(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakehouse_source.arguments import flag
 from lakehouse_source.dataset import Dataset
 from lakehouse_source.model import WriteResult
 from lakehouse_source.read.address import Address, CatalogLike, PathLike
@@ -196,7 +197,7 @@ def read_dataset(
         scan = dataset.scan(
             predicates, columns, version, timestamp, verify_checksums=verify_checksums
         )
-        return scan.to_dataset() if as_dataset else scan.to_table()
+        return scan.to_dataset() if flag("as_dataset", as_dataset) else scan.to_table()
 
 
 def open_dataset(

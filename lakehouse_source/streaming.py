@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from lakehouse_source.arguments import flag
 from lakehouse_source.errors import StreamCheckpointError
 from lakehouse_source.model import FileRecord, TransactionRecord
 
@@ -139,6 +140,10 @@ class Rules:
     skip_change_commits: bool = False
     ignore_deletes: bool = False
     fail_on_data_loss: bool = True
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            flag(name, getattr(self, name))
 
     def refuses(self, effect: Effect) -> bool:
         """Tell whether a commit ends the stream."""

@@ -20,7 +20,8 @@ PACKAGE = Path(lakehouse_source.__file__).parent
 # lower lines only; rooms of one line do not import each other.
 FLOORS = (
     ("errors", "model"),
-    ("history", "schema", "streaming"),
+    ("arguments", "history", "schema"),
+    ("streaming",),
     ("predicate", "deletion"),
     ("expression",),
     ("pruning",),

@@ -56,6 +56,10 @@ def resolve_url(url: str | None, dataset_uri: str | None = None) -> str:
             )
         folder = (local_path(dataset_uri) or "").rstrip("/")
         return "sqlite://" + quote(default_catalog_path(folder), safe="/")
+    if not isinstance(url, str):
+        raise InvalidOptionError(
+            option="catalog", value=url, reason="is not a catalog URL.", known=KNOWN
+        )
     if not url.startswith("env:"):
         return url
     name = url.removeprefix("env:")

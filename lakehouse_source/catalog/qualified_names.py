@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from lakehouse_source.arguments import text
 from lakehouse_source.errors import InvalidOptionError
 
 DEFAULT_NAMESPACE = "default"
@@ -20,7 +21,11 @@ def parse_name(name: NameLike) -> QualifiedName:
     Raises:
         InvalidOptionError: it is not one name, or a namespace and a name.
     """
-    parts = split_name(name) if isinstance(name, str) else list(name)
+    if isinstance(name, str):
+        parts = split_name(name)
+    else:
+        parts = [*name] if isinstance(name, Sequence) else []
+        parts = parts if all(isinstance(part, str) for part in parts) else []
     if len(parts) == 1:
         return DEFAULT_NAMESPACE, parts[0]
     if len(parts) == 2:
@@ -88,7 +93,7 @@ def check_part(part: str, option: str) -> None:
     """
     # A slash would make a folder of the name, and a path of the name in Spark.
     reason = None
-    if not part.strip():
+    if not text(option, part).strip():
         reason = "is empty."
     elif len(part) > 255:
         reason = "is longer than 255 characters."

@@ -147,7 +147,7 @@ def json_text(document: Mapping[str, Any], option: str) -> str:
         InvalidOptionError: a value has no JSON.
     """
     try:
-        return json.dumps(dict(document))
+        return json.dumps(dict(document), allow_nan=False)
     except (TypeError, ValueError) as exc:
         raise InvalidOptionError(
             option=option, reason=f"cannot be written as JSON: {exc}."

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from lakehouse_source.arguments import column_names, whole_number
 from lakehouse_source.history import History
 from lakehouse_source.model import FileRecord
 from lakehouse_source.predicate import PredicateSet
@@ -219,4 +220,6 @@ class OpenDataset:
         """
         rules = Rules(skip_change_commits, ignore_deletes, fail_on_data_loss)
         where = PredicateSet.of(predicates)
-        return read_changes(self._address, since_version, where, columns, rules)
+        names = column_names("columns", columns)
+        since = whole_number("since_version", since_version)
+        return read_changes(self._address, since, where, names, rules)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lakehouse_source.arguments import flag
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.dataset.opened import OpenDataset
 from lakehouse_source.maintenance import expiry, vacuum, vacuum_plan, verify
@@ -322,6 +323,7 @@ class Upkeep(OpenDataset):
         """
         with self._address.open() as catalog, catalog.read() as reader:
             wanted = self.version if version is None else version
+            checksums = flag("checksums", checksums)
             snapshot = self._address.snapshot(catalog, reader, wanted)
             files = reader.files(snapshot.dataset.id, snapshot.version)
             groups = reader.row_groups([file.id for file in files])

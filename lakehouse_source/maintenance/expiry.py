@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+from lakehouse_source.arguments import number_of_seconds, whole_number
 from lakehouse_source.catalog import Catalog, CatalogTransaction
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.errors import InvalidOptionError
@@ -40,11 +41,9 @@ def expire_versions(
         raise InvalidOptionError(
             option="keep_seconds", reason="or keep_last says what to keep: give one or both."
         )
-    if keep_seconds is not None and not 0 <= keep_seconds <= _LONGEST_SECONDS:
-        raise InvalidOptionError(
-            option="keep_seconds", value=keep_seconds, reason="must be a number of seconds from 0."
-        )
-    if keep_last is not None and keep_last < 1:
+    if keep_seconds is not None:
+        number_of_seconds("keep_seconds", keep_seconds, _LONGEST_SECONDS)
+    if keep_last is not None and whole_number("keep_last", keep_last) < 1:
         raise InvalidOptionError(
             option="keep_last", value=keep_last, reason="must be at least 1: the newest stays."
         )

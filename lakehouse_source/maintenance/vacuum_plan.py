@@ -26,6 +26,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from lakehouse_source.arguments import flag, number_of_seconds
 from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.catalog.write_states import WriteState
@@ -71,14 +72,13 @@ class VacuumOptions:
         Raises:
             InvalidOptionError
         """
+        flag("dry_run", self.dry_run)
+        flag("allow_short_retention", self.allow_short_retention)
         for name, seconds in (
             ("retention_seconds", self.retention_seconds),
             ("abandoned_after_seconds", self.abandoned_after_seconds),
         ):
-            if not 0 <= seconds <= 100 * 365 * 24 * 3600:
-                raise InvalidOptionError(
-                    option=name, value=seconds, reason="must be a number of seconds from 0."
-                )
+            number_of_seconds(name, seconds, 100 * 365 * 24 * 3600)
             if seconds < SHORTEST_RETENTION_SECONDS and not self.allow_short_retention:
                 raise InvalidOptionError(
                     option=name,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from lakehouse_source.arguments import column_names, flag
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.parquet.reader import read_all
@@ -50,10 +51,10 @@ class Scan:
     ) -> None:
         self._address = address
         self._predicates = PredicateSet.of(predicates)
-        self._columns = (columns,) if isinstance(columns, str) else columns
+        self._columns = column_names("columns", columns)
         self._version = version
         self._timestamp = timestamp
-        self._verify_checksums = verify_checksums
+        self._verify_checksums = flag("verify_checksums", verify_checksums)
 
     def __repr__(self) -> str:
         return f"Scan({self._address.uri!r}, where={self._predicates})"

@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property, lru_cache
+from typing import Any
 
 import pyarrow as pa
 
+from lakehouse_source.arguments import moment, whole_number
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.catalog.records import Description
 from lakehouse_source.errors import (
@@ -104,6 +106,8 @@ def open_snapshot(
     """
     if isinstance(version, str):
         version = _tagged(reader, key, uri, catalog, version)
+    elif version is not None:
+        version = checked_version(version)
     found = reader.description(key, version)
     if found is None:
         raise DatasetNotFoundError(dataset=uri, catalog=catalog)
@@ -165,10 +169,7 @@ def check_readable(record: DatasetRecord, uri: str, version: int) -> None:
         VersionNotFoundError
         InvalidOptionError: it is no whole number, which a database might compare nevertheless.
     """
-    if not hasattr(version, "__index__"):
-        raise InvalidOptionError(
-            option="version", value=version, reason="is not the number of a version."
-        )
+    version = checked_version(version)
     oldest, newest = record.oldest_version, record.current_version
     if not oldest <= version <= newest:
         raise VersionNotFoundError(
@@ -178,6 +179,20 @@ def check_readable(record: DatasetRecord, uri: str, version: int) -> None:
             last=newest,
             expired=1 <= version < oldest,
         )
+
+
+def checked_version(version: Any) -> int:
+    """The number of a version.
+
+    Raises:
+        InvalidOptionError: it is no whole number. `True` is none.
+    """
+    try:
+        return whole_number("version", version)
+    except InvalidOptionError as error:
+        raise InvalidOptionError(
+            option="version", value=version, reason="is not the number of a version."
+        ) from error
 
 
 def no_such_reference(record: DatasetRecord, uri: str, requested: str) -> VersionNotFoundError:
@@ -246,7 +261,7 @@ def parse_timestamp(value: datetime | str) -> datetime:
                 reason="is not an ISO 8601 timestamp such as '2026-01-31 13:00:00'.",
             ) from error
     else:
-        parsed = value
+        parsed = moment("timestamp", value)
     return parsed.replace(tzinfo=timezone.utc) if parsed.tzinfo is None else parsed
 
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lakehouse_source.arguments import column_names
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, SchemaMismatchError
 from lakehouse_source.model import DatasetProperties
 from lakehouse_source.read.address import Address, PathLike
@@ -18,7 +19,6 @@ from lakehouse_source.schema.fields import find_name
 from lakehouse_source.spark.options import on_branch
 from lakehouse_source.spark.storage_options import PREFIX
 from lakehouse_source.spark.to_spark_sql import quoted
-from lakehouse_source.write.layout import listed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -74,7 +74,8 @@ def write(
             raise InvalidOptionError(
                 option=name, reason="is an argument here: uri, catalog, partition_by or sort_by."
             )
-    chosen, sort_columns = listed(partition_by), listed(sort_by)
+    chosen = column_names("partition_by", partition_by)
+    sort_columns = column_names("sort_by", sort_by)
     branch = next((value for name, value in options.items() if name.lower() == "branch"), None)
     here = on_branch(os.fspath(uri), None if branch is None else str(branch))
     existing = _existing_properties(here, catalog, storage_options)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+from lakehouse_source.arguments import mapping
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.storage.options import checked_options, may_be_secret
 from lakehouse_source.storage.uris import (
@@ -48,7 +49,7 @@ class StorageLocation:
         """
         text = split_branch(os.fspath(given).strip())[0]
         scheme = scheme_of(text)
-        checked = checked_options(scheme, options or {})
+        checked = checked_options(scheme, mapping("storage_options", options or {}))
         uri = canonical_uri(text, checked.get("account_name") if scheme in AZURE_SCHEMES else None)
         location = cls(text, uri, checked)
         if checked and location.has_own_settings:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from lakehouse_source.arguments import flag
 from lakehouse_source.catalog import Catalog
 from lakehouse_source.errors import DatasetExistsError, DatasetNotFoundError, InvalidOptionError
 from lakehouse_source.model import FileMetadata, WriteResult
@@ -86,6 +87,7 @@ def add_files(
             reason="is not a way to name folders.",
             known=("'hive'", "None"),
         )
+    copy = flag("copy", copy)
     snapshot = _snapshot(catalog, address, is_new)
     root = Storage(address.location)
     given = find_files(root, paths, copy=copy, storage_options=storage_options)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakehouse_source.arguments import mapping, text
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
 from lakehouse_source.expression import (
     BoundValue,
@@ -48,8 +49,8 @@ class Assignments:
             raise InvalidOptionError(option="updates", reason="is empty: name a column at least.")
         bare = without_metadata(schema)
         trees: dict[str, Any] = {}
-        for name, value in given.items():
-            path = assigned_path(name, bare, has_row=target is not None)
+        for name, value in mapping("updates", given).items():
+            path = assigned_path(text("updates", name), bare, has_row=target is not None)
             place_at(trees, path, Expression.of(value), name)
         fields = {name: bare.field(name) for name in trees}
         values: dict[str, BoundValue] = {}

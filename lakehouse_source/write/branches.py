@@ -14,6 +14,7 @@ from contextlib import suppress
 import pyarrow as pa
 import uuid6
 
+from lakehouse_source.arguments import text
 from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog.branches import Branch
 from lakehouse_source.catalog.reader import DatasetChanges
@@ -278,7 +279,7 @@ def _check(address: Address, name: str) -> None:
     reason = None
     if address.is_branch:
         reason = f"cannot be made of a branch: {address.uri} is one."
-    elif not _NAME.fullmatch(name):
+    elif not _NAME.fullmatch(text("branch", name)):
         reason = "must be 1 to 128 ASCII letters, digits, '_', '-' and '.', not '-' or '.' first."
     elif name.lower() == "main":
         reason = "is what the dataset itself is called in `refs`."

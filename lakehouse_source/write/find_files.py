@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
@@ -63,7 +63,14 @@ def find_files(
             is outside of the dataset and `copy` is False.
         StorageError: a folder cannot be listed.
     """
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if isinstance(paths, str | os.PathLike):
+        given = [paths]
+    else:
+        given = list(paths) if isinstance(paths, Iterable) else [paths]
+        if not all(isinstance(path, str | os.PathLike) for path in given):
+            raise InvalidOptionError(
+                option="paths", value=paths, reason="must be a path or a list of paths."
+            )
     found: list[GivenFile] = []
     seen: dict[str, str] = {}
     for path in given:

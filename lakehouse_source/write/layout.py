@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakehouse_source.arguments import column_names
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
 from lakehouse_source.model import COLUMN_LISTS, Layout
 from lakehouse_source.schema.fields import field_id, find_field, is_nested
@@ -18,13 +19,6 @@ CODECS = ("zstd", "snappy", "lz4", "gzip", "brotli", "none")
 LAYOUT_KEYWORDS = tuple(one.name for one in fields(Layout))
 
 
-def listed(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """Column names as a tuple; a text is one name."""
-    if names is None:
-        return None
-    return (names,) if isinstance(names, str) else tuple(names)
-
-
 def layout_of(given: Mapping[str, Any]) -> Layout:
     """The layout that keywords of these names choose; None chooses nothing.
 
@@ -33,7 +27,7 @@ def layout_of(given: Mapping[str, Any]) -> Layout:
     """
     chosen = dict(given)
     for name in COLUMN_LISTS:
-        chosen[name] = listed(chosen.get(name))
+        chosen[name] = column_names(name, chosen.get(name))
     threshold = chosen.get("rewrite_threshold")
     if isinstance(threshold, int) and not isinstance(threshold, bool):
         chosen["rewrite_threshold"] = float(threshold)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakehouse_source.arguments import flag, text
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import ChangeResult
 from lakehouse_source.read.address import Address
@@ -46,10 +47,10 @@ class MergeBuilder:
     ) -> None:
         self._address = address
         self._data = data
-        self._condition = condition
+        self._condition = text("condition", condition)
         self._names = names
         self._schema = schema
-        self._merge_schema = merge_schema
+        self._merge_schema = flag("merge_schema", merge_schema)
         self._isolation = isolation
         self._further = further
         self._done = done

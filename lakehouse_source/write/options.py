@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakehouse_source.arguments import flag, text, whole_number
 from lakehouse_source.catalog.qualified_names import QualifiedName
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import Layout
@@ -81,17 +82,22 @@ class WriteOptions:
                 value="dynamic",
                 reason="cannot be combined with overwriteWhere.",
             )
-        if self.overwrite_schema and self.change is not Change.OVERWRITE:
+        if flag("overwrite_schema", self.overwrite_schema) and self.change is not Change.OVERWRITE:
             raise InvalidOptionError(
                 option="overwriteSchema",
                 reason="replaces the whole dataset. It needs mode 'overwrite', and neither "
                 "overwriteWhere nor partitionOverwriteMode 'dynamic'.",
             )
         check_layout(self.layout)
+        if self.expected_version is not None:
+            whole_number("expected_version", self.expected_version)
         if (self.txn_app_id is None) != (self.txn_version is None):
             raise InvalidOptionError(
                 option="txnAppId", reason="and txnVersion go together: give both or none."
             )
+        if self.txn_app_id is not None:
+            text("txn_app_id", self.txn_app_id)
+            whole_number("txn_version", self.txn_version)
 
     @property
     def change(self) -> Change:

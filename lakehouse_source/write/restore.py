@@ -10,7 +10,7 @@ import uuid6
 
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.catalog.retry import in_transaction, is_committed
-from lakehouse_source.errors import CorruptDatasetError, StorageError
+from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, StorageError
 from lakehouse_source.model import (
     DatasetRecord,
     DeletionVector,
@@ -39,6 +39,8 @@ def restore(catalog: Catalog, address: Address, version: int) -> WriteResult:
     Raises:
         DatasetNotFoundError, VersionNotFoundError
     """
+    if version is None:
+        raise InvalidOptionError(option="version", reason="is missing: name the one to restore.")
     write_id = str(uuid6.uuid7())
     storage = Storage(address.location)
     known: dict[_ReplacedVector, tuple[int, int]] = {}

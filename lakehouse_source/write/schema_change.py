@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakehouse_source.arguments import flag
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.catalog.reader import CatalogReader
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
@@ -88,7 +89,7 @@ class SchemaUpdate:
         value = None
         if default is not None:
             value = checked_default(default, storage_type(type, shown(path)), shown(path))
-        self._add(AddColumn(path, type, comment, value, bool(nullable)))
+        self._add(AddColumn(path, type, comment, value, flag("nullable", nullable)))
 
     def set_default(self, name: Any, value: Any) -> None:
         """Set the value of a column in rows written later from data that lacks the column.
@@ -162,7 +163,7 @@ class SchemaUpdate:
         >>> with dataset.update_schema() as schema:
         ...     schema.set_nullable("carrier", False)
         """
-        self._add(SetNullable(checked_path(name, "name"), bool(nullable)))
+        self._add(SetNullable(checked_path(name, "name"), flag("nullable", nullable)))
 
     def set_comment(self, name: Any, text: str | None) -> None:
         """Set the comment of a column, which Spark shows too; None removes it.

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakehouse_source.arguments import column_names, mapping
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import (
@@ -25,7 +26,7 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.partitions import check_partition_columns
 from lakehouse_source.write.evolution import evolve_properties
-from lakehouse_source.write.layout import LAYOUT_KEYWORDS, fitted, layout_of, listed
+from lakehouse_source.write.layout import LAYOUT_KEYWORDS, fitted, layout_of
 from lakehouse_source.write.metadata_commit import NewMetadata, commit_metadata, conflict
 
 _KEYWORDS = ("partition_by", *LAYOUT_KEYWORDS, "index_columns")
@@ -51,6 +52,9 @@ def set_properties(
         if name not in _KEYWORDS:
             raise InvalidOptionError(option=name, reason="is not a property.", known=_KEYWORDS)
     layout = layout_of({name: given[name] for name in LAYOUT_KEYWORDS if name in given})
+    named = {
+        name: column_names(name, given.get(name)) for name in ("partition_by", "index_columns")
+    }
 
     def change(
         tx: CatalogTransaction, record: DatasetRecord, schema: pa.Schema
@@ -60,13 +64,13 @@ def set_properties(
             raise conflict(address.uri, record, base, "the schema changed")
         properties = record.properties
         if "partition_by" in given:
-            names = check_partition_columns(schema, listed(given["partition_by"]) or ())
+            names = check_partition_columns(schema, named["partition_by"] or ())
             if names != properties.partition_by:
                 _check_no_files(tx, record, names, address.uri)
             properties = replace(properties, partition_by=names)
         properties = replace(properties, layout=_changed(properties.layout, layout, given, schema))
         if "index_columns" in given:
-            properties = replace(properties, index_columns=listed(given["index_columns"]))
+            properties = replace(properties, index_columns=named["index_columns"])
         if "index_columns" in given or properties.partition_by != record.properties.partition_by:
             properties = _indexing(schema, properties, address.uri)
         if properties == record.properties:
@@ -90,7 +94,7 @@ def set_table_properties(
         InvalidOptionError: a key or a text is not a text, or holds a NUL.
         CommitConflictError, CommitUnknownError
     """
-    for key, text in given.items():
+    for key, text in mapping("table_properties", given).items():
         if not isinstance(key, str) or not isinstance(text, str | None) or "\0" in f"{key}{text}":
             raise InvalidOptionError(
                 option="table_properties", value=key, reason="must be texts without NUL."

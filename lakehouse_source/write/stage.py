@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from lakehouse_source.arguments import column_names, flag, mapping
 from lakehouse_source.catalog import Catalog
 from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.model import FileMetadata
@@ -22,7 +23,7 @@ from lakehouse_source.storage import Storage
 from lakehouse_source.write.begin import begin
 from lakehouse_source.write.commit import abort
 from lakehouse_source.write.inputs import to_reader
-from lakehouse_source.write.layout import LAYOUT_KEYWORDS, layout_of, listed
+from lakehouse_source.write.layout import LAYOUT_KEYWORDS, layout_of
 from lakehouse_source.write.options import StagedWrite, WriteOptions
 
 WRITERS = ("pyarrow", "duckdb")
@@ -66,11 +67,11 @@ def write_options(
     options = _options(
         {**further, "promote_to_string": promote_to_string},
         mode=mode,
-        partition_by=listed(partition_by),
-        schema_merge=schema_merge,
+        partition_by=column_names("partition_by", partition_by),
+        schema_merge=flag("schema_merge", schema_merge),
         overwrite_where=None if overwrite_where is None else PredicateSet.of(overwrite_where),
         writer=writer,
-        commit_metadata=dict(commit_metadata or {}),
+        commit_metadata=dict(mapping("commit_metadata", commit_metadata or {})),
         expected_version=expected_version,
     )
     options.check()
@@ -162,7 +163,7 @@ def _options(further: dict[str, Any], **known: Any) -> WriteOptions:
     return WriteOptions(
         **known,
         layout=layout,
-        index_columns=listed(given.pop("index_columns", None)),
+        index_columns=column_names("index_columns", given.pop("index_columns", None)),
         **given,
         dynamic_partitions=dynamic,
     )

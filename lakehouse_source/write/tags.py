@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lakehouse_source.arguments import text
 from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.errors import InvalidOptionError
@@ -74,7 +75,7 @@ def drop_tag(catalog: Catalog, address: Address, name: str) -> None:
 
 def _check(name: str) -> None:
     reason = None
-    if not name.strip() or len(name) > _LONGEST or "\0" in name:
+    if not text("tag", name).strip() or len(name) > _LONGEST or "\0" in name:
         reason = f"must be a text of 1 to {_LONGEST} characters without NUL."
     elif version_number(name) is not None:
         reason = "reads like the number of a version."

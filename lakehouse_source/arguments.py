@@ -1,0 +1,112 @@
+"""Pure. What callers give: checks of its kind, with errors that name the argument and the value.
+
+Without them Python takes what was not meant: the text "false" is true, `True` is the number 1,
+and an iterator of names is empty when it is asked for the second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, SupportsIndex, TypeVar
+
+from lakehouse_source.errors import InvalidOptionError
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def flag(option: str, value: Any) -> bool:
+    """A truth value, NumPy's too; 0 and 1 stand for one.
+
+    Raises:
+        InvalidOptionError: it is something else, such as a text.
+    """
+    if isinstance(value, int) and value in (0, 1):
+        return bool(value)
+    if type(value).__name__ in ("bool", "bool_"):  # NumPy's, by its names in NumPy 2 and 1
+        return bool(value)
+    raise InvalidOptionError(option=option, value=value, reason="must be True or False.")
+
+
+def whole_number(option: str, value: Any) -> int:
+    """A whole number, NumPy's too.
+
+    Raises:
+        InvalidOptionError: it is something else, such as a text or a bool.
+    """
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise InvalidOptionError(option=option, value=value, reason="must be a whole number.")
+    return value.__index__()
+
+
+def number_of_seconds(option: str, value: Any, most: float) -> float:
+    """A number of seconds from 0 to `most`.
+
+    Raises:
+        InvalidOptionError: it is something else.
+    """
+    is_number = hasattr(value, "__float__") and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= most:
+        raise InvalidOptionError(
+            option=option, value=value, reason="must be a number of seconds from 0."
+        )
+    found: float = value
+    return found
+
+
+def column_names(option: str, names: Any) -> tuple[str, ...] | None:
+    """Column names as a tuple; a text is one name, None stays None.
+
+    Raises:
+        InvalidOptionError: they are something else.
+    """
+    if names is None:
+        return None
+    if isinstance(names, str):
+        return (names,)
+    if isinstance(names, Iterable):
+        found = tuple(names)
+        if all(isinstance(name, str) for name in found):
+            return found
+        names = found if not isinstance(names, bytes) else names
+    raise InvalidOptionError(
+        option=option, value=names, reason="must be a column name or a list of column names."
+    )
+
+
+def text(option: str, value: Any) -> str:
+    """A text.
+
+    Raises:
+        InvalidOptionError: it is something else.
+    """
+    if not isinstance(value, str):
+        raise InvalidOptionError(option=option, value=value, reason="must be a text.")
+    return value
+
+
+def mapping(option: str, value: Mapping[K, V]) -> Mapping[K, V]:
+    """A mapping, such as a dict.
+
+    Raises:
+        InvalidOptionError: it is something else.
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidOptionError(option=option, value=value, reason="must be a mapping.")
+    return value
+
+
+def moment(option: str, value: Any) -> datetime:
+    """A date and a time.
+
+    Raises:
+        InvalidOptionError: it is something else, such as a date without a time.
+    """
+    if not isinstance(value, datetime):
+        raise InvalidOptionError(
+            option=option,
+            value=value,
+            reason="must be a datetime, or a text such as '2026-01-31 13:00:00'.",
+        )
+    return value

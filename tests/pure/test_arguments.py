@@ -1,0 +1,70 @@
+"""Checks of what callers give."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+import lakehouse_source as lake
+from lakehouse_source import arguments
+
+
+class Numpy:
+    """NumPy's truth values and numbers, without NumPy."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __index__(self) -> int:
+        return self.value
+
+
+bool_ = type("bool_", (Numpy,), {})
+
+
+@pytest.mark.parametrize("given", [True, False, 0, 1, bool_(1), bool_(0)])
+def test_flags(given: Any) -> None:
+    assert arguments.flag("f", given) is bool(given)
+
+
+@pytest.mark.parametrize("given", ["false", "", None, 2, 1.0, [], Numpy(1)])
+def test_what_is_no_flag(given: Any) -> None:
+    with pytest.raises(lake.InvalidOptionError, match=r"option 'f'.*must be True or False"):
+        arguments.flag("f", given)
+
+
+def test_whole_numbers() -> None:
+    assert [arguments.whole_number("n", given) for given in (0, -3, Numpy(7))] == [0, -3, 7]
+    for given in (True, "1", 1.0, None):
+        with pytest.raises(lake.InvalidOptionError, match=r"option 'n'.*whole number"):
+            arguments.whole_number("n", given)
+
+
+def test_numbers_of_seconds() -> None:
+    assert [arguments.number_of_seconds("s", given, 9) for given in (0, 1.5, 9)] == [0, 1.5, 9]
+    for given in (-1, 10, float("nan"), True, "1", None):
+        with pytest.raises(lake.InvalidOptionError, match=r"option 's'.*number of seconds"):
+            arguments.number_of_seconds("s", given, 9)
+
+
+def test_column_names() -> None:
+    assert arguments.column_names("c", None) is None
+    assert arguments.column_names("c", "miles") == ("miles",)
+    assert arguments.column_names("c", iter(["a", "b"])) == ("a", "b")
+    for given in (1, b"ab", [1], [("a",)], [None]):
+        with pytest.raises(lake.InvalidOptionError, match=r"option 'c'.*list of column names"):
+            arguments.column_names("c", given)
+
+
+def test_texts_mappings_and_moments() -> None:
+    assert arguments.text("t", "x") == "x"
+    assert arguments.mapping("m", {"a": 1}) == {"a": 1}
+    assert arguments.moment("d", datetime(2026, 1, 1)) == datetime(2026, 1, 1)
+    for check in (arguments.text, arguments.mapping, arguments.moment):
+        with pytest.raises(lake.InvalidOptionError, match=r"option 'x' .given: 5."):
+            check("x", 5)
