@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
 from lakehouse_source.model import DatasetProperties, FileRecord, Ordinal
 from lakehouse_source.schema import json_values
 from lakehouse_source.schema.fields import field_id, find_field
-from lakehouse_source.schema.ordinal import to_ordinal, to_scalar
+from lakehouse_source.schema.ordinal import domain, to_ordinal, to_scalar
 
 # Hive writes this for NULL, and every reader of Hive-style folders understands it.
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -64,6 +64,26 @@ def partition_ordinal(text: str | None, type_: pa.DataType) -> Ordinal | None:
     return ordinal
 
 
+@lru_cache(maxsize=1024)
+def text_in_type(text: str | None, written: pa.DataType, now: pa.DataType) -> str | None:
+    """What `partition_text` writes for a value in the type that a column was promoted to.
+
+    A date has another text than its midnight. The text of what is no value of the other type
+    stays as it is.
+
+    Raises:
+        CorruptDatasetError: the text is not a value of the type `written`.
+    """
+    ordinal = partition_ordinal(text, written)
+    source, target = domain(written), domain(now)
+    if not isinstance(ordinal, int) or source.unit_ns == target.unit_ns:
+        return text
+    count, finer = divmod(ordinal * source.unit_ns, target.unit_ns)
+    if finer:
+        return text
+    return json.dumps(json_values.to_json_value(count, now, limit=None), ensure_ascii=False)
+
+
 def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar | None:
     """The value that `partition_text` wrote, None for NULL.
 
@@ -77,8 +97,9 @@ def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar | None:
 class PartitionTexts:
     """Finds the partition values of files, also of files older than the name of a column.
 
-    The catalog records the values of a file under the names that the columns had in the
-    schema that the file was written with. Field ids tell which names these are.
+    The catalog records the values of a file under the names and in the types that the columns
+    had in the schema that the file was written with. Field ids tell which names these are. The
+    same values have the same texts here, whatever the type was.
 
     Args:
         partition_by: names of the partition columns in `schema`.
@@ -94,31 +115,53 @@ class PartitionTexts:
         self._partition_by = tuple(partition_by)
         self._schema = schema
         self._file_schemas = file_schemas
-        self._keys: dict[int, tuple[str | None, ...]] = {}
+        self._columns: dict[int, tuple[_Recorded, ...]] = {}
 
     def __call__(self, file: FileRecord) -> tuple[str | None, ...]:
         """The values as JSON texts, None for NULL, in the order of the partition columns."""
-        return tuple(
-            None if key is None else file.partitions.get(key)
-            for key in self._keys_in(file.schema_version)
-        )
+        found = []
+        for key, written, now in self._columns_in(file.schema_version):
+            text = None if key is None else file.partitions.get(key)
+            if written is not None and now is not None:
+                text = text_in_type(text, written, now)
+            found.append(text)
+        return tuple(found)
 
     def keys(self, schema_version: int) -> tuple[str, ...]:
         """The names of the partition columns in files of a schema version."""
-        return tuple(key for key in self._keys_in(schema_version) if key is not None)
+        return tuple(key for key, _, _ in self._columns_in(schema_version) if key is not None)
 
-    def _keys_in(self, schema_version: int) -> tuple[str | None, ...]:
-        """As `keys`; None for a column that files of the schema version lack.
+    def _columns_in(self, schema_version: int) -> tuple[_Recorded, ...]:
+        """What files of a schema version record of each partition column.
 
         A column that had the same name before the schema was replaced is another one.
         """
-        found = self._keys.get(schema_version)
+        found = self._columns.get(schema_version)
         if found is None:
-            by_id = {field_id(field): field.name for field in self._file_schemas[schema_version]}
-            ids = (field_id(self._schema.field(name)) for name in self._partition_by)
-            found = tuple(by_id.get(identity) for identity in ids)
-            self._keys[schema_version] = found
+            by_id = {field_id(field): field for field in self._file_schemas[schema_version]}
+            columns = []
+            for name in self._partition_by:
+                now = self._schema.field(name)
+                written = by_id.get(field_id(now))
+                if written is None:
+                    columns.append(_Recorded(None))
+                elif written.type.equals(now.type):
+                    columns.append(_Recorded(written.name))
+                else:
+                    columns.append(_Recorded(written.name, written.type, now.type))
+            found = self._columns[schema_version] = tuple(columns)
         return found
+
+
+class _Recorded(NamedTuple):
+    """A partition column in files: its name there, None where they lack it.
+
+    `written` and `now` are its type then and today where they differ.
+    """
+
+    key: str | None
+    written: pa.DataType | None = None
+    now: pa.DataType | None = None
 
 
 def partition_columns_at(

@@ -170,6 +170,40 @@ def test_partition_dates_become_timestamps_where_all_of_them_have_one(uri: str) 
     }  # fmt: skip
 
 
+class TestPartitionsOfPromotedColumns:
+    """A date and its midnight are one partition, also of files that were written as dates."""
+
+    @pytest.fixture
+    def dataset(self, uri: str) -> lake.Dataset:
+        days = pa.array([datetime.date(2020, 1, 1), datetime.date(2021, 1, 1), None])
+        lake.write_dataset(pa.table({"n": [1, 2, 3], "day": days}), uri, partition_by="day")
+        dataset = lake.open_dataset(uri)
+        dataset.promote_column("day", pa.timestamp("ms"))
+        self.write(uri, 4)
+        return dataset.refresh()
+
+    def write(self, uri: str, number: int, **options: Any) -> None:
+        noon = pa.array([datetime.datetime(2020, 1, 1)], pa.timestamp("ms"))
+        lake.write_dataset(pa.table({"n": [number], "day": noon}), uri, **options)
+
+    def test_a_dynamic_overwrite_replaces_both(self, dataset: lake.Dataset) -> None:
+        self.write(dataset.uri, 9, mode="overwrite", partition_overwrite_mode="dynamic")
+        assert sorted(lake.read_dataset(dataset.uri)["n"].to_pylist()) == [2, 3, 9]
+
+    def test_a_compaction_brings_both_together(self, dataset: lake.Dataset) -> None:
+        assert dataset.compact().files_removed == 2
+        found = dataset.scan("day = TIMESTAMP_NTZ '2020-01-01'").to_table()
+        assert sorted(found["n"].to_pylist()) == [1, 4]
+
+    def test_the_partitions_are_counted_together(self, dataset: lake.Dataset) -> None:
+        partitions = dataset.inspect.partitions().to_pylist()
+        assert {one["partitions"][0][1]: one["rows"] for one in partitions} == {
+            "2020-01-01T00:00:00": 2,
+            "2021-01-01T00:00:00": 1,
+            None: 1,
+        }
+
+
 def test_a_far_date_committed_by_another_writer_stops_a_promotion(uri: str) -> None:
     lake.write_dataset(days(1), uri)
 
