@@ -117,7 +117,8 @@ def prune_file(
         footer = CheckedFooter(metadata_or_path, "the footer")
         return _Pruner(footer, None, predicate).prune()
     folder, name = os.path.split(os.fspath(metadata_or_path))
-    storage = Storage(folder or ".")
+    # With a slash, for spaces at the end of a path count as typed by mistake.
+    storage = Storage(os.path.join(folder, "") or ".")
     with storage.open_input(name) as file:
         footer = open_footer(file, storage.display(name))
         pages = None

@@ -138,6 +138,13 @@ def test_pages_of_numbers_of_both_signs(tmp_path: Path, type_: pa.DataType) -> N
     assert group.row_ranges == ((0, 50),)
 
 
+def test_a_folder_whose_name_ends_with_a_space(tmp_path: Path) -> None:
+    folder = tmp_path / "p= "
+    folder.mkdir()
+    pq.write_table(pa.table({"n": [1]}), folder / "f.parquet")
+    assert lake.prune_file(folder / "f.parquet", "n = 2").row_groups == ()
+
+
 @pytest.mark.parametrize(
     ("condition", "left_out"),
     [
