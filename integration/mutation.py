@@ -1338,8 +1338,17 @@ MUTANTS = [
         CHANGES,
         (
             "schema change: old files have partition values under the new name",
-            "found = tuple(by_id.get(identity) for identity in ids)",
-            "found = self._partition_by",
+            "columns.append(_Recorded(written.name))",
+            "columns.append(_Recorded(name))",
+        ),
+    ),
+    *_in(
+        "schema/partitions.py",
+        ("verbs/test_promotion.py",),
+        (
+            "a date and its midnight are two partitions",
+            "elif written.type.equals(now.type):",
+            "elif True:",
         ),
     ),
     *_in(
