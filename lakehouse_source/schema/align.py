@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.schema.cast_to_string import cast_to_string
+from lakehouse_source.schema.exact_casts import changed_value
 from lakehouse_source.schema.fields import (
     children,
     field_id,
@@ -146,7 +147,7 @@ def _converted(
             column = column.cast(decodable)
         if pa.types.is_string(target.type) and prints_as_string(column.type):
             return cast_to_string(column)
-        return column.cast(target.type)
+        done = column.cast(target.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         value = _first_that_does_not_fit(column, target.type)
         raise SchemaMismatchError(
@@ -156,6 +157,17 @@ def _converted(
             reason=f"is {target.type} and the {source.type} value {value} does not fit ({error})",
             hint="Cast the column to the dataset's type first.",
         ) from error
+    changed = changed_value(column, done)
+    if changed is not None:
+        raise SchemaMismatchError(
+            column=target.name,
+            expected=target.type,
+            got=source.type,
+            reason=f"is {target.type} and the {source.type} value {changed} does not fit (it would "
+            "be rounded)",
+            hint="Cast the column to the dataset's type first.",
+        )
+    return done
 
 
 def _without_views(type_: pa.DataType) -> pa.DataType:

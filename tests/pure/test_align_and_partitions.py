@@ -137,6 +137,67 @@ VALUES = [
 ]
 
 
+NAN = float("nan")
+DAY, NOON = datetime.datetime(1899, 12, 31), datetime.datetime(1899, 12, 31, 12)
+INNER = pa.struct([("f", pa.float64()), ("g", pa.int8())])
+NARROW = pa.struct([("f", pa.float32()), ("g", pa.int8())])
+
+
+class TestCastsThatArrowDoesNotCheck:
+    """As of rows that were written after a promotion that a restore took back."""
+
+    @pytest.mark.parametrize(
+        ("values", "source", "target", "named"),
+        [
+            ([DAY, NOON, None], pa.timestamp("ms"), pa.date32(), "1899-12-31 12:00:00"),
+            ([1.5, None, 1.1], pa.float64(), pa.float32(), "1.1"),
+            ([1e300], pa.float64(), pa.float32(), r"1e\+300"),
+            ([{"f": 1.1, "g": 1}], INNER, NARROW, "1.1"),
+            ([None, [1.5], [1.5, 1.1]], pa.list_(pa.float64()), pa.list_(pa.float32()), "1.1"),
+            (
+                [[("k", {"f": 1.1})]],
+                pa.map_(pa.string(), INNER),
+                pa.map_(pa.string(), NARROW),
+                "1.1",
+            ),
+        ],
+    )
+    def test_a_value_that_would_be_rounded_is_refused(
+        self, values: list[object], source: pa.DataType, target: pa.DataType, named: str
+    ) -> None:
+        table = pa.table(
+            {"c": pa.chunked_array([pa.array(values[:1], source), pa.array(values[1:], source)])}
+        )
+        with pytest.raises(SchemaMismatchError, match=f"value {named}.* does not fit"):
+            aligned(table, pa.schema([("c", target)]))
+
+    @pytest.mark.parametrize(
+        ("values", "source", "target"),
+        [
+            ([DAY, None], pa.timestamp("ms"), pa.date32()),
+            ([1.5, NAN, None, -0.0, float("inf")], pa.float64(), pa.float32()),
+            ([{"f": NAN, "g": 1}, None, {"f": None}], INNER, NARROW),
+            ([[1.5, NAN], None, []], pa.list_(pa.float64()), pa.list_(pa.float32())),
+            ([], pa.float64(), pa.float32()),
+        ],
+    )
+    def test_values_that_fit_are_taken(
+        self, values: list[object], source: pa.DataType, target: pa.DataType
+    ) -> None:
+        table = pa.table({"c": pa.array(values, source)})
+        expected = pa.table({"c": pa.array(values, source).cast(target)})
+        assert repr(aligned(table, expected.schema).to_pydict()) == repr(expected.to_pydict())
+
+    def test_a_hidden_value_under_a_null_does_not_count(self) -> None:
+        hidden = pa.StructArray.from_arrays(
+            [pa.array([1.1, 1.5]), pa.array([1, 2], pa.int8())],
+            fields=list(INNER),
+            mask=pa.array([True, False]),
+        )
+        found = aligned(pa.table({"c": hidden}), pa.schema([("c", NARROW)]))
+        assert found["c"].to_pylist() == [None, {"f": 1.5, "g": 2}]
+
+
 class TestPartitions:
     @pytest.mark.parametrize(("value", "type_", "folder"), VALUES)
     def test_folders_and_values(self, value: object, type_: pa.DataType, folder: str) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
@@ -97,6 +99,18 @@ def test_a_restore_that_brings_rows_back_ends_a_reader_whatever_else_it_deletes(
             list(dataset.read_changes(4, ignore_deletes=True))
     else:
         assert list(dataset.read_changes(4, ignore_deletes=True)) == []
+
+
+def test_rows_from_before_a_restore_are_not_rounded_to_the_types_of_today(tmp_path: Path) -> None:
+    uri = str(tmp_path / "d")
+    lake.write_dataset({"day": [date(2020, 1, 1)]}, uri)
+    dataset = lake.open_dataset(uri)
+    dataset.promote_column("day", pa.timestamp("ms"))
+    noon = pa.array([datetime(1899, 12, 31, 12)], pa.timestamp("ms"))
+    lake.write_dataset(pa.table({"day": noon}), uri)
+    dataset.refresh().restore(1)
+    with pytest.raises(lake.SchemaMismatchError, match=r"1899-12-31 12:00:00.* does not fit"):
+        list(dataset.read_changes(1, skip_change_commits=True))
 
 
 def test_rows_of_a_replaced_schema_are_not_read_as_rows_of_nothing(

@@ -1,0 +1,65 @@
+"""Pure. Finds values that Arrow's safe cast changes without an error.
+
+It checks integers, decimals, times and units of timestamps itself. A float that is rounded to a
+narrower one and a moment that is cut to its day it lets pass. Only a file that is read under an
+older schema asks for such casts: rows that were written after a promotion, and before a restore
+took the promotion back.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse_source.schema.fields import children
+from lakehouse_source.schema.nested_arrays import relabel
+
+
+def changed_value(column: pa.ChunkedArray, done: pa.ChunkedArray) -> pa.Scalar | None:
+    """The first value of a column that is another one after its cast; None: there is none."""
+    if not _may_change(column.type, done.type):
+        return None
+    return _changed(column.combine_chunks(), done.combine_chunks())
+
+
+def _may_change(source: pa.DataType, target: pa.DataType) -> bool:
+    t = pa.types
+    below = {child.name: child.type for child in children(source)}
+    if below:
+        return any(
+            _may_change(below[child.name], child.type)
+            for child in children(target)
+            if child.name in below
+        )
+    if t.is_floating(source) and t.is_floating(target):
+        return bool(target.bit_width < source.bit_width)
+    return bool(t.is_timestamp(source) and t.is_date(target))
+
+
+def _changed(before: pa.Array, after: pa.Array) -> pa.Scalar | None:
+    if pa.types.is_struct(before.type):
+        # Without the values of fields under a struct that is NULL.
+        mine = dict(zip((f.name for f in before.type), before.flatten()))
+        pairs = [(mine.get(f.name), one) for f, one in zip(after.type, after.flatten())]
+    elif children(before.type):
+        pairs = [(_as_list(before).flatten(), _as_list(after).flatten())]
+    else:
+        return _changed_leaf(before, after) if _may_change(before.type, after.type) else None
+    found = (_changed(one, other) for one, other in pairs if one is not None)
+    return next((value for value in found if value is not None), None)
+
+
+def _as_list(array: pa.Array) -> pa.Array:
+    """A map as the list of its entries; Arrow flattens no map."""
+    if not pa.types.is_map(array.type):
+        return array
+    return relabel(array, pa.list_(pa.struct(list(children(array.type)))))
+
+
+def _changed_leaf(before: pa.Array, after: pa.Array) -> pa.Scalar | None:
+    back = after.cast(before.type)
+    differ = pc.not_equal(before, back)
+    if pa.types.is_floating(before.type):
+        differ = pc.and_not(differ, pc.and_(pc.is_nan(before), pc.is_nan(back)))
+    at = pc.index(differ, True).as_py()
+    return before[at] if at >= 0 else None
