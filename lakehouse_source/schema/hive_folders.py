@@ -22,6 +22,8 @@ from lakehouse_source.schema.partitions import HIVE_NULL
 # The end of a long value's name as `partition_folder` cuts it.
 _CUT = re.compile(r".{150}~[0-9a-f]{16}$")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,38}")
+# Python takes digits of any script, and `_` between them.
+_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 # `datetime` has microseconds and cuts off the digits after them.
 _BELOW_MICROSECONDS = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
@@ -104,6 +106,8 @@ def _parsed(text: str, type_: pa.DataType) -> Any:
             raise ValueError("a zone in a column without one")
         return moment
     if t.is_decimal(type_):
+        if not _DECIMAL.fullmatch(text):
+            raise ValueError("no decimal")
         return Decimal(text)
     raise ValueError("no type of a partition column")
 

@@ -89,6 +89,9 @@ def test_names_that_give_no_value_are_refused(folders: list[str]) -> None:
         ("1.2345", pa.decimal128(9, 3)),
         ("1234567", pa.decimal128(9, 3)),
         ("NaN", pa.decimal128(9, 3)),
+        ("1_0", pa.decimal128(9, 3)),
+        ("٣", pa.decimal128(9, 3)),
+        (" 1", pa.decimal128(9, 3)),
         ("1", pa.float64()),
     ],
 )
