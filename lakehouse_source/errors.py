@@ -42,7 +42,7 @@ error redacts the URL first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 
@@ -473,7 +473,9 @@ class StreamSchemaError(PlakeError):
     """The schema of the dataset changed while a stream was running.
 
     The stream keeps the columns that it was loaded with. Loaded and started again, it has those
-    of the newest version, and goes on at the same place. `version` is that of the change.
+    of the newest version, and goes on at the same place. `version` is that of the change. `gone`
+    are the columns of that version or of the stream that the newest version lacks: rows that were
+    not read yet then come without them.
 
     `replaced`: `version` added rows, and none of its columns is there any more.
 
@@ -486,20 +488,32 @@ class StreamSchemaError(PlakeError):
     dataset: str
     version: int
     replaced: bool
+    gone: tuple[str, ...]
 
-    def __init__(self, *, dataset: str, version: int, replaced: bool = False) -> None:
+    def __init__(
+        self, *, dataset: str, version: int, replaced: bool = False, gone: Sequence[str] = ()
+    ) -> None:
+        lost = ""
+        if gone:
+            lost = (
+                f", which has no {', '.join(gone)} any more: rows that were not read yet come "
+                "without"
+            )
         text = (
             f"version {version} of {dataset} changed the columns that the stream reads. Load the "
             "stream again and start its query with the same checkpoint: it goes on where it "
-            "stopped, with the new columns."
+            f"stopped, with the columns of the newest version{lost}."
         )
         if replaced:
             text = (
                 f"version {version} of {dataset} added rows that were not read before the schema "
                 "was replaced: none of their columns is there any more. Begin after that: start a "
-                "new stream with a new checkpoint location, or give read_changes a later version."
+                f"new stream with a new checkpoint location and startingVersion {version + 1} or "
+                "later, or give read_changes a later version."
             )
-        super().__init__(text, dataset=dataset, version=version, replaced=replaced)
+        super().__init__(
+            text, dataset=dataset, version=version, replaced=replaced, gone=tuple(gone)
+        )
 
 
 class CommitConflictError(PlakeError):

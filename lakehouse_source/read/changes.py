@@ -151,6 +151,21 @@ class AppendedFiles:
             names = {*mine.names, *schema.names}
         return any(_seen(schema, name) != _seen(mine, name) for name in names)
 
+    def _schema_error(self, version: int) -> StreamSchemaError:
+        """The error of a version that has other columns than the stream.
+
+        It names those that are gone in the newest version, after a drop or a restore: the
+        stream would be loaded again without them.
+        """
+        newest = {leaf.id for leaf in leaves(self._file_schemas[max(self._file_schemas)])}
+        gone: dict[str, None] = {}
+        for schema in (self._snapshot.schema, self._file_schemas[version]):
+            for field in schema:
+                chosen = self._depends_on is None or field.name in self._depends_on
+                if chosen and newest.isdisjoint(leaf.id for leaf in leaves(pa.schema([field]))):
+                    gone[field.name] = None
+        return StreamSchemaError(dataset=self._uri, version=version, gone=tuple(gone))
+
     def _is_replaced(self, version: int) -> bool:
         """Tell whether the stream has none of the columns that a version had."""
         then = max(number for number in self._file_schemas if number <= version)
@@ -339,7 +354,7 @@ class AppendedFiles:
         """The error that a commit ends the stream with."""
         effect, oldest = effect_of(commit), self._dataset.oldest_version
         if commit.version in self._schema_changes:
-            return StreamSchemaError(dataset=self._uri, version=commit.version)
+            return self._schema_error(commit.version)
         if self._rules.refuses(effect):
             option = "ignoreDeletes" if effect is Effect.DELETES else "skipChangeCommits"
             return StreamChangeError(
@@ -362,7 +377,7 @@ class AppendedFiles:
             raise StreamDataLossError(dataset=self._uri, version=version, oldest=oldest)
         for changed in sorted(self._schema_changes):
             if changed <= version:
-                raise StreamSchemaError(dataset=self._uri, version=changed)
+                raise self._schema_error(changed)
         if self._is_replaced(version):
             raise StreamSchemaError(dataset=self._uri, version=version, replaced=True)
 

@@ -417,6 +417,24 @@ def test_a_changed_schema_ends_a_stream_until_it_is_loaded_again(uri: str) -> No
     assert drain(new_reader(uri), then)[0] == [[4]]
 
 
+def test_a_changed_schema_names_the_columns_that_a_restore_took_away(uri: str) -> None:
+    """A stream that lagged behind the restore was told that it would have the new columns."""
+    reader = new_reader(uri)
+    end = drain(reader)[1]
+    lake.write_dataset({"id": [4], "note": ["n"]}, uri, schema_merge=True)
+    wide = new_reader(uri, ignoreDeletes="true")
+    lake.open_dataset(uri).restore(3)
+    with pytest.raises(lake.StreamSchemaError, match=r"no note any more.*come without") as raised:
+        reader.latestOffset(end, reader.getDefaultReadLimit())
+    assert (raised.value.version, raised.value.gone) == (4, ("note",))
+    then = wide.latestOffset(end, wide.getDefaultReadLimit())
+    assert read(wide, end, then) == [4]
+    with pytest.raises(lake.StreamSchemaError, match=r"no note any more.*come without") as raised:
+        wide.latestOffset(then, wide.getDefaultReadLimit())
+    assert raised.value.version == 5
+    assert drain(new_reader(uri, ignoreDeletes="true"), end)[0] == [[4]]
+
+
 @pytest.mark.parametrize("partition_by", [None, "k", "other"])
 def test_a_stream_that_lags_behind_a_replaced_schema_has_its_partition_values(
     tmp_path: Path, partition_by: str | None
