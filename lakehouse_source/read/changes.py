@@ -66,11 +66,13 @@ def starting_position(
     current: int,
     version: int | str | None,
     timestamp: datetime | str | None,
+    fail_on_data_loss: bool = True,
 ) -> Position:
     """Where a new stream begins: with the rows of version `current`, unless it is told where.
 
     A version is the first one whose rows are read, or "latest": what comes after `current`. A
-    timestamp means the first version committed at or after it.
+    timestamp means the first version committed at or after it. Without `fail_on_data_loss` an
+    expired version is a beginning too: a query that ended before its first batch is asked again.
 
     Raises:
         VersionNotFoundError: the version was expired, or is not the next one nor before it.
@@ -100,7 +102,8 @@ def starting_position(
     if version == "latest":
         return Position(current + 1)
     assert isinstance(version, int)
-    if not oldest <= version <= current + 1:
+    first = oldest if fail_on_data_loss else 1
+    if not first <= version <= current + 1:
         raise VersionNotFoundError(
             dataset=newest.uri,
             requested=f"version {version}",

@@ -168,7 +168,8 @@ class _Now:
         """Where a new query begins whose newest version is `current`."""
         request = self.request
         version, timestamp = request.starting_version, request.starting_timestamp
-        return starting_position(self.reader, self.newest, current, version, timestamp)
+        fails = request.rules.fail_on_data_loss
+        return starting_position(self.reader, self.newest, current, version, timestamp, fails)
 
     def position(self, offset: Mapping[str, Any]) -> Position:
         return position_of(offset, self.identity, self.address.uri, self.newest.version)

@@ -435,6 +435,23 @@ def test_a_changed_schema_names_the_columns_that_a_restore_took_away(uri: str) -
     assert drain(new_reader(uri, ignoreDeletes="true"), end)[0] == [[4]]
 
 
+def test_a_query_that_ended_before_its_first_batch_goes_on_without_what_was_expired(
+    uri: str,
+) -> None:
+    lake.write_dataset({"id": [9]}, uri, mode="overwrite")
+    dataset = lake.open_dataset(uri)
+    dataset.expire_versions(keep_last=1)
+    dataset.vacuum(retention_seconds=0, allow_short_retention=True)
+    with pytest.raises(lake.VersionNotFoundError, match="expired"):
+        new_reader(uri, startingVersion="2").initialOffset()
+    options = {"failOnDataLoss": "false", "skipChangeCommits": "true"}
+    reader = new_reader(uri, startingVersion="2", **options)
+    start = reader.initialOffset()
+    assert (start["version"], start["snapshot"]) == (2, None)
+    lake.write_dataset({"id": [10]}, uri)
+    assert drain(reader, start)[0] == [[10]]
+
+
 @pytest.mark.parametrize("partition_by", [None, "k", "other"])
 def test_a_stream_that_lags_behind_a_replaced_schema_has_its_partition_values(
     tmp_path: Path, partition_by: str | None
