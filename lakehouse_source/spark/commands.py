@@ -103,6 +103,12 @@ def frame_options(request: Request, place: Place) -> dict[str, str]:
         raise InvalidOptionError(
             option=option, reason="is not for tables of Spark's catalog: select the columns."
         )
+    if "version" in request.frame:
+        raise InvalidOptionError(
+            option="version",
+            value=request.frame["version"],
+            reason="is for load(). Of a table of Spark's catalog give versionAsOf.",
+        )
     options = dict(request.frame) | place.options()
     if request.metadata_table is not None:
         options["metadatatable"] = request.metadata_table

@@ -107,6 +107,9 @@ class PlakeDataSource(DataSource):
             self.options = commands.frame_options(request, place)
             self._request, self._snapshot = _resolve(self.options)
             self._schema_version = self._snapshot.schema_version
+            # The request has the version. A stream of the table, which has the same options, begins
+            # where its own say.
+            self.options.pop("versionasof", None)
             return commands.table(request, place, self._snapshot)
         except PlakeError as error:
             return commands.failed(error)

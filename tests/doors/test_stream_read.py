@@ -181,3 +181,18 @@ def test_options_of_the_other_kind_of_read_are_refused(
         stream(spark, uri, startingVersion="1", startingVersions="1")
     with pytest.raises(PySparkException, match="no dataset at"):
         stream(spark, str(tmp_path / "nothing"))
+
+
+def test_a_stream_of_a_table_takes_the_options_of_a_read(
+    spark_catalog: SparkSession, tmp_path: Path
+) -> None:
+    """It ended, because the catalog had named the version of the table in an option."""
+    spark_catalog.sql("CREATE NAMESPACE IF NOT EXISTS plake.streams")
+    spark_catalog.sql("CREATE TABLE plake.streams.t AS SELECT id FROM range(4)")
+    for number, options in enumerate(({"where": "id > 1"}, {"splitSize": "1k"})):
+        frame = spark_catalog.readStream.options(**options).table("plake.streams.t")
+        run(frame, tmp_path / f"t{number}", tmp_path / f"c{number}")
+        assert ids(tmp_path / f"t{number}") == ([2, 3] if number == 0 else [0, 1, 2, 3])
+    read = spark_catalog.read.option("version", 1)
+    with pytest.raises(PySparkException, match=r"'version'.*give versionAsOf"):
+        read.table("plake.streams.t").collect()
