@@ -7,8 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import SparkSession
+from pyspark.errors import (
+    AnalysisException,
+    IllegalArgumentException,
+    PySparkException,
+    StreamingQueryException,
+)
+from pyspark.sql import DataFrame, SparkSession
 
 import lakehouse_source as lake
 from lakehouse_source.spark.planner.vocabulary import Reader, Setting
@@ -122,3 +127,50 @@ def test_spark_s_own_words_come_first_where_a_task_fails(
     first, *more = str(caught.value).splitlines()
     assert "PLAKE" not in first
     assert any("StorageError" in line for line in more)
+
+
+def test_of_a_stream(spark_catalog: SparkSession, path: str, tmp_path: Path) -> None:
+    """It was that of a traceback, or of an assertion of Spark where a table had a version."""
+    spark_catalog.sql("CREATE NAMESPACE IF NOT EXISTS plake.lines")
+    spark_catalog.sql("CREATE OR REPLACE TABLE plake.lines.t AS SELECT 1L id")
+
+    def read(place: str, **options: str) -> DataFrame:
+        reader = spark_catalog.readStream.format("plake").options(**options)
+        return reader.load(path) if place == "path" else reader.table(place)
+
+    def ends(place: str, **options: str) -> str:
+        frame = read(place, **options)
+
+        def run() -> None:
+            query = frame.writeStream.format("noop").start()
+            try:
+                query.awaitTermination(120)
+            finally:
+                query.stop()
+
+        return first_line(run, StreamingQueryException)
+
+    for place in ("path", "plake.lines.t"):
+        for option in ("versionAsOf", "version"):
+            said = first_line(lambda at=place, name=option: read(at, **{name: "1"}))
+            assert said.startswith(
+                f"[PLAKE_INVALID_OPTION] option '{option}' (given: 1): names one version, and a "
+            )
+        assert (
+            "terminated with exception: [PLAKE_INVALID_OPTION] option 'startingVersion' (given: "
+            "'x'): must be a whole number." in ends(place, startingVersion="x")
+        )
+        assert "exception: [PLAKE_VERSION_NOT_FOUND]" in ends(place, startingVersion="9")
+    lake.open_dataset(path).delete("i = 1")
+    assert "exception: [PLAKE_STREAM_CHANGE] version 2" in ends("path", startingVersion="2")
+
+
+def test_of_a_delete_from_a_stream_of_a_table(spark_catalog: SparkSession) -> None:
+    """Spark ended with an internal error."""
+    spark_catalog.sql("CREATE NAMESPACE IF NOT EXISTS plake.lines")
+    spark_catalog.sql("CREATE OR REPLACE TABLE plake.lines.s AS SELECT 1L id")
+    spark_catalog.readStream.table("plake.lines.s").createOrReplaceTempView("streamed")
+    said = first_line(
+        lambda: spark_catalog.sql("DELETE FROM streamed WHERE id = 1"), IllegalArgumentException
+    )
+    assert said == "A DELETE, UPDATE or MERGE of plake changes tables, and not streams."

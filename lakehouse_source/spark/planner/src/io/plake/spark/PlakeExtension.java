@@ -60,7 +60,9 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "PlakeProcedure$Bound", "PlakeSessionCatalog", "SessionEntry", "StagedBySpark",
           "MergeSchemaWrites", "MergeSchemaWrites$Wait", "MergeSchemaWrites$Widen",
           "AnalyzeTables", "NotNullColumns", "NotNullColumns$Pass", "TimesOfPaths",
-          "TimesOfPaths$Resolve")),
+          "TimesOfPaths$Resolve", "StreamReads", "StreamReads$Names", "StreamReads$Tell",
+          "StreamReads$Source", "StreamReads$Builder", "StreamReads$StreamScan", "ToldStream",
+          "ToldStream$Seeing", "ToldStream$Limited", "ToldStream$Ending")),
       Map.entry(Part.PROVIDER, List.of("PlakeProvider", "FormatWrites", "AnalyzeTables")),
       Map.entry(Part.READER, List.of(
           "ChooseReader", "ChooseReader$Hide", "ReaderAnswer", "PlakeFiles", "PlakeFiles$Bind",
@@ -78,6 +80,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
     if (EXTENDED.add(extensions)) {
       extensions.injectHintResolutionRule(new WaitsOfSession()); // before tables are resolved
       extensions.injectHintResolutionRule(new TimesOfSession());
+      extensions.injectHintResolutionRule(new NamesOfSession());
       extensions.injectResolutionRule(new WidensOfSession());
       extensions.injectResolutionRule(new ViewsOfSession());
       extensions.injectResolutionRule(new FormatsOfSession());
@@ -85,6 +88,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       extensions.injectResolutionRule(new ColumnsOfSession());
       extensions.injectResolutionRule(new StatementsOfSession()); // after views have their version
       extensions.injectPostHocResolutionRule(new ReadsOfSession()); // where queries are resolved
+      extensions.injectPostHocResolutionRule(new StreamsOfSession());
       // The "Pre CBO" batch runs once per query, just before Spark turns relations into scans.
       // Filters and projections are then next to the relation, and the rule of Spark that pushes
       // them down has not run yet.
@@ -207,6 +211,22 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
     @Override
     public Rule<LogicalPlan> apply(SparkSession session) {
       return new TimesOfPaths(session);
+    }
+  }
+
+  private static final class NamesOfSession
+      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
+    @Override
+    public Rule<LogicalPlan> apply(SparkSession session) {
+      return new StreamReads.Names(session);
+    }
+  }
+
+  private static final class StreamsOfSession
+      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
+    @Override
+    public Rule<LogicalPlan> apply(SparkSession session) {
+      return new StreamReads();
     }
   }
 

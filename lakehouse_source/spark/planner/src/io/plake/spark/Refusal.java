@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
+import java.util.Set;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
@@ -56,20 +57,39 @@ final class Refusal {
   /** Python goes on like this where another error followed. */
   private static final String MORE = "\nTraceback (most recent call last):";
 
-  /** Spark's condition for errors of Python data sources, and the parameter with the traceback. */
-  private static final String CONDITION = "PYTHON_DATA_SOURCE_ERROR";
+  /**
+   * How the traceback of a stream that does not begin goes on: Spark then stops a reader that there is
+   * not.
+   */
+  private static final Pattern NO_READER = Pattern.compile(
+      "(?s)\\n\\nDuring handling of the above exception.*UnboundLocalError[^\\n]*'reader'.*");
+
+  /** Spark's conditions for errors of Python data sources, and the parameter with the traceback. */
+  private static final Set<String> CONDITIONS =
+      Set.of("PYTHON_DATA_SOURCE_ERROR", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR");
 
   private static final String TRACEBACK_PARAMETER = "msg";
 
   /** Throws what Spark raised for an error of plake again, with plake's text; others as they are. */
   static RuntimeException told(Exception raised) {
-    if (raised instanceof SparkThrowable
-        && CONDITION.equals(((SparkThrowable) raised).getCondition())) {
+    throw told(raised, true);
+  }
+
+  /** The same in a stream: the query shows the text only of an exception without a condition. */
+  static RuntimeException toldInStream(Exception raised) {
+    throw told(raised, false);
+  }
+
+  private static RuntimeException told(Exception raised, boolean withCondition) {
+    String condition =
+        raised instanceof SparkThrowable ? ((SparkThrowable) raised).getCondition() : null;
+    if (condition != null && CONDITIONS.contains(condition)) {
       String text = ((SparkThrowable) raised).getMessageParameters().get(TRACEBACK_PARAMETER);
-      Matcher found = TRACEBACK.matcher(text == null ? "" : text.strip());
+      String ended = NO_READER.matcher(text == null ? "" : text).replaceFirst("");
+      Matcher found = TRACEBACK.matcher(ended.strip());
       if (found.matches() && !found.group(2).contains(MORE)) {
         String message = "[" + code(found.group(1)) + "] " + found.group(2);
-        throw undeclared(new Refused(CONDITION, message, raised));
+        throw undeclared(new Refused(withCondition ? condition : null, message, raised));
       }
     }
     throw undeclared(raised);

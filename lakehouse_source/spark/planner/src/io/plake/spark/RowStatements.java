@@ -56,20 +56,23 @@ final class RowStatements extends Rule<LogicalPlan> {
   private static void checkStreams(LogicalPlan plan) {
     if (plan instanceof StreamingRelationV2) {
       StreamingRelationV2 stream = (StreamingRelationV2) plan;
-      if (stream.table() instanceof PlakeTable
-          && stream.output().size() > ((PlakeTable) stream.table()).schema().size()) {
+      if ((stream.table() instanceof PlakeTable || stream.table() instanceof StreamReads.Source)
+          && stream.output().size() > stream.table().columns().length) {
         throw Refusal.because("A stream of plake has no columns that tell where a row is stored.");
       }
     }
     LogicalPlan target = Targets.below(plan);
-    if (target instanceof StreamingRelationV2
-        && ((StreamingRelationV2) target).table() instanceof PythonTable
-        && IsolateScans.SOURCE.equals(((StreamingRelationV2) target).sourceName())) {
+    if (target instanceof StreamingRelationV2 && isOurs((StreamingRelationV2) target)) {
       throw Targets.refused("changes tables, and not streams");
     }
     for (Iterator<LogicalPlan> it = plan.children().iterator(); it.hasNext(); ) {
       checkStreams(it.next());
     }
+  }
+
+  private static boolean isOurs(StreamingRelationV2 stream) {
+    return stream.table() instanceof PlakeTable || stream.table() instanceof StreamReads.Source
+        || stream.table() instanceof PythonTable && IsolateScans.SOURCE.equals(stream.sourceName());
   }
 
   /** Whether a table is the target of a statement, before or after Spark's rewrite. */
