@@ -188,7 +188,7 @@ class PlakeDataSource(DataSource):
             return begin_statement(self.options, schema)
         options, storage = split_storage_options(self.options)
         replaced = options.pop(Option.OVERWRITE, None)
-        creates = options.pop(Option.MODE, None) == Mode.CREATE
+        kind = options.pop(Option.MODE, None)
         table = options.pop(catalog_tables.STAGED, None)
         reads = options.pop(Option.READS, None)
         given = Options(options, WRITE_OPTIONS, "writing")
@@ -197,8 +197,8 @@ class PlakeDataSource(DataSource):
         incoming = arrow_schema(schema)
         address = Address(path, reveal(given.text("catalog")), storage)
         with address.open(create=True) as catalog:
-            mode = "overwrite" if overwrite else "error" if creates else "append"
-            chosen = _write_options(given, mode)
+            mode = "overwrite" if overwrite else "error" if kind == Mode.CREATE else "append"
+            chosen = replace(_write_options(given, mode), must_exist=kind == Mode.EXISTING)
             if table is not None:
                 chosen = catalog_tables.with_table(chosen, table)
             if replaced is not None:
@@ -218,10 +218,13 @@ class PlakeDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         freeze_gc()
         options, storage = split_storage_options(self.options)
+        kind = options.pop(Option.MODE, None)
         given = Options(options, STREAM_WRITE_OPTIONS, STREAM_WRITING)
         path = given.path()
         check_no_secrets(path, storage)
         chosen = _write_options(given, "overwrite" if overwrite else "append")
+        # A table that is dropped under a running query is not made anew, without a name.
+        chosen = replace(chosen, must_exist=kind == Mode.EXISTING)
         chosen.check()
         return PlakeStreamWriter(path, given.text("catalog"), storage, arrow_schema(schema), chosen)
 

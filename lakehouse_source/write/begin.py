@@ -57,6 +57,7 @@ def begin(
     Raises:
         DatasetExistsError, SchemaMismatchError, InvalidOptionError,
         InvalidPredicateError
+        DatasetNotFoundError: there is none, and it is not one that a write makes.
         CommitConflictError: the dataset is not at `expected_version`, or has not reached
             `base_version`.
     """
@@ -73,7 +74,7 @@ def begin(
 
     def register(tx: CatalogTransaction) -> StagedWrite:
         current = tx.current(address.key)
-        if current is None and address.is_branch:
+        if current is None and (address.is_branch or options.must_exist):
             raise DatasetNotFoundError(dataset=address.uri, catalog=catalog.redacted_url)
         if current is None:
             tx.register_dataset(address.key, address.uri.rstrip("/").rsplit("/", 1)[-1])

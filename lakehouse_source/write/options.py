@@ -37,6 +37,7 @@ class WriteOptions:
     `table_properties` are those of a dataset that is created or whose schema is replaced.
     `reads_own_rows`: the rows of an overwrite were computed from those of the base version. One
     that replaces the whole dataset then conflicts with every later commit that changed rows.
+    `must_exist`: the dataset is not made where there is none.
     `statement` is the name of the operation in the history, where it is not that of the change.
     """
 
@@ -58,6 +59,7 @@ class WriteOptions:
     table_properties: Mapping[str, str] | None = None
     statement: str | None = None
     reads_own_rows: bool = False
+    must_exist: bool = False
 
     def check(self) -> None:
         """Check the values and their combinations.

@@ -332,3 +332,27 @@ def test_the_version_a_batch_is_based_on_is_that_of_its_own_beginning(target: st
     narrow.commit([written(writer(target), [2])], 1)
     assert lake.read_dataset(target).column_names == ["id", "note"]
     assert ids(target) == [1, 2]
+
+
+@pytest.mark.spark
+def test_a_table_that_is_dropped_under_a_stream_is_not_made_anew_without_a_name(
+    spark_catalog: SparkSession, tmp_path: Path
+) -> None:
+    """The query went on and wrote to a dataset that no table named."""
+    sql = spark_catalog.sql
+    sql("CREATE NAMESPACE IF NOT EXISTS plake.sinks")
+    sql("CREATE TABLE plake.sinks.source AS SELECT 1L id")
+    sql("CREATE TABLE plake.sinks.target (id BIGINT)")
+    query = (
+        spark_catalog.readStream.table("plake.sinks.source")
+        .writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .toTable("plake.sinks.target")
+    )
+    try:
+        query.processAllAvailable()
+        sql("DROP TABLE plake.sinks.target PURGE")
+        sql("INSERT INTO plake.sinks.source VALUES (2)")
+        with pytest.raises(StreamingQueryException, match="no dataset at"):
+            query.processAllAvailable()
+    finally:
+        query.stop()

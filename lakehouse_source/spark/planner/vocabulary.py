@@ -374,6 +374,7 @@ class Mode:
     """Values of `Option.MODE`."""
 
     CREATE = "create"  # the dataset must be new
+    EXISTING = "existing"  # the dataset must be there: it is a table that was found by its name
 
 
 class Schema:

@@ -10,7 +10,6 @@ import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
-import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
@@ -102,9 +101,9 @@ final class StreamReads extends Rule<LogicalPlan> {
       return node instanceof StreamingRelationV2 && isOurs(((StreamingRelationV2) node).table());
     }
 
-    private static boolean isOurs(Table table) {
+    private static boolean isOurs(Object table) {
       return table instanceof PlakeTable || table.getClass() == PythonTable.class
-          && IsolateScans.SOURCE.equalsIgnoreCase(table.name());
+          && IsolateScans.SOURCE.equalsIgnoreCase(((PythonTable) table).name());
     }
 
     @Override
@@ -160,7 +159,7 @@ final class StreamReads extends Rule<LogicalPlan> {
 
     @Override
     public String toString() {
-      return table.toString();
+      return String.valueOf(table);
     }
   }
 

@@ -37,6 +37,7 @@ final class TableWrites implements SupportsOverwriteV2, SupportsDynamicOverwrite
     this.isPartitioned = isPartitioned;
     this.info = info;
     this.options = new HashMap<>(options.asCaseSensitiveMap());
+    this.options.put(Vocabulary.Option.MODE, Vocabulary.Mode.EXISTING);
   }
 
   /** {@link #overwrite} says what is wrong with others. */

@@ -78,7 +78,7 @@ class ToldStream implements MicroBatchStream {
 
   @Override
   public String toString() {
-    return stock.toString();
+    return String.valueOf(stock);
   }
 
   /** Spark 4.1. */

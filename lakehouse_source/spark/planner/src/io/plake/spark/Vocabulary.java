@@ -310,6 +310,7 @@ final class Vocabulary {
 
   static final class Mode {
     static final String CREATE = "create";
+    static final String EXISTING = "existing";
 
     private Mode() {}
   }
