@@ -72,6 +72,9 @@ def _prepared(request: Request) -> tuple[Procedure, Request, Call]:
     for parameter in procedure.parameters:
         if parameter.default is None and parameter.name not in arguments:
             raise InvalidOptionError(option=parameter.name, reason="must not be NULL.")
+        if pa.types.is_floating(parameter.type) and parameter.name in arguments:
+            # JSON has no infinities and no NaN: they come as text.
+            arguments[parameter.name] = float(arguments[parameter.name])
     about = request.about(arguments.pop(subject))
     about.require_table()
     if procedure.needs_path and not about.is_path:

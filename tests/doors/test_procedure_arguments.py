@@ -80,3 +80,17 @@ def test_null_is_as_if_an_argument_was_not_given(tmp_path: Path) -> None:
     with pytest.raises(lake.InvalidOptionError, match="keep_"):
         run("expire_versions", keep_seconds=None, keep_last=None)
     assert lake.open_dataset(tmp_path / "d").version == 2
+
+
+@pytest.mark.parametrize("seconds", ["NaN", "Infinity", "-Infinity"])
+def test_seconds_that_are_no_number_are_refused(tmp_path: Path, seconds: str) -> None:
+    """They were compared as texts: the error was one of Python."""
+    lake.write_dataset({"a": [1]}, tmp_path / "d")
+    for procedure, name in (("vacuum", "retention_seconds"), ("expire_versions", "keep_seconds")):
+        question = {
+            Question.COMMAND: Ask.CALL,
+            Question.PROCEDURE: procedure,
+            Question.ARGUMENTS: {"table": str(tmp_path / "d"), name: seconds},
+        }
+        with pytest.raises(lake.InvalidOptionError, match=r"must be a number of seconds from 0"):
+            call(request(**question))
