@@ -501,8 +501,8 @@ MUTANTS = [
         BRANCHES,
         (
             "a write to a missing branch makes a dataset",
-            "if current is None and address.is_branch:",
-            "if False:",
+            "if current is None and (address.is_branch or options.must_exist):",
+            "if current is None and options.must_exist:",
         ),
     ),
     *_in(
