@@ -182,3 +182,30 @@ def test_every_catalog_finds_files_by_their_order_and_versions_by_time(
         assert starting_position(reader, newest, 1, None, reader.now()) == Position(2)
         with pytest.raises(lake.InvalidOptionError, match="in the future"):
             starting_position(reader, newest, 1, None, "2100-01-01")
+
+
+def test_an_overwrite_of_a_condition_that_no_row_satisfies_is_an_append(
+    any_catalog: lake.Catalog, tmp_path: Path
+) -> None:
+    """A file whose statistics left it open was written anew: a stream skipped the new rows."""
+    uri = str(tmp_path / "source")
+    lake.write_dataset({"id": [1, 5, 9]}, uri, catalog=any_catalog)
+    lake.write_dataset({"id": [2, 6, 7]}, uri, catalog=any_catalog)
+    dataset = lake.open_dataset(uri, catalog=any_catalog)
+    dataset.delete("id = 6")
+    for version, number in ((4, 3), (5, 6)):
+        lake.write_dataset(
+            {"id": [number]},
+            uri,
+            catalog=any_catalog,
+            mode="overwrite",
+            overwrite_where=f"id = {number}",
+        )
+        summary = dataset.refresh().history()[0].summary
+        assert (summary["files_removed"], summary["rows_removed"]) == (0, 0)
+        assert changed(dataset, version - 1) == [(version, [number])]
+    lake.write_dataset(
+        {"id": [5]}, uri, catalog=any_catalog, mode="overwrite", overwrite_where="id = 5"
+    )
+    assert dataset.refresh().history()[0].summary["files_removed"] == 1
+    assert sorted(dataset.scan().to_table()["id"].to_pylist()) == [1, 2, 3, 5, 6, 7, 9]
