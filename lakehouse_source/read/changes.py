@@ -86,7 +86,7 @@ def starting_position(
             reason="cannot be given together with startingTimestamp.",
         )
     if timestamp is not None:
-        moment = parse_timestamp(timestamp)
+        moment = parse_timestamp(timestamp, "startingTimestamp")
         if moment > reader.now():
             # Rows that are committed before that time would be read.
             raise InvalidOptionError(

@@ -245,8 +245,8 @@ def _snapshot(
     )
 
 
-def parse_timestamp(value: datetime | str) -> datetime:
-    """An aware datetime; text is ISO 8601, without a zone it is UTC.
+def parse_timestamp(value: datetime | str, option: str = "timestamp") -> datetime:
+    """An aware datetime; text is ISO 8601, without a zone it is UTC. `option` names it in errors.
 
     Raises:
         InvalidOptionError: the text is not a timestamp.
@@ -256,12 +256,12 @@ def parse_timestamp(value: datetime | str) -> datetime:
             parsed = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
         except ValueError as error:
             raise InvalidOptionError(
-                option="timestamp",
+                option=option,
                 value=value,
                 reason="is not an ISO 8601 timestamp such as '2026-01-31 13:00:00'.",
             ) from error
     else:
-        parsed = moment("timestamp", value)
+        parsed = moment(option, value)
     return parsed.replace(tzinfo=timezone.utc) if parsed.tzinfo is None else parsed
 
 

@@ -330,6 +330,8 @@ def test_a_stream_begins_at_a_version_the_next_one_or_a_time(uri: str) -> None:
         drain(new_reader(uri, startingVersion="99"))
     with pytest.raises(lake.InvalidOptionError, match="startingTimestamp"):
         drain(new_reader(uri, startingVersion="2", startingTimestamp=moment))
+    with pytest.raises(lake.InvalidOptionError, match=r"'startingTimestamp' .*not an ISO 8601"):
+        drain(new_reader(uri, startingTimestamp="yesterday"))
 
 
 @pytest.mark.parametrize(
