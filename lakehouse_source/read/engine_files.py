@@ -234,11 +234,7 @@ class _Division:
         self._engine = engine
         names = dict.fromkeys([*spec.columns, *_condition_columns(spec)])
         self._fields = [spec.schema.field(name) for name in names]
-        self._floats = [
-            leaf.id
-            for leaf in leaves(pa.schema(self._fields))
-            if pa.types.is_floating(leaf.type) and not leaf.in_list
-        ]
+        self._floats = needed_bounds(spec.schema, names)
         condition = None if spec.predicate is None else spec.predicate.root
         self._portable = condition is None or (
             size(condition) <= LARGEST_CONDITION and is_portable(condition)

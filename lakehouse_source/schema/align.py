@@ -150,24 +150,23 @@ def _converted(
         done = column.cast(target.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         value = _first_that_does_not_fit(column, target.type)
-        raise SchemaMismatchError(
-            column=target.name,
-            expected=target.type,
-            got=source.type,
-            reason=f"is {target.type} and the {source.type} value {value} does not fit ({error})",
-            hint="Cast the column to the dataset's type first.",
-        ) from error
+        raise _does_not_fit(target, source, value, error) from error
     changed = changed_value(column, done)
     if changed is not None:
-        raise SchemaMismatchError(
-            column=target.name,
-            expected=target.type,
-            got=source.type,
-            reason=f"is {target.type} and the {source.type} value {changed} does not fit (it would "
-            "be rounded)",
-            hint="Cast the column to the dataset's type first.",
-        )
+        raise _does_not_fit(target, source, changed, "it would be rounded")
     return done
+
+
+def _does_not_fit(
+    target: pa.Field, source: pa.Field, value: object, why: object
+) -> SchemaMismatchError:
+    return SchemaMismatchError(
+        column=target.name,
+        expected=target.type,
+        got=source.type,
+        reason=f"is {target.type} and the {source.type} value {value} does not fit ({why})",
+        hint="Cast the column to the dataset's type first.",
+    )
 
 
 def _without_views(type_: pa.DataType) -> pa.DataType:
