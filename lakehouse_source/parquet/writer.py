@@ -28,7 +28,7 @@ from lakehouse_source.parquet.new_file import NewFile
 from lakehouse_source.parquet.spec import WriteSpec
 from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.predicate.row_filter import matching_mask
-from lakehouse_source.schema.align import align, by_name
+from lakehouse_source.schema.align import align, by_name, check_digits
 from lakehouse_source.schema.defaults import write_default
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.offsets import with_offsets
@@ -273,6 +273,7 @@ def checked_rows(spec: WriteSpec, batch: pa.RecordBatch) -> pa.Table:
     """
     table = pa.Table.from_batches([batch])
     table = align(table, spec.row_schema, batch.schema, by_name, write_default)
+    check_digits(table)
     if spec.must_match is not None:
         _check_rows(table, spec.must_match)
     return table

@@ -99,6 +99,34 @@ def align(
     return pa.Table.from_arrays(columns, schema=target)
 
 
+def check_digits(table: pa.Table) -> None:
+    """Check that every decimal has at most the digits of its type.
+
+    Arrow does not check that when it takes data from another library: a DuckDB HUGEINT comes as
+    decimal128(38, 0) and may have 39 digits.
+
+    Raises:
+        SchemaMismatchError: a value has more.
+    """
+    for field, column in zip(table.schema, table.columns):
+        if _has_decimals(field.type):
+            try:
+                column.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise SchemaMismatchError(
+                    column=field.name,
+                    expected=field.type,
+                    reason=f"is {field.type} and a value of the data is not: {error}",
+                    hint="Cast the column to a type that holds it, such as text.",
+                ) from error
+
+
+def _has_decimals(type_: pa.DataType) -> bool:
+    if pa.types.is_decimal(type_):
+        return True
+    return any(_has_decimals(child.type) for child in children(type_))
+
+
 def _repeated(field: pa.Field, row_count: int, default: Default) -> pa.Array:
     value = default(field)
     return pa.nulls(row_count, field.type) if value is None else pa.repeat(value, row_count)

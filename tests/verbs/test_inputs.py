@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
+from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, SchemaMismatchError
 from tests.versions import has_null_arrays
 
 ROWS = pa.table(
@@ -204,6 +204,19 @@ def test_what_duckdb_gives_arrow_as_other_values_is_refused(
     with pytest.raises(InvalidOptionError, match=r"'v' of type .*UHUGEINT|'v' of type .*TIME WITH"):
         lake.write_dataset(relation, tmp_path / "d", writer=writer)
     assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("writer", ["pyarrow", "duckdb"])
+@pytest.mark.parametrize("form", ["{}", "[{}]", "{{'a': [{}]}}"])
+def test_a_number_of_39_digits_is_refused(form: str, writer: str, tmp_path: Path) -> None:
+    """DuckDB gives it to Arrow as decimal(38, 0), which has 38 digits."""
+    most = "99999999999999999999999999999999999999::HUGEINT"
+    fits = duckdb.connect().sql(f"SELECT {form.format(most)} AS v")
+    lake.write_dataset(fits, tmp_path / "d", writer=writer)
+    more = duckdb.connect().sql(f"SELECT {form.format(f'{most} + 1')} AS v")
+    with pytest.raises(SchemaMismatchError, match=r"'v'.*10{38} does not fit in precision"):
+        lake.write_dataset(more, tmp_path / "d", mode="append", writer=writer)
+    assert lake.open_dataset(tmp_path / "d").scan().count_rows() == 1
 
 
 def test_an_iterator_that_changes_its_schema_commits_nothing(tmp_path: Path) -> None:
