@@ -84,7 +84,7 @@ def _text(form: str, column: Any, text: str) -> Any:
 
 def _is_in(column: Any, values: Sequence[PythonValue], type_: pa.DataType, has_null: bool) -> Any:
     # Polars answers NULL for NULL, as SQL does.
-    found = column.is_in(pl.Series(values, dtype=_type(type_)))
+    found = column.is_in(pl.Series(values, dtype=_type(type_)).implode())
     return pl.when(found).then(_literal(True, pa.bool_())) if has_null else found
 
 
