@@ -65,13 +65,58 @@ INPUTS: dict[str, Callable[[], Any]] = {
 }
 
 
+def by_duckdb(scan: lake.Scan) -> pa.Table:
+    with duckdb.connect() as connection:
+        scan.to_duckdb(connection, "t")
+        return connection.sql("FROM t").to_arrow_table()
+
+
+def by_datafusion(scan: lake.Scan) -> pa.Table:
+    context = datafusion.SessionContext()
+    scan.to_datafusion(context, "t")
+    return context.sql("SELECT * FROM t").to_arrow_table()
+
+
+def bag(table: pa.Table) -> list[str]:
+    return sorted(map(repr, table.to_pylist()))
+
+
+# Arrow's dataset has the files that may match, and is filtered by its own expressions.
+CONDITIONS = {None: None, "x > 0 OR id IS NULL": (ds.field("x") > 0) | ds.field("id").is_null()}
+ENGINES: dict[str, Callable[[lake.Scan], pa.Table]] = {
+    "PyArrow": lambda scan: scan.to_table(),
+    "Arrow batches": lambda scan: pa.Table.from_batches(list(scan.to_batches())),
+    "pandas": lambda scan: pa.Table.from_pandas(
+        scan.to_table().to_pandas(types_mapper=pd.ArrowDtype), preserve_index=False
+    ),
+    "DuckDB": by_duckdb,
+    "Polars": lambda scan: scan.to_polars().collect().to_arrow(),
+    "DataFusion": by_datafusion,
+}
+
+
+@pytest.mark.parametrize("partition_by", [None, "name"])
+@pytest.mark.parametrize("writer", ["pyarrow", "duckdb"])
 @pytest.mark.parametrize("kind", INPUTS)
-def test_every_kind_of_input_gives_the_same_rows(kind: str, tmp_path: Path) -> None:
-    result = lake.write_dataset(INPUTS[kind](), tmp_path / "d")
+def test_each_input_by_each_writer_is_the_same_rows_in_each_engine(
+    kind: str, writer: str, partition_by: str | None, tmp_path: Path
+) -> None:
+    result = lake.write_dataset(
+        INPUTS[kind](), tmp_path / "d", writer=writer, partition_by=partition_by
+    )
     assert result.row_count == 4
-    found = lake.read_dataset(tmp_path / "d")
-    assert found.to_pylist() == ROWS.to_pylist()
-    assert found.schema.types == ROWS.schema.types
+    dataset = lake.open_dataset(tmp_path / "d")
+    assert dataset.schema.types == ROWS.schema.types
+    for condition in CONDITIONS:
+        # By DuckDB over the Arrow table that all inputs are made of.
+        with duckdb.connect() as connection:
+            connection.register("t", ROWS)
+            wanted = connection.sql(f"FROM t WHERE {condition or True}").to_arrow_table()
+        for engine, read in ENGINES.items():
+            found = read(dataset.scan(condition)).select(ROWS.column_names).cast(ROWS.schema)
+            assert bag(found) == bag(wanted), (engine, condition)
+        found = dataset.scan(condition).to_dataset().to_table(filter=CONDITIONS[condition])
+        assert bag(found) == bag(wanted), ("Arrow dataset", condition)
 
 
 @pytest.mark.parametrize("kind", INPUTS)
