@@ -44,9 +44,9 @@ def in_datafusion(scan: lake.Scan) -> pa.Table:
 
 
 def in_datafusion_by_arrow(scan: lake.Scan) -> pa.Table:
-    """As for a scan of many files."""
+    """As for files whose columns DataFusion reads as other types."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datafusion_files, "_MOST_SCANS", 0)
+        patch.setattr(datafusion_files, "_has_columns", lambda *_schemas: False)
         return in_datafusion(scan)
 
 
@@ -187,12 +187,13 @@ def test_arrow_expressions_stay_with_plake(uri: str, read_in: Any) -> None:
     check(read_in, lake.open_dataset(uri).scan(pc.field("id") * 2 > 3, ["id"]))
 
 
-@pytest.mark.parametrize("most_scans", [0, 64])
+@pytest.mark.parametrize("by_arrow", [False, True])
 def test_filters_that_a_query_adds_in_datafusion(
-    uri: str, monkeypatch: pytest.MonkeyPatch, most_scans: int
+    uri: str, monkeypatch: pytest.MonkeyPatch, by_arrow: bool
 ) -> None:
     """Of columns of every type, against the same rows in memory."""
-    monkeypatch.setattr(datafusion_files, "_MOST_SCANS", most_scans)
+    if by_arrow:
+        monkeypatch.setattr(datafusion_files, "_has_columns", lambda *_schemas: False)
     context = datafusion.SessionContext()
     columns = [name for name in PLAIN if name != "nested"]
     scan = lake.open_dataset(uri).scan(None, columns)
@@ -254,11 +255,12 @@ class TestFiltersThatAQueryAdds:
                 )
                 assert found == expected, added
 
-    @pytest.mark.parametrize("most_scans", [0, 64])
+    @pytest.mark.parametrize("by_arrow", [False, True])
     def test_in_datafusion(
-        self, table: pa.Table, scan: lake.Scan, monkeypatch: pytest.MonkeyPatch, most_scans: int
+        self, table: pa.Table, scan: lake.Scan, monkeypatch: pytest.MonkeyPatch, by_arrow: bool
     ) -> None:
-        monkeypatch.setattr(datafusion_files, "_MOST_SCANS", most_scans)
+        if by_arrow:
+            monkeypatch.setattr(datafusion_files, "_has_columns", lambda *_schemas: False)
         context = datafusion.SessionContext()
         context.register_record_batches("whole", [table.to_batches()])
         scan.to_datafusion(context, "scanned")
@@ -539,3 +541,19 @@ class TestViewsOfDuckDB:
         assert "id=3" in scan
         assert "s>'a'" in scan
         assert "FILTER─" not in scan
+
+
+def test_many_files_are_one_table_in_datafusion(tmp_path: Path) -> None:
+    """A union of a scan for each file took seconds; the session keeps nothing but the view."""
+    folder = tmp_path / "it's a place"
+    for number in range(70):
+        lake.write_dataset({"id": [number], "s": ["a" * number]}, folder)
+    scan, context = lake.open_dataset(folder).scan("id >= 3"), datafusion.SessionContext()
+    scan.to_datafusion(context, "t")
+    found = context.sql("SELECT * FROM t WHERE id < 66")
+    plan = str(found.execution_plan())
+    assert "file_groups" in plan
+    assert "UnionExec" not in plan
+    assert sorted(row["id"] for row in found.to_pylist()) == list(range(3, 66))
+    assert context.catalog().schema().names() == {"t"}
+    assert context.table("t").schema().field("s").type == pa.string()
