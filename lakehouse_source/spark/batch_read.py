@@ -33,7 +33,7 @@ from lakehouse_source.spark.planner.vocabulary import Pickle, Reader
 from lakehouse_source.spark.pushdown import Pushdown
 from lakehouse_source.spark.reader_worth import (
     check_matches,
-    check_size,
+    is_small,
     key_columns,
     needs_statistics,
 )
@@ -177,16 +177,14 @@ class PlakeReader(DataSourceReader):
             raise Unsuited("the frame has a splitSize")
         made, snapshot = self.plan(), self._snapshot
         assert snapshot is not None
-        is_free = self.pushdown.reader == Reader.AUTO
-        if is_free:
-            check_size(self.pushdown, made)
         found = spark_files(self.pushdown, snapshot, made, request.where)
+        is_free = self.pushdown.reader == Reader.AUTO and not is_small(self.pushdown, made)
         if is_free and needs_statistics(made):
             with request.opened() as (reader, _):
                 check_matches(reader, snapshot, made)
         # Spark's reader has no use for keys of other columns: they would be found for nothing.
-        forced = self.pushdown.joined and not is_free
-        keys = snapshot.partition_by if forced else self._key_columns()
+        by_spark = self.pushdown.joined and not is_free
+        keys = snapshot.partition_by if by_spark else self._key_columns()
         return found if keys is None else found.with_values({Pickle.KEY_COLUMNS: [*keys]})
 
     def _tasks(self) -> list[InputPartition]:

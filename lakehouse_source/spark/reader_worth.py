@@ -1,8 +1,9 @@
 """Door. Decides which reader is faster for a scan that Spark's own and Python's read alike.
 
-Spark's reader decodes whole row groups in less time. Python's reads the columns of a condition
-first and then only what matches, prunes by the keys of joins, and stops at a limit. The catalog
-knows how many rows are left and how they are clustered. A wrong estimate costs time, no row.
+Spark's reader decodes whole row groups in less time, and begins in less. Python's reads the columns
+of a condition first and then only what matches, and prunes by the keys of joins: that pays where
+much would be decoded otherwise. The catalog knows how many rows are left and how they are
+clustered. A wrong estimate costs time, no row.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ from lakehouse_source.schema.fields import field_id
 from lakehouse_source.spark.pushdown import Pushdown
 from lakehouse_source.spark.spark_files import Unsuited
 
-# Fewer rows Python reads in less time, or in as much.
-FEW_ROWS = 400_000
+# Rows times columns. Spark decodes as many in the time that Python's reader takes longer to begin.
+# Measured on TPC-H at scale 1: queries over tables with fewer values took 1.1 to 1.6 x the time of
+# native Parquet with Python's reader and 0.8 to 1.2 x with Spark's.
+FEW_VALUES = 8_000_000
 # If not more than this part of the rows matches, Python does not decode most of them.
 FEW_MATCHES = 0.01
 # Keys of a join are worth planning for if a value is in at most this part of the rows.
@@ -43,16 +46,13 @@ _SAMPLED_GROUPS = 16
 LookUp = Callable[[int], ColumnBounds]
 
 
-def check_size(pushdown: Pushdown, plan: ScanPlan) -> None:
-    """Check that a scan is large enough for Spark's reader.
+def is_small(pushdown: Pushdown, plan: ScanPlan) -> bool:
+    """Tell whether Spark's reader is the faster one whatever the condition and the joins.
 
-    Raises:
-        Unsuited: it is not.
+    With a limit Spark stops within the first rows.
     """
-    if pushdown.limit is not None:
-        raise Unsuited("there is a limit")
-    if plan.pruning.rows_read < FEW_ROWS:
-        raise Unsuited("few rows are left")
+    values = plan.pruning.rows_read * len(plan.spec.columns)
+    return pushdown.limit is not None or values <= FEW_VALUES
 
 
 def check_matches(reader: CatalogReader, snapshot: Snapshot, plan: ScanPlan) -> None:

@@ -315,8 +315,16 @@ def test_names_with_dots_are_not_pushed_into_parquet(tmp_path: Path) -> None:
 # --- the faster reader -------------------------------------------------------------
 
 
-def test_auto_looks_at_rows_limits_and_keys(tmp_path: Path) -> None:
-    size = reader_worth.FEW_ROWS
+@pytest.fixture
+def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_worth, "FEW_VALUES", 0)
+
+
+def test_auto_looks_at_values_limits_and_matches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 400_000
+    monkeypatch.setattr(reader_worth, "FEW_VALUES", 3 * 60_000)
     ids = pa.array(range(size))
     mixed = pa.array([n * 7919 % size for n in range(size)])
     path = tmp_path / "d"
@@ -337,12 +345,15 @@ def test_auto_looks_at_rows_limits_and_keys(tmp_path: Path) -> None:
 
     assert is_spark()
     assert is_spark(condition=(term(">", "v", 5),))
-    assert "few rows are left" in why(path, **auto, condition=(term(">", "id", 50_000),))
-    assert "few rows match" in why(path, **auto, condition=(term("=", "v", size // 2),))
+    some = term("=", "v", size // 2)
+    assert "few rows match" in why(path, **auto, condition=(some,))
     assert "few rows match" in why(path, **auto, condition=(term("in", "v", size // 2, size // 3),))
-    assert "limit" in why(path, **auto, limit=size)
+    assert is_spark(condition=(some, term("<", "id", 60_000)))
+    assert "few rows match" in why(path, **auto, condition=(some, term("<", "id", 60_001)))
+    assert is_spark(condition=(some,), limit=size)
 
 
+@pytest.mark.usefixtures("nothing_is_small")
 def test_keys_are_wanted_of_columns_by_which_rows_are_clustered(tmp_path: Path) -> None:
     size = 4_000
     table = pa.table({
@@ -367,6 +378,16 @@ def test_keys_are_wanted_of_columns_by_which_rows_are_clustered(tmp_path: Path) 
     assert keys(reader=Reader.SPARK, joined=True) == ["p"]
     few = {"op": "<", "column": ["id"], "type": "long", "values": ["400"], "null": False}
     assert keys(reader=Reader.AUTO, joined=True, condition=(few,)) == []
+
+
+def test_keys_are_not_wanted_of_few_values(tmp_path: Path) -> None:
+    """Spark has read them before the scan is planned again."""
+    lake.write_dataset(
+        {"id": range(4_000), "p": ["x"] * 4_000}, tmp_path, row_group_rows=200, partition_by="p"
+    )
+    found = answer(tmp_path, reader=Reader.AUTO, joined=True)
+    assert Files.PATHS in found
+    assert found[Pickle.KEY_COLUMNS] == ["p"]
 
 
 def test_a_value_is_in_all_row_groups_unless_rows_are_clustered() -> None:

@@ -6,7 +6,7 @@ import decimal
 import random
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -406,32 +406,47 @@ def test_metadata_of_columns_changes_nothing(
 # --- the choice ------------------------------------------------------------------
 
 
-def test_auto_reads_many_rows_by_spark_and_few_by_python(
+WIDTH = 40
+
+
+def large_table(**columns: Sequence[int]) -> pa.Table:
+    """The columns and many others: the least rows that are not few for Spark's reader."""
+    size = len(next(iter(columns.values())))
+    return pa.table({**columns, **{f"c{i}": pa.array([0] * size, pa.int8()) for i in range(WIDTH)}})
+
+
+SIZE = reader_worth.FEW_VALUES // WIDTH
+
+
+def test_auto_leaves_few_matches_among_many_values_to_python(
     spark_planner: SparkSession, tmp_path: Path
 ) -> None:
     uri = str(tmp_path / "many")
-    size = reader_worth.FEW_ROWS
-    table = pa.table({"n": pa.array(range(size)), "v": pa.array([1.5] * size)})
-    lake.write_dataset(table, uri)
+    size = SIZE
+    lake.write_dataset(large_table(n=[n * 7919 % size for n in range(size)]), uri)
     frame = load(spark_planner, uri)
-    assert is_read_by_spark(frame.selectExpr("sum(v)"))
-    assert frame.selectExpr("sum(v)").collect() == [(1.5 * size,)]
-    assert "few rows are left" in why(frame.where("n < 5"))
-    assert "limit" in why(frame.limit(3))
+    assert is_read_by_spark(frame.selectExpr("sum(n)"))
+    assert frame.selectExpr("sum(n)").collect() == [(size * (size - 1) // 2,)]
+    one = frame.where(f"n = {size // 2}")
+    assert "few rows match" in why(one)
+    assert [row.n for row in one.collect()] == [size // 2]
+    assert is_read_by_spark(one.select("n"))  # few values
+    assert is_read_by_spark(frame.limit(3))
+    assert len(frame.limit(3).collect()) == 3
     assert "Reader" not in plan(frame.selectExpr("1 AS one"))  # rows are only counted
     assert frame.count() == size
     with configured(spark_planner, Setting.READER, "python"):
-        assert not is_read_by_spark(frame.select("v"))
-        assert "Reader" not in plan(frame.select("v"))
+        assert not is_read_by_spark(frame.select("n"))
+        assert "Reader" not in plan(frame.select("n"))
 
 
 def test_keys_of_a_join_are_left_to_python_where_rows_are_clustered_by_them(
     spark: SparkSession, spark_planner: SparkSession, tmp_path: Path
 ) -> None:
     uri = str(tmp_path / "facts")
-    size = reader_worth.FEW_ROWS
+    size = SIZE
     ids = list(range(size))
-    table = pa.table({"id": ids, "v": [n * 7919 % size for n in ids]})
+    table = large_table(id=ids, v=[n * 7919 % size for n in ids])
     lake.write_dataset(table, uri, row_group_rows=20_000)
     spark.range(5).selectExpr("id * 1000 AS k", "concat('d', id) AS name").write.parquet(
         str(tmp_path / "dims")
