@@ -34,6 +34,7 @@ def inside(folder: Path, master: str) -> int:
     """Compare, in the environment that has the Connect client."""
     from pyspark.sql import SparkSession
 
+    from lakehouse_source.spark.planner.vocabulary import Reader, Setting
     from lakehouse_source.spark.session import planner_jar
     from tests.doors import planner_queries as pq
     from tests.doors.test_planner_queries import multiset
@@ -65,7 +66,11 @@ def inside(folder: Path, master: str) -> int:
             wrong.append(name)
     # Without arrays: rows with arrays of numbers are copied out of batches.
     some = ours.t.where("id = 5 OR year(d) = 2023").select("id", "g", "d")
+    if "read by Spark (" not in some._explain_string():  # type: ignore[operator]
+        wrong.append("Spark's reader is not chosen")
+    spark.conf.set(Setting.READER, Reader.PYTHON)
     pruned = some._explain_string()  # type: ignore[operator]
+    spark.conf.unset(Setting.READER)
     if "PushedFilters: [(id = 5) OR" not in pruned:
         wrong.append("the extension is not there: " + pruned)
     if "LocalTableScan" not in ours.t.groupBy().count()._explain_string():  # type: ignore[operator]

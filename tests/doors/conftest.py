@@ -35,7 +35,18 @@ def activate(session: SparkSession) -> None:
 
 @pytest.fixture(scope="session")
 def spark_planner(spark: SparkSession) -> SparkSession:
-    """A session whose queries are planned with the extension; `spark` stays without."""
+    """A session whose queries are planned with the extension and read by Python.
+
+    `spark` stays without. Spark's reader would be chosen for what tests read, as in `spark_auto`.
+    """
+    session = enable(unshared_session(spark))
+    session.conf.set(Setting.READER, Reader.PYTHON)
+    return session
+
+
+@pytest.fixture(scope="session")
+def spark_auto(spark: SparkSession) -> SparkSession:
+    """A session with the extension as users have it: its reader is chosen for each scan."""
     return enable(unshared_session(spark))
 
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 import lakehouse_source as lake
 from lakehouse_source.spark import reader_worth
-from lakehouse_source.spark.planner.vocabulary import Reader, Setting
+from lakehouse_source.spark.planner.vocabulary import Setting
 from tests.doors.frames import data_files, literals, load, rows, save, through_parquet
 from tests.doors.test_native_scan import PARTITIONS, change_schema, renamed, without
 from tests.doors.test_types import CALENDAR, MATRIX, instants
@@ -63,13 +63,6 @@ def agree(frame: DataFrame, oracle: DataFrame, *conditions: str) -> None:
     assert "BatchScan plake" not in text
     expected = reduce(DataFrame.unionAll, theirs)
     assert rows(instants(found)) == rows(instants(expected))
-
-
-@pytest.fixture
-def by_python(spark_planner: SparkSession) -> Iterator[SparkSession]:
-    spark_planner.conf.set(Setting.READER, Reader.PYTHON)
-    yield spark_planner
-    spark_planner.conf.unset(Setting.READER)
 
 
 # --- the same rows -----------------------------------------------------------------
@@ -209,7 +202,7 @@ def metrics(node: Any, shown: str) -> Iterator[int]:
 
 @pytest.mark.long
 def test_years_beyond_those_of_spark_are_compared(
-    spark_reader: SparkSession, by_python: SparkSession, tmp_path: Path
+    spark_reader: SparkSession, spark_planner: SparkSession, tmp_path: Path
 ) -> None:
     """As constants they overflow when Spark prepares them for its Parquet reader."""
     edge = 253_402_300_800_000_000
@@ -225,7 +218,7 @@ def test_years_beyond_those_of_spark_are_compared(
     ):
         ours = load(spark_reader, uri).where(condition).select("n")
         assert is_read_by_spark(ours)
-        assert rows(ours) == rows(load(by_python, uri).where(condition).select("n")) != []
+        assert rows(ours) == rows(load(spark_planner, uri).where(condition).select("n")) != []
 
 
 @pytest.mark.long
@@ -419,12 +412,12 @@ SIZE = reader_worth.FEW_VALUES // WIDTH
 
 
 def test_auto_leaves_few_matches_among_many_values_to_python(
-    spark_planner: SparkSession, tmp_path: Path
+    spark_auto: SparkSession, tmp_path: Path
 ) -> None:
     uri = str(tmp_path / "many")
     size = SIZE
     lake.write_dataset(large_table(n=[n * 7919 % size for n in range(size)]), uri)
-    frame = load(spark_planner, uri)
+    frame = load(spark_auto, uri)
     assert is_read_by_spark(frame.selectExpr("sum(n)"))
     assert frame.selectExpr("sum(n)").collect() == [(size * (size - 1) // 2,)]
     one = frame.where(f"n = {size // 2}")
@@ -435,13 +428,13 @@ def test_auto_leaves_few_matches_among_many_values_to_python(
     assert len(frame.limit(3).collect()) == 3
     assert "Reader" not in plan(frame.selectExpr("1 AS one"))  # rows are only counted
     assert frame.count() == size
-    with configured(spark_planner, Setting.READER, "python"):
+    with configured(spark_auto, Setting.READER, "python"):
         assert not is_read_by_spark(frame.select("n"))
         assert "Reader" not in plan(frame.select("n"))
 
 
 def test_keys_of_a_join_are_left_to_python_where_rows_are_clustered_by_them(
-    spark: SparkSession, spark_planner: SparkSession, tmp_path: Path
+    spark: SparkSession, spark_auto: SparkSession, tmp_path: Path
 ) -> None:
     uri = str(tmp_path / "facts")
     size = SIZE
@@ -451,17 +444,17 @@ def test_keys_of_a_join_are_left_to_python_where_rows_are_clustered_by_them(
     spark.range(5).selectExpr("id * 1000 AS k", "concat('d', id) AS name").write.parquet(
         str(tmp_path / "dims")
     )
-    load(spark_planner, uri).createOrReplaceTempView("key_facts")
-    spark_planner.read.parquet(str(tmp_path / "dims")).createOrReplaceTempView("key_dims")
+    load(spark_auto, uri).createOrReplaceTempView("key_facts")
+    spark_auto.read.parquet(str(tmp_path / "dims")).createOrReplaceTempView("key_dims")
     for column, by_spark in (("id", False), ("v", True)):
-        frame = spark_planner.sql(
+        frame = spark_auto.sql(
             f"SELECT f.* FROM key_facts f JOIN key_dims d ON f.{column} = d.k WHERE name = 'd3'"
         )
         assert is_read_by_spark(frame) is by_spark
         assert [row[column] for row in frame.collect()] == [3000]
-    with configured(spark_planner, "spark.sql.autoBroadcastJoinThreshold", "-1"):
+    with configured(spark_auto, "spark.sql.autoBroadcastJoinThreshold", "-1"):
         # Spark gives keys of a side that it broadcasts only.
-        frame = spark_planner.sql(
+        frame = spark_auto.sql(
             "SELECT f.v FROM key_facts f JOIN key_dims d ON f.id = d.k WHERE name = 'd3'"
         )
         assert is_read_by_spark(frame)
@@ -469,7 +462,7 @@ def test_keys_of_a_join_are_left_to_python_where_rows_are_clustered_by_them(
 
 
 def test_a_scan_has_the_size_that_a_parquet_relation_tells(
-    spark: SparkSession, spark_planner: SparkSession, tmp_path: Path
+    spark: SparkSession, spark_auto: SparkSession, tmp_path: Path
 ) -> None:
     uri = tmp_path / "sized"
     size = 60_000
@@ -484,8 +477,8 @@ def test_a_scan_has_the_size_that_a_parquet_relation_tells(
         return int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
 
     for reader in ("auto", "python", "spark"):
-        with configured(spark_planner, Setting.READER, reader):
-            ours = load(spark_planner, uri)
+        with configured(spark_auto, Setting.READER, reader):
+            ours = load(spark_auto, uri)
             for columns in (["id", "v", "s"], ["v"], ["s", "id"]):
                 told, expected = (size_bytes(side.select(*columns)) for side in (ours, native))
                 assert 0.97 * expected < told <= expected  # without the footer
@@ -578,7 +571,7 @@ def test_other_settings_change_no_row(
 
 @pytest.mark.parametrize("change", ["gone", "longer", "link"])
 def test_a_changed_file_gives_plakes_error(
-    spark_reader: SparkSession, by_python: SparkSession, tmp_path: Path, change: str
+    spark_reader: SparkSession, spark_planner: SparkSession, tmp_path: Path, change: str
 ) -> None:
     uri = tmp_path / "files"
     lake.write_dataset(pa.table({"n": list(range(10))}), str(uri))
@@ -593,7 +586,7 @@ def test_a_changed_file_gives_plakes_error(
         shutil.move(file, tmp_path / "away")
         if change == "link":
             file.symlink_to(tmp_path / "away")
-    expected = [message(lambda: load(by_python, uri).collect())]
+    expected = [message(lambda: load(spark_planner, uri).collect())]
     assert [message(lambda: frame.collect())] == expected
     if change != "link":
         text = {"gone": "the file is missing", "longer": "bytes, not"}[change]

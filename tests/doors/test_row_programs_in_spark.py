@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import lakehouse_source as lake
+from lakehouse_source.spark.planner.vocabulary import Reader, Setting
 from tests.row_programs import COLUMNS, CONDITIONS, Program, bag
 
 pytestmark = pytest.mark.spark
@@ -27,7 +28,9 @@ class SparkProgram(Program):
 
     def door(self) -> str:
         door = self.draw.choice(["sql", "sql", "open", "python"])
-        self.steps[-1] += f" [{door}]"
+        reader = self.draw.choice([Reader.AUTO, Reader.PYTHON])
+        self.spark.conf.set(Setting.READER, reader)
+        self.steps[-1] += f" [{door}, {reader}]"
         if door == "sql":
             options = f"OPTIONS (path '{self.path}')"
             self.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW t USING plake {options}")
@@ -82,8 +85,11 @@ class SparkProgram(Program):
 )
 @given(seed=st.integers(0, 2**32))
 def test_a_dataset_has_the_rows_of_the_model(
-    seed: int, spark_planner: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    seed: int, spark_auto: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    program = SparkProgram(tmp_path_factory.mktemp("program"), seed, spark_planner)
-    program.run(program.draw.randint(3, 8))
+    program = SparkProgram(tmp_path_factory.mktemp("program"), seed, spark_auto)
+    try:
+        program.run(program.draw.randint(3, 8))
+    finally:
+        spark_auto.conf.unset(Setting.READER)
     assert program.dataset.verify(checksums=True).ok

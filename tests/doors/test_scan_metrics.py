@@ -69,7 +69,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def reader(spark_planner: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
     spark_planner.conf.set(Setting.READER, request.param)
     yield request.param
-    spark_planner.conf.unset(Setting.READER)
+    spark_planner.conf.set(Setting.READER, Reader.PYTHON)
 
 
 @pytest.mark.parametrize("adaptive", ["true", "false"])
