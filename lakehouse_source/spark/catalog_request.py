@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,11 @@ from lakehouse_source.catalog.qualified_names import (
     split_name,
 )
 from lakehouse_source.datasets import DatasetCatalog, open_catalog
-from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
+from lakehouse_source.errors import (
+    DatasetNotFoundError,
+    InvalidOptionError,
+    NamespaceNotFoundError,
+)
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.inspect import SCHEMAS
 from lakehouse_source.spark.planner.vocabulary import Place as Where
@@ -69,7 +73,7 @@ class Request:
     @property
     def _parts(self) -> tuple[tuple[str, ...], str | None, str | None]:
         given = tuple(self.question.get(Question.IDENTIFIER, [""]))
-        count = 1 if "/" in given[0] else 2
+        count = _levels(given)
         parts, further = given[:count], list(given[count:])
         branch = metadata = None
         if further and further[0].lower().startswith(_BRANCH) and len(further[0]) > len(_BRANCH):
@@ -160,6 +164,7 @@ def place_of(request: Request) -> Place:
     Raises:
         DatasetNotFoundError, InvalidOptionError
     """
+    _refuse_unknown_metadata_table(request)
     if request.is_path:
         return _place_of_path(request, with_branch(request.identifier[0], request.branch))
     with names_of(request) as catalog:
@@ -187,6 +192,32 @@ def names_of(request: Request) -> Iterator[DatasetCatalog]:
         yield catalog
     finally:
         catalog.release()
+
+
+def _refuse_unknown_metadata_table(request: Request) -> None:
+    """Refuse a name that goes on behind that of a table.
+
+    Raises:
+        InvalidOptionError: the first parts name a table, and what follows is none of what it has.
+    """
+    count = _levels(request.identifier)
+    parts, further = request.identifier[:count], request.identifier[count:]
+    if not further:
+        return
+    table = replace(request, question={**request.question, Question.IDENTIFIER: parts})
+    with suppress(DatasetNotFoundError, NamespaceNotFoundError):
+        if knows(place_of(table)):
+            raise InvalidOptionError(
+                option="table",
+                value=request.shown,
+                reason=f"the table has no metadata table {'.'.join(further)!r}.",
+                known=SCHEMAS,
+            )
+
+
+def _levels(identifier: Sequence[str]) -> int:
+    """How many parts the name of a table has: a path is one, a namespace and a name are two."""
+    return 1 if "/" in identifier[0] else 2
 
 
 def _place_of_path(request: Request, path: str) -> Place:

@@ -68,3 +68,15 @@ def test_a_tag_names_a_version(any_spark: Any, dataset: lake.Dataset) -> None:
     ):
         with pytest.raises(Exception, match=reason):
             load(**refused).count()
+
+
+def test_a_name_that_goes_on_behind_a_table_is_told_the_metadata_tables(
+    spark_catalog: Any, dataset: lake.Dataset
+) -> None:
+    spark_catalog.sql("CREATE TABLE plake.default.has_no_such (a INT)")
+    own = dataset.uri.removeprefix("file://")
+    for table in ("plake.default.has_no_such", f"plake.`{own}`"):
+        with pytest.raises(Exception, match=r"no metadata table 'nope'.*Known: .*row_groups"):
+            spark_catalog.sql(f"SELECT * FROM {table}.nope")
+    with pytest.raises(Exception, match="too many parts"):
+        spark_catalog.sql("SELECT * FROM plake.default.nosuch.nope")
