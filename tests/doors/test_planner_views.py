@@ -199,3 +199,33 @@ def test_a_global_view_shows_what_was_inserted(spark_planner: SparkSession, path
     spark_planner.sql("INSERT INTO global_temp.gf VALUES (2, 'b')")
     assert ids(spark_planner.table("global_temp.gf")) == [1, 2]
     spark_planner.catalog.dropGlobalTempView("gf")
+
+
+@pytest.mark.parametrize("form", ["{}", "array({})"])
+def test_a_view_with_padded_columns_shows_new_rows_and_takes_changes(
+    spark_catalog: SparkSession, tmp_path: Path, form: str
+) -> None:
+    sql, path = spark_catalog.sql, str(tmp_path / "padded")
+    is_text = form == "{}"
+    table = f"plake.default.padded_{is_text}"
+    a, long = form.format("'a'"), form.format("'abcd'")
+    padded: Any = "a  " if is_text else ["a  "]
+    type_ = "CHAR(3)" if is_text else "ARRAY<CHAR(3)>"
+    sql(f"CREATE TABLE {table} (id INT, c {type_}) LOCATION '{path}'")
+    catalog = str(spark_catalog.conf.get("spark.sql.catalog.plake.catalog"))
+    create(spark_catalog, path, options=f", catalog '{catalog}'")
+    sql(f"INSERT INTO {table} VALUES (1, {a})")
+    assert sql("SELECT * FROM f").collect() == [(1, padded)]
+    sql(f"INSERT INTO f VALUES (2, {a}), (3, NULL)")
+    with pytest.raises(Exception, match="EXCEED_LIMIT_LENGTH"):
+        sql(f"INSERT INTO f VALUES (4, {long})")
+    sql(f"UPDATE f SET id = 4, c = {a} WHERE id = 3")
+    sql("DELETE FROM f WHERE id = 1")
+    both = "SELECT v.id, w.c FROM f AS v JOIN f AS w ON v.c = w.c AND v.id = w.id ORDER BY 1"
+    assert sql(both).collect() == [(2, padded), (4, padded)]
+    frame = spark_catalog.read.format("plake").option("catalog", catalog).load(path)
+    frame.createOrReplaceTempView("f")
+    sql("UPDATE f SET id = 5 WHERE id = 2")
+    sql(f"INSERT INTO f VALUES (6, {a})")
+    assert sql(f"SELECT id FROM {table} ORDER BY 1").collect() == [(4,), (5,), (6,)]
+    spark_catalog.catalog.dropTempView("f")

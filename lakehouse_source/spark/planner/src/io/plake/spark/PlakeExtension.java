@@ -46,10 +46,10 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Map.entry(Part.JOIN_KEYS, List.of("IsolatedScan$Column")),
       Map.entry(Part.BATCHES, List.of("BatchReads", "BatchReads$SparkReader", "BatchReads$Batches")),
       Map.entry(Part.DECIMALS, List.of("LongDecimals", "LongDecimals$Replace")),
-      Map.entry(Part.VIEWS, List.of("RepinViews", "RepinViews$Change", "RepinViews$Pins")),
+      Map.entry(Part.VIEWS, List.of("RepinViews", "RepinViews$Change", "RepinViews$Pins", "CharPadding")),
       Map.entry(Part.STATEMENTS, List.of(
           "RowStatements", "RowStatements$Targets", "GroupFilters", "StructCasts", "OwnRows", "OwnRows$Writes",
-          "MovedColumns", "TargetPlaces", "StatementTable",
+          "MovedColumns", "TargetPlaces", "StatementTable", "CharPadding",
           "RowOperation", "RowWrites", "RowWrites$Writes", "RowChangeTable",
           "SchemaEvolution", "HiddenColumns", "HiddenColumns$Hidden", "WriteInfo", "RowChangeTable$Builder",
           "RowChangeTable$Clustered")),

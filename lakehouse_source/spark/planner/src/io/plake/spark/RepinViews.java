@@ -11,7 +11,9 @@ import java.util.Map;
 import java.util.Set;
 import java.util.WeakHashMap;
 import org.apache.spark.sql.catalyst.analysis.AnalysisContext;
+import org.apache.spark.sql.catalyst.plans.logical.InsertIntoStatement;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.execution.datasources.CreateTempViewUsing;
@@ -84,16 +86,39 @@ final class RepinViews extends Rule<LogicalPlan> {
 
     @Override
     public boolean isDefinedAt(LogicalPlan node) {
-      return node instanceof View && ((View) node).isTempView()
-          && IsolateScans.isOurs(((View) node).child())
-          && ((DataSourceV2Relation) ((View) node).child()).options()
-              .containsKey(Vocabulary.Option.VIEW);
+      return node instanceof View && ((View) node).isTempView() && isMarked(((View) node).child())
+          || node instanceof InsertIntoStatement && isPadded(((InsertIntoStatement) node).table());
+    }
+
+    private static boolean isMarked(LogicalPlan child) {
+      LogicalPlan below = CharPadding.below(child);
+      return IsolateScans.isOurs(below)
+          && ((DataSourceV2Relation) below).options().containsKey(Vocabulary.Option.VIEW);
+    }
+
+    /** Spark has taken the view away from the target of an INSERT. */
+    private static boolean isPadded(LogicalPlan target) {
+      return target instanceof Project && IsolateScans.isOurs(CharPadding.below(target));
     }
 
     @Override
     @SuppressWarnings("unchecked")
     public <A1 extends LogicalPlan, B1> B1 applyOrElse(A1 node, Function1<A1, B1> otherwise) {
-      return isDefinedAt(node) ? (B1) repinned((View) node) : otherwise.apply(node);
+      if (!isDefinedAt(node)) {
+        return otherwise.apply(node);
+      }
+      return node instanceof View
+          ? (B1) repinned((View) node) : (B1) unpadded((InsertIntoStatement) node);
+    }
+
+    /** Its constructor differs from one Spark to the next; the target is no child of it. */
+    private static LogicalPlan unpadded(InsertIntoStatement insert) {
+      Object[] parts = new Object[insert.productArity()];
+      for (int at = 0; at < parts.length; at++) {
+        Object part = insert.productElement(at);
+        parts[at] = part == insert.table() ? CharPadding.below(insert.table()) : part;
+      }
+      return insert.makeCopy(parts);
     }
 
     @SuppressWarnings("unchecked") // Scala's `updated` loses the types of its map in Java
@@ -116,7 +141,7 @@ final class RepinViews extends Rule<LogicalPlan> {
     }
 
     private static LogicalPlan repinned(View view) {
-      DataSourceV2Relation relation = (DataSourceV2Relation) view.child();
+      DataSourceV2Relation relation = (DataSourceV2Relation) CharPadding.below(view.child());
       Map<String, String> options =
           new HashMap<>(relation.options().asCaseSensitiveMap());
       options.keySet().removeIf(key -> key.equalsIgnoreCase(Vocabulary.Option.VIEW));

@@ -157,7 +157,7 @@ final class RowStatements extends Rule<LogicalPlan> {
           || target instanceof View && ((View) target).isTempView()) {
         target = target.children().head();
       }
-      return target;
+      return CharPadding.below(target);
     }
 
     /** The plake relation that a statement changes; null where there is none or it is known. */
