@@ -83,10 +83,7 @@ class Found:
     @property
     def has_collation(self) -> bool:
         """Tell whether only Spark can compare its text."""
-        return any(
-            b"collat" in (one.metadata or {}).get(schemas.SPARK_TYPE, b"").lower()
-            for one in self.path
-        )
+        return any(map(schemas.has_collation, self.path))
 
     @property
     def key(self) -> Key:

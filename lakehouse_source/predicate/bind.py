@@ -216,10 +216,7 @@ class _Binder:
                     f"values or their order: column {'.'.join(column.path)} is {last.type}. "
                     "Compare the column itself"
                 )
-        if column.kind == "string" and any(
-            b"collat" in (field.metadata or {}).get(schemas.SPARK_TYPE, b"").lower()
-            for field in fields
-        ):
+        if column.kind == "string" and any(map(schemas.has_collation, fields)):
             self._collated.add(identity)
         return column
 

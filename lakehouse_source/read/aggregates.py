@@ -2,7 +2,8 @@
 
 For pruning, bounds may be wider than the data. Here they are answers, so that only
 bounds are used that are values of rows: no cut text, no float whose bounds may hide NaN
-or the sign of zero, no column that was promoted after the file was written.
+or the sign of zero, no column that was promoted after the file was written, no text with a
+collation, whose order is not that of its bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lakehouse_source.pruning.search import certain, search
 from lakehouse_source.pruning.statistics import Statistics
 from lakehouse_source.read.candidates import Candidate, candidates
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.fields import Leaf, leaves
+from lakehouse_source.schema.fields import Leaf, has_collation, leaves
 from lakehouse_source.schema.partitions import partition_ordinal
 
 
@@ -53,6 +54,10 @@ def aggregate(
     by_name = {leaf.path[0]: leaf for leaf in leaves(snapshot.schema) if len(leaf.path) == 1}
     named = [*group_by, *(one.column for one in aggregates if one.column is not None)]
     if any(name not in by_name or by_name[name].in_list for name in named):
+        return None
+    collated = {field.name for field in snapshot.schema if has_collation(field)}
+    ordered = {one.column for one in aggregates if one.function != "count"}
+    if collated & {*group_by, *ordered}:
         return None
     groups = [by_name[name] for name in group_by]
     if not set(group_by) <= set(snapshot.partition_by) or any(map(_is_float, groups)):

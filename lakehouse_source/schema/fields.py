@@ -51,6 +51,11 @@ def field_id(field: pa.Field) -> int | None:
     return None if raw is None else int(raw)
 
 
+def has_collation(field: pa.Field) -> bool:
+    """Tell whether Spark compares the field's text otherwise than by its bytes."""
+    return b"collat" in (field.metadata or {}).get(SPARK_TYPE, b"").lower()
+
+
 def is_nested(type_: pa.DataType) -> bool:
     """Tell whether a type has child fields."""
     return bool(pa.types.is_nested(type_))

@@ -21,7 +21,7 @@ import pyarrow as pa
 from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
 from lakehouse_source.model import DatasetProperties, FileRecord, Ordinal
 from lakehouse_source.schema import json_values
-from lakehouse_source.schema.fields import field_id, find_field
+from lakehouse_source.schema.fields import field_id, find_field, has_collation
 from lakehouse_source.schema.ordinal import domain, to_ordinal, to_scalar
 
 # Hive writes this for NULL, and every reader of Hive-style folders understands it.
@@ -265,6 +265,12 @@ def check_partition_columns(schema: pa.Schema, partition_by: tuple[str, ...]) ->
                 reason=f"has type {found.type}, which cannot partition a dataset",
                 hint="Partition by boolean, integer, string, date, timestamp (up to "
                 "microseconds) or decimal columns.",
+            )
+        if has_collation(found):
+            raise SchemaMismatchError(
+                column=name,
+                reason="has a collation: texts that are equal by it would be in two partitions",
+                hint="Partition by a column whose texts compare by their bytes (UTF8_BINARY).",
             )
         if found.name in chosen:
             raise SchemaMismatchError(

@@ -270,6 +270,8 @@ def test_collations_come_back_and_are_compared_by_spark(
         assert back.where("s = 'ADA'").count() == 2
         assert back.where("n.q = 'bob'").count() == 1
         assert back.where("s > 'ada'").count() == 1
+        ends = back.selectExpr("lower(min(s))", "lower(max(s))", "count(s)")
+        assert ends.collect() == [("ada", "bob", 3)]
 
 
 DAY = DayTimeIntervalType(DayTimeIntervalType.DAY, DayTimeIntervalType.DAY)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
 from lakehouse_source.model import FileRecord
 from lakehouse_source.schema.align import align, by_id, by_name
-from lakehouse_source.schema.fields import initial
+from lakehouse_source.schema.fields import SPARK_TYPE, initial
 from lakehouse_source.schema.nested_arrays import relabel
 from lakehouse_source.schema.partitions import (
     HIVE_NULL,
@@ -227,10 +227,13 @@ class TestPartitions:
             (("a", "A"), "given twice"),
             (("f",), "cannot partition"),
             (("l",), "cannot partition"),
+            (("c",), "has a collation"),
         ],
     )
     def test_columns_that_cannot_partition(self, columns: tuple[str, ...], message: str) -> None:
+        collated = {SPARK_TYPE: b'"string collate UTF8_LCASE"'}
         schema = pa.schema([("a", pa.int8()), ("f", pa.float64()), ("l", pa.list_(pa.int8()))])
+        schema = schema.append(pa.field("c", pa.string(), metadata=collated))
         with pytest.raises(SchemaMismatchError, match=message):
             check_partition_columns(schema, columns)
 

@@ -17,6 +17,7 @@ import lakehouse_source as lake
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.aggregates import Aggregate, aggregate
+from lakehouse_source.schema.fields import SPARK_TYPE
 from lakehouse_source.schema.ordinal import to_ordinal
 
 COUNT = Aggregate("count", None)
@@ -117,6 +118,15 @@ def test_a_column_younger_than_a_file_is_null_there(tmp_path: Path) -> None:
     lake.write_dataset(pa.table({"a": [1, 2]}), path)
     lake.write_dataset(pa.table({"a": [3], "b": [7]}), path, schema_merge=True)
     assert ask(path, None, [], *of("b")) == [(1, 7, 7)]
+
+
+def test_text_with_a_collation_is_counted_only(tmp_path: Path) -> None:
+    collated = {SPARK_TYPE: b'"string collate UTF8_LCASE"'}
+    schema = pa.schema([pa.field("s", pa.string(), metadata=collated), ("n", pa.int64())])
+    lake.write_dataset(pa.table({"s": ["m", "Z"], "n": [1, 2]}, schema), tmp_path / "d")
+    assert ask(tmp_path / "d", None, [], Aggregate("count", "s"), Aggregate("max", "n")) == [(2, 2)]
+    assert ask(tmp_path / "d", None, [], Aggregate("max", "s")) is None
+    assert ask(tmp_path / "d", None, [], Aggregate("min", "s"), COUNT) is None
 
 
 texts = st.text(
