@@ -242,6 +242,22 @@ def test_fields_keep_their_collation_length_and_interval_when_others_change(
         spark_catalog.sql(f"UPDATE {name} SET s.v = 'abcd'")
 
 
+def test_a_text_has_a_length_or_a_collation(spark_catalog: SparkSession, space: str) -> None:
+    name = f"{space}.t"
+    plain = "id INT, c CHAR(3) COLLATE UTF8_BINARY, k STRING COLLATE UTF8_LCASE, v VARCHAR(3)"
+    spark_catalog.sql(f"CREATE TABLE {name} ({plain})")
+    both = "VARCHAR(5) COLLATE UTF8_LCASE"
+    for refused in (
+        f"CREATE TABLE {name}_made (id INT, v {both})",
+        f"CREATE TABLE {name}_made (id INT, s STRUCT<l: ARRAY<{both}>>)",
+        f"CREATE TABLE {name}_made (id INT, m MAP<STRING, {both}>)",
+        f"ALTER TABLE {name} ADD COLUMN w CHAR(2) COLLATE UNICODE_CI",
+        f"ALTER TABLE {name} ALTER COLUMN v TYPE {both}",
+    ):
+        with pytest.raises(PySparkException, match="cannot make a column of type"):
+            spark_catalog.sql(refused)
+
+
 def test_columns_get_types_that_only_spark_knows(spark_catalog: SparkSession, space: str) -> None:
     name = f"{space}.t"
     spark_catalog.sql(f"CREATE TABLE {name} (id INT, s STRUCT<a: INT>, c CHAR(4) DEFAULT 'cd')")

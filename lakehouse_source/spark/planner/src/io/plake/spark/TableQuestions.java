@@ -25,9 +25,11 @@ import org.apache.spark.sql.connector.expressions.LiteralValue;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.CharType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -45,7 +47,7 @@ final class TableQuestions {
     ObjectNode question = Channel.about(
         staged ? Vocabulary.Ask.STAGE : Vocabulary.Ask.CREATE, table);
     StructType schema = CatalogV2Util.v2ColumnsToStructType(columns);
-    question.put(Vocabulary.Question.SCHEMA, schema.json());
+    question.put(Vocabulary.Question.SCHEMA, json(schema));
     ArrayNode defaults = question.putArray(Vocabulary.Question.DEFAULTS);
     for (Column column : columns) {
       if (column.generationExpression() != null || column.identityColumnSpec() != null) {
@@ -108,6 +110,31 @@ final class TableQuestions {
   static void put(ObjectNode question, Map<String, String> properties) {
     ObjectNode texts = question.putObject(Vocabulary.Question.PROPERTIES);
     properties.forEach(texts::put);
+  }
+
+  /** A type as PySpark reads it, whose CHAR and VARCHAR have no collation: it would be lost. */
+  private static String json(DataType type) {
+    checkTexts(type);
+    return type.json();
+  }
+
+  private static void checkTexts(DataType type) {
+    if (type instanceof StructType) {
+      for (StructField field : ((StructType) type).fields()) {
+        checkTexts(field.dataType());
+      }
+    } else if (type instanceof ArrayType) {
+      checkTexts(((ArrayType) type).elementType());
+    } else if (type instanceof MapType) {
+      checkTexts(((MapType) type).keyType());
+      checkTexts(((MapType) type).valueType());
+    } else if (type instanceof CharType || type instanceof VarcharType) {
+      String words = type.simpleString();
+      if (words.contains(" collate ") && !words.endsWith(" UTF8_BINARY")) {
+        throw Refusal.because("plake cannot make a column of type " + words + ": in a table's columns"
+            + " a text has a length or a collation. Use STRING COLLATE, or leave the collation out.");
+      }
+    }
   }
 
   private static String single(NamedReference column) {
@@ -186,7 +213,7 @@ final class TableQuestions {
     if (change instanceof TableChange.AddColumn) {
       TableChange.AddColumn added = (TableChange.AddColumn) change;
       one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.ADD)
-          .put(Vocabulary.Question.TYPE, added.dataType().json())
+          .put(Vocabulary.Question.TYPE, json(added.dataType()))
           .put(Vocabulary.Question.NULLABLE, added.isNullable())
           .put(Vocabulary.Question.COMMENT, added.comment());
       position(one, added.position());
@@ -203,7 +230,7 @@ final class TableQuestions {
       one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.DELETE);
     } else if (change instanceof TableChange.UpdateColumnType) {
       one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.WIDEN).put(Vocabulary.Question.TYPE,
-          ((TableChange.UpdateColumnType) change).newDataType().json());
+          json(((TableChange.UpdateColumnType) change).newDataType()));
     } else if (change instanceof TableChange.UpdateColumnNullability) {
       one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.NULLABILITY).put(
           Vocabulary.Question.NULLABLE,
