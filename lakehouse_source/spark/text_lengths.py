@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import CharType, VarcharType
 
 from lakehouse_source.errors import SchemaMismatchError
-from lakehouse_source.schema.fields import children, find_field
+from lakehouse_source.schema.fields import children, find_field, is_list_like
 from lakehouse_source.spark.types import text_types
 
 
@@ -29,8 +29,8 @@ class _Text:
 def fitted_texts(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The batches with texts as the columns of a dataset have them.
 
-    Spaces at the end of what is too long are cut off, and CHAR is filled up with spaces. Inside
-    of structs, lists and maps texts are only checked: readers fill CHAR up too.
+    Spaces at the end of what is too long are cut off, and CHAR is filled up with spaces, inside of
+    structs, lists and maps too: conditions of statements compare what is stored.
 
     Raises:
         SchemaMismatchError: a text is too long.
@@ -47,12 +47,7 @@ def _fitted(batch: pa.RecordBatch, texts: list[_Text]) -> pa.RecordBatch:
         if given is None:
             continue
         at = batch.schema.get_field_index(given.name)
-        values = batch.column(at)
-        if text.path:
-            _check_inside(values, text)
-        elif _is_text(values.type):
-            fitted = _fitted_values(values, text)
-            batch = batch.set_column(at, given, fitted)
+        batch = batch.set_column(at, given, _fitted_inside(batch.column(at), text.path, text))
     return batch
 
 
@@ -65,25 +60,37 @@ def _fitted_values(values: pa.Array, text: _Text) -> pa.Array:
     return pc.utf8_rpad(values, most) if isinstance(text.type, CharType) else values
 
 
-def _check_inside(values: pa.Array, text: _Text) -> None:
-    for name in text.path:
-        below = children(values.type)
-        if pa.types.is_struct(values.type):
-            found = find_field(name, below)
-            if found is None:
-                return
-            values = values.flatten()[below.index(found)]
-        elif pa.types.is_map(values.type):
-            values = values.keys if name == "key" else values.items
-        elif below:
-            values = values.flatten()
-        else:
-            return
-    if (
-        _is_text(values.type)
-        and pc.any(pc.greater(pc.utf8_length(values), text.type.length)).as_py()
-    ):
-        raise _too_long(text)
+def _fitted_inside(values: pa.Array, path: tuple[str, ...], text: _Text) -> pa.Array:
+    """The values with the texts that `path` leads to as their column has them."""
+    type_ = values.type
+    if not path:
+        return _fitted_values(values, text) if _is_text(type_) else values
+    name, rest = path[0], path[1:]
+    if values.offset:
+        # Below, buffers are used without the offset, so the slice needs buffers of its own.
+        values = pa.concat_arrays([values, values.slice(0, 0)])
+    own = 2  # the validity, and the offsets
+    if pa.types.is_struct(type_):
+        below = children(type_)
+        found = find_field(name, below)
+        if found is None:
+            return values
+        inner = [values.field(i) for i in range(len(below))]
+        at = below.index(found)
+        inner[at] = _fitted_inside(inner[at], rest, text)
+        own = 1
+    elif pa.types.is_map(type_):
+        pair = [values.keys, values.items]
+        at = 0 if name == "key" else 1
+        pair[at] = _fitted_inside(pair[at], rest, text)
+        inner = [pa.StructArray.from_arrays(pair, fields=[type_.key_field, type_.item_field])]
+    elif is_list_like(type_):
+        inner = [_fitted_inside(values.values, rest, text)]
+    else:
+        return values
+    return pa.Array.from_buffers(
+        type_, len(values), values.buffers()[:own], values.null_count, 0, inner
+    )
 
 
 def _is_text(type_: pa.DataType) -> bool:

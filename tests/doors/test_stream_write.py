@@ -102,6 +102,17 @@ def test_texts_have_the_length_of_their_column_in_streams_and_in_save(
     described = spark.sql("DESCRIBE EXTENDED plake.texts.t").collect()
     place = next(row.data_type for row in described if row.col_name == "Location")
     options = {"catalog": spark.conf.get("spark.sql.catalog.plake.catalog")}
+    # Statements compare what is stored: CHAR is filled up inside of maps, lists and structs too.
+    short = {"id": 4, "s": {"v": "b  ", "x": 1}, "m": {"k": ["a", None], "l": None, "n": []}}
+    frame = spark.createDataFrame([short, {"id": 5, "m": None}], schema)
+    frame.write.format("plake").options(**options).mode("append").save(place)
+    spark.sql("UPDATE plake.texts.t SET v = 'x' WHERE m['k'][0] = 'a ' AND s.v = 'b '")
+    stored = lake.open_dataset(place, catalog=options["catalog"]).scan("id >= 4").to_table()
+    assert [(row["id"], row["v"], row["s"], row["m"]) for row in stored.to_pylist()] == [
+        (5, None, None, None),
+        (4, "x", {"x": 1, "v": "b "}, [("k", ["a ", None]), ("l", None), ("n", [])]),
+    ]
+    spark.sql("DELETE FROM plake.texts.t WHERE id >= 4")
     for wrong in (
         {"v": "abcd"},
         {"c": "abcde"},
