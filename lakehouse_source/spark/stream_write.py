@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
@@ -46,6 +46,18 @@ class BatchWritten(WriterCommitMessage):
     query_id: str
     staged: StagedWrite
     files: tuple[FileMetadata, ...]
+
+
+@dataclass(frozen=True)
+class BatchRefused(WriterCommitMessage):
+    """Why the rows of one task attempt do not fit the dataset. Its files are deleted.
+
+    The commit raises the error. Spark would run a task that raises it again, to no avail, and
+    tell it as one of a task.
+    """
+
+    staged: StagedWrite
+    error: SchemaMismatchError
 
 
 class PlakeStreamWriter(DataSourceStreamArrowWriter):
@@ -90,6 +102,9 @@ class PlakeStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         freeze_gc()
+        for message in messages:
+            if isinstance(message, BatchRefused):
+                raise message.error
         written = _written(messages)
         if not written:
             self._commit_no_message()
@@ -123,10 +138,11 @@ class PlakeStreamWriter(DataSourceStreamArrowWriter):
         Without a message the write is not known. Its tasks deleted their files, and its
         registration is abandoned in time.
         """
-        written = _written(messages)
-        if written:
+        known = [one for one in messages if isinstance(one, BatchWritten | BatchRefused)]
+        if known:
+            written = _written(messages)
             with self._address.open() as catalog:
-                abort(catalog, written[0].staged, _files(written))
+                abort(catalog, known[0].staged, _files(written) if written else ())
 
 
 class TaskWriter(DataSourceStreamArrowWriter):
@@ -147,7 +163,10 @@ class TaskWriter(DataSourceStreamArrowWriter):
                 "and txnVersion.",
             )
         spec = self.staged.spec
-        files = write_files(spec, fitted_texts(iterator, spec.schema))
+        try:
+            files = write_files(spec, fitted_texts(iterator, spec.schema))
+        except SchemaMismatchError as error:
+            return BatchRefused(self.staged, error)
         return BatchWritten(query_id, self.staged, shortened(files))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

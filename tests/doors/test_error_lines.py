@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import (
     AnalysisException,
@@ -18,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 import lakehouse_source as lake
 from lakehouse_source.spark.planner.vocabulary import Reader, Setting
 from tests.doors.frames import load, save
+from tests.doors.streams import Folder
 
 pytestmark = pytest.mark.spark
 
@@ -163,6 +166,110 @@ def test_of_a_stream(spark_catalog: SparkSession, path: str, tmp_path: Path) -> 
         assert "exception: [PLAKE_VERSION_NOT_FOUND]" in ends(place, startingVersion="9")
     lake.open_dataset(path).delete("i = 1")
     assert "exception: [PLAKE_STREAM_CHANGE] version 2" in ends("path", startingVersion="2")
+
+
+class TestOfTheSinkOfAStream:
+    """It was that of a traceback, and of one of pickling where a batch did not begin."""
+
+    @pytest.fixture
+    def rows(self, tmp_path: Path) -> Folder:
+        folder = Folder(tmp_path / "incoming")
+        folder.add(pa.table({"id": [1], "k": pa.array([None], pa.string())}))
+        return folder
+
+    @pytest.fixture(params=["path", "table"])
+    def place(self, request: pytest.FixtureRequest, path: str) -> str:
+        return path if request.param == "path" else "plake.lines.sink"
+
+    def made(self, spark: SparkSession, place: str, schema: pa.Schema) -> None:
+        if place.startswith("plake."):
+            catalog = spark.conf.get("spark.sql.catalog.plake.catalog")
+            warehouse = spark.conf.get("spark.sql.catalog.plake.warehouse")
+            spark.sql("CREATE NAMESPACE IF NOT EXISTS plake.lines")
+            spark.sql(f"DROP TABLE IF EXISTS {place} PURGE")
+            with lake.open_catalog(catalog, warehouse=warehouse) as opened:
+                opened.create_dataset("lines.sink", schema)
+        else:
+            lake.write_dataset(schema.empty_table(), place, mode="overwrite", overwrite_schema=True)
+
+    def ends(self, frame: DataFrame, place: str, **options: str) -> str:
+        """What plake says first: behind the id of the query."""
+
+        def run() -> None:
+            checkpoint = str(Path(tempfile.mkdtemp()) / "checkpoint")
+            writer = frame.writeStream.format("plake").option("checkpointLocation", checkpoint)
+            writer = writer.options(**options).trigger(availableNow=True)
+            query = writer.toTable(place) if place.startswith("plake.") else writer.start(place)
+            try:
+                query.awaitTermination(240)
+            finally:
+                query.stop()
+
+        found = first_line(run, StreamingQueryException).partition("terminated with exception: ")
+        return found[2]
+
+    def test_an_option_that_is_not_one_of_streams(
+        self, spark_catalog: SparkSession, rows: Folder, place: str
+    ) -> None:
+        self.made(spark_catalog, place, pa.schema([("id", pa.int64()), ("k", pa.string())]))
+        said = self.ends(rows.stream(spark_catalog), place, expectedVersion="9")
+        assert said.startswith("[PLAKE_INVALID_OPTION] option 'expectedVersion': is an option of ")
+
+    def test_a_schema_that_does_not_fit(
+        self, spark_catalog: SparkSession, rows: Folder, place: str
+    ) -> None:
+        self.made(spark_catalog, place, pa.schema([("id", pa.string()), ("k", pa.string())]))
+        said = self.ends(rows.stream(spark_catalog), place)
+        assert said.startswith("[PLAKE_SCHEMA_MISMATCH] column 'id' of file://")
+        assert "the data has int64. Cast it, or write with promote_to_string=True." in said
+
+    def test_a_row_that_does_not_fit(
+        self, spark_catalog: SparkSession, rows: Folder, place: str
+    ) -> None:
+        strict = pa.field("k", pa.string(), nullable=False)
+        self.made(spark_catalog, place, pa.schema([("id", pa.int64()), strict]))
+        said = self.ends(rows.stream(spark_catalog), place)
+        assert said.startswith("[PLAKE_SCHEMA_MISMATCH] column 'k' is not nullable and the data")
+
+    def test_a_commit_that_conflicts(
+        self, spark_catalog: SparkSession, rows: Folder, place: str, path: str
+    ) -> None:
+        """Its task drops the column that it writes, after the batch has begun."""
+        schema = pa.schema([("id", pa.int64()), ("k", pa.string())])
+        self.made(spark_catalog, place, schema)
+        url = spark_catalog.conf.get("spark.sql.catalog.plake.catalog")
+
+        def dropping(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            if place == path:
+                dataset = lake.open_dataset(path)
+            else:
+                dataset = lake.open_catalog(url).dataset("lines.sink")
+            dataset.drop_column("k")
+            yield from batches
+
+        frame = rows.stream(spark_catalog).mapInArrow(dropping, "id BIGINT, k STRING")
+        said = self.ends(frame, place)
+        assert said.startswith("[PLAKE_COMMIT_CONFLICT] commit to file://"), said
+
+    def test_a_table_that_was_dropped(
+        self, spark_catalog: SparkSession, rows: Folder, tmp_path: Path
+    ) -> None:
+        place = "plake.lines.sink"
+        self.made(spark_catalog, place, pa.schema([("id", pa.int64()), ("k", pa.string())]))
+        writer = rows.stream(spark_catalog).writeStream
+        query = writer.option("checkpointLocation", str(tmp_path / "c")).toTable(place)
+
+        def run() -> None:
+            query.processAllAvailable()
+            spark_catalog.sql(f"DROP TABLE {place} PURGE")
+            rows.add([{"id": 2, "k": "x"}])
+            query.processAllAvailable()
+
+        try:
+            said = first_line(run, StreamingQueryException)
+        finally:
+            query.stop()
+        assert "terminated with exception: [PLAKE_DATASET_NOT_FOUND] no dataset at file://" in said
 
 
 def test_of_a_delete_from_a_stream_of_a_table(spark_catalog: SparkSession) -> None:

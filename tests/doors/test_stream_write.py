@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,8 +14,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import lakehouse_source as lake
+from lakehouse_source.catalog.write_states import WriteState
+from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.spark.stream_write import BatchWritten, PlakeStreamWriter
+from lakehouse_source.spark.stream_write import BatchRefused, BatchWritten, PlakeStreamWriter
 from lakehouse_source.write.options import WriteOptions
 from tests.doors.frames import data_files
 from tests.doors.streams import Folder, forget_last_commit, ids, lose, run
@@ -276,6 +279,23 @@ def test_an_abort_before_the_commit_deletes_the_files_for_good(target: str) -> N
         writer(target).commit([message], 0)
     writer(target).commit([written(writer(target), [3])], 0)
     assert ids(target) == [3]
+
+
+def test_a_batch_with_rows_that_do_not_fit_is_given_up_as_a_whole(target: str) -> None:
+    message = written(writer(target), [1, 2])
+    wrong = SchemaMismatchError(column="id", hint="the data has 1 NULL values")
+    refused = BatchRefused(message.staged, pickle.loads(pickle.dumps(wrong)))
+    for messages in ([message, refused, None], [refused]):
+        with pytest.raises(SchemaMismatchError, match="'id'"):
+            writer(target).commit(messages, 0)
+        assert not data_files(target) or messages[0] is message
+        writer(target).abort(messages, 0)
+        assert not data_files(target)
+    with pytest.raises(lake.StorageError, match="not there any more"):
+        writer(target).commit([message], 0)
+    catalog = lake.open_catalog(f"sqlite:///{target}/_plake/catalog.db")
+    with catalog, catalog.read() as reader:
+        assert set(reader.silent_writes(-1).values()) <= {WriteState.FENCED}
 
 
 def test_a_late_commit_of_an_older_batch_is_skipped(target: str) -> None:

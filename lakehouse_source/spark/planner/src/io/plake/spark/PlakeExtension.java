@@ -62,8 +62,11 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "AnalyzeTables", "NotNullColumns", "NotNullColumns$Pass", "TimesOfPaths",
           "TimesOfPaths$Resolve", "StreamReads", "StreamReads$Names", "StreamReads$Tell",
           "StreamReads$Source", "StreamReads$Builder", "StreamReads$StreamScan", "ToldStream",
-          "ToldStream$Seeing", "ToldStream$Limited", "ToldStream$Ending")),
-      Map.entry(Part.PROVIDER, List.of("PlakeProvider", "FormatWrites", "AnalyzeTables")),
+          "ToldStream$Seeing", "ToldStream$Limited", "ToldStream$Ending", "StreamWrites",
+          "StreamWrites$Sink", "ToldWrites", "ToldWrites$Told", "ToldWrites$Batches")),
+      Map.entry(Part.PROVIDER, List.of(
+          "PlakeProvider", "FormatWrites", "AnalyzeTables", "ToldWrites", "ToldWrites$Told",
+          "ToldWrites$Batches")),
       Map.entry(Part.READER, List.of(
           "ChooseReader", "ChooseReader$Hide", "ReaderAnswer", "PlakeFiles", "PlakeFiles$Bind",
           "PlakeFiles$Relation", "PlakeParquet", "PlakeParquet$Layout", "PlakeParquet$Columns",
@@ -89,6 +92,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       extensions.injectResolutionRule(new StatementsOfSession()); // after views have their version
       extensions.injectPostHocResolutionRule(new ReadsOfSession()); // where queries are resolved
       extensions.injectPostHocResolutionRule(new StreamsOfSession());
+      extensions.injectPostHocResolutionRule(new SinksOfSession());
       // The "Pre CBO" batch runs once per query, just before Spark turns relations into scans.
       // Filters and projections are then next to the relation, and the rule of Spark that pushes
       // them down has not run yet.
@@ -227,6 +231,14 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
     @Override
     public Rule<LogicalPlan> apply(SparkSession session) {
       return new StreamReads();
+    }
+  }
+
+  private static final class SinksOfSession
+      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
+    @Override
+    public Rule<LogicalPlan> apply(SparkSession session) {
+      return new StreamWrites();
     }
   }
 

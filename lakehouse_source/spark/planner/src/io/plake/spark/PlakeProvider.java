@@ -168,7 +168,8 @@ public final class PlakeProvider extends PlakeSource
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
       Map<String, String> options = new HashMap<>(info.options().asCaseSensitiveMap());
       FormatWrites.choose(options, FormatWrites.PARTITION_BY, FormatWrites.columns(partitioning));
-      return super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options)));
+      return new ToldWrites(
+          super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options))));
     }
   }
 }

@@ -82,7 +82,7 @@ class PlakeSource extends PythonDataSourceV2 {
       try {
         return super.createWriteInfoInPython(shortName, schema, options, overwrite, isStreaming);
       } catch (Exception e) {
-        throw Refusal.told(e);
+        throw isStreaming ? Refusal.toldInStream(e) : Refusal.told(e);
       }
     }
 

@@ -57,12 +57,17 @@ final class Refusal {
   /** Python goes on like this where another error followed. */
   private static final String MORE = "\nTraceback (most recent call last):";
 
+  /** Python goes on like this where another error came while the first one was handled. */
+  private static final String MEANWHILE = "\n\nDuring handling of the above exception";
+
   /**
-   * How the traceback of a stream that does not begin goes on: Spark then stops a reader that there is
-   * not.
+   * What Spark's worker raises after an error of plake, and tells nothing: it stops a reader that there
+   * is not, of a stream that does not begin, or the writer of a batch of a stream, which begins while
+   * it is pickled, was not pickled.
    */
-  private static final Pattern NO_READER = Pattern.compile(
-      "(?s)\\n\\nDuring handling of the above exception.*UnboundLocalError[^\\n]*'reader'.*");
+  private static final Pattern OF_WORKER = Pattern.compile(
+      "\\n(?:UnboundLocalError: [^\\n]*'reader'"
+          + "|_pickle\\.PicklingError: Could not serialize object: )");
 
   /** Spark's conditions for errors of Python data sources, and the parameter with the traceback. */
   private static final Set<String> CONDITIONS =
@@ -85,14 +90,19 @@ final class Refusal {
         raised instanceof SparkThrowable ? ((SparkThrowable) raised).getCondition() : null;
     if (condition != null && CONDITIONS.contains(condition)) {
       String text = ((SparkThrowable) raised).getMessageParameters().get(TRACEBACK_PARAMETER);
-      String ended = NO_READER.matcher(text == null ? "" : text).replaceFirst("");
-      Matcher found = TRACEBACK.matcher(ended.strip());
+      Matcher found = TRACEBACK.matcher(withoutErrorOfWorker(text == null ? "" : text).strip());
       if (found.matches() && !found.group(2).contains(MORE)) {
         String message = "[" + code(found.group(1)) + "] " + found.group(2);
         throw undeclared(new Refused(withCondition ? condition : null, message, raised));
       }
     }
     throw undeclared(raised);
+  }
+
+  private static String withoutErrorOfWorker(String traceback) {
+    int end = traceback.lastIndexOf(MEANWHILE);
+    return end >= 0 && OF_WORKER.matcher(traceback.substring(end)).find()
+        ? traceback.substring(0, end) : traceback;
   }
 
   /** The code of an error of plake, which follows from the name of its class. */

@@ -8,7 +8,6 @@ import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
 import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
-import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
@@ -76,8 +75,9 @@ final class TableWrites implements SupportsOverwriteV2, SupportsDynamicOverwrite
 
   @Override
   public Write build() {
-    WriteBuilder stock = new PythonTable(new PlakeSource(), IsolateScans.SOURCE, info.schema())
-        .newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options)));
-    return (overwrites ? ((SupportsTruncate) stock).truncate() : stock).build();
+    ToldWrites writes = new ToldWrites(
+        new PythonTable(new PlakeSource(), IsolateScans.SOURCE, info.schema())
+            .newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options))));
+    return (overwrites ? writes.truncate() : writes).build();
   }
 }
