@@ -34,6 +34,7 @@ VERBS = ("verbs/test_dataset.py",)
 ARROW = ("pure/test_predicate_arrow.py",)
 PROMOTION = ("pure/test_promotion.py", "pure/test_schema.py")
 CATALOG = ("edges/test_catalog_sqlite.py",)
+POSTGRES = ("edges/test_catalog_postgres.py",)
 CHANGES = ("verbs/test_schema_changes.py",)
 LAYOUT = ("verbs/test_layout.py",)
 ENGINE_FILES = ("verbs/test_engine_files.py",)
@@ -1095,6 +1096,43 @@ MUTANTS = [
             "a column whose encoding changed stays on its levels",
             "SET lower = ?, upper = ?, level = 0 ",
             "SET lower = ?, upper = ? ",
+        ),
+    ),
+    *_in(
+        "catalog/server_connections.py",
+        POSTGRES,
+        (
+            "a connection is used that was made with other variables",
+            "if self._kept[number][1].key == key:",
+            "if True:",
+        ),
+        (
+            "a forked child uses the connections of its parent",
+            "        self._kept = []\n        self._closes = False\n",
+            "        self._closes = False\n",
+        ),
+    ),
+    *_in(
+        "catalog/postgres.py",
+        POSTGRES,
+        (
+            "a connection is used that the server ended",
+            "if _is_usable(kept):",
+            "if True:",
+        ),
+        (
+            "a commit that became a rollback counts",
+            'if answer != "COMMIT":',
+            "if False:",
+        ),
+    ),
+    *_in(
+        "catalog/history_reader.py",
+        CATALOG,
+        (
+            "a write repeats an earlier one of its application",
+            "record.txn_version is not None and record.txn_version >= pair[1]",
+            "record.txn_version is not None",
         ),
     ),
     *_in(

@@ -473,8 +473,11 @@ class CatalogContract:
         commit(catalog, txn=("other", 1))
         commit(catalog, txn=("app", 1), uri="file:///another")
         with catalog.read() as reader:
-            assert reader.last_txn_version(dataset.id, "app") == 3
-            assert reader.last_txn_version(dataset.id, "nobody") is None
+            found = {n: reader.repeated(dataset.id, "app", n) for n in (1, 2, 3, 4, 2**70)}
+            versions = {n: done and done.version for n, done in found.items()}
+            # Number 2 was never committed, and a later one was.
+            assert versions == {1: 1, 2: 2, 3: 2, 4: None, 2**70: None}
+            assert reader.repeated(dataset.id, "nobody", 1) is None
 
     @pytest.mark.parametrize("pair", [("app", None), (None, 1), ("app", -1), ("app", 2**63)])
     def test_half_or_impossible_idempotency_pairs_are_refused(

@@ -59,8 +59,8 @@ def held(catalog: Any, before_lock: Callable[[], None] | None) -> Iterator[list[
             started = time.perf_counter()
         return lock(self, *arguments)
 
-    def committing(self: Any, connection: Any) -> None:
-        commit_(self, connection)
+    def committing(self: Any, *arguments: Any) -> None:
+        commit_(self, *arguments)
         found.append((time.perf_counter() - started) * 1000)
 
     kind._begin, kind._commit = beginning, committing

@@ -211,8 +211,11 @@ class PooledCatalog(Catalog, Generic[Connection]):
         """Start a transaction."""
 
     @abstractmethod
-    def _commit(self, connection: Connection) -> None:
-        """Commit, or raise: with `outcome_unknown` only where it may have been carried out."""
+    def _commit(self, connection: Connection, session: Session) -> None:
+        """Run what was sent, and commit. Or raise.
+
+        With `outcome_unknown` only where the COMMIT may have been carried out.
+        """
 
     @abstractmethod
     def _rollback(self, connection: Connection) -> bool:
@@ -248,8 +251,7 @@ class PooledCatalog(Catalog, Generic[Connection]):
         committed = False
         try:
             yield CatalogTransaction(session)
-            session.flush()
-            self._commit(connection)
+            self._commit(connection, session)
             committed = True
         finally:
             self._end_session(session)

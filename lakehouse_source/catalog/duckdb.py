@@ -169,7 +169,7 @@ class DuckDBCatalog(FileCatalog[_Connection]):
         with self._translated():
             connection.raw.execute("BEGIN TRANSACTION")
 
-    def _commit(self, connection: _Connection) -> None:
+    def _commit(self, connection: _Connection, session: Session) -> None:
         # DuckDB runs in this process: a COMMIT that raises was not carried out.
         with self._translated():
             connection.raw.execute("COMMIT")

@@ -17,7 +17,7 @@ from lakehouse_source.catalog.branches import Branch
 from lakehouse_source.catalog.names import Names
 from lakehouse_source.catalog.places import is_dataset_at
 from lakehouse_source.catalog.records import Description, to_datetime, to_microseconds
-from lakehouse_source.catalog.session import Row, Session
+from lakehouse_source.catalog.session import Row, Session, Statement
 from lakehouse_source.catalog.write_states import WriteState
 from lakehouse_source.errors import CorruptDatasetError
 from lakehouse_source.model import DatasetRecord, TransactionRecord
@@ -151,10 +151,13 @@ class HistoryReader:
             sql.TRANSACTION_BY_TXN, dataset_id, app_id, within_int64(txn_version)
         )
 
-    def last_txn_version(self, dataset_id: int, app_id: str) -> int | None:
-        """The highest `txn_version` that an application committed."""
-        rows = self._session.query(sql.LAST_TXN_VERSION, (dataset_id, app_id))
-        return rows[0][0] if rows else None
+    def repeated(self, dataset_id: int, app_id: str, txn_version: int) -> TransactionRecord | None:
+        """The commit that a write repeats: of the same application, with its number or a later one.
+
+        With its own number, or else the last one.
+        """
+        pair = app_id, txn_version
+        return self._repeated_by(pair, *self._session.query_all(repeating(dataset_id, pair)))
 
     def version_at(self, dataset_id: int, timestamp: datetime) -> int | None:
         """The last version committed at or before an instant."""
@@ -221,8 +224,26 @@ class HistoryReader:
     def _transaction_records(self, rows: Iterable[Row]) -> list[TransactionRecord]:
         return records.transaction_records(rows, self.redacted_url)
 
+    def _repeated_by(
+        self, pair: tuple[str, int], same: Iterable[Row], last: Iterable[Row]
+    ) -> TransactionRecord | None:
+        """What the answers to `repeating` say."""
+        for record in self._transaction_records([*same, *last]):
+            if record.txn_version is not None and record.txn_version >= pair[1]:
+                return record
+        return None
+
     def _schema(self, raw: bytes) -> pa.Schema:
         return records.schema(raw, self.redacted_url)
+
+
+def repeating(dataset_id: int, pair: tuple[str, int]) -> list[Statement]:
+    """What to ask for the commit that a write with an idempotency pair repeats."""
+    app_id, txn_version = pair
+    return [
+        (sql.TRANSACTION_BY_TXN, (dataset_id, app_id, within_int64(txn_version))),
+        (sql.LAST_OF_APPLICATION, (dataset_id, app_id)),
+    ]
 
 
 def within_int64(number: int) -> int:

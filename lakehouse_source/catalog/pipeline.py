@@ -25,10 +25,11 @@ Statement: TypeAlias = tuple[bytes, Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The rows of a statement, and how many rows it changed."""
+    """The rows of a statement, how many rows it changed, and what the server says it was."""
 
     rows: list[Row]
     count: int
+    tag: str
 
 
 def run(connection: psycopg.Connection[Row], statements: Sequence[Statement]) -> list[Answer]:
@@ -61,7 +62,8 @@ def run(connection: psycopg.Connection[Row], statements: Sequence[Statement]) ->
             raise psycopg.errors.error_from_result(result)
         transformer.set_pgresult(result)
         rows: list[Row] = transformer.load_rows(0, result.ntuples, tuple)
-        answers.append(Answer(rows, result.command_tuples or 0))
+        tag = (result.command_status or b"").decode()
+        answers.append(Answer(rows, result.command_tuples or 0, tag))
     return answers
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain, zip_longest
-from typing import Any, TypeAlias
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -19,6 +19,12 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lakehouse_source.catalog import migrations, pipeline
 from lakehouse_source.catalog.base import CatalogReader, PooledCatalog
+from lakehouse_source.catalog.server_connections import (
+    Connection,
+    connect,
+    disconnect,
+    idle_connections,
+)
 from lakehouse_source.catalog.session import Row, Session, Statement
 from lakehouse_source.catalog.statements import POSTGRES
 from lakehouse_source.errors import (
@@ -71,8 +77,6 @@ _HOLDER = (
     "ORDER BY a.xact_start NULLS LAST LIMIT 1"
 )
 
-_Connection: TypeAlias = "psycopg.Connection[Row]"
-
 
 def _passes_by_itself(error: psycopg.Error) -> bool:
     """Tell whether the same transaction may well succeed when it is run again."""
@@ -90,7 +94,24 @@ def _connection_lost(error: psycopg.Error) -> bool:
     return state.startswith("08") or state in _SERVER_GONE
 
 
-class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
+def _is_usable(kept: Connection) -> bool:
+    """Tell whether the server has not ended a connection, nor anybody changed the format since.
+
+    The connection is closed where it is not usable.
+    """
+    usable = False
+    try:
+        row = kept.execute("SELECT version FROM catalog_format").fetchone()
+        usable = row == (migrations.LATEST,)
+    except psycopg.Error:
+        pass
+    finally:
+        if not usable:
+            disconnect(kept)
+    return usable
+
+
+class PostgresCatalog(PooledCatalog[Connection]):
     """A catalog in a PostgreSQL database; `url` is what libpq takes, password and all.
 
     `dataset` names the dataset for which the catalog is opened, for messages.
@@ -128,10 +149,16 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
 
     # --- connections
 
-    def _connect(self) -> _Connection:
+    def _connect(self) -> Connection:
         assert self._conninfo is not None
+        kept = idle_connections.take(self._conninfo)
+        while kept is not None:
+            if _is_usable(kept):
+                self._ready = True
+                return kept
+            kept = idle_connections.take(self._conninfo)
         with self._translated():
-            connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+            connection = connect(self._conninfo)
         try:
             with self._translated():
                 if not self._ready:
@@ -142,7 +169,22 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
             raise
         return connection
 
-    def _format_of(self, connection: _Connection) -> int:
+    def release(self) -> None:
+        with self._guard():
+            idle, self._idle[:] = list(self._idle), []
+        for connection in idle:
+            connection.recovered |= self._recovered
+            idle_connections.keep(connection)
+        self.close()
+
+    def _recover(self) -> None:
+        assert self._conninfo is not None
+        if not self._recovered:
+            # A stream opens its catalog twice in each batch.
+            self._recovered = idle_connections.recovered(self._conninfo)
+        super()._recover()
+
+    def _format_of(self, connection: Connection) -> int:
         # Not to_regclass: in the transaction that waited for another one's migration it
         # answers from a cache that does not know of it.
         row = connection.execute(
@@ -154,7 +196,7 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
         row = connection.execute("SELECT version FROM catalog_format").fetchone()
         return 0 if row is None else int(row[0])
 
-    def _migrate(self, connection: _Connection) -> int:
+    def _migrate(self, connection: Connection) -> int:
         with connection.transaction():
             connection.execute(self._lock_timeout.encode())
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
@@ -170,13 +212,12 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
         return found
 
     @staticmethod
-    def _disconnect(connection: _Connection) -> None:
-        with suppress(psycopg.Error):
-            connection.close()
+    def _disconnect(connection: Connection) -> None:
+        disconnect(connection)
 
     # --- transactions
 
-    def _begin(self, connection: _Connection, read_only: bool) -> None:
+    def _begin(self, connection: Connection, read_only: bool) -> None:
         with self._translated():
             connection.execute(_BEGIN_READ if read_only else self._begin_write)
 
@@ -192,9 +233,11 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
             idle = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
             self._release(connection, idle)
 
-    def _commit(self, connection: _Connection) -> None:
+    def _commit(self, connection: Connection, session: Session) -> None:
+        assert isinstance(session, _PostgresSession)
         try:
-            answer = connection.execute("COMMIT").statusmessage
+            # After a statement that fails, the server runs none of the same round trip.
+            answer = pipeline.run(connection, [*session.unsent(), (b"COMMIT", ())])[-1].tag
         except psycopg.Error as exc:
             if connection.closed or _connection_lost(exc):
                 reason = self._reason(exc)
@@ -209,14 +252,14 @@ class PostgresCatalog(PooledCatalog["psycopg.Connection[Row]"]):
                 "the transaction had failed and was rolled back; nothing was committed"
             )
 
-    def _rollback(self, connection: _Connection) -> bool:
+    def _rollback(self, connection: Connection) -> bool:
         try:
             connection.execute("ROLLBACK")
         except psycopg.Error:
             return False
         return not connection.closed
 
-    def _session(self, connection: _Connection) -> Session:
+    def _session(self, connection: Connection) -> Session:
         return _PostgresSession(self, connection)
 
     def _end_session(self, session: Session) -> None:
@@ -266,14 +309,14 @@ class _PostgresSession:
 
     dialect = POSTGRES
 
-    def __init__(self, catalog: PostgresCatalog, connection: _Connection) -> None:
+    def __init__(self, catalog: PostgresCatalog, connection: Connection) -> None:
         self.redacted_url = catalog.redacted_url
         self.catalog_path: str | None = None
         self.catalog = catalog
-        self.connection: _Connection | None = connection
+        self.connection: Connection | None = connection
         self._sent: list[pipeline.Statement] = []
 
-    def _open(self) -> _Connection:
+    def _open(self) -> Connection:
         if self.connection is None:
             raise RuntimeError("this catalog transaction has ended")
         return self.connection
@@ -314,14 +357,18 @@ class _PostgresSession:
         if self._sent:
             self._run(())
 
+    def unsent(self) -> list[pipeline.Statement]:
+        """What is to be run and was not, for who runs it now."""
+        statements, self._sent = self._sent, []
+        return statements
+
     def id_list(self, ids: Iterable[int]) -> Any:
         return list(ids)
 
     def _run(self, statements: Sequence[Statement]) -> list[pipeline.Answer]:
         """What was sent and not run yet, and then `statements`, in one round trip."""
         connection = self._open()
-        wanted = [*self._sent, *((_rendered(text), values) for text, values in statements)]
-        self._sent.clear()
+        wanted = [*self.unsent(), *((_rendered(text), values) for text, values in statements)]
         with self.catalog._translated():
             return pipeline.run(connection, wanted)
 
@@ -333,6 +380,7 @@ def _rendered(statement: str) -> bytes:
     return "".join(chain.from_iterable(zip_longest(parts, marks, fillvalue=""))).encode()
 
 
+@lru_cache(maxsize=8)
 def _conninfo(url: str) -> str | None:
     """The URL as a connection string with our defaults, None where it cannot be parsed.
 

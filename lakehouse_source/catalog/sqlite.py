@@ -236,7 +236,7 @@ class SqliteCatalog(FileCatalog[_Connection]):
             # (ducklake#1309). Writes therefore take the lock when they begin.
             connection.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
-    def _commit(self, connection: _Connection) -> None:
+    def _commit(self, connection: _Connection, session: Session) -> None:
         if not connection.in_transaction:
             raise self._unavailable(_ROLLED_BACK)
         try:

@@ -214,9 +214,8 @@ TRANSACTION = f"{_TRANSACTION} WHERE dataset_id = ? AND version = ?"
 WRITE_ID_OF = "SELECT write_id FROM transactions WHERE dataset_id = ? AND version = ?"
 TRANSACTION_BY_WRITE_ID = f"{_TRANSACTION} WHERE write_id = ?"
 TRANSACTION_BY_TXN = f"{_TRANSACTION} WHERE dataset_id = ? AND txn_app_id = ? AND txn_version = ?"
-LAST_TXN_VERSION = (
-    "SELECT txn_version FROM transactions WHERE dataset_id = ? AND txn_app_id = ? "
-    "ORDER BY txn_version DESC LIMIT 1"
+LAST_OF_APPLICATION = (
+    f"{_TRANSACTION} WHERE dataset_id = ? AND txn_app_id = ? ORDER BY txn_version DESC LIMIT 1"
 )
 VERSION_AT = (
     "SELECT version FROM transactions WHERE dataset_id = ? AND timestamp <= ? "

@@ -15,7 +15,7 @@ from lakehouse_source.catalog import statements as sql
 from lakehouse_source.catalog import tags as dataset_tags
 from lakehouse_source.catalog import to_rows, write_states
 from lakehouse_source.catalog.branches import Branch
-from lakehouse_source.catalog.history_reader import CURRENT, Current
+from lakehouse_source.catalog.history_reader import CURRENT, Current, repeating
 from lakehouse_source.catalog.names import NameChanges
 from lakehouse_source.catalog.qualified_names import DEFAULT_NAMESPACE
 from lakehouse_source.catalog.reader import CatalogReader
@@ -38,11 +38,13 @@ from lakehouse_source.pruning.keys import UNBOUNDED_LOWER, UNBOUNDED_UPPER
 class Claim:
     """The state of a write, which nobody else changes until the transaction ends.
 
-    `done` is its commit, where it is committed already.
+    `done` is its commit, where it is committed already; `repeated` is the commit that it repeats
+    by its idempotency pair. Nobody adds one while the dataset is locked.
     """
 
     state: WriteState
     done: TransactionRecord | None
+    repeated: TransactionRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +141,10 @@ class CatalogTransaction(CatalogReader):
         """Lock a dataset until the transaction ends; answer its newest committed state."""
         return self._one_dataset(sql.DATASET_LOCKED, base_uri)
 
-    def lock_for(self, seen: Current, write_id: str) -> LockedDataset | None:
-        """Lock a dataset that was read before, to commit a write.
+    def lock_for(
+        self, seen: Current, write_id: str, pair: tuple[str, int] | None = None
+    ) -> LockedDataset | None:
+        """Lock a dataset that was read before, to commit a write with its idempotency pair.
 
         One round trip gives everything that a commit usually asks under the lock.
         """
@@ -149,7 +153,7 @@ class CatalogTransaction(CatalogReader):
             [
                 # First: later statements see all that was committed before the lock was granted.
                 (sql.DATASET_LOCKED, (seen.dataset.base_uri,)),
-                *_claiming(write_id, identity),
+                *_claiming(write_id, identity, pair),
                 (sql.TRANSACTIONS, (identity, 1)),
                 (sql.SCHEMA_AFTER, (identity, seen.schema_version)),
             ]
@@ -160,7 +164,7 @@ class CatalogTransaction(CatalogReader):
             self._dataset_record(datasets[0]),
             next(iter(self._transaction_records(last)), None),
             (schemas[0][0], self._schema(schemas[0][1])) if schemas else None,
-            self._claim(claim),
+            self._claim(claim, pair),
         )
 
     def set_properties(self, dataset_id: int, properties: DatasetProperties) -> None:
@@ -207,8 +211,10 @@ class CatalogTransaction(CatalogReader):
             *(pair or (None, None)),
         )
         if claim is None:
-            claim = self._claim(self._session.query_all(_claiming(write_id, dataset_id)))
-        repeated = self._repeated(dataset_id, write_id, claim, pair)
+            claim = self._claim(
+                self._session.query_all(_claiming(write_id, dataset_id, pair)), pair
+            )
+        repeated = _repetition(write_id, claim, pair)
         if repeated is not None:
             raise self._conflict(dataset_id, version, repeated)
         here = (dataset_id, version)
@@ -219,23 +225,6 @@ class CatalogTransaction(CatalogReader):
         if not inserted:
             raise self._conflict(dataset_id, version, "another commit came first")
         return to_datetime(inserted[0][0])
-
-    def _repeated(
-        self, dataset_id: int, write_id: str, claim: Claim, pair: tuple[str, int] | None
-    ) -> str | None:
-        """Why a write may not be committed (again), or None where it may."""
-        if claim.done is not None:
-            return f"write {write_id} was committed already, as version {claim.done.version}"
-        if claim.state not in COMMIT.before:
-            return f"write {write_id} was given up; it cannot be committed"
-        done = None if pair is None else self.transaction_by_txn(dataset_id, *pair)
-        if pair is None or done is None:
-            return None
-        app_id, number = pair
-        return (
-            f"transaction {number} of application {app_id!r} was committed already, "
-            f"as version {done.version}"
-        )
 
     def current_with_new_file_ids(
         self, base_uri: str, files: int
@@ -400,13 +389,14 @@ class CatalogTransaction(CatalogReader):
 
     # --- inside
 
-    def _claim(self, answers: Sequence[Sequence[Row]]) -> Claim:
+    def _claim(self, answers: Sequence[Sequence[Row]], pair: tuple[str, int] | None) -> Claim:
         """What the answers to `_claiming` say."""
-        _, states, done = answers
+        _, states, done, *repeats = answers
+        repeated = None if pair is None else self._repeated_by(pair, *repeats)
         records = self._transaction_records(done)
         if records:
-            return Claim(WriteState.COMMITTED, records[0])
-        return Claim(write_states.claimed(states), None)
+            return Claim(WriteState.COMMITTED, records[0], repeated)
+        return Claim(write_states.claimed(states), None, repeated)
 
     def _conflict(self, dataset_id: int, version: int, reason: str) -> CommitConflictError:
         rows = self._session.query(sql.DATASET_BY_ID, (dataset_id,))
@@ -416,8 +406,26 @@ class CatalogTransaction(CatalogReader):
         )
 
 
-def _claiming(write_id: str, dataset_id: int) -> list[Statement]:
+def _claiming(write_id: str, dataset_id: int, pair: tuple[str, int] | None) -> list[Statement]:
     return [
         *write_states.claim(write_id, dataset_id),
         (sql.TRANSACTION_BY_WRITE_ID, (write_id,)),
+        *([] if pair is None else repeating(dataset_id, pair)),
     ]
+
+
+def _repetition(write_id: str, claim: Claim, pair: tuple[str, int] | None) -> str | None:
+    """Why a write may not be committed (again), or None where it may."""
+    if claim.done is not None:
+        return f"write {write_id} was committed already, as version {claim.done.version}"
+    if claim.state not in COMMIT.before:
+        return f"write {write_id} was given up; it cannot be committed"
+    done = claim.repeated
+    # A branch that is put back gets the commits of an application out of their order.
+    if pair is None or done is None or done.txn_version != pair[1]:
+        return None
+    app_id, number = pair
+    return (
+        f"transaction {number} of application {app_id!r} was committed already, "
+        f"as version {done.version}"
+    )

@@ -65,12 +65,12 @@ def apply_commit(
         RewriteOutdated, StorageNeeded: the write needs more before it can be committed.
     """
     staged, options = commit.staged, commit.staged.options
-    locked = tx.lock_for(prerecorded.current, staged.write_id)
+    locked = tx.lock_for(prerecorded.current, staged.write_id, _pair(options))
     reach("dataset locked")
     if locked is None or locked.dataset.id != staged.dataset_id:
         raise removed_from_catalog(staged)
     record = locked.dataset
-    done = locked.claim.done or committed_before(tx, record, options)
+    done = locked.claim.done or locked.claim.repeated
     if done is not None:
         return _first_result(tx, commit, prerecorded, record, done)
     check_may_commit(staged.uri, record, options)
@@ -125,14 +125,14 @@ def committed_before(
     reader: CatalogReader, record: DatasetRecord, options: WriteOptions
 ) -> TransactionRecord | None:
     """The commit that a write repeats: of the same application, with its number or a later one."""
+    pair = _pair(options)
+    return None if pair is None else reader.repeated(record.id, *pair)
+
+
+def _pair(options: WriteOptions) -> tuple[str, int] | None:
     if options.txn_app_id is None or options.txn_version is None:
         return None
-    last = reader.last_txn_version(record.id, options.txn_app_id)
-    if last is None or last < options.txn_version:
-        return None
-    return reader.transaction_by_txn(record.id, options.txn_app_id, options.txn_version) or (
-        reader.transaction_by_txn(record.id, options.txn_app_id, last)
-    )
+    return options.txn_app_id, options.txn_version
 
 
 def check_may_commit(uri: str, record: DatasetRecord, options: WriteOptions) -> None:

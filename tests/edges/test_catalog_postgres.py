@@ -2,10 +2,14 @@ from __future__ import annotations
 
 import pickle
 import socket
+import subprocess
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -13,9 +17,11 @@ from unittest.mock import patch
 import psycopg
 import pytest
 
-from lakehouse_source.catalog import open_catalog, redact
-from lakehouse_source.catalog.base import Catalog
+from lakehouse_source import write_dataset
+from lakehouse_source.catalog import open_catalog, redact, server_connections
+from lakehouse_source.catalog.base import Catalog, CatalogReader
 from lakehouse_source.catalog.postgres import PostgresCatalog
+from lakehouse_source.catalog.server_connections import idle_connections
 from lakehouse_source.catalog.session import Row
 from lakehouse_source.errors import (
     CatalogUnavailableError,
@@ -186,6 +192,45 @@ def test_a_commit_whose_answer_is_lost_has_an_unknown_outcome(
             done = reader.transaction_by_write_id("was it?")
     assert done is not None
     assert done.version == 2
+
+
+def test_what_is_sent_with_commit_has_its_outcome(
+    url: str, catalog: Catalog, cutter: Cutter
+) -> None:
+    """The statements that nobody waits for go to the server together with COMMIT."""
+    dataset = commit(catalog)
+    name = url.rpartition("@/")[2].partition("?")[0]
+    through = f"postgresql://postgres:{CANARY}@127.0.0.1:{cutter.port}/{name}?sslmode=disable"
+
+    def register(opened: Catalog, write_id: str) -> None:
+        with opened.write() as transaction:
+            transaction.register_pending(write_id, dataset.id)
+
+    with open_catalog(through) as cut:
+        register(cut, "one")
+        cutter.cut_after_commit = True
+        with pytest.raises(CommitAcknowledgementLostError):
+            register(cut, "two")
+        cutter.cut_after_commit = False
+
+    def register_and_fail() -> None:
+        with catalog.write() as transaction:
+            transaction.register_pending("three", dataset.id)
+            transaction._session.send(
+                "INSERT INTO schema_versions (dataset_id, version, arrow_schema) "
+                "SELECT dataset_id, version, arrow_schema FROM schema_versions"
+            )
+            transaction.register_pending("four", dataset.id)
+
+    with pytest.raises(CommitConflictError, match="refused a row"):
+        register_and_fail()
+    for _ in range(100):  # the server may still be at the COMMIT whose answer was lost
+        with catalog.read() as reader:
+            found = set(reader.silent_writes(-1))
+        if "two" in found:
+            break
+        time.sleep(0.1)
+    assert found == {"one", "two"}
 
 
 def test_a_connection_lost_before_commit_committed_nothing(
@@ -466,3 +511,201 @@ def test_the_first_statement_that_fails_names_the_error(catalog: Catalog) -> Non
     with pytest.raises(CommitConflictError, match="refused a row"):
         write_on()
     assert commit(catalog).name == dataset.name
+
+
+class TestConnectionsKeptForTheNextCatalog:
+    @pytest.fixture(autouse=True)
+    def none_before(self) -> Iterator[None]:
+        idle_connections.close_all()
+        yield
+        idle_connections.close_all()
+
+    @pytest.fixture(autouse=True)
+    def made(self, url: str) -> None:
+        with open_catalog(url) as catalog:
+            commit(catalog)
+
+    def server_process(self, url: str) -> int:
+        """That of the connection of a new catalog, which is left as `write_dataset` does it."""
+        catalog = open_catalog(url)
+        try:
+            with catalog.read() as reader:
+                assert [dataset.current_version for dataset in reader.datasets()] == [1]
+                return int(reader._session.query("SELECT pg_backend_pid()")[0][0])
+        finally:
+            catalog.release()
+
+    def connections(self, postgres_server: PostgresServer, url: str) -> int:
+        database = url.rpartition("/")[2].partition("?")[0]
+        with psycopg.connect(postgres_server.url()) as connection:
+            asked = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
+            row = connection.execute(asked, (database,)).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def test_a_released_connection_is_used_again(self, url: str) -> None:
+        assert len({self.server_process(url) for _ in range(5)}) == 1
+
+    def test_a_closed_one_is_not(self, url: str, postgres_server: PostgresServer) -> None:
+        self.server_process(url)
+        idle_connections.close_all()
+        for _ in range(50):
+            if self.connections(postgres_server, url) == 0:
+                return
+            time.sleep(0.1)
+        pytest.fail("a connection stays")
+
+    def test_one_that_the_server_ended_is_replaced(
+        self, url: str, postgres_server: PostgresServer
+    ) -> None:
+        first = self.server_process(url)
+        catalogs = [open_catalog(url) for _ in range(4)]
+        with ExitStack() as reading:
+            for catalog in catalogs:
+                reading.enter_context(catalog.read())
+        for catalog in catalogs:
+            catalog.release()
+        kill_backends(postgres_server, url)
+        assert self.server_process(url) != first
+        kill_backends(postgres_server, url)
+        catalog = open_catalog(url)
+        assert commit(catalog).current_version == 2
+        catalog.release()
+
+    def test_one_to_a_catalog_whose_format_others_changed_is_not_used(self, url: str) -> None:
+        self.server_process(url)
+        with psycopg.connect(url, autocommit=True) as other:
+            other.execute("UPDATE catalog_format SET version = 99")
+        with pytest.raises(CatalogUnavailableError, match="format 99"):
+            self.server_process(url)
+
+    def test_one_that_was_made_with_other_variables_is_not_used(
+        self, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first = self.server_process(url)
+        with monkeypatch.context() as patch:
+            patch.setenv("PGOPTIONS", "-c statement_timeout=60000")
+            assert self.server_process(url) != first
+        assert self.server_process(url) == first
+
+    def test_it_is_closed_in_time(
+        self, url: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(server_connections, "KEPT_SECONDS", 0.3)
+        for _ in range(2):  # the thread that closes them ends, and is started again
+            self.server_process(url)
+            for _ in range(100):
+                if self.connections(postgres_server, url) == 0:
+                    break
+                time.sleep(0.1)
+            else:
+                pytest.fail("a connection stays")
+
+    def test_an_old_one_is_closed_at_once(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(server_connections, "LIFETIME_SECONDS", 0.0)
+        assert self.server_process(url) != self.server_process(url)
+
+    def test_few_are_kept(self, url: str) -> None:
+        catalogs = [open_catalog(url) for _ in range(7)]
+        with ExitStack() as reading:
+            for catalog in catalogs:
+                reading.enter_context(catalog.read())
+        for catalog in catalogs:
+            catalog.release()
+        assert len(idle_connections._kept) == 4
+
+    def test_abandoned_writes_are_looked_for_once(
+        self, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looked: list[object] = []
+        silent = CatalogReader.silent_writes
+
+        def counted(self: CatalogReader, seconds: float) -> Any:
+            looked.append(self)
+            return silent(self, seconds)
+
+        monkeypatch.setattr(CatalogReader, "silent_writes", counted)
+
+        def write() -> None:
+            catalog = open_catalog(url)
+            with catalog.write() as transaction:
+                transaction.mark_abandoned(3600)
+            catalog.release()
+
+        for _ in range(3):
+            self.server_process(url)
+            write()
+        assert len(looked) == 1
+        idle_connections.close_all()
+        write()
+        assert len(looked) == 2
+
+    def test_no_two_threads_have_the_same(self, url: str) -> None:
+        in_use: set[int] = set()
+        lock = threading.Lock()
+
+        def ask(_: int) -> None:
+            for _ in range(20):
+                catalog = open_catalog(url)
+                with catalog.read() as reader:
+                    process = reader._session.query("SELECT pg_backend_pid()")[0][0]
+                    with lock:
+                        assert process not in in_use
+                        in_use.add(process)
+                    reader._session.query("SELECT pg_sleep(0.001)")
+                    with lock:
+                        in_use.remove(process)
+                catalog.release()
+
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(ask, range(6)))
+
+    def test_a_forked_child_makes_its_own(self, url: str) -> None:
+        code = f"""
+import os
+from lakehouse_source.catalog import open_catalog
+from lakehouse_source.catalog.server_connections import idle_connections
+def look():
+    catalog = open_catalog({url!r})
+    with catalog.read() as reader:
+        assert len(reader.datasets()) == 1
+    catalog.release()
+look()
+kept = idle_connections._kept[0][1]
+child = os.fork()
+if child == 0:
+    assert not idle_connections._kept
+    look()
+    assert idle_connections._kept[0][1] is not kept
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+look()
+assert idle_connections._kept[0][1] is kept
+"""
+        strict = [] if sys.version_info >= (3, 12) else ["-W", "error"]  # it warns of the thread
+        done = subprocess.run([sys.executable, *strict, "-c", code], capture_output=True)
+        assert done.returncode == 0, done.stderr.decode()
+        assert done.stderr == b""
+
+
+def test_a_commit_takes_few_round_trips(url: str, tmp_path: Path) -> None:
+    """There were 17, and a new connection."""
+    trips: list[object] = []
+    wait = psycopg.Connection.wait
+
+    def counted(self: Any, *given: Any) -> Any:
+        trips.append(given)
+        return wait(self, *given)
+
+    def write(number: int) -> int:
+        trips.clear()
+        given = {"catalog": url, "txn_app_id": "stream", "txn_version": number}
+        write_dataset({"i": [number]}, str(tmp_path / "d"), **given)  # type: ignore[arg-type]
+        return len(trips)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(psycopg.Connection, "wait", counted)
+        counts = [write(number) for number in range(4)]
+    # That the connection is usable; BEGIN, the dataset, the registration with COMMIT; BEGIN, the
+    # dataset, the lock, the version, COMMIT. The pair of a repetition is asked for once more.
+    assert counts[1:] == [10, 10, 10]

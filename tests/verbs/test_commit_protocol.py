@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog.history_reader import Current
 from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
@@ -388,9 +387,9 @@ class TestOrderOfEvents:
         lock = CatalogTransaction.lock_for
         file_bounds = bounds.file_bounds
 
-        def locking(self: CatalogTransaction, seen: Current, write_id: str) -> Any:
+        def locking(self: CatalogTransaction, *arguments: Any) -> Any:
             locked.append(True)
-            return lock(self, seen, write_id)
+            return lock(self, *arguments)
 
         def counting(*arguments: Any) -> Any:
             assert not locked
@@ -456,10 +455,10 @@ class TestStreamsOfSmallCommits:
         count = 0
         original = kind._commit  # type: ignore[attr-defined]
 
-        def counted(self: Any, connection: Any) -> None:
+        def counted(self: Any, *arguments: Any) -> None:
             nonlocal count
             count += 1
-            original(self, connection)
+            original(self, *arguments)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(kind, "_commit", counted)

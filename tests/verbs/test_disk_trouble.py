@@ -254,9 +254,9 @@ def test_files_and_folders_are_synced_before_the_catalog_names_them(
     monkeypatch.setattr(os, "fsync", recorded)
     commit = type(catalog.database)._commit  # type: ignore[attr-defined]
 
-    def recorded_commit(self: Any, connection: Any) -> None:
+    def recorded_commit(self: Any, *arguments: Any) -> None:
         events.append("COMMIT")
-        commit(self, connection)
+        commit(self, *arguments)
 
     monkeypatch.setattr(type(catalog.database), "_commit", recorded_commit)
     table = pa.table({"n": [1], "k": ["a"]})

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog.history_reader import Current
 from lakehouse_source.catalog.writer import CatalogTransaction
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.write.commit import commit, commit_all
@@ -48,12 +47,12 @@ def overtaken_by(act: Callable[[], object]) -> pytest.MonkeyPatch:
     patch = pytest.MonkeyPatch()
     lock = CatalogTransaction.lock_for
 
-    def locking(self: CatalogTransaction, seen: Current, write_id: str) -> Any:
+    def locking(self: CatalogTransaction, *arguments: Any) -> Any:
         patch.undo()
         # Send the buffered statements, so that `act` meets the recorded rows in the database.
         self._session.flush()
         act()
-        return lock(self, seen, write_id)
+        return lock(self, *arguments)
 
     patch.setattr(CatalogTransaction, "lock_for", locking)
     return patch
