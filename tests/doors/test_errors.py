@@ -136,7 +136,10 @@ WRITES = [
         {"bloomFilterColumns": "nope"},
         "'bloomFilterColumns' (given: 'nope'): is not a column",
     ),
-    ({"partitonBy": "i"}, "is not an option of writing plake. Known: path, branch, catalog, partitionBy"),
+    (
+        {"partitonBy": "i"},
+        "is not an option of writing plake. Known: path, branch, catalog, partitionBy",
+    ),
     ({"version": "1"}, "option 'version': is an option of reading plake, not of writing"),
     ({"expectedVersion": "9"}, "version 9 was expected"),
     ({"targetFileSize": "1 parsec"}, "must be a size in bytes"),
