@@ -231,6 +231,7 @@ if way == "enable":
     assert spark.range(3).count() == 3, "executors run before they hear of the jar"
     plake.enable(spark)
 assert plake.is_enabled(spark)
+spark.conf.set("spark.plake.planner.reader", "python")
 rows = spark.range(20000).selectExpr("id", "cast(id AS decimal(12, 2)) AS d", "struct(id) AS s")
 rows.repartition(2).write.format("plake").mode("append").save(path)
 frame = spark.read.format("plake").load(path).where("id % 2 = 0 AND id > 99")

@@ -28,7 +28,7 @@ spark.range(10).write.format("plake").mode("append").save(sys.argv[1])
 frame = spark.read.format("plake").load(sys.argv[1])
 shown = frame.where("id > 6")._jdf.queryExecution().executedPlan().toString()
 print("rows", frame.where("id > 6").count(), frame.count(), before)
-is_pushed = "id > 6" in shown.split("PushedFilters")[1]
+is_pushed = "GreaterThan(id,6)" in shown.split("PushedFilters")[1]
 print("planned by plake:", lake.spark.is_enabled(spark), is_pushed)
 try:
     spark.newSession().read.format("plake").load(sys.argv[1])
