@@ -17,6 +17,8 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source.catalog import postgres
+from lakehouse_source.catalog.server_connections import idle_connections
 from lakehouse_source.catalog.session import Session
 from lakehouse_source.errors import VersionNotFoundError
 from tests.postgres_server import PostgresServer
@@ -46,15 +48,16 @@ def test_a_dataset_and_its_scans_share_one_connection_to_the_server(
     url: str, connections: Callable[[], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.write_dataset(TABLE, tmp_path / "t", catalog=url)
+    idle_connections.close_all()
     made: list[str] = []
-    connect = psycopg.connect
+    connect = postgres.connect
 
     def counted(*given: object, **named: object) -> object:
         made.append("one")
         return connect(*given, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr(psycopg, "connect", counted)
+        patched.setattr(postgres, "connect", counted)
         dataset = lake.open_dataset(tmp_path / "t", catalog=url)
         scan = dataset.scan("n = 2")
         assert scan.explain().files_read == 1
