@@ -61,7 +61,7 @@ integration: setup ## The long forms: other Spark versions, Connect, the oldest 
 	@$(BIN)/python integration/damage.py --mutants 1000
 	@if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix integration/.azurite azurite; fi
 	@$(BIN)/python -m pytest -q tests/edges/test_object_stores.py
-	@$(BIN)/python integration/micro_batches.py --batches 10000
+	@$(BIN)/python integration/benchmarks/micro_batches.py --batches 10000
 	@PLAKE_WRITERS=8 PLAKE_COMMITS=200 $(BIN)/python -m pytest -q tests/verbs/test_concurrency.py
 
 bench: setup ## Measurements beside others' systems: an hour, then read integration/benchmarks/report.md

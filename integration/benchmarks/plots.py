@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,17 +10,22 @@ from typing import Any
 
 from integration.benchmarks.measure import Result
 
+# A question that is asked again and again of something that grows: "batches to 1,000".
+_GROWING = re.compile(r"(.+) to ([\d,]+)")
+
 
 def plot(title: str, results: Sequence[Result], path: Path) -> bool:
     """Draw the medians in a family's most frequent unit; False where there is nothing to draw.
 
-    More than two sizes become lines over them, of the first question; else bars.
+    Questions like "batches to 1,000" become lines over those numbers. More than two sizes become
+    lines over them, of the first question. All others become bars.
     """
-    units = Counter(r.unit for r in results if r.values)
+    growing = [r for r in results if _GROWING.fullmatch(r.question)]
+    units = Counter(r.unit for r in growing or results if r.values)
     if not units:
         return False
     unit = units.most_common(1)[0][0]
-    drawn = [r for r in results if r.values and r.unit == unit]
+    drawn = [r for r in growing or results if r.values and r.unit == unit]
     import matplotlib
 
     matplotlib.use("Agg")
@@ -27,7 +33,11 @@ def plot(title: str, results: Sequence[Result], path: Path) -> bool:
 
     sizes = list(dict.fromkeys(r.size for r in drawn))
     figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-    if len(sizes) > 2:
+    if growing:
+        _grown(axes, drawn)
+        axes.set(title=title, ylabel=unit)
+        axes.set_ylim(bottom=0)
+    elif len(sizes) > 2:
         drawn = [r for r in drawn if r.question == drawn[0].question]
         _lines(axes, drawn, sizes)
         axes.set(title=f"{title}: {drawn[0].question}", ylabel=unit, yscale="log")
@@ -55,6 +65,15 @@ def _lines(axes: Any, results: Sequence[Result], sizes: Sequence[str]) -> None:
         points = [(sizes.index(r.size), r.median) for r in results if r.system == system]
         axes.plot(*zip(*points), marker="o", label=system)
     axes.set_xticks(range(len(sizes)), sizes)
+
+
+def _grown(axes: Any, results: Sequence[Result]) -> None:
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    for system in dict.fromkeys(r.system for r in results):
+        found = [(_GROWING.fullmatch(r.question), r) for r in results if r.system == system]
+        points = [(int(match[2].replace(",", "")), r.median) for match, r in found if match]
+        axes.plot(*zip(*points), marker=".", label=system)
+        axes.set_xlabel(next(match[1] for match, _ in found if match))
 
 
 def _bars(axes: Any, results: Sequence[Result]) -> None:
