@@ -155,6 +155,7 @@ def hand_over(
             groups.setdefault(division.group_of(task), []).append(task)
         else:
             rest.append(task)
+    division.check()
     smallest_first = sorted(groups, key=lambda key: sum(task.byte_count for task in groups[key]))
     joined: dict[tuple[Any, ...], list[ScanTask]] = {}
     for key in smallest_first[: max(0, len(groups) - _MOST_GROUPS)]:
@@ -185,24 +186,24 @@ def needed_bounds(schema: pa.Schema, names: Iterable[str]) -> frozenset[int]:
     )
 
 
-def check_file(storage: Storage, task: ScanTask) -> None:
-    """Check that the file of a task is there, and has the size that was committed.
+def check_files(storage: Storage, tasks: Mapping[str, ScanTask]) -> None:
+    """Check that the files of tasks, by path, are there and have the sizes that were committed.
 
     Raises:
         StorageError, CorruptDatasetError
     """
-    size_bytes = storage.size(task.path)
-    shown = storage.display(task.path)
-    if size_bytes is None:
-        raise StorageError(
-            path=shown,
-            reason="the file is missing: deleted by hand, or vacuumed while an old version "
-            "was read",
-        )
-    if size_bytes != task.size_bytes:
-        raise CorruptDatasetError(
-            path=shown, reason=f"it has {size_bytes} bytes, not {task.size_bytes}"
-        )
+    for task, size_bytes in zip(tasks.values(), storage.sizes_at([*tasks])):
+        if size_bytes is None:
+            raise StorageError(
+                path=storage.display(task.path),
+                reason="the file is missing: deleted by hand, or vacuumed while an old version "
+                "was read",
+            )
+        if size_bytes != task.size_bytes:
+            raise CorruptDatasetError(
+                path=storage.display(task.path),
+                reason=f"it has {size_bytes} bytes, not {task.size_bytes}",
+            )
 
 
 def missing_engine(engine: str) -> InvalidOptionError:
@@ -234,6 +235,10 @@ class _Division:
         self._engine = engine
         names = dict.fromkeys([*spec.columns, *_condition_columns(spec)])
         self._fields = [spec.schema.field(name) for name in names]
+        # What is read of files without and with rows that do not match.
+        self._names = {
+            filtered: {field.name for field in self._read(filtered)} for filtered in (False, True)
+        }
         self._floats = needed_bounds(spec.schema, names)
         condition = None if spec.predicate is None else spec.predicate.root
         self._portable = condition is None or (
@@ -243,6 +248,8 @@ class _Division:
         self._stored: dict[int, dict[str, pa.Field | None] | None] = {}
         self._literal_partitions: dict[tuple[str | None, ...], bool] = {}
         self._paths: dict[str, str] = {}
+        self._unchecked: dict[str, ScanTask] = {}
+        self._some_column_is_stored: dict[tuple[int, bool], bool] = {}
         self._defaults = {
             field.name: from_ordinal(ordinal, field.type)
             for field in self._fields
@@ -250,7 +257,7 @@ class _Division:
         }
 
     def is_for_engine(self, task: ScanTask, bounds: Known) -> bool:
-        """Tell whether the engine reads a file by itself; a file that it reads is checked."""
+        """Tell whether the engine reads a file by itself. `check` checks those that it reads."""
         filtered = _is_filtered(task)
         storage = self._storage
         if not storage.is_local or (filtered and not self._portable):
@@ -269,17 +276,30 @@ class _Division:
             return False
         if not self._has_literals(task.partitions):
             return False
-        if not any(stored[field.name] for field in self._read(filtered)):
+        kind = task.schema_version, filtered
+        if kind not in self._some_column_is_stored:
+            read = self._read(filtered)
+            self._some_column_is_stored[kind] = any(stored[field.name] for field in read)
+        if not self._some_column_is_stored[kind]:
             return False  # without a column of a file, an engine cannot count its rows
-        check_file(storage, task)
         self._paths[task.path] = path  # kept: to find it, each folder on the way is looked at
         if task.schema_version == self._oldest:
+            self._unchecked[path] = task
             return True
+        check_files(storage, {path: task})
         # A column that another commit added while this file was written is not in it.
         with storage.open_input(task.path) as file:
             footer = open_footer(file, storage.display(task.path))
         there = set(footer.metadata.schema.to_arrow_schema().names)
         return {field.name for field in stored.values() if field is not None} <= there
+
+    def check(self) -> None:
+        """Check the files that the engine reads, all at once: each by itself takes longer.
+
+        Raises:
+            StorageError, CorruptDatasetError
+        """
+        check_files(self._storage, self._unchecked)
 
     def _gives_positions(self, schema_version: int) -> bool:
         """Tell whether the engine gives positions of rows in files of a schema."""
@@ -290,10 +310,9 @@ class _Division:
     def group_of(self, task: ScanTask) -> tuple[Any, ...]:
         """What files that an engine reads alike have in common."""
         filtered = _is_filtered(task)
-        read = {field.name for field in self._read(filtered)}
         named = zip(self._spec.partition_by, task.partitions)
         alone = task.path if task.deleted is not None else ""
-        partitions = tuple(text for name, text in named if name in read)
+        partitions = tuple(text for name, text in named if name in self._names[filtered])
         return task.schema_version, filtered, partitions, alone
 
     def file_group(self, tasks: Sequence[ScanTask]) -> FileGroup:

@@ -248,8 +248,7 @@ class Scan:
     def to_datafusion(self, context: Any, name: str = "plake") -> Any:
         """The matching rows as a view of a DataFusion session; returns its data frame.
 
-        DataFusion reads the files (see `to_duckdb`); of more than 64 files, PyArrow decodes the
-        columns that a query asks for, and DataFusion filters them.
+        DataFusion reads the files by itself, and plake the others (see `to_duckdb`).
 
         >>> from datafusion import SessionContext
         >>> context = SessionContext()

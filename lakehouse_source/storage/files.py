@@ -8,7 +8,7 @@ read or a delete touch a file outside of the dataset.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -83,6 +83,12 @@ class Storage:
         with self.errors(relative):
             info = self.filesystem.get_file_info(self.path(relative))
         return None if info.type != pafs.FileType.File else int(info.size)
+
+    def sizes_at(self, paths: Sequence[str]) -> list[int | None]:
+        """The sizes in bytes of files at paths that `path` gave; None where there is no file."""
+        with self.errors(""):
+            found = self.filesystem.get_file_info(list(paths))
+        return [None if one.type != pafs.FileType.File else int(one.size) for one in found]
 
     def open_output(self, relative: str) -> pa.NativeFile:
         """A stream to a new file; missing folders are created."""
