@@ -461,6 +461,27 @@ def test_keys_of_a_join_are_left_to_python_where_rows_are_clustered_by_them(
         assert len(frame.collect()) == 1
 
 
+def test_keys_from_all_over_a_table_are_no_reason_for_python(
+    spark_auto: SparkSession, tmp_path: Path
+) -> None:
+    facts, dims = str(tmp_path / "facts"), str(tmp_path / "dims")
+    lake.write_dataset(large_table(id=list(range(SIZE))), facts, row_group_rows=20_000)
+    keys = range(0, SIZE, 50)
+    table = pa.table(
+        {"k": keys, "part": [k // 20_000 for k in keys], "kind": [k % 7 for k in keys]}
+    )
+    lake.write_dataset(table, dims, row_group_rows=200)
+    load(spark_auto, facts).createOrReplaceTempView("spread_facts")
+    load(spark_auto, dims).createOrReplaceTempView("spread_dims")
+    for condition, by_python in (("part = 3", True), ("kind = 3", False)):
+        frame = spark_auto.sql(
+            f"SELECT f.* FROM spread_facts f JOIN spread_dims d ON f.id = d.k WHERE {condition}"
+        )
+        assert ("keys of a join may prune" in plan(frame)) is by_python
+        expected = [k for k in keys if (k // 20_000 == 3 if by_python else k % 7 == 3)]
+        assert sorted(row.id for row in frame.select("id").collect()) == expected
+
+
 def test_a_scan_has_the_size_that_a_parquet_relation_tells(
     spark: SparkSession, spark_auto: SparkSession, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.expressions.Coalesce;
 import org.apache.spark.sql.catalyst.expressions.DynamicPruning;
 import org.apache.spark.sql.catalyst.expressions.DynamicPruningSubquery;
@@ -26,6 +27,7 @@ import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkStrategy;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
@@ -222,8 +224,9 @@ final class ChooseReader extends SparkStrategy {
   }
 
   /**
-   * Whether a term is keys of a join that Spark's reader has no use for: of a column that is in the
-   * files. Spark makes most of them only if it broadcasts the other side.
+   * Whether a term is keys of a join that Spark's reader has no use for, and that are likely to
+   * leave out much: keys of a column that is in the files. Spark makes most of them only if it
+   * broadcasts the other side.
    */
   private static boolean comesForFiles(Expression term, List<?> partitioned) {
     if (!(term instanceof DynamicPruningSubquery)) {
@@ -236,10 +239,38 @@ final class ChooseReader extends SparkStrategy {
     }
     for (Iterator<Attribute> it = keys.pruningKey().references().iterator(); it.hasNext(); ) {
       if (!partitioned.contains(it.next().name())) {
-        return true;
+        return !areSpread(keys);
       }
     }
     return false;
+  }
+
+  /**
+   * Whether all keys come from scans of plake whose conditions leave out few row groups. Then the
+   * keys lie anywhere between the smallest and the largest one, and so do the rows to join.
+   */
+  private static boolean areSpread(DynamicPruningSubquery keys) {
+    AttributeSet columns = AttributeSet.apply(keys.buildKeys());
+    int found = 0;
+    List<LogicalPlan> open = new ArrayList<>(List.of(keys.buildQuery()));
+    while (!open.isEmpty()) {
+      LogicalPlan node = open.remove(open.size() - 1);
+      open.addAll(CollectionConverters.asJava(node.children()));
+      if (node instanceof DataSourceV2ScanRelation) {
+        DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) node;
+        int here = columns.intersect(relation.outputSet()).size();
+        if (here > 0 && !readsMost(relation.scan())) {
+          return false;
+        }
+        found += here;
+      }
+    }
+    return found == columns.size();
+  }
+
+  private static boolean readsMost(Scan scan) {
+    ReaderAnswer answer = scan instanceof IsolatedScan ? ((IsolatedScan) scan).ask() : null;
+    return answer != null && answer.counts.readMost();
   }
 
   /** The terms of the conjunction, where the node is a filter. */

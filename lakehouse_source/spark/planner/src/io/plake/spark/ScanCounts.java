@@ -11,6 +11,9 @@ import org.apache.spark.sql.execution.metric.SQLMetrics;
 
 /** How many files and row groups planning left out of a scan, and by what: metrics of its node. */
 final class ScanCounts {
+  /** Of a single row group, a condition leaves out nothing or all. */
+  private static final int SEVERAL = 2;
+
   private static final Map<String, String> DESCRIPTIONS = new LinkedHashMap<>();
 
   static {
@@ -50,6 +53,12 @@ final class ScanCounts {
           values.get(Vocabulary.Count.FILES_READ) - pruned.values.get(Vocabulary.Count.FILES_READ));
     }
     return both;
+  }
+
+  /** Whether the table has several row groups, and the scan reads more than half of them. */
+  boolean readMost() {
+    long all = values.getOrDefault(Vocabulary.Count.ROW_GROUPS, 0L);
+    return all >= SEVERAL && 2 * values.get(Vocabulary.Count.ROW_GROUPS_READ) > all;
   }
 
   /** The metrics that a scan by Python has. */
