@@ -36,6 +36,8 @@ SUITES = [
         "change_rows",
         "stream_read",
         "stream_write",
+        "reader_choice",
+        "reader_places",
     )
 ]
 TOOLS = (
