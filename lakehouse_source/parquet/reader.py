@@ -259,7 +259,13 @@ class _FileReader:
         rows = group.row_count
         if spec.predicate is None or not self.task.filtered:
             table = _bare(self._read(group, self.target), self.output_schema)
-            return table if group.live is None else most_of(table, group.live)
+            if group.live is None:
+                return table
+            columns = table.columns
+            if not columns:
+                return table.filter(group.live)
+            del table
+            return most_of(columns, self.output_schema, group.live)
         condition = self._read(group, self.predicate_schema)
         mask = matching_mask(condition, spec.predicate)
         if spec.unmatched:
@@ -293,7 +299,9 @@ class _FileReader:
         if result.num_rows == matching:
             return result
         is_most = matching * _MOST_OF >= result.num_rows * (_MOST_OF - 1)
-        return most_of(result, mask) if is_most else result.filter(mask)
+        if is_most and result.num_columns:
+            return most_of(result.columns, self.output_schema, mask)
+        return result.filter(mask)
 
     def _read(self, group: RowGroup, wanted: pa.Schema) -> pa.Table:
         """Columns of one row group, in the dataset's types, partition values filled in."""

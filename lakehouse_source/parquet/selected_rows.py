@@ -63,12 +63,19 @@ def of_live(
     return mask if live is None else pc.and_(_one_array(mask), live)
 
 
-def most_of(table: pa.Table, mask: pa.BooleanArray | pa.ChunkedArray) -> pa.Table:
-    """The rows that a mask marks, most of them. `Table.filter` takes twice as long for that."""
-    if not table.num_columns:
-        return table.filter(mask)
-    columns = [pc.filter(column, mask) for column in table.columns]
-    return pa.Table.from_arrays(columns, schema=table.schema)
+def most_of(
+    columns: list[pa.ChunkedArray], schema: pa.Schema, mask: pa.BooleanArray | pa.ChunkedArray
+) -> pa.Table:
+    """The rows that a mask marks, most of them. `Table.filter` takes twice as long for that.
+
+    `columns` is empty afterwards. If nothing else has them, the memory of a column serves for
+    the rows of the next one; new memory takes as long as the copying (page faults).
+    """
+    found = []
+    columns.reverse()
+    while columns:
+        found.append(pc.filter(columns.pop(), mask))
+    return pa.Table.from_arrays(found, schema=schema)
 
 
 def marked(rows: tuple[RowRange, ...], mask: pa.ChunkedArray) -> tuple[RowRange, ...]:
