@@ -53,6 +53,7 @@ ROW_CHANGES = (
 NAMES = ("verbs/test_dataset_names.py",)
 COMMITS = ("verbs/test_commit_protocol.py",)
 BRANCHES = ("verbs/test_branches.py", "verbs/test_lost_acknowledgement.py")
+FORGOTTEN = ("verbs/test_forgotten_commits.py",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,6 +482,68 @@ MUTANTS = [
             "a store without the dataset's files is listed twice",
             "if versions is None or versions == now:",
             "if versions is None:",
+        ),
+    ),
+    *_in(
+        "catalog/statements.py",
+        FORGOTTEN,
+        (
+            "commits are forgotten before the retention has passed",
+            "t.version < o.kept AND t.timestamp <= {now} - ? ",
+            "t.version < o.kept AND t.timestamp <= {now} - ? * 0 ",
+        ),
+        (
+            "commits whose removed files are still there are forgotten",
+            "r.removed_version < d.oldest_version), d.oldest_version) AS kept",
+            "r.removed_version < 0), d.oldest_version) AS kept",
+        ),
+        (
+            "commits whose files are still there are forgotten",
+            "WHERE f.dataset_id = t.dataset_id AND f.version = t.version) ",
+            "WHERE f.dataset_id = t.dataset_id AND f.version = t.version AND f.id < 0) ",
+        ),
+        (
+            "commits whose deletion vectors are still there are forgotten",
+            "AS v WHERE v.dataset_id = ?) ",
+            "AS v WHERE v.dataset_id = -?) ",
+        ),
+        (
+            "the commit of a schema is forgotten",
+            "AS s WHERE s.dataset_id = ?) ",
+            "AS s WHERE s.dataset_id = -?) ",
+        ),
+        (
+            "the last number of an application is forgotten",
+            '"AND n.txn_version > t.txn_version AND n.version < o.kept)) ORDER BY t.version"',
+            '"AND n.txn_version >= t.txn_version AND n.version < o.kept)) ORDER BY t.version"',
+        ),
+        (
+            "a later number counts for a version that is kept",
+            '"AND n.txn_version > t.txn_version AND n.version < o.kept)) ORDER BY t.version"',
+            '"AND n.txn_version > t.txn_version)) ORDER BY t.version"',
+        ),
+    ),
+    *_in(
+        "catalog/history_reader.py",
+        FORGOTTEN,
+        (
+            "a write is checked against what is left of the history",
+            "return found if len(found) == dataset.current_version - version else None",
+            "return found",
+        ),
+    ),
+    *_in(
+        "read/changes.py",
+        FORGOTTEN,
+        (
+            "a stream does not see that commits were forgotten",
+            "if last + 1 < min(commit.version, oldest):",
+            "if False:",
+        ),
+        (
+            "a stream that goes on after forgotten commits reads beyond its batch",
+            "last = min(commit.version - 1, through)",
+            "last = commit.version - 1",
         ),
     ),
     *_in(

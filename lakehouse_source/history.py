@@ -13,8 +13,8 @@ _HEADERS = ("version", "timestamp (UTC)", "operation", "files", "rows", "live ro
 class History(list[TransactionRecord]):
     """Committed versions, newest first. `str()` gives a table.
 
-    Versions below `oldest_version` were expired: they stay in the history, marked as
-    expired, and can no longer be read.
+    Versions below `oldest_version` were expired: they are marked as expired and can no longer be
+    read. They stay in the history until a vacuum removes them.
     """
 
     def __init__(self, records: Iterable[TransactionRecord], oldest_version: int = 1) -> None:

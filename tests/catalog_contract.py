@@ -1169,9 +1169,10 @@ class CatalogContract:
     # --- format
 
     def take_back_to_format(self, number: int, url: str, plant: Callable[[str], None]) -> None:
-        """Undo what later formats add to the tables of a catalog. For the formats 3 to 7."""
+        """Undo what later formats add to the tables of a catalog. For the formats 3 to 8."""
         _idle_connections.close_all()
-        for table in (*NEW_IN_FORMAT_8, *(NEW_IN_FORMAT_7 if number < 7 else ())):
+        added = (*(NEW_IN_FORMAT_8 if number < 8 else ()), *(NEW_IN_FORMAT_7 if number < 7 else ()))
+        for table in added:
             plant(f"DROP TABLE {table}")
         if number < 7:
             plant("ALTER TABLE datasets DROP COLUMN dropped_at")
@@ -1216,7 +1217,7 @@ class CatalogContract:
         self.take_back_to_format(3, url, plant)
         with open_catalog(url) as catalog, catalog.read() as reader:
             assert paths(reader.files(dataset.id, 1)) == ["a"]
-        refused = pytest.raises(CatalogUnavailableError, match="it has format 8")
+        refused = pytest.raises(CatalogUnavailableError, match="it has format 9")
         with release_of_format(3, monkeypatch), refused, open_catalog(url) as old, old.read():
             pass
 
@@ -1240,7 +1241,7 @@ class CatalogContract:
         assert dataset.scan().to_table().to_pylist() == [{"a": 1, "b": None}]
         dataset.add_column("c", pa.int64(), default=5)
         assert dataset.scan().to_table().to_pylist() == [{"a": 1, "b": None, "c": 5}]
-        refused = pytest.raises(CatalogUnavailableError, match="it has format 8")
+        refused = pytest.raises(CatalogUnavailableError, match="it has format 9")
         with release_of_format(4, monkeypatch), refused:
             lake.read_dataset(uri, catalog=url)
 
@@ -1271,7 +1272,7 @@ class CatalogContract:
         assert ids() == [(1, 0), (2, 1), (4, 3)]
         other = lake.open_dataset(tmp_path / "other", catalog=url)
         assert other.scan(columns=["_row_id"]).to_table().to_pylist() == [{"_row_id": 0}]
-        refused = pytest.raises(CatalogUnavailableError, match="it has format 8")
+        refused = pytest.raises(CatalogUnavailableError, match="it has format 9")
         with release_of_format(5, monkeypatch), refused:
             lake.read_dataset(uri, catalog=url)
 
@@ -1291,7 +1292,7 @@ class CatalogContract:
             assert catalog.datasets() == []
             catalog.register("things", uri)
             assert catalog.dataset("things").scan().to_table().to_pylist() == [{"a": 2}]
-        refused = pytest.raises(CatalogUnavailableError, match="it has format 8")
+        refused = pytest.raises(CatalogUnavailableError, match="it has format 9")
         with release_of_format(6, monkeypatch), refused:
             lake.read_dataset(uri, catalog=url)
 
@@ -1312,9 +1313,31 @@ class CatalogContract:
         lake.write_dataset(pa.table({"a": [3]}), branch.uri, catalog=url)
         assert dataset.branches() == {"audit": 2}
         assert dataset.tags() == {"first": 1}
-        refused = pytest.raises(CatalogUnavailableError, match="it has format 8")
+        refused = pytest.raises(CatalogUnavailableError, match="it has format 9")
         with release_of_format(7, monkeypatch), refused:
             lake.read_dataset(uri, catalog=url)
+
+    def test_a_catalog_of_the_eighth_format_stays_readable_and_its_writers_are_refused(
+        self,
+        url: str,
+        plant: Callable[[str], None],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """They would miss conflicts with commits that a vacuum has forgotten."""
+        uri = str(tmp_path / "data")
+        for number in range(3):
+            lake.write_dataset(pa.table({"a": [number]}), uri, catalog=url)
+        self.take_back_to_format(8, url, plant)
+        dataset = lake.open_dataset(uri, catalog=url)
+        assert [record.version for record in dataset.history()] == [3, 2, 1]
+        dataset.compact()
+        dataset.expire_versions(keep_last=1)
+        dataset.vacuum(retention_seconds=0, allow_short_retention=True)
+        assert [record.version for record in dataset.history()] == [4, 1]
+        refused = pytest.raises(CatalogUnavailableError, match="it has format 9")
+        with release_of_format(8, monkeypatch), refused:
+            lake.write_dataset(pa.table({"a": [3]}), uri, catalog=url)
 
     def test_the_search_index_of_the_second_format_is_carried_over(
         self, url: str, plant: Callable[[str], None], monkeypatch: pytest.MonkeyPatch

@@ -130,6 +130,16 @@ class HistoryReader:
             return self._transactions(sql.TRANSACTIONS_SINCE, dataset_id, version)
         return self._transactions(sql.FIRST_TRANSACTIONS_SINCE, dataset_id, version, limit)
 
+    def all_since(self, dataset: DatasetRecord, version: int) -> list[TransactionRecord] | None:
+        """What was committed after a version, oldest first; None: vacuum has forgotten a part."""
+        found = self.transactions_since(dataset.id, version)
+        return found if len(found) == dataset.current_version - version else None
+
+    def commits_to_forget(self, dataset_id: int, retention_seconds: float) -> list[int]:
+        """The expired versions whose commits nothing needs, if so old by the database's clock."""
+        values = (dataset_id, round(retention_seconds * 1_000_000), dataset_id, dataset_id)
+        return [row[0] for row in self._session.query(sql.COMMITS_TO_FORGET, values)]
+
     def transaction(self, dataset_id: int, version: int) -> TransactionRecord | None:
         """The commit that made a version."""
         return self._one_transaction(sql.TRANSACTION, dataset_id, within_int64(version))

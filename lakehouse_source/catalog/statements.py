@@ -221,6 +221,24 @@ VERSION_AT = (
     "SELECT version FROM transactions WHERE dataset_id = ? AND timestamp <= ? "
     "ORDER BY timestamp DESC LIMIT 1"
 )
+# What nothing asks about any more. Kept are commits whose files or deletion vectors are in the
+# catalog, so that a vacuum knows whose they are; those that began a schema, at which streams end,
+# with the first of all, which identifies the dataset; those after the first removal of a file that
+# is in the catalog (see `rewritten_paths`); and the last number of each application before these.
+COMMITS_TO_FORGET = (
+    "SELECT t.version FROM transactions AS t JOIN (SELECT d.id, coalesce((SELECT min("
+    "r.removed_version) FROM files AS r WHERE r.dataset_id = d.id AND r.removed_version > 0 "
+    "AND r.removed_version < d.oldest_version), d.oldest_version) AS kept FROM datasets AS d "
+    "WHERE d.id = ?) AS o ON t.dataset_id = o.id "
+    "WHERE t.version < o.kept AND t.timestamp <= {now} - ? "
+    "AND NOT EXISTS (SELECT 1 FROM files AS f "
+    "WHERE f.dataset_id = t.dataset_id AND f.version = t.version) "
+    "AND t.version NOT IN (SELECT v.version FROM deletion_vectors AS v WHERE v.dataset_id = ?) "
+    "AND t.version NOT IN (SELECT s.version FROM schema_versions AS s WHERE s.dataset_id = ?) "
+    "AND (t.txn_app_id IS NULL OR EXISTS (SELECT 1 FROM transactions AS n "
+    "WHERE n.dataset_id = t.dataset_id AND n.txn_app_id = t.txn_app_id "
+    "AND n.txn_version > t.txn_version AND n.version < o.kept)) ORDER BY t.version"
+)
 NOW = "SELECT {now}"
 NEW_FILE_IDS = "{new_file_ids}"
 
@@ -441,6 +459,7 @@ EXPIRE_FILES = (
     "UPDATE files SET expired_at = {now} "
     "WHERE dataset_id = ? AND removed_version <= ? AND expired_at IS NULL"
 )
+FORGET_COMMITS = "DELETE FROM transactions WHERE dataset_id = ? AND version {among}"
 EXPIRE_VECTORS = (
     "UPDATE deletion_vectors SET expired_at = {now} "
     "WHERE dataset_id = ? AND removed_version <= ? AND expired_at IS NULL"

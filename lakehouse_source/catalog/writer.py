@@ -358,6 +358,11 @@ class CatalogTransaction(CatalogReader):
             values = (dataset.id, dataset.oldest_version, path)
             self._session.execute(sql.FORGET_VECTORS, values)
 
+    def forget_commits(self, dataset_id: int, versions: Sequence[int]) -> None:
+        """Remove commits of `commits_to_forget` from the history."""
+        values = (dataset_id, self._session.id_list(versions))
+        self._session.execute(sql.FORGET_COMMITS, values)
+
     # --- the life of a write (write_states.py says who may call what, and why)
 
     def register_pending(self, write_id: str, dataset_id: int) -> None:

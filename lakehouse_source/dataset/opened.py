@@ -112,8 +112,9 @@ class OpenDataset:
     def history(self, limit: int | None = None) -> History:
         """The committed versions, newest first, at most `limit`; prints as a table.
 
-        Expired versions are included and marked. Each entry has `version`, `timestamp`
-        (UTC), `operation`, `metadata`, `summary` (counts of files and rows) and `write_id`.
+        Expired versions are included and marked, until a vacuum removes them. Each entry has
+        `version`, `timestamp` (UTC), `operation`, `metadata`, `summary` (counts of files and rows)
+        and `write_id`.
 
         >>> [(entry.version, entry.operation) for entry in dataset.history()]
         [(1, 'append')]

@@ -238,8 +238,8 @@ class Upkeep(OpenDataset):
 
         The oldest version that has a tag is kept too, with all versions after it.
 
-        Expired versions stay in the history and can be neither read nor restored. Their
-        files are deleted by `vacuum()`, once its retention has passed since the expiry.
+        Expired versions can be neither read nor restored. `vacuum()` deletes their files, once
+        its retention has passed since the expiry, and removes them from the history.
 
         Raises:
             InvalidOptionError: neither limit is given, or one is out of range.
@@ -281,6 +281,11 @@ class Upkeep(OpenDataset):
         A file is deleted only if plake gave it its name and it is in a folder where this
         dataset puts files. A file of a readable version (see `expire_versions`), or of a
         write that may still commit, is never deleted.
+
+        Commits of expired versions that are older than the retention leave the history, but
+        for the first one, those that began a schema or whose files are still there, and the
+        last one of each application that gives idempotency pairs. A write or a stream that
+        began before them is refused then.
 
         Raises:
             InvalidOptionError: an age is out of range, or short without

@@ -70,7 +70,7 @@ class VacuumReport:
 
     With `dry_run` nothing was removed, and `removed` is what would have been.
     `folders_removed` counts empty partition folders, `rows_forgotten` the rows that were
-    deleted from the catalog's table `files`.
+    deleted from the catalog's table `files`, `commits_forgotten` those from the history.
     """
 
     dataset: str
@@ -79,6 +79,7 @@ class VacuumReport:
     left: tuple[FileTally, ...]
     folders_removed: int
     rows_forgotten: int
+    commits_forgotten: int = 0
 
     @property
     def files_removed(self) -> int:
@@ -108,6 +109,8 @@ class VacuumReport:
         title = f"vacuum of {self.dataset}" + (" (dry run)" if self.dry_run else "")
         if self.folders_removed:
             lines.append(f"empty folders removed: {self.folders_removed:,}")
+        if self.commits_forgotten:
+            lines.append(f"commits removed from the history: {self.commits_forgotten:,}")
         return "\n".join([title, *lines])
 
 

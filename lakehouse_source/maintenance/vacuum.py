@@ -2,7 +2,8 @@
 
 Two kinds of files are deleted: those that only expired versions contain, and orphans, the
 files of writes that were given up or whose process died. One transaction decides which
-they are (`vacuum_plan`); then the files are deleted, and then their rows in the catalog.
+they are (`vacuum_plan`); then the files are deleted, and then their rows in the catalog, and
+the commits of expired versions that nothing needs any more.
 """
 
 from __future__ import annotations
@@ -87,10 +88,11 @@ def vacuum_dataset(
         assert plan is not None  # without `versions`, missing files are an error
     if options.dry_run:
         deleted = plan.to_delete
-        forgotten, folders = 0, 0
+        forgotten, commits, folders = 0, 0, 0
     else:
         deleted = _delete_all(storage, plan.to_delete, plan.kept, progress)
         forgotten = _forget_rows(catalog, address, plan, deleted)
+        commits = _forget_commits(catalog, address, options.retention_seconds)
         folders = remove_empty_folders(storage, plan.folder_prefixes)
     removed = Tallies()
     for file in deleted:
@@ -102,6 +104,7 @@ def vacuum_dataset(
         left=plan.kept.done(),
         folders_removed=folders,
         rows_forgotten=forgotten,
+        commits_forgotten=commits,
     )
 
 
@@ -267,6 +270,27 @@ def _forget_rows(
     if paths:
         in_transaction(catalog, address.uri, "", forget_vectors, resolve=False)
     return len(ids)
+
+
+def _forget_commits(catalog: Catalog, address: Address, retention_seconds: float) -> int:
+    """Remove old commits of expired versions from the history; answers how many."""
+    with catalog.read() as reader:
+        record = reader.dataset(address.key)
+        if record is None:
+            return 0
+        ids = [record.id, *(one.dataset_id for one in reader.branches(record.id).values())]
+        found = {one: reader.commits_to_forget(one, retention_seconds) for one in ids}
+    # Without the lock of the dataset, for which commits would wait: what nothing needs, nothing
+    # will need later.
+    for dataset_id, versions in found.items():
+        for start in range(0, len(versions), 5000):
+            forget = partial(
+                CatalogTransaction.forget_commits,
+                dataset_id=dataset_id,
+                versions=versions[start : start + 5000],
+            )
+            in_transaction(catalog, address.uri, "", forget, resolve=False)
+    return sum(map(len, found.values()))
 
 
 def remove_empty_folders(storage: Storage, prefixes: Sequence[FolderPrefixes]) -> int:

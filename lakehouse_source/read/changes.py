@@ -336,8 +336,15 @@ class AppendedFiles:
         """
         last = start.version - 1
         versions: set[int] = set()
+        oldest = self._dataset.oldest_version
         found = self._reader.transactions_since(self._dataset.id, last, _COMMITS_AT_ONCE)
         for commit in found:
+            if last + 1 < min(commit.version, oldest):
+                # A vacuum has removed commits from the history, and all files that they added.
+                if self._rules.fail_on_data_loss:
+                    lost = StreamDataLossError(dataset=self._uri, version=last + 1, oldest=oldest)
+                    return last, versions, lost
+                last = min(commit.version - 1, through)
             if commit.version > through:
                 break
             refusal = self._refusal(commit)

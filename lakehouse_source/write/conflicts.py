@@ -145,6 +145,9 @@ def _operations(*changes: Change) -> tuple[str, ...]:
     return tuple(name for name, change in OPERATIONS.items() if change in changes)
 
 
+# Why a commit is refused whose base is so old that nothing can be said of the commits after it.
+FORGOTTEN = "commits since then were expired, and a vacuum has removed them from the history"
+
 # The operations that move rows to other files, and all those that remove no row.
 MOVE_ROWS = _operations(Change.REWRITE)
 KEEP_ROWS = _operations(Change.APPEND, Change.SCHEMA, Change.REWRITE)

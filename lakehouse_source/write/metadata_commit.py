@@ -91,7 +91,10 @@ def _check_conflicts(
         raise conflict(uri, record, base, "the dataset was removed and made again")
     if record.current_version == base.version:
         return
-    for newer in tx.transactions_since(record.id, base.version):
+    commits = tx.all_since(record, base.version)
+    if commits is None:
+        raise conflict(uri, record, base, conflicts.FORGOTTEN)
+    for newer in commits:
         theirs = conflicts.change_of(newer.operation)
         if theirs is None or conflicts.verdict(Change.SCHEMA, theirs) is Verdict.CONFLICT:
             raise conflict(uri, record, base, f"version {newer.version} did {newer.operation!r}")

@@ -40,7 +40,9 @@ def check_newer_commits(
         return []
     _check_layout(tx, commit, record)
     change = staged.options.change
-    commits = tx.transactions_since(record.id, staged.base_version)
+    commits = tx.all_since(record, staged.base_version)
+    if commits is None:
+        raise _conflict(commit, record, conflicts.FORGOTTEN)
     verdicts = {_verdict(commit, record, newer) for newer in commits}
     looks_at_added = Verdict.CHECK_ADDED in verdicts
     if Verdict.CHECK_ROWS in verdicts:
