@@ -6,8 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import ArithmeticException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+import lakehouse_source as lake
+import lakehouse_source.spark
 
 from . import planner_queries as pq
 from .test_planner_queries import multiset
@@ -92,6 +96,28 @@ def test_the_catalog_answers(name: str, sides: Any) -> None:
     assert multiset(ours.collect()) == multiset(native.collect())
     assert ours.schema.simpleString() == native.schema.simpleString()
     assert "BatchScan" not in executed(ours)
+
+
+@pytest.mark.parametrize("name", ["rows", "expressions", "the same twice", "having", "aliases"])
+def test_no_job_computes_an_answer(name: str, sides: Any) -> None:
+    context = sides[0].sparkContext
+    context.setJobGroup(f"answer {name}", name)
+    try:
+        ours, _ = both(sides[0], ANSWERED[name])
+        assert executed(ours).startswith("LocalTableScan")
+    finally:
+        for key in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
+            context.setLocalProperty(key, None)
+    assert not context.statusTracker().getJobIdsForGroup(f"answer {name}")
+
+
+def test_an_expression_over_an_answer_fails_when_it_is_run(sides: Any) -> None:
+    spark, _path = sides
+    frame = spark.sql("SELECT 1 DIV (count(*) - 120) AS x FROM answers_plake")
+    frame.explain()
+    with pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"):
+        frame.collect()
+    assert {part.name: part.works for part in lake.spark.status(spark).parts}["aggregates"]
 
 
 @pytest.mark.parametrize("name", SCANNED)

@@ -20,8 +20,9 @@ import scala.runtime.BoxedUnit;
 
 /**
  * The entry point: adds {@link RepinViews} and {@link RowStatements} to the analyzer of a session,
- * {@link IsolateScans} and {@link RowWrites} to its optimizer, {@link ChooseReader} and
- * {@link LongDecimals} to its planner, {@link FileScanMetrics} to its physical plans.
+ * {@link IsolateScans} and {@link RowWrites} to its optimizer, {@link AnswerRows},
+ * {@link ChooseReader} and {@link LongDecimals} to its planner, {@link FileScanMetrics} to its
+ * physical plans.
  *
  * <p>Spark finds this class by the service entry in the jar or by {@code spark.sql.extensions}, or
  * {@code lakehouse_source.spark.enable(spark)} hands it an instance. Two of the three at once do no
@@ -41,7 +42,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "IsolateScans", "IsolateScans$Swap", "IsolateScans$IsolatedTable", "IsolatedScanBuilder",
           "IsolatedSource", "IsolatedScan", "IsolatedScan$IsolatedBatch", "Pushdown",
           "ConditionData", "ScanStatistics", "PlakeSource", "PlakeSource$Telling", "Refusal")),
-      Map.entry(Part.AGGREGATES, List.of("CatalogQuestion", "CatalogAnswer")),
+      Map.entry(Part.AGGREGATES, List.of("CatalogQuestion", "CatalogAnswer", "AnswerRows")),
       Map.entry(Part.FUNCTIONS, List.of("FunctionRanges")),
       Map.entry(Part.JOIN_KEYS, List.of("IsolatedScan$Column")),
       Map.entry(Part.BATCHES, List.of("BatchReads", "BatchReads$SparkReader", "BatchReads$Batches")),
@@ -98,6 +99,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       // them down has not run yet.
       extensions.injectPreCBORule(new RuleOfSession());
       extensions.injectPreCBORule(new WritesOfSession());
+      extensions.injectPlannerStrategy(new AnswersOfSession());
       extensions.injectPlannerStrategy(new ReaderOfSession()); // before decimals are made longs
       extensions.injectPlannerStrategy(new StrategyOfSession());
       extensions.injectColumnar(new MetricsOfSession());
@@ -304,6 +306,14 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
     @Override
     public Rule<LogicalPlan> apply(SparkSession session) {
       return new RowWrites();
+    }
+  }
+
+  private static final class AnswersOfSession
+      extends AbstractFunction1<SparkSession, SparkStrategy> {
+    @Override
+    public SparkStrategy apply(SparkSession session) {
+      return new AnswerRows();
     }
   }
 
