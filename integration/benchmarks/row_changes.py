@@ -203,7 +203,7 @@ def _reads(table: Path, size: str, rounds: int) -> Iterator[Result]:
 
     assert (rows(before), rows(after)) == (whole, left), "rows are missing"
     works = {"before": lambda: rows(before), "after": lambda: rows(after)}
-    for name, values in interleaved(works, rounds).items():
+    for name, values in interleaved(works, 3 * rounds).items():
         base = "before" if name == "after" else None
         yield Result(FAMILY, "scan, 1 % deleted", name, "s", values, size, base)
     counts = {
