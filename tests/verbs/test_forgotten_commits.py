@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source.maintenance import vacuum
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.changes import AppendedFiles, identity_of
@@ -80,6 +82,23 @@ def test_young_commits_stay(append: Callable[..., lake.Dataset]) -> None:
     report = dataset.vacuum(**NOW)
     assert report.commits_forgotten == 2
     assert "commits removed from the history: 2" in str(report)
+    assert versions(dataset) == [1, 4]
+
+
+def test_a_crash_before_commits_are_forgotten_is_made_good_by_the_next_vacuum(
+    append: Callable[..., lake.Dataset],
+) -> None:
+    dataset = append(1, 2, 3)
+    dataset.compact()
+    dataset.expire_versions(keep_last=1)
+    with (
+        mock.patch.object(vacuum, "_forget_commits", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        dataset.vacuum(**NOW)
+    assert versions(dataset) == [1, 2, 3, 4]
+    assert ids(dataset, 4) == [1, 2, 3]
+    assert dataset.vacuum(**NOW).commits_forgotten == 2
     assert versions(dataset) == [1, 4]
 
 
