@@ -493,6 +493,11 @@ MUTANTS = [
             "t.version < o.kept AND t.timestamp <= {now} - ? * 0 ",
         ),
         (
+            "commits are forgotten that a write will be checked against",
+            "AND p.state = 'pending' AND p.started_at <= t.timestamp",
+            "AND p.state = 'pending' AND p.started_at < 0",
+        ),
+        (
             "commits whose removed files are still there are forgotten",
             "r.removed_version < d.oldest_version), d.oldest_version) AS kept",
             "r.removed_version < 0), d.oldest_version) AS kept",

@@ -224,13 +224,16 @@ VERSION_AT = (
 # What nothing asks about any more. Kept are commits whose files or deletion vectors are in the
 # catalog, so that a vacuum knows whose they are; those that began a schema, at which streams end,
 # with the first of all, which identifies the dataset; those after the first removal of a file that
-# is in the catalog (see `rewritten_paths`); and the last number of each application before these.
+# is in the catalog (see `rewritten_paths`); the last number of each application before these; and
+# those after the begin of a write that goes on, which will be checked against them.
 COMMITS_TO_FORGET = (
     "SELECT t.version FROM transactions AS t JOIN (SELECT d.id, coalesce((SELECT min("
     "r.removed_version) FROM files AS r WHERE r.dataset_id = d.id AND r.removed_version > 0 "
     "AND r.removed_version < d.oldest_version), d.oldest_version) AS kept FROM datasets AS d "
     "WHERE d.id = ?) AS o ON t.dataset_id = o.id "
     "WHERE t.version < o.kept AND t.timestamp <= {now} - ? "
+    "AND NOT EXISTS (SELECT 1 FROM pending_writes AS p WHERE p.dataset_id = t.dataset_id "
+    "AND p.state = 'pending' AND p.started_at <= t.timestamp) "
     "AND NOT EXISTS (SELECT 1 FROM files AS f "
     "WHERE f.dataset_id = t.dataset_id AND f.version = t.version) "
     "AND t.version NOT IN (SELECT v.version FROM deletion_vectors AS v WHERE v.dataset_id = ?) "

@@ -284,8 +284,9 @@ class Upkeep(OpenDataset):
 
         Commits of expired versions that are older than the retention leave the history, but
         for the first one, those that began a schema or whose files are still there, and the
-        last one of each application that gives idempotency pairs. A write or a stream that
-        began before them is refused then.
+        last one of each application that gives idempotency pairs. Those since the begin of a
+        write that goes on stay too. A stream that began before commits that are gone is refused,
+        and so is a write that counted as abandoned.
 
         Raises:
             InvalidOptionError: an age is out of range, or short without
