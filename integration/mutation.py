@@ -493,11 +493,6 @@ MUTANTS = [
             "t.version < o.kept AND t.timestamp <= {now} - ? * 0 ",
         ),
         (
-            "commits are forgotten that a write will be checked against",
-            "AND p.state = 'pending' AND p.started_at <= t.timestamp",
-            "AND p.state = 'pending' AND p.started_at < 0",
-        ),
-        (
             "commits whose removed files are still there are forgotten",
             "r.removed_version < d.oldest_version), d.oldest_version) AS kept",
             "r.removed_version < 0), d.oldest_version) AS kept",
@@ -526,6 +521,15 @@ MUTANTS = [
             "a later number counts for a version that is kept",
             '"AND n.txn_version > t.txn_version AND n.version < o.kept)) ORDER BY t.version"',
             '"AND n.txn_version > t.txn_version)) ORDER BY t.version"',
+        ),
+    ),
+    *_in(
+        "catalog/write_states.py",
+        FORGOTTEN,
+        (
+            "commits are forgotten that a write will be checked against",
+            "AND p.started_at <= t.timestamp)",
+            "AND p.started_at < 0)",
         ),
     ),
     *_in(

@@ -226,14 +226,13 @@ VERSION_AT = (
 # with the first of all, which identifies the dataset; those after the first removal of a file that
 # is in the catalog (see `rewritten_paths`); the last number of each application before these; and
 # those after the begin of a write that goes on, which will be checked against them.
-COMMITS_TO_FORGET = (
+_COMMITS_TO_FORGET = (
     "SELECT t.version FROM transactions AS t JOIN (SELECT d.id, coalesce((SELECT min("
     "r.removed_version) FROM files AS r WHERE r.dataset_id = d.id AND r.removed_version > 0 "
     "AND r.removed_version < d.oldest_version), d.oldest_version) AS kept FROM datasets AS d "
     "WHERE d.id = ?) AS o ON t.dataset_id = o.id "
     "WHERE t.version < o.kept AND t.timestamp <= {now} - ? "
-    "AND NOT EXISTS (SELECT 1 FROM pending_writes AS p WHERE p.dataset_id = t.dataset_id "
-    "AND p.state = 'pending' AND p.started_at <= t.timestamp) "
+    "AND NOT {write} "
     "AND NOT EXISTS (SELECT 1 FROM files AS f "
     "WHERE f.dataset_id = t.dataset_id AND f.version = t.version) "
     "AND t.version NOT IN (SELECT v.version FROM deletion_vectors AS v WHERE v.dataset_id = ?) "
@@ -242,6 +241,16 @@ COMMITS_TO_FORGET = (
     "WHERE n.dataset_id = t.dataset_id AND n.txn_app_id = t.txn_app_id "
     "AND n.txn_version > t.txn_version AND n.version < o.kept)) ORDER BY t.version"
 )
+
+
+def commits_to_forget(is_before: str) -> str:
+    """What a vacuum may remove from the history of a dataset.
+
+    `is_before` is the condition that a write that goes on began before the commit `t`.
+    """
+    return _COMMITS_TO_FORGET.replace("{write}", is_before)
+
+
 NOW = "SELECT {now}"
 NEW_FILE_IDS = "{new_file_ids}"
 

@@ -121,6 +121,11 @@ _SILENT = "heartbeat_at <= {now} - ?"
 
 # A column of another statement: the state of a write that is not committed.
 STATE_OF = "(SELECT p.state FROM pending_writes AS p WHERE p.write_id = ?)"
+# A condition of another statement: a write that goes on began before the commit `t`.
+BEGAN_BEFORE = (
+    "EXISTS (SELECT 1 FROM pending_writes AS p WHERE p.dataset_id = t.dataset_id "
+    f"AND p.state = {_text(_P)} AND p.started_at <= t.timestamp)"
+)
 _REGISTER = (
     "INSERT INTO pending_writes (write_id, dataset_id, state) "
     f"SELECT ?, ?, {_text(REGISTER.after)} WHERE NOT {_IS_COMMITTED} "
