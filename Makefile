@@ -53,13 +53,17 @@ integration: setup ## The long forms: other Spark versions, Connect, the oldest 
 	@. integration/java_home.sh && $(BIN)/python integration/statements.py
 	@. integration/java_home.sh && $(BIN)/python -m integration.cluster --tasks 200 --files 2000 --planned 10000
 	@. integration/java_home.sh && $(BIN)/python integration/stream_kills.py --kills 96
+	@. integration/java_home.sh && $(BIN)/python integration/copy_kills.py --kills 100
+	@$(BIN)/python integration/advisories.py
 	@. integration/java_home.sh && $(BIN)/python integration/oldest_versions.py
+	@$(BIN)/python integration/iceberg_clients.py
 	@. integration/java_home.sh && PLAKE_ALL_CONDITIONS=1 $(BIN)/python -m pytest -q tests/doors/test_conditions.py
 	@. integration/java_home.sh && $(BIN)/python -m pytest -q -m long
 	@. integration/java_home.sh && HYPOTHESIS_PROFILE=property $(BIN)/python -m pytest -q -m 'hypothesis and spark'
 	@$(BIN)/python integration/fuzz_parquet.py --mutants 10000
 	@$(BIN)/python integration/damage.py --mutants 1000
-	@if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix integration/.azurite azurite; fi
+	@. integration/java_home.sh && $(BIN)/python integration/fuzz_texts.py
+	@if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix integration/.azurite azurite@3.37.0; fi
 	@$(BIN)/python -m pytest -q tests/edges/test_object_stores.py
 	@$(BIN)/python integration/benchmarks/micro_batches.py --batches 10000
 	@PLAKE_WRITERS=8 PLAKE_COMMITS=200 $(BIN)/python -m pytest -q tests/verbs/test_concurrency.py

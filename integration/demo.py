@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -150,6 +151,12 @@ def main() -> None:
         print(f"   {len(numeric)} columns equal  (checked)")
     spark.stop()
     print(f"\nAll answers equal the source data. The dataset is in {uri}")
+    print("See what a condition leaves out, at the command line:\n")
+    command = [str(Path(sys.executable).with_name("plake")), "explain", str(uri)]
+    if arguments.catalog:
+        with lake.open_catalog(arguments.catalog) as opened:
+            command += ["--catalog", opened.redacted_url]
+    print(f'    {shlex.join(command)} --where "{QUESTION}"')
 
 
 def _count(table: pa.Table, column: str, value: object) -> int:

@@ -44,6 +44,7 @@ KNOWN_FILES = ("verbs/test_known_files.py",)
 STORAGE = ("edges/test_storage.py",)
 ENGINES = ("pure/test_arrow_filter.py", "verbs/test_engines.py")
 EXPRESSIONS = ("pure/test_expressions.py",)
+IMPLIED = ("pure/test_implied.py",)
 ROW_CHANGES = (
     "verbs/test_row_statements.py",
     "verbs/test_deleted_rows.py",
@@ -73,7 +74,310 @@ def _in(file: str, tests: tuple[str, ...], *rules: tuple[str, str, str]) -> list
 
 STREAMS = ("doors/test_stream_offsets.py", "verbs/test_read_changes.py")
 
+FEED = ("verbs/test_change_feed.py",)
+FEED_STREAM = ("doors/test_feed_stream.py",)
+CONSUMERS = ("verbs/test_consumers.py",)
+CLI = ("doors/test_cli.py",)
+CLI_SQL = ("doors/test_cli_sql.py",)
+COPY = ("verbs/test_catalog_copy.py",)
+FEED_DOORS = ("doors/test_changes_request.py",)
+
 MUTANTS = [
+    *_in(
+        "cli/sql_conditions.py",
+        CLI_SQL,
+        (
+            "rows of a positional join are left out",
+            'join.args.get("method") or join.side',
+            "join.side",
+        ),
+        (
+            "a place without a condition needs no rows",
+            "            if not triples:\n                return None",
+            "            if not triples:\n                continue",
+        ),
+        (
+            "a literal first is compared the wrong way round",
+            '"<=": ">=", ">": "<"',
+            '"<=": "<=", ">": "<"',
+        ),
+        ("rows of a sample are left out before it is drawn", '("sample", "pivots",', '("pivots",'),
+    ),
+    *_in(
+        "catalog/copy.py",
+        COPY,
+        (
+            "rows that came out otherwise are kept",
+            " or found.get(table) != sums.get(table)",
+            "",
+        ),
+        (
+            "a branch of a folder's own dataset is copied as the dataset",
+            "cells[key] = with_branch(own_uri, branch)",
+            "cells[key] = with_branch(own_uri, None)",
+        ),
+    ),
+    *_in(
+        "cli/output.py",
+        CLI,
+        ("controls above 127 reach the terminal", "\\x7f-\\x9f", "\\x7f"),
+        (
+            "an empty text is NULL in CSV",
+            "if text and text == text.strip()",
+            "if text == text.strip()",
+        ),
+    ),
+    *_in(
+        "read/feed_plan.py",
+        FEED,
+        (
+            "a vector of the version before is taken for the one after",
+            "one.vectors_after = reader.vectors(after, key[1])",
+            "one.vectors_after = reader.vectors(after, key[0])",
+        ),
+        (
+            "rows that were deleted before are taken away again",
+            "one.vectors_before = reader.vectors(before, key[0])",
+            "one.vectors_before = {}",
+        ),
+        (
+            "rows that a vector marks no more are not told",
+            "parts + _differing(one.marked, one.vectors_before, one.vectors_after, storage)",
+            "parts",
+        ),
+        (
+            "all rows that a vector marks are told",
+            "rows = more - fewer",
+            "rows = more",
+        ),
+        (
+            "a file that was added and removed within the range is told",
+            "if added_in == removed_in:",
+            "if added_in is None and removed_in is None:",
+        ),
+        (
+            "a removed file's vector is compared too",
+            "gone = {file.id for file in (*one.added, *one.removed)}",
+            "gone: set[int] = set()",
+        ),
+        (
+            "marked rows are looked for in one row group too few",
+            "positions.range_cardinality(start, start + group.row_count)",
+            "positions.range_cardinality(start, start + group.row_count - 1)",
+        ),
+        (
+            "a column that a file lacks may not be NULL",
+            "[one.with_nullable(True) for one in newest.schema]",
+            "[one for one in newest.schema]",
+        ),
+    ),
+    *_in(
+        "read/feed_rows.py",
+        FEED,
+        (
+            "rows that only moved are told",
+            "alone = pc.invert(pc.or_(updated, _is_among(ids, self.kept)))",
+            "alone = pc.invert(updated)",
+        ),
+        (
+            "rows whose values stayed are told",
+            "differs = pc.invert(equal_rows(_values(images), _values(both)))",
+            "differs = pc.is_valid(places)",
+        ),
+        (
+            "the image before an update has the values after it",
+            "(Kind.UPDATE_PREIMAGE, images.filter(differs)),",
+            "(Kind.UPDATE_PREIMAGE, both.filter(differs)),",
+        ),
+        (
+            "an image that alone satisfies the condition is lost",
+            "(Kind.UPDATE_POSTIMAGE, lonely),",
+            "(Kind.UPDATE_POSTIMAGE, lonely.slice(0, 0)),",
+        ),
+        (
+            "an image before an update that alone satisfies the condition is lost",
+            "if left.num_rows:",
+            "if left.num_rows < 0:",
+        ),
+        (
+            "a row with another version counts as moved only",
+            "pc.equal(taken.column(1), brought.column(1))",
+            "pc.less_equal(taken.column(1), brought.column(1))",
+        ),
+        (
+            "a net change has the version of the first commit",
+            "for part in reversed(plan.parts):",
+            "for part in plan.parts:",
+        ),
+        (
+            "a commit that only moved a row is its last one",
+            "found -= _Moved.of(plan.identity_spec, part, storage).kept",
+            "pass",
+        ),
+    ),
+    *_in(
+        "read/feed.py",
+        FEED,
+        (
+            "the changes of the oldest version are told without the rows that it took away",
+            "return first.version > start or effect_of(first) is Effect.APPENDS",
+            "return True",
+        ),
+        (
+            "a range begins one commit late",
+            "commits_that_change_rows(reader, newest.dataset.id, start, end)",
+            "commits_that_change_rows(reader, newest.dataset.id, start + 1, end)",
+        ),
+        (
+            "a net feed begins one version late",
+            "plan_net(reader, snapshot, start - 1, own, where, uri)",
+            "plan_net(reader, snapshot, start, own, where, uri)",
+        ),
+    ),
+    *_in(
+        "read/feed_stream.py",
+        FEED_STREAM,
+        (
+            "a commit that does not fit any more is lost",
+            "return Position(part.version), True",
+            "return Position(part.version + 1), True",
+        ),
+        (
+            "a batch of changes has no end",
+            "if not admission.has_room_for(files):",
+            "if False:",
+        ),
+        (
+            "the changes of the oldest version are told without the rows before it",
+            "(commit.version == oldest and not kept)",
+            "False",
+        ),
+        (
+            "a stream of changes begins where changes were expired",
+            "if first is None or _is_lost(newest, first):",
+            "if False:",
+        ),
+        (
+            "a stream tells of changes that are lost in part",
+            "return effect_of(commit) is not Effect.NOTHING and not _is_lost(self._newest, commit)",
+            "return effect_of(commit) is not Effect.NOTHING",
+        ),
+        (
+            "a batch of changes begins with the commit after its first",
+            "plan = self._planned(self._versions(start, last), columns)",
+            "plan = self._planned(self._versions(start, last)[1:], columns)",
+        ),
+        (
+            "deleted rows of a snapshot are told",
+            "vectors = self._reader.vectors([file.id for file in files], version)",
+            "vectors = {}",
+        ),
+    ),
+    *_in(
+        "read/feed_plan.py",
+        FEED,
+        (
+            "what comes after a range is read too late",
+            "reader.changes_since(newest.dataset.id, ranges[0][0], ranges[-1][1])",
+            "reader.changes_since(newest.dataset.id, ranges[0][0], ranges[-1][1] - 1)",
+        ),
+    ),
+    *_in(
+        "maintenance/expiry.py",
+        CONSUMERS,
+        (
+            "a consumer keeps only what comes after the version that it has read",
+            "name: max(1, one.version)",
+            "name: max(1, one.version + 1)",
+        ),
+        (
+            "a consumer keeps versions for ever",
+            "if one.expires_at > now and",
+            "if",
+        ),
+        (
+            "a consumer keeps no version",
+            "min([wanted, *waiting.values()])",
+            "wanted",
+        ),
+    ),
+    *_in(
+        "maintenance/consumers.py",
+        CONSUMERS,
+        (
+            "a consumer goes back",
+            "if version < found.version:",
+            "if False:",
+        ),
+        (
+            "a consumer is where changes were expired",
+            "first = 0 if oldest == 1 else oldest",
+            "first = 0",
+        ),
+    ),
+    *_in(
+        "catalog/sql/consumers.py",
+        CONSUMERS,
+        (
+            "an advance does not begin a consumer's time anew",
+            "version = ?, advanced_at = {now} ",
+            "version = ? ",
+        ),
+    ),
+    *_in(
+        "spark/reading/changes_read.py",
+        FEED_DOORS,
+        (
+            "a version that is excluded is read",
+            'not isinstance(start, datetime) and not _is_included(given, "starting")',
+            "False",
+        ),
+        (
+            "the last version is read although it is excluded",
+            'isinstance(end, (int, str)) and not _is_included(given, "ending")',
+            "False",
+        ),
+        (
+            "a range that ends before its last version has the columns of that version",
+            "found = _bounds(address, first, last - 1, columns)",
+            "found = replace(found, end=last - 1)",
+        ),
+        (
+            "a moment that is excluded is read",
+            'return moment + _MICROSECOND if which == "starting" else moment - _MICROSECOND',
+            "return moment",
+        ),
+        (
+            "net changes are left out by the version of the range",
+            "if pushed.condition and not request.net:",
+            "if pushed.condition:",
+        ),
+        (
+            "kinds of a paired commit are those of one side",
+            "if not part.is_paired:  # all of one side",
+            "if True:  # all of one side",
+        ),
+        (
+            "deletes are told of what a commit added",
+            "before = before if Kind.DELETE.value in matching else Side()",
+            "before = before if Kind.INSERT.value in matching else Side()",
+        ),
+        (
+            "a condition on one image of a row holds for a commit",
+            "condition = decode_supported(pushed.condition, pa.schema(shown))",
+            "condition = decode_supported(pushed.condition[:0], pa.schema(shown))",
+        ),
+        (
+            "a task of net changes lacks the commits",
+            "feed = self.feed() if self.request.net else self.feed().without_parts()",
+            "feed = self.feed().without_parts()",
+        ),
+        (
+            "rows that were inserted in one commit are told as updates without images",
+            "given.flag(Names.COMPUTE_UPDATES) is not False",
+            "given.flag(Names.COMPUTE_UPDATES) is not None",
+        ),
+    ),
     *_in(
         "streaming.py",
         STREAMS,
@@ -110,12 +414,12 @@ MUTANTS = [
         STREAMS,
         (
             "a stream goes on when versions were expired",
-            "if lost and self._rules.fail_on_data_loss:",
+            "if self._is_lost(commit) and self._rules.fail_on_data_loss:",
             "if False:",
         ),
         (
             "rows of a replaced schema are rows of NULLs",
-            "if effect is Effect.APPENDS and self._is_replaced(commit.version):",
+            "if self._is_read(commit) and self._is_replaced(commit.version):",
             "if False:",
         ),
         (
@@ -135,7 +439,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "spark/stream_read.py",
+        "spark/reading/stream_read.py",
         STREAMS,
         (
             "a batch reads a snapshot and commits after it",
@@ -149,7 +453,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "spark/stream_write.py",
+        "spark/writing/stream_write.py",
         ("doors/test_stream_write.py",),
         (
             "a batch is not known again",
@@ -158,7 +462,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/compact.py",
+        "write/layout/compact.py",
         ("verbs/test_compaction.py",),
         (
             "deleted rows return in a compaction",
@@ -175,10 +479,29 @@ MUTANTS = [
             "if file.size_bytes <= REPEATED_SHARE * smaller[number]",
             "if True",
         ),
+    ),
+    *_in(
+        "write/layout/after_commit.py",
+        ("verbs/test_compaction.py",),
         ("a compaction looks at every commit", "result.version % max(1, least // files)", "False"),
     ),
     *_in(
-        "write/newer_commits.py",
+        "layout/merges.py",
+        ("verbs/test_cluster.py",),
+        ("a piece is sorted again and again", "if len(runs) <= most_runs:", "if len(runs) < 2:"),
+        ("pieces share files", "taken.update(found)", "pass"),
+    ),
+    *_in(
+        "layout/depth.py",
+        ("pure/test_layout_depth.py",),
+        (
+            "a range ends before its last value",
+            "pc.cumulative_sum(ending), ending)",
+            "pc.cumulative_sum(ending), 0)",
+        ),
+    ),
+    *_in(
+        "write/commit/newer_commits.py",
         ("verbs/test_compaction.py",),
         ("rows deleted during a compaction return", "    if since:", "    if False:"),
         (
@@ -230,7 +553,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/statements.py",
+        "catalog/sql/statements.py",
         ROW_CHANGES,
         (
             "the vector of another version is applied",
@@ -277,7 +600,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/row_changes.py",
+        "write/commit/row_changes.py",
         ROW_CHANGES,
         (
             "a new vector forgets the rows that were deleted before",
@@ -286,7 +609,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/apply_rows.py",
+        "write/commit/apply_rows.py",
         ROW_CHANGES,
         (
             "rows that another commit deleted meanwhile return",
@@ -330,7 +653,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/names.py",
+        "catalog/sql/names.py",
         NAMES,
         (
             "two datasets get one name",
@@ -353,7 +676,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/statements.py",
+        "catalog/sql/statements.py",
         NAMES,
         (
             "a dropped dataset can be found",
@@ -381,7 +704,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/begin.py",
+        "write/commit/begin.py",
         NAMES,
         (
             "a replaced schema has the ids of the columns before",
@@ -390,7 +713,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/evolution.py",
+        "write/commit/evolution.py",
         NAMES,
         (
             "a schema is replaced whose columns another commit changed",
@@ -399,7 +722,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/branches.py",
+        "catalog/sql/branches.py",
         BRANCHES,
         (
             "rows that are deleted return in a branch",
@@ -413,7 +736,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/branches.py",
+        "write/metadata/branches.py",
         BRANCHES,
         (
             "a dataset that moved on takes over a branch",
@@ -442,7 +765,7 @@ MUTANTS = [
         ),
         (
             "a branch with expired versions is taken over",
-            "check_readable(theirs, uri, branch.base_version)",
+            "check_readable(theirs, uri, branch.base_version, tx)",
             "pass",
         ),
         (
@@ -485,7 +808,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/statements.py",
+        "catalog/sql/statements.py",
         FORGOTTEN,
         (
             "commits are forgotten before the retention has passed",
@@ -524,7 +847,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/write_states.py",
+        "catalog/sql/write_states.py",
         FORGOTTEN,
         (
             "commits are forgotten that a write will be checked against",
@@ -533,7 +856,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/history_reader.py",
+        "catalog/sql/history_reader.py",
         FORGOTTEN,
         (
             "a write is checked against what is left of the history",
@@ -557,6 +880,29 @@ MUTANTS = [
     ),
     *_in(
         "maintenance/drop.py",
+        ("verbs/test_dropped_tables.py",),
+        (
+            "a table that got a name while a vacuum ran is freed",
+            "if any(other.dataset_id == record.id for other in still):",
+            "if still is not None:",
+        ),
+    ),
+    *_in(
+        "catalog/sql/names.py",
+        ("verbs/test_dropped_tables.py",),
+        (
+            "a table whose location a user chose is freed",
+            "WHERE d.dropped_at IS NULL AND d.managed AND",
+            "WHERE d.dropped_at IS NULL AND",
+        ),
+        (
+            "a table that was written to since it was dropped is freed",
+            "AND t.timestamp > x.dropped_at + 1000000",
+            "AND t.timestamp < 0",
+        ),
+    ),
+    *_in(
+        "maintenance/drop.py",
         BRANCHES,
         (
             "the branches of a dropped dataset stay",
@@ -570,7 +916,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/begin.py",
+        "write/commit/begin.py",
         BRANCHES,
         (
             "a write to a missing branch makes a dataset",
@@ -579,7 +925,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/apply.py",
+        "write/commit/apply.py",
         BRANCHES,
         (
             "a write is committed to another dataset that has its key",
@@ -588,7 +934,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/branches.py",
+        "catalog/sql/branches.py",
         BRANCHES,
         (
             "a branch has no history",
@@ -597,12 +943,21 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "maintenance/expiry.py",
-        NAMES,
+        "catalog/sql/reader.py",
+        ("verbs/test_tags_and_expiry.py",),
         (
             "a tag does not keep its version",
-            "    limits += tx.tags(record.id).values()",
-            "    limits += ()",
+            "removed > dataset.oldest_version or is_tagged:",
+            "removed > dataset.oldest_version:",
+        ),
+    ),
+    *_in(
+        "read/snapshot.py",
+        ("verbs/test_tags_and_expiry.py",),
+        (
+            "a version above that of a tag is readable",
+            "return version in reader.tags(record.id).values()",
+            "return version >= min(reader.tags(record.id).values(), default=version + 1)",
         ),
     ),
     *_in(
@@ -610,17 +965,17 @@ MUTANTS = [
         NAMES,
         (
             "a purge ends at the first store that refuses",
-            "            failed[key] = error\n",
-            "            raise\n",
+            "                ended[key] = Ended(key, (), error)\n",
+            "                raise\n",
         ),
         (
             "a purge deletes the files of a dataset inside",
-            "        if ours and placed and not found.path.startswith(tuple(inside)):",
+            "        if ours and placed and not file.path.startswith(tuple(inside)):",
             "        if ours and placed:",
         ),
         (
             "a purge deletes the files of a dataset that another catalog knows",
-            "        placed = is_in_place(found.path, prefixes)",
+            "        placed = is_in_place(file.path, prefixes)",
             "        placed = True",
         ),
         (
@@ -630,7 +985,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/restore.py",
+        "write/metadata/restore.py",
         ("verbs/test_read_changes.py",),
         (
             "rows that a restore brings back hide those that it deletes",
@@ -639,7 +994,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/restore.py",
+        "write/metadata/restore.py",
         ("verbs/test_row_change_conflicts.py",),
         (
             "a restore reads storage under the lock",
@@ -648,7 +1003,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/restore.py",
+        "write/metadata/restore.py",
         ("verbs/test_row_identity.py", "verbs/test_row_changes_model.py"),
         (
             "a restored file gets no vector",
@@ -662,7 +1017,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/merge_clauses.py",
+        "write/statements/merge_clauses.py",
         ROW_CHANGES,
         (
             "a later clause applies to rows that an earlier one took",
@@ -676,7 +1031,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/merge_rows.py",
+        "write/statements/merge_rows.py",
         ROW_CHANGES,
         (
             "a matched row of the source is inserted too",
@@ -685,7 +1040,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/merge_source.py",
+        "write/statements/merge_source.py",
         ROW_CHANGES,
         (
             "NULL keys match each other",
@@ -694,7 +1049,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/conflicts.py",
+        "write/commit/conflicts.py",
         ROW_CHANGES,
         (
             "a MERGE does not look at rows that others added",
@@ -703,7 +1058,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/conflicts.py",
+        "write/commit/conflicts.py",
         COMMITS,
         (
             "a compaction counts as a change of rows",
@@ -712,7 +1067,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/newer_commits.py",
+        "write/commit/newer_commits.py",
         COMMITS,
         (
             "an overwrite from its own rows loses what others committed",
@@ -721,7 +1076,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "read/duckdb_files.py",
+        "engines/duckdb.py",
         ROW_CHANGES,
         (
             "DuckDB leaves out the deleted rows of another file",
@@ -881,7 +1236,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/commit.py",
+        "write/commit/commit.py",
         ADDED,
         (
             "an aborted commit deletes files of others",
@@ -890,7 +1245,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/newer_commits.py",
+        "write/commit/newer_commits.py",
         ADDED,
         (
             "a file that another commit added is added again",
@@ -1138,7 +1493,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/search.py",
+        "catalog/sql/search.py",
         CATALOG,
         (
             "an OR of columns is an AND",
@@ -1152,7 +1507,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/statements.py",
+        "catalog/sql/statements.py",
         CATALOG,
         (
             "a range that begins at an upper key",
@@ -1171,7 +1526,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/server_connections.py",
+        "catalog/backends/postgres/connections.py",
         POSTGRES,
         (
             "a connection is used that was made with other variables",
@@ -1185,11 +1540,11 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/postgres.py",
+        "catalog/backends/postgres/catalog.py",
         POSTGRES,
         (
             "a connection is used that the server ended",
-            "if _is_usable(kept):",
+            "if self._ready or _is_usable(kept):",
             "if True:",
         ),
         (
@@ -1199,7 +1554,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/history_reader.py",
+        "catalog/sql/history_reader.py",
         CATALOG,
         (
             "a write repeats an earlier one of its application",
@@ -1208,7 +1563,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/write_states.py",
+        "catalog/sql/write_states.py",
         CATALOG,
         (
             "a committed write can be fenced",
@@ -1269,7 +1624,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/conflicts.py",
+        "write/commit/conflicts.py",
         ("pure/test_conflicts.py",),
         (
             "a compaction removes rows",
@@ -1289,12 +1644,12 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/migrations.py",
+        "catalog/sql/migrations.py",
         CATALOG,
         ("old files are a digit too high", "return str(fewest)", "return str(fewest + 1)"),
     ),
     *_in(
-        "write/commit.py",
+        "write/commit/commit.py",
         ("verbs/test_commit_protocol.py",),
         (
             "files are deleted though the outcome is unknown",
@@ -1318,7 +1673,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/set_properties.py",
+        "write/metadata/set_properties.py",
         LAYOUT,
         (
             "layout: files of a partitioned dataset stand in the folders of other columns",
@@ -1342,7 +1697,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/layout.py",
+        "write/commit/file_layout.py",
         LAYOUT,
         (
             "layout: a sort column can be dropped",
@@ -1388,7 +1743,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/evolution.py",
+        "write/commit/evolution.py",
         ("verbs/test_commit_protocol.py", *VERBS),
         (
             "a dropped column's field id is given again",
@@ -1397,7 +1752,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/evolution.py",
+        "write/commit/evolution.py",
         CHANGES,
         (
             "schema change: a file stands under a name that its column no longer has",
@@ -1416,7 +1771,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/schema_change.py",
+        "write/metadata/schema_change.py",
         CHANGES,
         (
             "schema change: a dropped column's field id is given again",
@@ -1435,7 +1790,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/metadata_commit.py",
+        "write/commit/metadata_commit.py",
         CHANGES,
         (
             "schema change: two changes of the schema at once",
@@ -1517,7 +1872,7 @@ MUTANTS = [
         ("nothing is ever forgotten", "while self.size_bytes > self._most_bytes", "while False"),
     ),
     *_in(
-        "catalog/statements.py",
+        "catalog/sql/statements.py",
         CATALOG,
         ("files with a NULL lie within a condition", "AND c.null_count = 0 AND (", "AND ("),
     ),
@@ -1568,7 +1923,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "read/engine_files.py",
+        "engines/files.py",
         DEFAULTS,
         (
             "engines fill in NULL for a column with a default",
@@ -1582,7 +1937,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/apply.py",
+        "write/commit/apply.py",
         DEFAULTS,
         (
             "a file that lacks a newer column is recorded as if it had it",
@@ -1656,7 +2011,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/stored_values.py",
+        "write/commit/stored_values.py",
         ("verbs/test_promotion.py",),
         (
             "files without statistics fit",
@@ -1930,7 +2285,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "predicate/bind.py",
+        "predicate/equal_values.py",
         LANGUAGE,
         (
             "a literal out of range is never equal, NULL or not",
@@ -1940,7 +2295,7 @@ MUTANTS = [
             ),
             (
                 "if low is None or high is None or low > high:  # type: ignore[operator]\n"
-                "        return FALSE"
+                "        return negation(conjunction([]))"
             ),
         ),
     ),
@@ -1981,6 +2336,149 @@ MUTANTS = [
             "expressions: a literal before the column does not turn the comparison",
             "_folded(left), _FLIPPED[op]",
             "_folded(left), op",
+        ),
+    ),
+    *_in(
+        "predicate/ranges.py",
+        IMPLIED,
+        (
+            "ranges: the first value above is in the range too",
+            'high = self._first(">") - 1',
+            'high = self._first(">")',
+        ),
+        (
+            "ranges: `<` ends one value early",
+            'high = self._first(">=") - 1',
+            'high = self._first(">=") - 2',
+        ),
+        (
+            "ranges: `>=` begins one value late",
+            """if op in ("=", "<=>", ">="):
+            low = self._first(">=")""",
+            """if op in ("=", "<=>", ">="):
+            low = self._first(">=") + 1""",
+        ),
+        (
+            "ranges: what falls is taken for what rises",
+            "return (low, high) if self._sign > 0 else (-high, -low)",
+            "return (low, high)",
+        ),
+        (
+            "ranges: an overflow is below all values",
+            "return [place > 0 if one is None else",
+            "return [place < 0 if one is None else",
+        ),
+        (
+            "ranges: a condition that overflows is the range",
+            "return nan and None not in ends",
+            "return True",
+        ),
+        (
+            "ranges: NaN never matches",
+            '"=" if op == "<=>" else op])[0] is not False',
+            '"=" if op == "<=>" else op])[0] is None',
+        ),
+        (
+            "ranges: clocks are calm everywhere",
+            "return len({offset_at(moment, zone) for moment in moments}) == 1",
+            "return True",
+        ),
+        (
+            "ranges: no margin where clocks change",
+            "margin = _MARGIN_DAYS * day * steps",
+            "margin = 0",
+        ),
+        (
+            "ranges: a finer column ends with the last microsecond",
+            'terms.append(Compare(name, "<", line.value(high + 1)))',
+            'terms.append(Compare(name, "<=", line.value(high)))',
+        ),
+    ),
+    *_in(
+        "expression/order.py",
+        IMPLIED,
+        (
+            "order: a product by a negative number rises",
+            "return Step(place, 1 if factor > 0 else -1)",
+            "return Step(place)",
+        ),
+        (
+            "order: a difference rises with what is taken away",
+            "return Step(1, -1) if numbers and",
+            "return Step(1) if numbers and",
+        ),
+        (
+            "order: the minus sign keeps order",
+            "return Step(0, -1) if is_number(given.types[0]) else None",
+            "return Step(0) if is_number(given.types[0]) else None",
+        ),
+        (
+            "order: days between rise with their beginning",
+            "return _days(given, -1)",
+            "return _days(given, 1)",
+        ),
+        (
+            "order: a cast of an instant knows no zone",
+            "return Step(0, zoned=INSTANT in (from_, to))",
+            "return Step(0)",
+        ),
+    ),
+    *_in(
+        "predicate/implied.py",
+        IMPLIED,
+        (
+            "implied: an OR needs one branch only",
+            'return conjunction(parts) if (node.name == "and") is truth else disjunction(parts)',
+            "return conjunction(parts)",
+        ),
+        (
+            "implied: NOT changes nothing",
+            "return self.when(node.arguments[0], not truth)",
+            "return self.when(node.arguments[0], truth)",
+        ),
+        (
+            "implied: coalesce is its first argument",
+            "gone.append(self._null(one))",
+            "gone.append(FALSE)",
+        ),
+        (
+            "implied: constants are combined uncast",
+            "return None if names(node) else Cast(node, type_)",
+            "return None if names(node) else node",
+        ),
+        (
+            "implied: a longer text is never below",
+            "below_ = Or((below_, StartsWith(name, begin)))",
+            "pass",
+        ),
+        (
+            "implied: a month that fails is kept out",
+            "in (False, None):",
+            "is not True:",
+        ),
+        (
+            "implied: a column that is NULL where the other is, is never equal",
+            "return Found(disjunction([compared, nulls]), False)",
+            "return Found(compared, False)",
+        ),
+    ),
+    *_in(
+        "pruning/evaluate.py",
+        IMPLIED,
+        (
+            "evaluate: columns whose bounds meet are never equal",
+            "return bool(low[0] <= high[1] and low[1] <= high[0])",
+            "return bool(low[0] < high[1] and low[1] < high[0])",
+        ),
+        (
+            "evaluate: `<` of columns looks at the other ends",
+            'if node.op in (">", ">="):',
+            'if node.op in ("<", "<="):',
+        ),
+        (
+            "evaluate: NaN in a column has bounds",
+            "if None in (*low, *high) or left.may_contain_nan or right.may_contain_nan:",
+            "if None in (*low, *high):",
         ),
     ),
     *_in(
@@ -2031,7 +2529,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "read/engine_files.py",
+        "engines/files.py",
         ENGINE_FILES,
         (
             "engines read files with NaN",
@@ -2050,7 +2548,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "read/engine_types.py",
+        "engines/types.py",
         ENGINE_FILES,
         (
             "engines cast dates and whole numbers to anything",
@@ -2059,7 +2557,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "read/duckdb_files.py",
+        "engines/duckdb.py",
         ENGINE_FILES,
         (
             "text compares by the default collation of DuckDB",
@@ -2068,7 +2566,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "read/datafusion_files.py",
+        "engines/datafusion.py",
         ENGINE_FILES,
         (
             "DataFusion lets PyArrow filter, whose NOT IN keeps NULLs",
@@ -2077,7 +2575,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/struct_values.py",
+        "write/statements/struct_values.py",
         ("verbs/test_nested_assignments.py",),
         (
             "fields that are not assigned are left out",
@@ -2090,7 +2588,12 @@ MUTANTS = [
         STORAGE,
         (
             "a symbolic link to a file may lead anywhere",
-            "if os.path.islink(full):",
+            "if stat.S_ISLNK(mode):",
+            "if False:",
+        ),
+        (
+            "a pipe waits for another program",
+            "if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):",
             "if False:",
         ),
         (
@@ -2124,7 +2627,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "spark/packing.py",
+        "spark/reading/packing.py",
         ("doors/test_tasks.py",),
         (
             "partitions are balanced by the driver's cores",
@@ -2139,7 +2642,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "spark/spark_files.py",
+        "spark/reading/spark_files.py",
         ("doors/test_reader_answer.py",),
         (
             "Spark reads renamed columns by name",
@@ -2169,10 +2672,42 @@ MUTANTS = [
         ("users' columns are taken for identities", "if self.places and any(", "if False and any("),
     ),
     *_in(
-        "spark/reader_worth.py",
+        "spark/reading/reader_worth.py",
         ("doors/test_reader_answer.py",),
         ("keys are wanted of every column", "or share(name) <= CLUSTERED", "or True"),
         ("keys are wanted of few rows", "row_groups_read < FEW_ROW_GROUPS", "row_groups_read < 0"),
+    ),
+    *_in(
+        "expression/sql_text.py",
+        ("pure/test_texts.py",),
+        (
+            "a text is not held against the grammar",
+            "        yield\n        check_syntax(text)\n",
+            "        yield\n",
+        ),
+    ),
+    *_in(
+        "expression/syntax.py",
+        ("pure/test_texts.py",),
+        (
+            "the sign + may stand before anything",
+            'if plus and self._see().kind != "number"',
+            'if False and self._see().kind != "number"',
+        ),
+        (
+            "what follows an expression is not looked at",
+            'if self._see().kind != "end":\n            self._fail("an operator',
+            'if False:\n            self._fail("an operator',
+        ),
+    ),
+    *_in(
+        "write/statements/merge_rows.py",
+        ("verbs/test_serializable.py",),
+        (
+            "a serializable MERGE forgets the rows that it matched and left alone",
+            "        read=merge.read,",
+            "        read={},",
+        ),
     ),
 ]
 

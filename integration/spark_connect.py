@@ -6,7 +6,8 @@ A virtual environment with that PySpark and what its Connect client needs, this
 checkout installed as a wheel, and a Connect server in a process of its own that
 loads the extension by `spark.jars`, as spark_conf/README.md tells administrators.
 Every query is answered by plake and by plain Parquet, over the wire; random programs
-that change rows are compared with DuckDB. The master
+that change rows are compared with DuckDB. A client tries to run code in the server by each way in
+which a user gives options. The master
 `local-cluster[1,2,2048]` has executors in processes of their own.
 """
 
@@ -34,8 +35,8 @@ def inside(folder: Path, master: str) -> int:
     """Compare, in the environment that has the Connect client."""
     from pyspark.sql import SparkSession
 
-    from lakehouse_source.spark.planner.vocabulary import Reader, Setting
-    from lakehouse_source.spark.session import planner_jar
+    from lakehouse_source.spark.protocol.vocabulary import Reader, Setting
+    from lakehouse_source.spark.session.configure import planner_jar
     from tests.doors import planner_queries as pq
     from tests.doors.test_planner_queries import multiset
 
@@ -46,6 +47,8 @@ def inside(folder: Path, master: str) -> int:
         .config("spark.sql.shuffle.partitions", "2")
         .getOrCreate()
     )
+    spark.conf.set("spark.sql.catalog.plake", "io.plake.spark.PlakeCatalog")
+    print(f"{attack(spark, folder)} attacks through Connect: all were refused")
     sides = pq.write_sides(spark, folder)
     ours, native = (pq.Side(spark, name, *sides[name], folder) for name in ("plake", "parquet"))
 
@@ -83,6 +86,27 @@ def inside(folder: Path, master: str) -> int:
     for name in wrong:
         print("wrong:", name)
     return 1 if wrong or asked < 100 else 0
+
+
+def attack(spark: Any, folder: Path) -> int:
+    """Try to run code by options that the extension has for itself; answers how many tries.
+
+    Raises:
+        AssertionError: something was not refused, changed a table, or made the file that tells that
+            a pickle was loaded.
+    """
+    import lakehouse_source as lake
+    from lakehouse_source.spark.protocol.vocabulary import Option
+    from tests.doors import test_own_options as options
+
+    path = str(folder / "attacked")
+    lake.write_dataset({"a": [1, 2, 3]}, path)
+    doors = (*options.EVERYWHERE, *options.WITH_CATALOG)
+    names = (Option.QUESTION, Option.COMMAND, Option.TASKS, Option.STATEMENT.upper())
+    for door in doors:
+        for name in names:
+            options.attacked(spark, door, path, name, folder)
+    return 2 * len(doors) * len(names)
 
 
 def change_rows(spark: Any, folder: Path) -> int:

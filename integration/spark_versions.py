@@ -31,13 +31,17 @@ SUITES = [
         "planner_join_keys",
         "planner_views",
         "batch_reads",
-        "native_scan",
         "row_statements",
         "change_rows",
         "stream_read",
         "stream_write",
         "reader_choice",
         "reader_places",
+        "catalog_views",
+        "changes_read",
+        "changes_request",
+        "changes_doors",
+        "views_as_targets",
     )
 ]
 TOOLS = (

@@ -48,7 +48,7 @@ def session(client: str, url: str, folder: Path) -> Any:
     """A session as an administrator's settings make it: the jar and a catalog of plake."""
     from pyspark.sql import SparkSession
 
-    from lakehouse_source.spark.session import planner_jar
+    from lakehouse_source.spark.session.configure import planner_jar
 
     builder = SparkSession.builder
     builder = builder.remote("local[1]") if client == "Connect" else builder.master("local[1]")

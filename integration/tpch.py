@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import lakehouse_source as lake
-from lakehouse_source.spark.planner.vocabulary import Reader, Setting
+from lakehouse_source.spark.protocol.vocabulary import Reader, Setting
 
 Row: TypeAlias = tuple[Any, ...]
 TABLES = ("customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier")

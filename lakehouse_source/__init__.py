@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lakehouse_source.dataset import Dataset
     from lakehouse_source.datasets import DatasetCatalog, DatasetEntry, open_catalog
     from lakehouse_source.errors import (
+        AccessDeniedError,
         AmbiguousMergeError,
         CatalogUnavailableError,
         CommitConflictError,
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
         CorruptDatasetError,
         DatasetExistsError,
         DatasetNotFoundError,
+        ErasureIncompleteError,
+        ForeignFolderError,
+        IcebergUnsupportedError,
         InvalidExpressionError,
         InvalidOptionError,
         InvalidPredicateError,
@@ -57,7 +61,7 @@ if TYPE_CHECKING:
         VersionNotFoundError,
     )
     from lakehouse_source.functions import convert, open_dataset, read_dataset, write_dataset
-    from lakehouse_source.maintenance.vacuum import vacuum
+    from lakehouse_source.maintenance.vacuum_catalog import vacuum
     from lakehouse_source.model import (
         ChangeResult,
         CompactionResult,
@@ -67,17 +71,20 @@ if TYPE_CHECKING:
     )
     from lakehouse_source.parquet.prune import FilePruning, prune_file
     from lakehouse_source.predicate import PredicateSet
+    from lakehouse_source.read.feed import Changes
     from lakehouse_source.read.scan import Scan
-    from lakehouse_source.write.merge_builder import MergeBuilder
-    from lakehouse_source.write.transaction import Transaction, transaction
+    from lakehouse_source.transactions import Transaction, transaction
+    from lakehouse_source.write.statements.merge_builder import MergeBuilder
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessDeniedError",
     "AmbiguousMergeError",
     "Catalog",
     "CatalogUnavailableError",
     "ChangeResult",
+    "Changes",
     "CommitConflictError",
     "CommitUnknownError",
     "CompactionResult",
@@ -87,8 +94,11 @@ __all__ = [
     "DatasetEntry",
     "DatasetExistsError",
     "DatasetNotFoundError",
+    "ErasureIncompleteError",
     "FileMetadata",
     "FilePruning",
+    "ForeignFolderError",
+    "IcebergUnsupportedError",
     "InvalidExpressionError",
     "InvalidOptionError",
     "InvalidPredicateError",
@@ -114,6 +124,7 @@ __all__ = [
     "open_dataset",
     "prune_file",
     "read_dataset",
+    "server",
     "spark",
     "transaction",
     "vacuum",
@@ -140,6 +151,8 @@ _HOME = {
             "CorruptDatasetError",
             "DatasetExistsError",
             "DatasetNotFoundError",
+            "ErasureIncompleteError",
+            "ForeignFolderError",
             "InvalidExpressionError",
             "InvalidOptionError",
             "InvalidPredicateError",
@@ -147,7 +160,9 @@ _HOME = {
             "NamespaceNotEmptyError",
             "NamespaceNotFoundError",
             "PlakeError",
+            "IcebergUnsupportedError",
             "SchemaMismatchError",
+            "AccessDeniedError",
             "StorageError",
             "StreamChangeError",
             "StreamCheckpointError",
@@ -161,7 +176,7 @@ _HOME = {
             "read_dataset",
             "write_dataset",
         ),
-        "maintenance.vacuum": ("vacuum",),
+        "maintenance.vacuum_catalog": ("vacuum",),
         "model": (
             "ChangeResult",
             "CompactionResult",
@@ -174,9 +189,10 @@ _HOME = {
             "prune_file",
         ),
         "predicate": ("PredicateSet",),
+        "read.feed": ("Changes",),
         "read.scan": ("Scan",),
-        "write.merge_builder": ("MergeBuilder",),
-        "write.transaction": (
+        "write.statements.merge_builder": ("MergeBuilder",),
+        "transactions": (
             "Transaction",
             "transaction",
         ),
@@ -186,9 +202,9 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, or `lake.spark`: plain Python users have no PySpark."""
-    if name == "spark":
-        return importlib.import_module("lakehouse_source.spark")
+    """A public name, or `lake.spark` and `lake.server`, whose packages not every user has."""
+    if name in ("spark", "server"):
+        return importlib.import_module(f"lakehouse_source.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'lakehouse_source' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"lakehouse_source.{_HOME[name]}"), name)

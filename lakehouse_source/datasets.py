@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -14,7 +16,6 @@ from lakehouse_source.arguments import flag, text
 from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog import open_catalog as open_database
 from lakehouse_source.catalog.locate import folder_around
-from lakehouse_source.catalog.names import TAKEN, NamedDataset, Namespace
 from lakehouse_source.catalog.places import OWN_KEY
 from lakehouse_source.catalog.qualified_names import (
     NameLike,
@@ -24,8 +25,11 @@ from lakehouse_source.catalog.qualified_names import (
     quoted,
 )
 from lakehouse_source.catalog.retry import in_transaction
+from lakehouse_source.catalog.sql.names import TAKEN, NamedDataset, Namespace
+from lakehouse_source.catalog.sql.session import Session
 from lakehouse_source.dataset import Dataset
 from lakehouse_source.errors import (
+    CatalogUnavailableError,
     DatasetExistsError,
     InvalidOptionError,
     NamespaceExistsError,
@@ -34,12 +38,12 @@ from lakehouse_source.maintenance import drop as dropping
 from lakehouse_source.read.address import Address, PathLike
 from lakehouse_source.read.snapshot import existing
 from lakehouse_source.storage import StorageLocation, split_branch
-from lakehouse_source.storage.uris import encoded
-from lakehouse_source.write.begin import begin
-from lakehouse_source.write.commit import commit
-from lakehouse_source.write.stage import write_options
+from lakehouse_source.write.commit.begin import begin
+from lakehouse_source.write.commit.commit import commit
+from lakehouse_source.write.rows.stage import write_options
 
 _WAREHOUSE = "warehouse"
+_LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -99,6 +103,12 @@ class DatasetCatalog(Catalog):
 
     def write(self) -> AbstractContextManager[CatalogTransaction]:
         return self._database.write()
+
+    def still(self) -> AbstractContextManager[CatalogReader]:
+        return self._database.still()
+
+    def fill(self, ids: Mapping[str, int], work: Callable[[Session], None]) -> None:
+        self._database.fill(ids, work)
 
     def close(self) -> None:
         self._database.close()
@@ -200,6 +210,7 @@ class DatasetCatalog(Catalog):
             partition_by=partition_by,
             overwrite_schema=found is not None,
             register_as=key,
+            managed=found is None and location is None,
             table_properties=texts,
             statement="create" if found is None else "replace",
             **(properties or {}),
@@ -207,7 +218,7 @@ class DatasetCatalog(Catalog):
         uri = self._uri(found) if found is not None else self.new_location(key, location)
         address = Address(uri, self, storage_options)
         commit(self, begin(self, address, schema, options), [])
-        return Dataset(address)
+        return Dataset(address, committed=True)
 
     def dataset(
         self, name: NameLike, *, storage_options: Mapping[str, Any] | None = None
@@ -266,7 +277,8 @@ class DatasetCatalog(Catalog):
         key, address = parse_name(name), Address(location, self)
 
         def give(tx: CatalogTransaction) -> None:
-            record = existing(tx.dataset(address.key), address.uri, self.redacted_url)
+            # Under the lock: a vacuum may be deleting it.
+            record = existing(tx.lock_dataset(address.key), address.uri, self.redacted_url)
             tx.names.give(key, record.id)
 
         self._change(give)
@@ -308,7 +320,9 @@ class DatasetCatalog(Catalog):
         """Take the name away from a dataset, or delete the dataset.
 
         Without `purge` the dataset stays in the catalog and in its folder: it can be opened by
-        its URI, and get a name again by `register`. With `purge` nobody can read it any more,
+        its URI, and `undrop` gives it back its name. Where plake chose the folder, a vacuum of the
+        catalog (`lake.vacuum`) deletes it after its retention, unless somebody has written to it
+        since or given it a name. With `purge` nobody can read it any more,
         in any version, and the files that plake wrote are deleted.
 
         Raises:
@@ -334,7 +348,44 @@ class DatasetCatalog(Catalog):
 
         self._change(remove, is_removed)
         if purge:
-            self.finish_drops(storage_options=storage_options)
+            try:
+                self.finish_drops(storage_options=storage_options)
+            except CatalogUnavailableError as error:
+                # It is dropped: an error would say that it is not.
+                _LOG.warning("files of %s are left for finish_drops(): %s", quoted(key), error)
+
+    def dropped(self) -> list[DatasetEntry]:
+        """The datasets whose names were dropped and that are there still, the last one first.
+
+        Each has the name that it had. `undrop` gives it back, and `drop` with `purge` after that
+        deletes the dataset. `lake.vacuum(dry_run=True)` tells which ones a vacuum would delete.
+
+        >>> catalog.drop("orders")
+        >>> [(entry.name, entry.uri) for entry in catalog.dropped()]
+        [('orders', 'file:///data/warehouse/default/orders')]
+        """
+        with self.read() as reader:
+            found = reader.names.dropped()
+        return [DatasetEntry(one.namespace, one.name, self._uri(one), one.version) for one in found]
+
+    def undrop(self, name: NameLike) -> None:
+        """Give the dataset back its name that had it last and was dropped without `purge`.
+
+        Raises:
+            DatasetNotFoundError: no dataset lost this name, or it was deleted.
+            DatasetExistsError: another dataset has the name now. Rename that one first.
+            NamespaceNotFoundError: the namespace was dropped too. Create it first.
+
+        >>> catalog.drop("orders")
+        >>> catalog.undrop("orders")
+        >>> catalog.dataset("orders").version
+        1
+        """
+        key = parse_name(name)
+        self._change(
+            lambda tx: tx.names.undrop(key),
+            lambda tx, one: tx.names.of_dataset(one.dataset_id) is not None,
+        )
 
     def finish_drops(self, *, storage_options: Mapping[str, Any] | None = None) -> int:
         """Delete what a `drop` with `purge` left that was interrupted; answers how many datasets.
@@ -428,6 +479,8 @@ class DatasetCatalog(Catalog):
         def remove(tx: CatalogTransaction) -> None:
             for one in tx.names.datasets(name) if cascade else ():
                 tx.names.remove((one.namespace, one.name))
+            for view in tx.names.view_names(name) if cascade else ():
+                tx.names.remove_view((name, view))
             tx.names.drop_namespace(name)
 
         self._change(remove, lambda tx, _: tx.names.find_namespace(name) is None)
@@ -470,12 +523,14 @@ class DatasetCatalog(Catalog):
                 reason=f"is missing for {quoted(key)}, and the catalog has no warehouse. Give "
                 "location=, or open the catalog with warehouse= (option 'warehouse' in Spark).",
             )
-        folder = f"{warehouse.rstrip('/')}/{encoded(key[0])}/{encoded(key[1])}"
+        check_name(key)
+        folder = "/".join((warehouse.rstrip("/"), *(quote(part, safe="") for part in key)))
         with self.read() as reader:
-            taken = reader.taken_uris(folder)
+            # Some disks take names for one that differ in case only.
+            taken = {uri.lower() for uri in reader.taken_uris(folder)}
         # A dataset that was renamed, or dropped without its files, keeps its folder.
         number, uri = 1, folder
-        while uri in taken:
+        while uri.lower() in taken:
             number += 1
             uri = f"{folder}-{number}"
         return uri

@@ -9,9 +9,11 @@ Grouped by what a handler does:
     ├── InvalidExpressionError          PLAKE_INVALID_EXPRESSION
     ├── AmbiguousMergeError             PLAKE_AMBIGUOUS_MERGE
     ├── SchemaMismatchError             PLAKE_SCHEMA_MISMATCH
+    ├── IcebergUnsupportedError         PLAKE_ICEBERG_UNSUPPORTED
       check what exists, then correct the path, catalog, mode or version
     ├── DatasetNotFoundError            PLAKE_DATASET_NOT_FOUND
     ├── DatasetExistsError              PLAKE_DATASET_EXISTS
+    ├── ForeignFolderError              PLAKE_FOREIGN_FOLDER
     ├── VersionNotFoundError            PLAKE_VERSION_NOT_FOUND
     ├── NamespaceNotFoundError          PLAKE_NAMESPACE_NOT_FOUND
     ├── NamespaceExistsError            PLAKE_NAMESPACE_EXISTS
@@ -26,11 +28,14 @@ Grouped by what a handler does:
     ├── CommitConflictError             PLAKE_COMMIT_CONFLICT
       make the same call again, at once if `retryable`, else later
     ├── CatalogUnavailableError         PLAKE_CATALOG_UNAVAILABLE
+      ask for the right that is missing; nothing was committed
+    ├── AccessDeniedError               PLAKE_ACCESS_DENIED
       look the write up in the catalog: it may be committed
     ├── CommitUnknownError              PLAKE_COMMIT_UNKNOWN
     ├── CommitAcknowledgementLostError  PLAKE_COMMIT_ACKNOWLEDGEMENT_LOST
       check the disk, the object store and the permissions
     ├── StorageError                    PLAKE_STORAGE
+    ├── ErasureIncompleteError          PLAKE_ERASURE_INCOMPLETE
       repair from a backup, or report a bug
     └── CorruptDatasetError             PLAKE_CORRUPT_DATASET
 
@@ -44,6 +49,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
+
+# Roles of `catalog/backends/postgres/roles.sql`, from the least to the most, and what each may do.
+CATALOG_ROLES = {
+    "plake_reader": "reads",
+    "plake_appender": "adds rows",
+    "plake_writer": "every statement but these",
+    "plake_maintainer": "expires versions, vacuums, purges and drops branches",
+}
 
 
 def _rebuild(cls: type[PlakeError], fields: dict[str, Any]) -> PlakeError:
@@ -78,6 +91,11 @@ class PlakeError(Exception):
         self._fields = fields
         for name, value in fields.items():
             setattr(self, name, value)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The keywords of which the constructor makes this error again."""
+        return dict(self._fields)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self._fields))
@@ -241,6 +259,32 @@ class SchemaMismatchError(PlakeError):
         )
 
 
+class IcebergUnsupportedError(PlakeError):
+    """A dataset that readers of Iceberg would read wrongly, or not at all: it is not shown to them.
+
+    `column` is the dotted path of the column, or None where it is none's fault. `reason` and
+    `hint` are sentences.
+
+    >>> times = pa.table({"took": pa.array([1], pa.duration("s"))})
+    >>> result = lake.write_dataset(times, "/data/times")
+    >>> lake.open_dataset("/data/times").export_iceberg()
+    Traceback (most recent call last):
+    lakehouse_source.errors.IcebergUnsupportedError: column 'took' of ... has type duration[s], ...
+    """
+
+    code = "PLAKE_ICEBERG_UNSUPPORTED"
+    dataset: str
+    column: str | None
+    reason: str
+    hint: str
+
+    def __init__(self, *, dataset: str, column: str | None = None, reason: str, hint: str) -> None:
+        what = dataset if column is None else f"column {column!r} of {dataset}"
+        super().__init__(
+            f"{what} {reason}. {hint}", dataset=dataset, column=column, reason=reason, hint=hint
+        )
+
+
 class DatasetNotFoundError(PlakeError):
     """There is no dataset at `dataset` in `catalog` (both redacted strings).
 
@@ -280,6 +324,24 @@ class DatasetExistsError(PlakeError):
     def __init__(self, *, dataset: str, hint: str | None = None) -> None:
         advice = hint or "Use mode='append' or mode='overwrite'."
         super().__init__(f"dataset {dataset} exists already. {advice}", dataset=dataset, hint=hint)
+
+
+class ForeignFolderError(PlakeError):
+    """The folder of a dataset belongs to another catalog, or has data that no dataset here has.
+
+    `folder` is its URI, without secrets. Nothing was written to it or deleted.
+
+    >>> lake.write_dataset(flights, "/data/flights", catalog="sqlite:////data/catalog.db")
+    Traceback (most recent call last):
+    lakehouse_source.errors.ForeignFolderError: file:///data/flights is not this catalog's: ...
+    """
+
+    code = "PLAKE_FOREIGN_FOLDER"
+    folder: str
+    reason: str
+
+    def __init__(self, *, folder: str, reason: str) -> None:
+        super().__init__(f"{folder} is not this catalog's: {reason}.", folder=folder, reason=reason)
 
 
 class VersionNotFoundError(PlakeError):
@@ -519,7 +581,9 @@ class StreamSchemaError(PlakeError):
 class CommitConflictError(PlakeError):
     """Another commit came first and collides with this one; nothing was committed.
 
-    `base_version` is what this write read, `current_version` what it found.
+    `base_version` is what this write read, `current_version` what it found. What it collides with,
+    where that is known: `version` and `operation` of the other commit, `path` of the file,
+    `columns`, and in how many `rows` of the file both differ. `reason` says the same as text.
 
     >>> lake.write_dataset(flights, "/data/flights", expected_version=0)
     Traceback (most recent call last):
@@ -531,9 +595,24 @@ class CommitConflictError(PlakeError):
     base_version: int
     current_version: int
     reason: str
+    version: int | None
+    operation: str | None
+    path: str | None
+    columns: tuple[str, ...]
+    rows: int | None
 
     def __init__(
-        self, *, dataset: str, base_version: int, current_version: int, reason: str
+        self,
+        *,
+        dataset: str,
+        base_version: int,
+        current_version: int,
+        reason: str,
+        version: int | None = None,
+        operation: str | None = None,
+        path: str | None = None,
+        columns: Iterable[str] = (),
+        rows: int | None = None,
     ) -> None:
         super().__init__(
             f"commit to {dataset} conflicts: {reason} (this write is based on version "
@@ -543,6 +622,11 @@ class CommitConflictError(PlakeError):
             base_version=base_version,
             current_version=current_version,
             reason=reason,
+            version=version,
+            operation=operation,
+            path=path,
+            columns=tuple(columns),
+            rows=rows,
         )
 
 
@@ -573,6 +657,41 @@ class CatalogUnavailableError(PlakeError):
             reason=reason,
             retryable=retryable,
             attempts=attempts,
+        )
+
+
+class AccessDeniedError(PlakeError):
+    """The database of the catalog does not let its login do this; nothing was committed.
+
+    `login` is who the database says that the client is, `roles` are plake's roles that it has,
+    from the least to the most (see `catalog/backends/postgres/roles.sql`).
+
+    >>> print(lake.AccessDeniedError(catalog="c", reason="permission denied for table files"))
+    catalog c refuses this: permission denied for table files. ...
+    """
+
+    code = "PLAKE_ACCESS_DENIED"
+    catalog: str
+    reason: str
+    login: str
+    roles: tuple[str, ...]
+
+    def __init__(
+        self, *, catalog: str, reason: str, login: str = "", roles: Sequence[str] = ()
+    ) -> None:
+        needed = list(CATALOG_ROLES)
+        if roles:
+            needed = needed[max(needed.index(role) for role in roles) + 1 :]
+        who = f"The login {login!r}" if login else "Its login"
+        has = f"has the role {roles[-1]}" if roles else "has none of plake's roles"
+        wanted = ", ".join(f"{role} ({CATALOG_ROLES[role]})" for role in needed)
+        ask = f"needs one of these: {wanted}" if needed else "needs the rights of the owner"
+        super().__init__(
+            f"catalog {catalog} refuses this: {reason}. {who} {has}, and {ask}.",
+            catalog=catalog,
+            reason=reason,
+            login=login,
+            roles=tuple(roles),
         )
 
 
@@ -639,6 +758,29 @@ class StorageError(PlakeError):
 
     def __init__(self, *, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}", path=path, reason=reason)
+
+
+class ErasureIncompleteError(PlakeError):
+    """Erased rows are gone from every version, and bytes of them are left: erase them again.
+
+    `left` says where. No version names these files any more.
+
+    >>> error = lake.ErasureIncompleteError(dataset="file:///data/flights", left=("a.parquet",))
+    >>> error.left
+    ('a.parquet',)
+    """
+
+    code = "PLAKE_ERASURE_INCOMPLETE"
+    dataset: str
+    left: tuple[str, ...]
+
+    def __init__(self, *, dataset: str, left: Sequence[str]) -> None:
+        super().__init__(
+            f"the rows are erased from every version of {dataset}, and what held them could not be "
+            f"removed: {_listed(left)}. Mend the cause and call erase again: it finishes.",
+            dataset=dataset,
+            left=tuple(left),
+        )
 
 
 class CorruptDatasetError(PlakeError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -12,12 +12,13 @@ from lakehouse_source.arguments import flag
 from lakehouse_source.dataset import Dataset
 from lakehouse_source.model import WriteResult
 from lakehouse_source.read.address import Address, CatalogLike, PathLike
-from lakehouse_source.read.scan import Predicates
-from lakehouse_source.write.add_files import ReadFooters, add_files
-from lakehouse_source.write.commit import commit
-from lakehouse_source.write.compact import compact_after
-from lakehouse_source.write.inputs import opened_input
-from lakehouse_source.write.stage import stage, write_options
+from lakehouse_source.read.scan import Predicates, Scan
+from lakehouse_source.write.adopt.add_files import ReadFooters, add_files
+from lakehouse_source.write.commit.commit import commit
+from lakehouse_source.write.commit.options import WriteOptions
+from lakehouse_source.write.layout.after_commit import compact_after
+from lakehouse_source.write.rows.inputs import opened_input
+from lakehouse_source.write.rows.stage import stage, write_options
 
 if TYPE_CHECKING:  # it imports pandas: only who asks for a dataset or fragments waits for it
     import pyarrow.dataset as ds
@@ -48,8 +49,8 @@ def write_dataset(
             pandas DataFrame, a Polars DataFrame or LazyFrame, a DuckDB relation, a
             DataFusion DataFrame, any object with `__arrow_c_stream__`, an iterable of
             record batches, a list of dicts or a dict of lists. Streams are consumed batch
-            by batch.
-        dataset_uri: the dataset's folder or URI.
+            by batch. Named levels of a pandas index are columns, as in `to_parquet`.
+        dataset_uri: the dataset's folder or URI, or its name in the catalog.
         catalog: `sqlite:///abs/path.db`, `postgresql://…`, `duckdb:///abs/path.db`,
             `env:NAME` or an open catalog. Default: the environment variable
             `PLAKE_CATALOG`; else, for a local dataset, SQLite in
@@ -81,6 +82,9 @@ def write_dataset(
             - `target_file_size_bytes`, `row_group_rows`, `compression`: the size of files
               in bytes, of row groups in rows, and the codec.
             - `sort_by`: columns by which the rows of each file are sorted.
+            - `cluster_by`: one to four columns (nested ones as `"a.b"`) that conditions are often
+              about. A write places rows with similar values of all of them together, as far as
+              it has them in memory; `dataset.cluster()` does the rest.
             - `bloom_filter_columns`: columns that get bloom filters.
             - `auto_compact`, `auto_compact_min_files`: see `Dataset.compact`.
             - `index_columns`: columns of the catalog's search index, see below.
@@ -133,8 +137,20 @@ def write_dataset(
         expected_version=expected_version,
         **layout,
     )
+    address = Address.named(dataset_uri, catalog, storage_options)
+    return write_at(address, data, options, schema=schema, progress=progress)
+
+
+def write_at(
+    address: Address,
+    data: Any,
+    options: WriteOptions,
+    *,
+    schema: pa.Schema | None = None,
+    progress: bool | None = None,
+) -> WriteResult:
+    """Do what `write_dataset` does."""
     rows, relation = opened_input(data, schema, options.writer)
-    address = Address(dataset_uri, catalog, storage_options)
     with address.open(create=True) as opened:
         staged, files = stage(opened, address, rows, options, relation=relation, progress=progress)
         result = commit(opened, staged, files)
@@ -151,7 +167,7 @@ def read_dataset(
     predicates: Predicates = None,
     columns: Sequence[str] | None = None,
     as_dataset: bool = False,
-    verify_checksums: bool = False,
+    verify_checksums: bool | Literal["file"] = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> pa.Table | ds.FileSystemDataset:
     """Read exactly the rows that match `predicates`.
@@ -159,7 +175,7 @@ def read_dataset(
     Conditions follow Spark SQL's three-valued logic, and Arrow expressions Arrow's rules.
 
     Args:
-        dataset_uri: the dataset's folder or URI.
+        dataset_uri: the dataset's folder or URI, or its name in the catalog.
         catalog: as in `write_dataset`.
         predicates: an SQL condition, a `(column, op, value)` triple, a predicate node, a
             `pyarrow.dataset.Expression`, or a list of them, all of which must hold. A
@@ -172,7 +188,9 @@ def read_dataset(
         as_dataset: return a dataset of the fragments that may contain matching rows; they
             may contain other rows too.
         verify_checksums: compare each page that is read with its checksum; it costs a little
-            time. Not with `as_dataset`. Files that plake did not write may have no checksums.
+            time and finds accidents. "file": compare all bytes of each file, before its rows are
+            given, with the SHA-256 that the catalog has, which finds any change. Not with
+            `as_dataset`. Files that plake did not write may have no checksums.
         storage_options: as in `write_dataset`.
 
     Returns:
@@ -193,11 +211,11 @@ def read_dataset(
     >>> lake.read_dataset("/data/flights", predicates=long).num_rows
     1
     """
-    with open_dataset(dataset_uri, catalog=catalog, storage_options=storage_options) as dataset:
-        scan = dataset.scan(
-            predicates, columns, version, timestamp, verify_checksums=verify_checksums
-        )
-        return scan.to_dataset() if flag("as_dataset", as_dataset) else scan.to_table()
+    # One transaction of the catalog chooses the version and plans: between two of them another
+    # process may commit, and expire the version that was the newest one.
+    address = Address.named(dataset_uri, catalog, storage_options).kept_open()
+    scan = Scan(address, predicates, columns, version, timestamp, verify_checksums)
+    return scan.to_dataset() if flag("as_dataset", as_dataset) else scan.to_table()
 
 
 def open_dataset(
@@ -209,7 +227,7 @@ def open_dataset(
     """Open an existing dataset at its newest version.
 
     Args:
-        dataset_uri: the dataset's folder or URI.
+        dataset_uri: the dataset's folder or URI, or its name in the catalog.
         catalog, storage_options: as in `write_dataset`. All methods of the dataset use them.
 
     Raises:
@@ -219,7 +237,7 @@ def open_dataset(
     >>> lake.open_dataset("/data/flights")
     Dataset('file:///data/flights', version=1)
     """
-    return Dataset(Address(dataset_uri, catalog, storage_options).kept_open())
+    return Dataset(Address.named(dataset_uri, catalog, storage_options).kept_open())
 
 
 def convert(
@@ -265,41 +283,58 @@ def convert(
     >>> lake.convert("/data/exports").partition_by
     ('month',)
     """
-    return convert_with(
-        None,
-        folder,
-        catalog=catalog,
+    return convert_at(
+        Address(folder, catalog, storage_options),
         partitioning=partitioning,
         partition_types=partition_types,
         index_columns=index_columns,
         commit_metadata=commit_metadata,
         progress=progress,
-        storage_options=storage_options,
     )
 
 
-def convert_with(
-    read_footers: ReadFooters | None,
-    folder: PathLike,
+def convert_at(
+    address: Address,
     *,
-    catalog: CatalogLike,
-    partitioning: str | None,
-    partition_types: Mapping[str, pa.DataType] | None,
-    index_columns: str | Sequence[str] | None,
-    commit_metadata: Mapping[str, Any] | None,
-    progress: bool | None,
-    storage_options: Mapping[str, Any] | None,
+    partitioning: str | None = "hive",
+    partition_types: Mapping[str, pa.DataType] | None = None,
+    index_columns: str | Sequence[str] | None = None,
+    commit_metadata: Mapping[str, Any] | None = None,
+    progress: bool | None = None,
+    read_footers: ReadFooters | None = None,
 ) -> Dataset:
     """Do what `convert` does; `read_footers` reads the files' footers (see `add_files`)."""
+    convert_files(
+        address,
+        partitioning=partitioning,
+        partition_types=partition_types,
+        index_columns=index_columns,
+        commit_metadata=commit_metadata,
+        progress=progress,
+        read_footers=read_footers,
+    )
+    return Dataset(address.kept_open(), committed=True)
+
+
+def convert_files(
+    address: Address,
+    *,
+    partitioning: str | None = "hive",
+    partition_types: Mapping[str, pa.DataType] | None = None,
+    index_columns: str | Sequence[str] | None = None,
+    commit_metadata: Mapping[str, Any] | None = None,
+    progress: bool | None = None,
+    read_footers: ReadFooters | None = None,
+) -> WriteResult:
+    """Do what `convert_at` does, and read nothing after the commit."""
     options = write_options(
         mode="error", commit_metadata=commit_metadata, index_columns=index_columns
     )
-    address = Address(folder, catalog, storage_options)
     with address.open(create=True) as opened:
-        add_files(
+        return add_files(
             opened,
             address,
-            folder,
+            address.location.given,
             options,
             partitioning=partitioning,
             partition_types=partition_types,
@@ -308,4 +343,3 @@ def convert_with(
             is_new=True,
             read_footers=read_footers,
         )
-    return open_dataset(folder, catalog=catalog, storage_options=storage_options)

@@ -7,23 +7,38 @@ from collections.abc import Iterable
 
 from lakehouse_source.model import TransactionRecord
 
-_HEADERS = ("version", "timestamp (UTC)", "operation", "files", "rows", "live rows", "metadata")
+_HEADERS = (
+    "version",
+    "timestamp (UTC)",
+    "operation",
+    "files",
+    "rows",
+    "live rows",
+    "by",
+    "metadata",
+)
 
 
 class History(list[TransactionRecord]):
     """Committed versions, newest first. `str()` gives a table.
 
-    Versions below `oldest_version` were expired: they are marked as expired and can no longer be
-    read. They stay in the history until a vacuum removes them.
+    Versions below `oldest_version` that have no tag were expired: they are marked as expired and
+    can no longer be read. They stay in the history until a vacuum removes them.
     """
 
-    def __init__(self, records: Iterable[TransactionRecord], oldest_version: int = 1) -> None:
+    def __init__(
+        self,
+        records: Iterable[TransactionRecord],
+        oldest_version: int = 1,
+        tagged: Iterable[int] = (),
+    ) -> None:
         super().__init__(records)
         self.oldest_version = oldest_version
+        self._tagged = frozenset(tagged)
 
     def is_readable(self, record: TransactionRecord) -> bool:
         """Tell whether a version can still be read."""
-        return record.version >= self.oldest_version
+        return record.version >= self.oldest_version or record.version in self._tagged
 
     def __str__(self) -> str:
         rows = [_HEADERS, *(_row(record, self.is_readable(record)) for record in self)]
@@ -50,5 +65,6 @@ def _row(record: TransactionRecord, readable: bool) -> tuple[str, ...]:
         f"+{count('files_added', 0):,} -{count('files_removed', 0):,}",
         f"+{count('rows_added', 0):,} -{count('rows_removed', 0):,}",
         f"{count('live_rows', 0):,}",
+        record.committed_by or "",
         metadata if len(metadata) <= 60 else metadata[:57] + "...",
     )

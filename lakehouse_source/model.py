@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -85,7 +85,8 @@ class FileMetadata:
     to Python values (None for NULL). `schema` is the physical schema of the file with its
     field ids. `parquet_metadata` is the footer, or None where it was not kept: Spark's
     commit messages leave it out. `stats_complete` fills the catalog's column of that name:
-    every writer records True, and no read depends on it.
+    every writer records True, and no read depends on it. `sha256` is that of the file's bytes, None
+    where plake did not write them itself.
 
     >>> file = lake.write_dataset(flights, "/data/flights").metadata[0]
     >>> file.row_count, file.partitions, len(file.row_groups)
@@ -100,6 +101,7 @@ class FileMetadata:
     partitions: Mapping[str, Any] = field(default_factory=dict)
     parquet_metadata: Any = field(default=None, compare=False, repr=False)
     stats_complete: bool = True
+    sha256: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,7 @@ class WriteResult:
     schema came into force. `files` and `row_count` count the files and rows that the write
     added; `metadata` has one entry per file. After a write that was committed before with
     the same idempotency pair, `version` is that of the first commit and the rest is empty.
+    After a write of rows, `write_id` and `summary` are those of the commit in the history.
 
     >>> result = lake.write_dataset(flights, "/data/flights")
     >>> result
@@ -123,6 +126,8 @@ class WriteResult:
     row_count: int
     schema_version: int
     metadata: tuple[FileMetadata, ...] = field(repr=False, default=())
+    write_id: str = field(repr=False, compare=False, default="")
+    summary: Mapping[str, int] = field(repr=False, compare=False, default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,22 +176,26 @@ class CompactionResult:
 class Layout:
     """How writes lay out rows in files. None: nothing was chosen.
 
-    `sort_by` and `bloom_filter_columns` are names of top-level columns.
+    `sort_by` and `bloom_filter_columns` are names of top-level columns; `cluster_by` are dotted
+    paths of one to four columns.
     `promote_to_string` allows a write to turn a column into strings. `rewrite_threshold` is
     the share of deleted rows, from 0 to 1, above which a file's other rows are written anew.
     `auto_compact` compacts small files after a commit, where a partition has as many of them as
-    `auto_compact_min_files` says.
+    `auto_compact_min_files` says. `iceberg_metadata` writes metadata for readers of Iceberg after
+    each commit.
     """
 
     target_file_size_bytes: int | None = None
     row_group_rows: int | None = None
     compression: str | None = None
     sort_by: tuple[str, ...] | None = None
+    cluster_by: tuple[str, ...] | None = None
     bloom_filter_columns: tuple[str, ...] | None = None
     promote_to_string: bool | None = None
     rewrite_threshold: float | None = None
     auto_compact: bool | None = None
     auto_compact_min_files: int | None = None
+    iceberg_metadata: bool | None = None
 
     def over(self, other: Layout) -> Layout:
         """This layout, with the choices of `other` where this one has none."""
@@ -221,7 +230,7 @@ class Layout:
 
 
 # The keys of `Layout` that are lists of columns, and the types of the others.
-COLUMN_LISTS = ("sort_by", "bloom_filter_columns")
+COLUMN_LISTS = ("sort_by", "cluster_by", "bloom_filter_columns")
 _SCALARS: Mapping[str, type] = {
     "target_file_size_bytes": int,
     "row_group_rows": int,
@@ -230,6 +239,7 @@ _SCALARS: Mapping[str, type] = {
     "rewrite_threshold": float,
     "auto_compact": bool,
     "auto_compact_min_files": int,
+    "iceberg_metadata": bool,
 }
 
 
@@ -246,7 +256,9 @@ class DatasetProperties:
     oldest first, versions at which a dataset that was replaced as a whole got other partition
     columns, and the field ids of those that the versions before it have. `table_properties`
     are texts that users noted about the dataset (`TBLPROPERTIES` in Spark); no rule of plake
-    reads them. `unknown` holds the
+    reads them. `erased_version` is the version of the last erasure (0: there was none): what
+    processes remember of files is from before it or after it. `expire_rows` is a condition on rows
+    that `maintain` deletes. `unknown` holds the
     keys that this release does not know; they are written back unchanged.
     """
 
@@ -258,6 +270,8 @@ class DatasetProperties:
     layout: Layout = Layout()
     partitioned_before: tuple[tuple[int, tuple[int, ...]], ...] = ()
     table_properties: Mapping[str, str] = field(default_factory=dict)
+    erased_version: int = 0
+    expire_rows: str | None = None
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> DatasetProperties:
@@ -271,6 +285,12 @@ class DatasetProperties:
         last_field_id = unknown.pop("last_field_id", 0)
         if not isinstance(last_field_id, int):
             raise TypeError("'last_field_id' is not an integer")
+        erased_version = unknown.pop("erased_version", 0)
+        if not isinstance(erased_version, int):
+            raise TypeError("'erased_version' is not an integer")
+        expire_rows = unknown.pop("expire_rows", None)
+        if not isinstance(expire_rows, str | None):
+            raise TypeError("'expire_rows' is not a text")
         past = unknown.pop("partitioned_before", ())
         texts = unknown.pop("table_properties", {})
         if not isinstance(texts, dict):
@@ -288,6 +308,8 @@ class DatasetProperties:
                 (version, _items(ids, int, "partitioned_before")) for version, ids in past
             ),
             table_properties={str(key): str(value) for key, value in texts.items()},
+            erased_version=erased_version,
+            expire_rows=expire_rows,
             unknown=unknown,
         )
 
@@ -308,6 +330,10 @@ class DatasetProperties:
             ]
         if self.table_properties:
             document["table_properties"] = dict(self.table_properties)
+        if self.erased_version:
+            document["erased_version"] = self.erased_version
+        if self.expire_rows is not None:
+            document["expire_rows"] = self.expire_rows
         return document
 
 
@@ -340,7 +366,10 @@ class TransactionRecord:
 
     `summary` counts what the commit did (files_added, files_removed, rows_added,
     rows_removed) and what is live after it (live_files, live_row_groups, live_rows,
-    live_bytes).
+    live_bytes). `committed_by` is the login of the catalog's database, by its own word, or the
+    system user where it has none; `committer` is what the client told: its `user`, `host`,
+    `engine`, `engine_version`, and Spark's `application` and `query`. `metadata` are the claims
+    of the caller. Commits of releases before 0.2 have None and nothing.
     """
 
     version: int
@@ -351,6 +380,8 @@ class TransactionRecord:
     write_id: str
     txn_app_id: str | None = None
     txn_version: int | None = None
+    committed_by: str | None = None
+    committer: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +412,8 @@ class DeletionVector:
 
     `path` is that of a Puffin file of `size_bytes`, relative to the dataset. The blob with the
     positions is at `offset`. `cardinality` counts the deleted rows. `blob` is a copy of a
-    small blob, so that nobody has to open the Puffin file for it.
+    small blob, so that nobody has to open the Puffin file for it. `sha256` is that of the whole
+    Puffin file.
     """
 
     path: str
@@ -390,6 +422,7 @@ class DeletionVector:
     length: int
     cardinality: int
     blob: bytes | None = field(default=None, repr=False)
+    sha256: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,6 +432,26 @@ class VectorRecord:
     file_id: int
     version: int
     vector: DeletionVector
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A reader of the change feed that comes back. Its work is done up to `version`; 0: none.
+
+    It holds back expiry until `expires_at`: `keep_seconds` after `advanced_at`, by the catalog's
+    clock. Times are in UTC.
+    """
+
+    name: str
+    version: int
+    keep_seconds: int
+    created_at: datetime
+    advanced_at: datetime
+
+    @property
+    def expires_at(self) -> datetime:
+        """When the consumer holds back expiry no more."""
+        return self.advanced_at + timedelta(seconds=self.keep_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,7 +534,7 @@ class ScanTask:
     `partitions` holds the partition values, which the file itself does not contain, in
     the order of the dataset's partition columns. The rows that `deleted` marks are not
     read; the counts include them. `place` is there if metadata columns are read: a million
-    tasks have to fit into memory.
+    tasks have to fit into memory. `sha256` is there if the file is to be compared with it.
     """
 
     path: str
@@ -495,6 +548,7 @@ class ScanTask:
     filtered: bool
     deleted: DeletionVector | None = None
     place: FilePlace | None = None
+    sha256: bytes | None = field(default=None, repr=False)
 
     @property
     def certain_row_count(self) -> int | None:

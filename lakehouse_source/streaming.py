@@ -40,18 +40,24 @@ class Position:
         """Tell whether the stream has a snapshot to read and nothing of it was read."""
         return self.snapshot is not None and (self.version, self.file) == (0, 0)
 
-    def to_json(self, dataset: str) -> dict[str, Any]:
-        """The offset that a checkpoint keeps. `dataset` identifies the dataset."""
-        return {
+    def to_json(self, dataset: str, changes: bool = False) -> dict[str, Any]:
+        """The offset that a checkpoint keeps, of a stream of rows or one of changes.
+
+        `dataset` identifies the dataset.
+        """
+        found = {
             "dataset": dataset,
             "version": self.version,
             "file": self.file,
             "snapshot": self.snapshot,
         }
+        return {**found, "changes": True} if changes else found
 
 
-def position_of(offset: Mapping[str, Any], dataset: str, uri: str, current: int) -> Position:
-    """The position that an offset of a checkpoint means.
+def position_of(
+    offset: Mapping[str, Any], dataset: str, uri: str, current: int, changes: bool = False
+) -> Position:
+    """The position that an offset of a checkpoint means, of a stream of rows or one of changes.
 
     `dataset` identifies the dataset at `uri`, and `current` is its newest version.
 
@@ -66,6 +72,13 @@ def position_of(offset: Mapping[str, Any], dataset: str, uri: str, current: int)
         raise StreamCheckpointError(
             dataset=uri,
             reason="it belongs to another dataset, or to one that was at this place before",
+        )
+    if bool(offset.get("changes")) != changes:
+        kinds = ("rows that are added", "changes (readChangeFeed)")
+        raise StreamCheckpointError(
+            dataset=uri,
+            reason=f"it is of a stream of {kinds[not changes]}, and this one is of "
+            f"{kinds[changes]}",
         )
     assert isinstance(version, int)
     assert isinstance(file, int)
@@ -183,10 +196,16 @@ class Admission:
             or (size is not None and self._bytes >= size)
         )
 
-    def take(self, size_bytes: int) -> None:
-        """Add a file to the batch."""
-        self.files += 1
+    def take(self, size_bytes: int, files: int = 1) -> None:
+        """Add files to the batch."""
+        self.files += files
         self._bytes += size_bytes
+
+    def has_room_for(self, files: int) -> bool:
+        """Tell whether so many files, which cannot be divided, may come into the batch too."""
+        most = self._limits.max_files
+        fits = most is None or self.files + files <= most
+        return not files or not self.files or (fits and not self.is_full)
 
 
 def admit(

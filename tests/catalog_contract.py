@@ -23,15 +23,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakehouse_source as lake
-from lakehouse_source.catalog import (
-    Catalog,
-    migrations,
-    open_catalog,
-    redact,
-)
+from lakehouse_source.catalog import Catalog, open_catalog, redact
+from lakehouse_source.catalog.backends.sqlite.catalog import _idle_connections
 from lakehouse_source.catalog.locate import resolve_url
-from lakehouse_source.catalog.sqlite import _idle_connections
-from lakehouse_source.catalog.write_states import TRANSITIONS, WriteState
+from lakehouse_source.catalog.sql import migrations
+from lakehouse_source.catalog.sql.write_states import TRANSITIONS, WriteState
 from lakehouse_source.errors import (
     CatalogUnavailableError,
     CommitConflictError,
@@ -56,6 +52,13 @@ from lakehouse_source.pruning.keys import EMPTY_LOWER, EMPTY_UPPER, UNBOUNDED_LO
 from lakehouse_source.pruning.levels import level
 from tests import processes
 
+COLUMNS_NEW_IN_FORMAT_10 = {
+    "files": ("sha256",),
+    "deletion_vectors": ("sha256",),
+    "transactions": ("committed_by", "committer_json"),
+    "datasets": ("claimed_at", "managed"),
+}
+NEW_IN_FORMAT_10 = ("dataset_views", "dataset_drops", "dataset_consumers", "iceberg_files")
 NEW_IN_FORMAT_8 = ("dataset_branches",)
 NEW_IN_FORMAT_7 = ("dataset_namespaces", "dataset_names", "dataset_tags", "catalog_settings")
 URI = "file:///data/flights"
@@ -227,6 +230,14 @@ def release_of_format(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         _idle_connections.close_all()  # of this release; another process would have none
         yield
         _idle_connections.close_all()
+
+
+@contextmanager
+def refused_in_release(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Behave as an older release, and expect that it refuses a catalog of this one."""
+    refused = pytest.raises(CatalogUnavailableError, match="it has format 10")
+    with release_of_format(number, monkeypatch), refused:
+        yield
 
 
 class CatalogContract:
@@ -976,7 +987,7 @@ class CatalogContract:
                 (file_of(name), [FileBounds(1, *pair, None, 10, False)])
                 for name, pair in rows.items()
             ]
-            with patch("lakehouse_source.catalog.to_rows.level", recorded):
+            with patch("lakehouse_source.catalog.sql.to_rows.level", recorded):
                 dataset = commit(catalog, files, uri=f"file:///{uuid4()}")
             if looked_up:  # so many ranges that their files are found first, each in the index
                 wanted += [(b"\xf0" * 3 + bytes([n]),) * 2 for n in range(9)]
@@ -989,7 +1000,9 @@ class CatalogContract:
                 and (high is None or high >= lower)
             }
             search = SearchRanges(1, tuple(KeyRange(*pair) for pair in wanted))
-            with patch("lakehouse_source.catalog.search._ROWS_PER_RANGE", 0 if looked_up else 10):
+            with patch(
+                "lakehouse_source.catalog.sql.search._ROWS_PER_RANGE", 0 if looked_up else 10
+            ):
                 answer = live(catalog, dataset.id, 1, search)
             # "Up to x" and "from x on" together are every key, those of no value too.
             assert found <= answer <= found | {"all null"}
@@ -1025,7 +1038,7 @@ class CatalogContract:
         high = SearchRanges(2, (KeyRange(None, key(1999)),))
         listed = point(2, *range(1900, 2000))
         for few in ((1000, 20_000), (1000,), (10, 2000), (1,)):
-            with patch("lakehouse_source.catalog.search._FEW_FILES", few):
+            with patch("lakehouse_source.catalog.sql.search._FEW_FILES", few):
                 found = live(catalog, dataset.id, 1, SearchAll((low, high)))
                 assert found == {f"f{n}" for n in range(1000, 2000)}
                 found = live(catalog, dataset.id, 1, SearchAll((low, high, point(1, 1998))))
@@ -1169,9 +1182,16 @@ class CatalogContract:
     # --- format
 
     def take_back_to_format(self, number: int, url: str, plant: Callable[[str], None]) -> None:
-        """Undo what later formats add to the tables of a catalog. For the formats 3 to 8."""
+        """Undo what later formats add to the tables of a catalog. For the formats 3 to 9."""
         _idle_connections.close_all()
-        added = (*(NEW_IN_FORMAT_8 if number < 8 else ()), *(NEW_IN_FORMAT_7 if number < 7 else ()))
+        for table, columns in COLUMNS_NEW_IN_FORMAT_10.items():
+            for column in columns if number >= 6 or table != "deletion_vectors" else ():
+                plant(f"ALTER TABLE {table} DROP COLUMN {column}")
+        added = (
+            *NEW_IN_FORMAT_10,
+            *(NEW_IN_FORMAT_8 if number < 8 else ()),
+            *(NEW_IN_FORMAT_7 if number < 7 else ()),
+        )
         for table in added:
             plant(f"DROP TABLE {table}")
         if number < 7:
@@ -1217,8 +1237,7 @@ class CatalogContract:
         self.take_back_to_format(3, url, plant)
         with open_catalog(url) as catalog, catalog.read() as reader:
             assert paths(reader.files(dataset.id, 1)) == ["a"]
-        refused = pytest.raises(CatalogUnavailableError, match="it has format 9")
-        with release_of_format(3, monkeypatch), refused, open_catalog(url) as old, old.read():
+        with refused_in_release(3, monkeypatch), open_catalog(url) as old, old.read():
             pass
 
     def test_a_catalog_of_the_fourth_format_stays_readable_and_its_readers_are_refused(
@@ -1241,8 +1260,7 @@ class CatalogContract:
         assert dataset.scan().to_table().to_pylist() == [{"a": 1, "b": None}]
         dataset.add_column("c", pa.int64(), default=5)
         assert dataset.scan().to_table().to_pylist() == [{"a": 1, "b": None, "c": 5}]
-        refused = pytest.raises(CatalogUnavailableError, match="it has format 9")
-        with release_of_format(4, monkeypatch), refused:
+        with refused_in_release(4, monkeypatch):
             lake.read_dataset(uri, catalog=url)
 
     def test_rows_of_the_fifth_format_get_identities_and_its_readers_are_refused(
@@ -1259,6 +1277,8 @@ class CatalogContract:
         lake.write_dataset(pa.table({"b": [7]}), tmp_path / "other", catalog=url)
         lake.open_dataset(uri, catalog=url).restore(1)  # the first file has two rows in `files`
         self.take_back_to_format(5, url, plant)
+        for owner in tmp_path.glob("*/_plake/owner-*"):  # that release knew of none
+            owner.unlink()
         dataset = lake.open_dataset(uri, catalog=url)
 
         def ids(version: int | None = None) -> list[tuple[int, int]]:
@@ -1272,8 +1292,7 @@ class CatalogContract:
         assert ids() == [(1, 0), (2, 1), (4, 3)]
         other = lake.open_dataset(tmp_path / "other", catalog=url)
         assert other.scan(columns=["_row_id"]).to_table().to_pylist() == [{"_row_id": 0}]
-        refused = pytest.raises(CatalogUnavailableError, match="it has format 9")
-        with release_of_format(5, monkeypatch), refused:
+        with refused_in_release(5, monkeypatch):
             lake.read_dataset(uri, catalog=url)
 
     def test_datasets_of_the_sixth_format_can_get_names_and_its_readers_are_refused(
@@ -1292,8 +1311,7 @@ class CatalogContract:
             assert catalog.datasets() == []
             catalog.register("things", uri)
             assert catalog.dataset("things").scan().to_table().to_pylist() == [{"a": 2}]
-        refused = pytest.raises(CatalogUnavailableError, match="it has format 9")
-        with release_of_format(6, monkeypatch), refused:
+        with refused_in_release(6, monkeypatch):
             lake.read_dataset(uri, catalog=url)
 
     def test_datasets_of_the_seventh_format_can_get_branches_and_its_readers_are_refused(
@@ -1313,8 +1331,7 @@ class CatalogContract:
         lake.write_dataset(pa.table({"a": [3]}), branch.uri, catalog=url)
         assert dataset.branches() == {"audit": 2}
         assert dataset.tags() == {"first": 1}
-        refused = pytest.raises(CatalogUnavailableError, match="it has format 9")
-        with release_of_format(7, monkeypatch), refused:
+        with refused_in_release(7, monkeypatch):
             lake.read_dataset(uri, catalog=url)
 
     def test_a_catalog_of_the_eighth_format_stays_readable_and_its_writers_are_refused(
@@ -1335,9 +1352,27 @@ class CatalogContract:
         dataset.expire_versions(keep_last=1)
         dataset.vacuum(retention_seconds=0, allow_short_retention=True)
         assert [record.version for record in dataset.history()] == [4, 1]
-        refused = pytest.raises(CatalogUnavailableError, match="it has format 9")
-        with release_of_format(8, monkeypatch), refused:
+        with refused_in_release(8, monkeypatch):
             lake.write_dataset(pa.table({"a": [3]}), uri, catalog=url)
+
+    def test_a_catalog_of_the_ninth_format_stays_readable_and_its_writers_are_refused(
+        self,
+        url: str,
+        plant: Callable[[str], None],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """They would record files without what later readers check them by."""
+        uri = str(tmp_path / "data")
+        lake.write_dataset(pa.table({"a": [1, 2]}), uri, catalog=url)
+        lake.open_dataset(uri, catalog=url).delete("a = 1")
+        self.take_back_to_format(9, url, plant)
+        dataset = lake.open_dataset(uri, catalog=url)
+        assert [record.version for record in dataset.history()] == [2, 1]
+        lake.write_dataset(pa.table({"a": [3]}), uri, catalog=url)
+        assert sorted(dataset.refresh().scan().to_table()["a"].to_pylist()) == [2, 3]
+        with refused_in_release(9, monkeypatch):
+            lake.write_dataset(pa.table({"a": [4]}), uri, catalog=url)
 
     def test_the_search_index_of_the_second_format_is_carried_over(
         self, url: str, plant: Callable[[str], None], monkeypatch: pytest.MonkeyPatch

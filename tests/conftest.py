@@ -38,7 +38,7 @@ SLOW = {
         *("row_change_conflicts", "row_change_crashes", "row_changes_model", "write_memory"),
         *("foreign_partition_columns", "inputs", "plain_parquet", "add_files", "aggregates"),
         *("damaged_files", "deleted_rows", "duckdb_writer", "encoding", "examples", "page_reads"),
-        *("reader_answer", "stream_offsets", "tasks"),
+        *("reader_answer", "stream_offsets", "tasks", "cli", "catalog_copy", "cli_sql", "cli_page"),
     )
 }
 
@@ -66,6 +66,7 @@ MORE_CASES_WITH_SPARK = {
 }
 # Without Spark: one case in so many of each test of these modules that has more than a few.
 SAMPLED = {
+    "test_cli.py": 2,
     "test_crash_points.py": 8,
     "test_row_change_crashes.py": 8,
     **dict.fromkeys(("test_lost_acknowledgement.py", "test_dataset_names.py"), 4),

@@ -17,7 +17,7 @@ import pytest  # noqa: F401
 
 import lakehouse_source
 
-LEFT_OUT = ("lakehouse_source.spark", "lakehouse_source.read.polars_files")
+LEFT_OUT = ("lakehouse_source.spark", "lakehouse_source.engines.polars")
 
 for module in pkgutil.walk_packages(lakehouse_source.__path__, "lakehouse_source."):
     if not module.name.startswith(LEFT_OUT):

@@ -28,12 +28,12 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import lakehouse_source as lake  # noqa: E402
-from lakehouse_source.catalog.writer import CatalogTransaction  # noqa: E402
+from lakehouse_source.catalog.sql.writer import CatalogTransaction  # noqa: E402
 from lakehouse_source.parquet.writer import write_files  # noqa: E402
 from lakehouse_source.read.address import Address  # noqa: E402
-from lakehouse_source.write.begin import begin  # noqa: E402
-from lakehouse_source.write.commit import commit  # noqa: E402
-from lakehouse_source.write.options import WriteOptions  # noqa: E402
+from lakehouse_source.write.commit.begin import begin  # noqa: E402
+from lakehouse_source.write.commit.commit import commit  # noqa: E402
+from lakehouse_source.write.commit.options import WriteOptions  # noqa: E402
 
 
 @contextmanager

@@ -24,7 +24,7 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import lakehouse_source as lake
-from lakehouse_source.catalog.writer import CatalogTransaction
+from lakehouse_source.catalog.sql.writer import CatalogTransaction
 from lakehouse_source.model import DatasetRecord, FileBounds, FileMetadata, RowGroupMetadata
 from lakehouse_source.pruning.keys import key
 from lakehouse_source.schema.fields import leaves

@@ -9,6 +9,8 @@ its own, so that its peak memory is its own; the time is that of the statement, 
 - merge: 6,000 rows, of which 5,900 have a partner and get new values, by order and line number.
 - scan: all rows and columns, before and after 1 % of the rows of every file are deleted.
 - count(*): after the deletion, from the catalog.
+- feeds: what changed, beside DuckLake's `table_changes` and delta-rs' `load_cdf` (feeds.py).
+- wide: one row is upserted into 500 and into 2,000 columns.
 - MERGE in Spark SQL: the same rows, beside its join alone, over native Parquet, with the result
   counted; by the reader that plake chooses, and by Python.
 
@@ -31,7 +33,7 @@ import pyarrow.compute as pc
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from integration.benchmarks import data, spark_merge
+from integration.benchmarks import data, feeds, spark_merge
 from integration.benchmarks.measure import (
     ROOT,
     Result,
@@ -45,6 +47,7 @@ from integration.benchmarks.measure import (
 FAMILY, OURS, THEIRS = "changes", "plake", "delta-rs"
 KEYS = ("l_orderkey", "l_linenumber")
 ORDERS, SOURCE_ROWS, NEW_ROWS = 1500, 6000, 100
+WIDE = (500, 2000)
 
 
 def run(scale: Scale, rounds: int) -> Iterator[Result]:
@@ -55,6 +58,8 @@ def run(scale: Scale, rounds: int) -> Iterator[Result]:
     }
     # First: what the statements write is still on its way to the disk afterwards.
     yield from _reads(tables[OURS], size, rounds)
+    yield from _wide(rounds)
+    yield from feeds.results(FAMILY, scale, rounds)
     source = _source(tables[OURS])
     for question in ("delete", "merge"):
         found = _statements(question, tables, source, rounds)
@@ -216,6 +221,26 @@ def _reads(table: Path, size: str, rounds: int) -> Iterator[Result]:
         milliseconds = tuple(1000 * value for value in values)
         yield Result(FAMILY, "count(*), 1 % deleted", name, "ms", milliseconds, size, base)
     shutil.rmtree(copy)
+
+
+def _wide(rounds: int) -> Iterator[Result]:
+    import lakehouse_source as lake
+
+    def rows(columns: int, keys: list[int]) -> pa.Table:
+        return pa.table({"key": keys, **{f"c{n}": keys for n in range(columns)}})
+
+    opened = {}
+    for columns in WIDE:
+        folder = run_folder() / f"wide {columns}"
+        lake.write_dataset(rows(columns, [0, 1, 2]), folder)
+        opened[columns] = lake.open_dataset(folder)
+    works = {
+        str(columns): lambda columns=columns, to=to: to.upsert(rows(columns, [1]), on="key")
+        for columns, to in opened.items()
+    }
+    for name, values in interleaved(works, rounds).items():
+        base = None if name == str(WIDE[0]) else str(WIDE[0])
+        yield Result(FAMILY, "upsert of a row, columns", name, "s", values, "3 rows", base)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from integration.benchmarks import data, spark_scan
 from integration.benchmarks.measure import Result, run_folder, seconds
-from lakehouse_source.spark.planner.vocabulary import Reader, Setting
+from lakehouse_source.spark.protocol.vocabulary import Reader, Setting
 
 JOIN, MINE, PYTHON = "join alone", "plake", "plake, read by Python"
 ON = "t.l_orderkey = s.l_orderkey AND t.l_linenumber = s.l_linenumber"

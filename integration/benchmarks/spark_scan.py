@@ -9,8 +9,6 @@ columns, and 2,000 files of 56 rows each. The systems:
   each query plans and chooses its reader.
 - plake, Python's reader: the same with `spark.plake.planner.reader` = python.
 - plake, stock: the same without the extension: no column and no filter reaches plake.
-- plake, native door: `lakehouse_source.spark.scan` with the question's condition and
-  columns, its frame made anew for each query.
 
 Answers are compared before they are timed. Questions that take less than half a second are asked
 three times as often, but for TPC-H.
@@ -43,7 +41,7 @@ from integration.benchmarks.measure import (
     interleaved,
     rounds_for,
 )
-from lakehouse_source.spark.planner.vocabulary import Reader, Setting
+from lakehouse_source.spark.protocol.vocabulary import Reader, Setting
 
 FAMILY, NATIVE = "spark", "native Parquet"
 Q1 = """
@@ -133,7 +131,7 @@ JOIN = Question(
     "SELECT count(*), sum(l_extendedprice) FROM t JOIN o ON l_orderkey = o_orderkey "
     "WHERE o_batch = 'batch 37'",
 )
-NATIVE_DOOR, STOCK = "plake, native door", "plake, stock"
+STOCK = "plake, stock"
 
 
 def session(**settings: str) -> Any:
@@ -182,11 +180,6 @@ class Readers:
         if stock:
             frames[STOCK] = self.spark.read.format("plake").load(str(dataset))
         ways: dict[str, Any] = {name: lambda _q, f=frame: f for name, frame in frames.items()}
-        scan = getattr(lake.spark, "scan", None)
-        if scan is not None:
-            ways[NATIVE_DOOR] = lambda question: scan(
-                self.spark, str(dataset), where=question.where, columns=question.columns
-            )
         return ways
 
 
@@ -208,7 +201,7 @@ def compare_joins(
         return frame
 
     # The native door is asked with the condition of one table.
-    yield from compare(JOIN, {n: joined(n) for n in _without(NATIVE_DOOR, ways)}, size, rounds)
+    yield from compare(JOIN, {n: joined(n) for n in ways}, size, rounds)
 
 
 def _answer(ask: Callable[[str], Any], sql: str) -> list[tuple[Any, ...]]:

@@ -161,6 +161,7 @@ class Cluster:
                 CATALOG: catalog,
                 "PLAKE_CLUSTER_KEY": KEYS["access_key"],
                 "PLAKE_CLUSTER_SECRET": KEYS["secret_key"],
+                "PLAKE_HOSTS_ALLOWED": "127.0.0.1",
                 "PYTHONPATH": PATHS,
                 "PYSPARK_PYTHON": sys.executable,
                 "SPARK_LOCAL_IP": "127.0.0.1",

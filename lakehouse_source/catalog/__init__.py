@@ -8,9 +8,10 @@ database it is, only the files named after the databases know.
 from __future__ import annotations
 
 from lakehouse_source.catalog.base import Catalog
-from lakehouse_source.catalog.locate import open_catalog, redact
-from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.catalog.writer import CatalogTransaction
+from lakehouse_source.catalog.locate import open_catalog
+from lakehouse_source.catalog.shown_url import redact
+from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.catalog.sql.writer import CatalogTransaction
 
 __all__ = [
     "Catalog",

@@ -15,22 +15,25 @@ import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
-from lakehouse_source.catalog import migrations
-from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.catalog.session import Session
-from lakehouse_source.catalog.write_states import WriteState
-from lakehouse_source.catalog.writer import CatalogTransaction
+from lakehouse_source.catalog.shown_url import redact
+from lakehouse_source.catalog.sql import migrations
+from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.catalog.sql.session import Session
+from lakehouse_source.catalog.sql.write_states import WriteState
+from lakehouse_source.catalog.sql.writer import CatalogTransaction
 from lakehouse_source.errors import (
     CatalogUnavailableError,
     CommitConflictError,
     DatasetNotFoundError,
+    InvalidOptionError,
     PlakeError,
 )
+from lakehouse_source.logs import COMMIT
 
 __all__ = [
     "Catalog",
@@ -95,6 +98,31 @@ class Catalog(ABC):
                 nothing was committed.
         """
 
+    def still(self) -> AbstractContextManager[CatalogReader]:
+        """One snapshot for work that takes long: it holds up nobody who writes."""
+        return self.read()
+
+    def fill(self, ids: Mapping[str, int], work: Callable[[Session], None]) -> None:
+        """Make this catalog with the rows that `work` inserts: all of it, or nothing.
+
+        `ids` are the highest ids that were given in each table; later ones are higher.
+
+        Raises:
+            InvalidOptionError: there is a catalog already.
+            CatalogUnavailableError
+        """
+        raise NotImplementedError
+
+    def overwrite_free_pages(self) -> tuple[str, ...]:
+        """Overwrite what deleted rows left in the database's files.
+
+        Answers, in sentences, where the database may keep it nevertheless.
+
+        Raises:
+            CatalogUnavailableError: somebody uses the catalog all the time.
+        """
+        return (f"free pages of {self.redacted_url}, which plake cannot overwrite",)
+
     @abstractmethod
     def close(self) -> None:
         """Close the connections. Those in use are closed when their transaction ends."""
@@ -116,6 +144,24 @@ class Catalog(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.redacted_url}>"
+
+    def url_for_others(self) -> str:
+        """The URL by which another process opens this catalog: `env:NAME` where that was given.
+
+        Raises:
+            InvalidOptionError: the URL holds a password, which must not travel.
+        """
+        if self.redacted_url.startswith("env:"):
+            return self.redacted_url
+        if redact(self.url) != self.url:
+            raise InvalidOptionError(
+                option="catalog",
+                value=self.redacted_url,
+                reason="holds a password, so that a dataset or a scan of it cannot be pickled. Put "
+                "the URL into an environment variable of both processes and open the dataset "
+                "with catalog='env:PLAKE_NAME'.",
+            )
+        return self.url
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -150,6 +196,13 @@ class PooledCatalog(Catalog, Generic[Connection]):
         if self._dataset is None:
             return self._unavailable(reason)
         return DatasetNotFoundError(dataset=self._dataset, catalog=self.redacted_url)
+
+    def _taken(self) -> InvalidOptionError:
+        return InvalidOptionError(
+            option="target",
+            value=self.redacted_url,
+            reason="has a catalog, or is in use by another program. Name a new one.",
+        )
 
     def _unavailable(self, reason: str, *, retryable: bool = False) -> CatalogUnavailableError:
         return CatalogUnavailableError(
@@ -301,6 +354,9 @@ class PooledCatalog(Catalog, Generic[Connection]):
                     raise CatalogUnavailableError(
                         catalog=self.redacted_url, reason=error.reason, attempts=attempt
                     ) from error
+                COMMIT.info(
+                    "attempt %d for %s failed: %s", attempt, self.redacted_url, error.reason
+                )
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause *= 3
 

@@ -1,4 +1,4 @@
-"""Catalog URLs: their default, their meaning, and messages without their password."""
+"""Catalog URLs: their default and their meaning."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import re
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 
+from lakehouse_source.catalog.backends.sqlite.catalog import SqliteCatalog
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.catalog.places import CATALOG_FILE, default_catalog_path, same_place
-from lakehouse_source.catalog.sqlite import SqliteCatalog
+from lakehouse_source.catalog.shown_url import redact
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.storage import RESERVED_FOLDER, local_path
+from lakehouse_source.storage.permitted import how_to_permit, may_be_read, variable_named
 
 VARIABLE = "PLAKE_CATALOG"
 KNOWN = (
@@ -22,19 +24,6 @@ KNOWN = (
 )
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
-_USER_PASSWORD = re.compile(r"^([^:/?#]*:/*[^:@/?#]*):.*@", re.DOTALL)
-_SECRET_PARAMETER = re.compile(
-    r"((?:pass\w*|sslpassword|secret|token)\s*=\s*)[^&\s]*", re.IGNORECASE
-)
-
-
-def redact(url: str) -> str:
-    """The URL with its password replaced by `***`.
-
-    Everything up to the last `@` is replaced, even if that is too much: no parser reads a
-    URL correctly whose password has unescaped characters.
-    """
-    return _SECRET_PARAMETER.sub(r"\1***", _USER_PASSWORD.sub(r"\1:***@", url))
 
 
 def resolve_url(url: str | None, dataset_uri: str | None = None) -> str:
@@ -42,10 +31,17 @@ def resolve_url(url: str | None, dataset_uri: str | None = None) -> str:
 
     Raises:
         InvalidOptionError: no catalog is named and there is no default, or a
-            variable is not set.
+            variable is not set, or may not be read.
     """
+    return _resolved(url, dataset_uri)[0]
+
+
+def _resolved(url: str | None, dataset_uri: str | None) -> tuple[str, str | None]:
+    """The URL, and `env:NAME` where it came from a variable: what that holds is not shown."""
+    named = None
     if url is None:
         url = os.environ.get(VARIABLE) or None
+        named = None if url is None else f"env:{VARIABLE}"
     if url is None:
         if dataset_uri is None or not dataset_uri.startswith("file:///"):
             raise InvalidOptionError(
@@ -55,22 +51,29 @@ def resolve_url(url: str | None, dataset_uri: str | None = None) -> str:
                 known=KNOWN,
             )
         folder = (local_path(dataset_uri) or "").rstrip("/")
-        return "sqlite://" + quote(default_catalog_path(folder), safe="/")
+        return "sqlite://" + quote(default_catalog_path(folder), safe="/"), None
     if not isinstance(url, str):
         raise InvalidOptionError(
             option="catalog", value=url, reason="is not a catalog URL.", known=KNOWN
         )
-    if not url.startswith("env:"):
-        return url
-    name = url.removeprefix("env:")
-    value = os.environ.get(name, "")
-    if not value or value.startswith("env:"):
+    name = variable_named(url)
+    if name is None:
+        return url, named
+    given = f"env:{name}"
+    if not may_be_read(name):
         raise InvalidOptionError(
             option="catalog",
-            value=url,
+            value=given,
+            reason=f"the environment variable {name!r} {how_to_permit(name)}",
+        )
+    value = os.environ.get(name, "")
+    if not value or variable_named(value) is not None:
+        raise InvalidOptionError(
+            option="catalog",
+            value=given,
             reason=f"the environment variable {name!r} holds no catalog URL.",
         )
-    return value
+    return value, given
 
 
 def open_catalog(
@@ -80,8 +83,12 @@ def open_catalog(
 
     An open catalog is returned unchanged. Without a URL: the environment variable
     `PLAKE_CATALOG`, else, for a local `dataset_uri` (canonical), a SQLite file in
-    the dataset's `_plake` folder. With `create` the catalog's tables (for SQLite
-    its file, for the default its folder) are made when they are missing.
+    the dataset's `_plake` folder. `env:NAME` reads the variable NAME, if it begins with
+    `PLAKE_` or `PLAKE_ENV_ALLOWED` names it. libpq completes the URL of a PostgreSQL database
+    with its variables and files (`PGPASSWORD`, `~/.pgpass`): the program that calls this
+    named the host. It does not for a URL that a query of Spark named. With `create` the
+    catalog's tables (for SQLite its file, for the default its folder) are made when they are
+    missing.
 
     Raises:
         InvalidOptionError: the URL is none that plake knows.
@@ -96,15 +103,16 @@ def open_catalog(
     """
     if isinstance(url, Catalog):
         return url
-    url = resolve_url(url, dataset_uri)
+    url, named = _resolved(url, dataset_uri)
+    shown = named or redact(url)
     scheme = _scheme_of(url)
     if scheme in ("postgresql", "postgres") and url[len(scheme) :].startswith("://"):
         # Imported here: the driver takes longer to import than a local catalog to read.
-        from lakehouse_source.catalog.postgres import PostgresCatalog
+        from lakehouse_source.catalog.backends.postgres.catalog import PostgresCatalog
 
-        return PostgresCatalog(url, redact(url), create=create, dataset=dataset_uri)
+        return PostgresCatalog(url, shown, create=create, dataset=dataset_uri)
     if scheme in ("sqlite", "duckdb"):
-        path, busy_seconds = _file_parts(url, scheme)
+        path, busy_seconds = _file_parts(url, scheme, shown)
         given: dict[str, Any] = {"create": create, "dataset": dataset_uri}
         if busy_seconds is not None:
             given["busy_seconds"] = busy_seconds
@@ -113,13 +121,13 @@ def open_catalog(
         is_default = dataset_uri is not None and is_default_catalog(url, dataset_uri)
         return SqliteCatalog(path, make_folder=is_default, **given)
     reason = "is empty." if not url.strip() else "is not a catalog URL that plake knows."
-    raise InvalidOptionError(option="catalog", value=redact(url), reason=reason, known=KNOWN)
+    raise InvalidOptionError(option="catalog", value=shown, reason=reason, known=KNOWN)
 
 
 def _duckdb_catalog(path: str, given: dict[str, Any]) -> Catalog:
     try:
         # Imported here: DuckDB is an optional extra and slow to import.
-        from lakehouse_source.catalog.duckdb import DuckDBCatalog
+        from lakehouse_source.catalog.backends.duckdb.catalog import DuckDBCatalog
     except ModuleNotFoundError as exc:
         raise InvalidOptionError(
             option="catalog",
@@ -140,10 +148,14 @@ def is_default_catalog(catalog: str | Catalog | None, dataset_uri: str) -> bool:
     folder = local_path(dataset_uri)
     if folder is None:
         return False
-    url = catalog.url if isinstance(catalog, Catalog) else resolve_url(catalog, dataset_uri)
+    if isinstance(catalog, Catalog):
+        url, named = catalog.url, None
+    else:
+        url, named = _resolved(catalog, dataset_uri)
     if _scheme_of(url) != "sqlite":
         return False
-    return same_place(_file_parts(url, "sqlite")[0], default_catalog_path(folder))
+    path = _file_parts(url, "sqlite", named or redact(url))[0]
+    return same_place(path, default_catalog_path(folder))
 
 
 def folder_around(catalog: Catalog) -> str | None:
@@ -163,23 +175,24 @@ def _scheme_of(url: str) -> str:
     return match.group(1).lower() if match else ""
 
 
-def _file_parts(url: str, scheme: str) -> tuple[str, float | None]:
+def _file_parts(url: str, scheme: str, shown: str) -> tuple[str, float | None]:
     rest, _, query = url[len(scheme) + 1 :].partition("?")
     path = unquote(rest.removeprefix("//"))
     if not rest.startswith("///") or path.endswith("/") or "\0" in path:
         raise InvalidOptionError(
             option="catalog",
-            value=redact(url),
+            value=shown,
             reason=f"needs an absolute path to a file: {scheme}:///folder/catalog.db.",
         )
-    # Four slashes is how SQLAlchemy writes an absolute path.
+    # Four slashes is how SQLAlchemy writes an absolute path, and three a relative one.
+    is_clear = path.startswith("//")
     path = "/" + path.lstrip("/")
     busy_seconds: float | None = None
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name != "timeout":
             raise InvalidOptionError(
                 option="catalog",
-                value=redact(url),
+                value=shown,
                 reason=f"has a parameter {name!r}.",
                 known=("timeout (seconds to wait for a lock)",),
             )
@@ -190,7 +203,31 @@ def _file_parts(url: str, scheme: str) -> tuple[str, float | None]:
         if not 0 <= busy_seconds <= 3600:
             raise InvalidOptionError(
                 option="catalog",
-                value=redact(url),
+                value=shown,
                 reason="its timeout must be a number of seconds from 0 to 3600.",
             )
+    if not is_clear:
+        _check_not_relative(path, scheme, shown)
     return path, busy_seconds
+
+
+def _check_not_relative(path: str, scheme: str, shown: str) -> None:
+    """Refuse a URL with three slashes whose path may well be meant from the current folder.
+
+    Three slashes and an absolute path are as good as four, unless such a file would be made
+    although the folder is there from the current one too.
+
+    Raises:
+        InvalidOptionError
+    """
+    here = os.path.join(os.getcwd(), path[1:])
+    in_root = os.path.dirname(path) == "/"
+    if here == path or os.path.lexists(path):
+        return
+    if in_root or os.path.isdir(os.path.dirname(here)):
+        raise InvalidOptionError(
+            option="catalog",
+            value=shown,
+            reason=f"may mean {path} or {here}. Write four slashes and the absolute path: "
+            f"{scheme}:///{path} or {scheme}:///{here}.",
+        )

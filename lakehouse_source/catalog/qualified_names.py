@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from typing import TypeAlias
 
 from lakehouse_source.arguments import text
 from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.storage import RESERVED_FOLDER
+from lakehouse_source.storage.uris import decoded as _decoded
 
 DEFAULT_NAMESPACE = "default"
 # A namespace, and a name in it.
@@ -79,7 +82,7 @@ def check_name(name: QualifiedName) -> None:
     """Check both parts of a name.
 
     Raises:
-        InvalidOptionError: one is empty, too long or holds a NUL or a slash.
+        InvalidOptionError: one is empty, too long or cannot be the name of a folder.
     """
     check_part(name[0], "namespace")
     check_part(name[1], "name")
@@ -89,15 +92,19 @@ def check_part(part: str, option: str) -> None:
     """Check a namespace, or a name in one; the error calls it `option`.
 
     Raises:
-        InvalidOptionError: it is empty, too long or holds a NUL or a slash.
+        InvalidOptionError: it is empty, too long, or would lead to another folder than one of
+            its own: `..`, slashes and the like, as they are or percent-encoded.
     """
-    # A slash would make a folder of the name, and a path of the name in Spark.
+    # A folder has the name, and some stores and tools decode it, some of them twice.
+    decoded = _decoded(text(option, part))
     reason = None
-    if not text(option, part).strip():
+    if not part.strip():
         reason = "is empty."
     elif len(part) > 255:
         reason = "is longer than 255 characters."
-    elif "\0" in part or "/" in part:
-        reason = "holds a slash or a NUL character."
+    elif any(letter in "/\\" or unicodedata.category(letter) == "Cc" for letter in decoded):
+        reason = "holds a slash, a backslash or a control character."
+    elif decoded.strip() in ("", ".", "..", RESERVED_FOLDER):
+        reason = "cannot be the name of a folder."
     if reason is not None:
         raise InvalidOptionError(option=option, value=part, reason=reason)

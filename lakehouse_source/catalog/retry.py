@@ -7,14 +7,22 @@ and never taken for a failure.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
-from lakehouse_source.errors import CatalogUnavailableError, CommitUnknownError, PlakeError
+from lakehouse_source.errors import (
+    CatalogUnavailableError,
+    CommitConflictError,
+    CommitUnknownError,
+    PlakeError,
+)
 from lakehouse_source.failpoints import reach
+from lakehouse_source.logs import COMMIT, milliseconds
+from lakehouse_source.model import WriteResult
 
 ATTEMPTS = 20
 # How long a commit, whose files are written, waits for a server that went away.
@@ -51,6 +59,7 @@ def in_transaction(
     give_up = time.monotonic() + patience_seconds
     lost: list[T] = []  # what `work` answered before each COMMIT without an acknowledgement
     asked_again = False
+    begin = time.perf_counter()
     for attempt in range(1, ATTEMPTS + 1):
         try:
             with catalog.write() as tx:
@@ -58,9 +67,12 @@ def in_transaction(
                     return lost[-1]
                 done = work(tx)
                 reach("before COMMIT")
+            _log(uri, write_id, done, begin)
             return done
         except PlakeError as error:
             failure = error
+            if isinstance(failure, CommitConflictError):
+                COMMIT.info("write %s: %s", write_id, failure)
         if failure.outcome_unknown:
             lost.append(done)
             if resolve:
@@ -79,6 +91,7 @@ def in_transaction(
         else:
             raise failure
         if attempt < ATTEMPTS:
+            COMMIT.info("attempt %d for %s failed, another follows: %s", attempt, uri, failure)
             time.sleep(min(1.0, 0.0025 * 2**attempt) * random.uniform(0.5, 1.5))
     if lost and resolve:
         raise CommitUnknownError(dataset=uri, write_id=write_id) from failure
@@ -89,6 +102,15 @@ def in_transaction(
             attempts=ATTEMPTS,
         ) from failure
     raise failure
+
+
+def _log(uri: str, write_id: str, done: object, begin: float) -> None:
+    results = done if isinstance(done, list) else [done]
+    versions = [one.version for one in results if isinstance(one, WriteResult)]
+    if versions and COMMIT.isEnabledFor(logging.INFO):
+        shown = ", ".join(map(str, versions))
+        took = milliseconds(begin)
+        COMMIT.info("%s is at version %s, write %s, %.1f ms", uri, shown, write_id, took)
 
 
 def is_committed(base_uri: str, write_id: str) -> Callable[[CatalogTransaction, object], bool]:

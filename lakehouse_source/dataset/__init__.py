@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from lakehouse_source.dataset.column_changes import ColumnChanges
+from lakehouse_source.dataset.feed_consumers import FeedConsumers
 from lakehouse_source.dataset.refs import Refs
 from lakehouse_source.dataset.row_changes import RowChanges
 from lakehouse_source.dataset.upkeep import Upkeep
 
 
-class Dataset(RowChanges, ColumnChanges, Refs, Upkeep):
+class Dataset(RowChanges, ColumnChanges, Refs, FeedConsumers, Upkeep):
     """A dataset at the version that was the newest when it was opened; see `refresh()`.
 
     It can be used as a context manager and needs no closing: between calls only a
     connection to a catalog on a server stays open, until the dataset and its scans are no
-    longer referenced. Every method may raise CatalogUnavailableError.
+    longer referenced. Every method may raise CatalogUnavailableError; one that commits only
+    where nothing was committed. A commit moves the dataset to the newest version, at the
+    next use where the catalog cannot be read just then.
 
     >>> dataset.uri, dataset.name, dataset.version, dataset.partition_by
     ('file:///data/flights', 'flights', 1, ('month',))

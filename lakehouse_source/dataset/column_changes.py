@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakehouse_source.dataset.opened import OpenDataset
 from lakehouse_source.model import WriteResult
-from lakehouse_source.write.schema_change import SchemaUpdate
+from lakehouse_source.write.metadata.schema_change import SchemaUpdate
 
 
 class ColumnChanges(OpenDataset):
@@ -39,7 +39,7 @@ class ColumnChanges(OpenDataset):
         >>> dataset.version, dataset.schema.names, dataset.comments
         (2, ['month', 'carrier', 'distance', 'note'], {'note': 'written by hand'})
         """
-        return SchemaUpdate(self._address, self._snapshot, self.refresh)
+        return SchemaUpdate(self._address, self._snapshot, self._committed)
 
     def add_column(
         self,

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import pyarrow as pa
 
-from lakehouse_source.arguments import column_names, whole_number
+from lakehouse_source.arguments import column_names, text, whole_number
+from lakehouse_source.catalog import Catalog
+from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.history import History
 from lakehouse_source.model import FileRecord
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
+from lakehouse_source.read.feed import After, Bound, Changes
+from lakehouse_source.read.health import HealthReport, health
 from lakehouse_source.read.inspect import Inspection
 from lakehouse_source.read.read_changes import read_changes
 from lakehouse_source.read.scan import Predicates, Scan
@@ -23,18 +28,57 @@ from lakehouse_source.schema.spark_metadata import comments
 from lakehouse_source.streaming import Rules
 
 Opened = TypeVar("Opened", bound="OpenDataset")
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
 
 
 class OpenDataset:
     """A dataset at the version that was the newest when it was opened; see `refresh()`."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, *, committed: bool = False) -> None:
         self._address = address
-        self._snapshot = self._load()
+        self._seen: Snapshot | None = None
+        if committed:
+            self._committed()
+        else:
+            self.refresh()
 
-    def _load(self) -> Snapshot:
-        with self._address.open() as catalog, catalog.read() as reader:
-            return self._address.snapshot(catalog, reader)
+    @property
+    def _snapshot(self) -> Snapshot:
+        if self._seen is None:
+            self.refresh()
+            assert self._seen is not None
+        return self._seen
+
+    def _do(
+        self,
+        verb: Callable[Concatenate[Catalog, Address, Given], Answer],
+        *arguments: Given.args,
+        **keywords: Given.kwargs,
+    ) -> Answer:
+        """What a verb answers that gets this dataset and its catalog first."""
+        with self._address.open() as catalog:
+            return verb(catalog, self._address, *arguments, **keywords)
+
+    def _commit(
+        self,
+        verb: Callable[Concatenate[Catalog, Address, Given], Answer],
+        *arguments: Given.args,
+        **keywords: Given.kwargs,
+    ) -> Answer:
+        """The same of a verb that commits: this handle moves to what it committed."""
+        answer = self._do(verb, *arguments, **keywords)
+        self._committed()
+        return answer
+
+    def _committed(self) -> None:
+        """Move to the newest version after a commit; where it cannot be read, at the next use.
+
+        The verb has to return its result: an error would say that nothing was committed.
+        """
+        self._seen = None
+        with suppress(PlakeError):
+            self.refresh()
 
     def __enter__(self: Opened) -> Opened:
         return self
@@ -43,7 +87,8 @@ class OpenDataset:
         return None
 
     def __repr__(self) -> str:
-        return f"Dataset({self.uri!r}, version={self.version})"
+        version = "unknown" if self._seen is None else self._seen.version
+        return f"Dataset({self.uri!r}, version={version})"
 
     @property
     def uri(self) -> str:
@@ -81,9 +126,10 @@ class OpenDataset:
 
         Always there: `partition_by`, `indexed_columns` (field ids of the columns in the
         search index) and `last_field_id` (the highest field id given to a column so far).
-        Where they were chosen: `index_columns`, `sort_by`, `bloom_filter_columns`,
+        Where they were chosen: `index_columns`, `sort_by`, `cluster_by`, `bloom_filter_columns`,
         `target_file_size_bytes`, `row_group_rows`, `compression`, `promote_to_string`,
-        `rewrite_threshold`, `auto_compact`, `auto_compact_min_files`.
+        `rewrite_threshold`, `auto_compact`, `auto_compact_min_files`, `iceberg_metadata`,
+        `expire_rows`.
         """
         return self._snapshot.dataset.properties.to_json()
 
@@ -106,7 +152,8 @@ class OpenDataset:
         >>> dataset.version, dataset.refresh().version
         (1, 2)
         """
-        self._snapshot = self._load()
+        with self._address.open() as catalog, catalog.read() as reader:
+            self._seen = self._address.snapshot(catalog, reader)
         return self
 
     def history(self, limit: int | None = None) -> History:
@@ -123,7 +170,8 @@ class OpenDataset:
         """
         with self._address.open() as catalog, catalog.read() as reader:
             record = reader.dataset(self._address.key) or self._snapshot.dataset
-            return History(reader.transactions(record.id, limit), record.oldest_version)
+            tagged = reader.tags(record.id).values()
+            return History(reader.transactions(record.id, limit), record.oldest_version, tagged)
 
     def files(self, version: int | None = None) -> list[FileRecord]:
         """The data files that are live in a version (default: this one).
@@ -157,6 +205,31 @@ class OpenDataset:
         """
         return Inspection(self._address, self.version)
 
+    def health(self, columns: str | Sequence[str] | None = None) -> HealthReport:
+        """How the files of the newest version are laid out, and what upkeep would do about it.
+
+        Everything is in the catalog: no file is opened. The report has the sizes of the files,
+        the small ones and the share of deleted rows. For each of `columns` it has the overlap
+        depth: how many files hold a value of the column, at the ends of the files' ranges, on
+        average and at most. Files of different partitions do not overlap. The suggestions say how
+        many bytes `compact`, `vacuum` and `expire_versions` would rewrite or free, and whether
+        that is worth doing. It prints as a table.
+
+        Args:
+            columns: columns of the search index, nested ones by dotted path. By default those of
+                `sort_by`, else the first four of the index.
+
+        Raises:
+            InvalidOptionError: a column is not in the search index.
+
+        >>> report = dataset.health("miles")
+        >>> report.files, report.small_files, report.depths["miles"].most
+        (3, 3, 1)
+        """
+        with self._address.open() as catalog, catalog.read() as reader:
+            snapshot = self._address.snapshot(catalog, reader)
+            return health(reader, snapshot, column_names("columns", columns))
+
     def scan(
         self,
         predicates: Predicates = None,
@@ -164,12 +237,13 @@ class OpenDataset:
         version: int | str | None = None,
         timestamp: datetime | str | None = None,
         *,
-        verify_checksums: bool = False,
+        verify_checksums: bool | Literal["file"] = False,
+        limit: int | None = None,
     ) -> Scan:
         """A scan of this version, or of the version or timestamp given; it reads nothing yet.
 
-        The arguments are those of `read_dataset`. Columns, versions and the types in the
-        condition are checked when the scan is used.
+        The arguments are those of `read_dataset`; `limit`: at most so many rows.
+        Columns, versions and the types in the condition are checked when the scan is used.
 
         Raises:
             InvalidPredicateError: the condition cannot be parsed.
@@ -182,7 +256,56 @@ class OpenDataset:
         """
         if version is None and timestamp is None:
             version = self.version
-        return Scan(self._address, predicates, columns, version, timestamp, verify_checksums)
+        return Scan(self._address, predicates, columns, version, timestamp, verify_checksums, limit)
+
+    def changes(
+        self,
+        start: Bound | None = None,
+        end: Bound | None = None,
+        *,
+        consumer: str | None = None,
+        where: Predicates = None,
+        columns: Sequence[str] | None = None,
+        net: bool = False,
+        updates: bool = True,
+    ) -> Changes:
+        """What the commits `start` to `end` changed, both included; it reads nothing yet.
+
+        Each row has the columns of version `end` (of a row written under another schema, those
+        with the same field ids), `_change_type` (`insert`, `delete`, `update_preimage`,
+        `update_postimage`), `_commit_version` and `_commit_timestamp` (UTC). A commit that kept
+        the values of a row tells nothing of it: compactions and changes of the schema do not
+        appear.
+
+        Args:
+            start, end: versions, tags, or times: the first commit at or after `start`, the last
+                one at or before `end`. Default of `end`: this version.
+            consumer: instead of `start`: begin after the version that it has read when this is
+                used, see `add_consumer`.
+            where: a condition on the columns; it holds for each image of a row by itself.
+            columns: of the dataset; `_row_id` may be among them.
+            net: tell only in what version `end` differs from the version before `start`. The
+                version of a row is that of the last commit that changed it.
+            updates: False: an update is a delete and an insert.
+
+        Raises:
+            InvalidPredicateError: the condition cannot be parsed.
+            InvalidOptionError: neither `start` nor `consumer` is given, or both are.
+
+        >>> result = dataset.update({"miles": "miles + 1"}, where="carrier = 'AA'")
+        >>> rows = dataset.refresh().changes(2, columns=["miles"]).to_table()
+        >>> rows.select(["miles", "_change_type"]).to_pylist()[:2]
+        [{'miles': 1416, '_change_type': 'update_preimage'}, {'miles': 1417, '_change_type': ...}]
+        """
+        end = self.version if end is None else end
+        if (start is None) == (consumer is None):
+            raise InvalidOptionError(
+                option="start",
+                value=start,
+                reason="or consumer says where the changes begin: give one of them.",
+            )
+        begin = After(text("consumer", consumer)) if start is None else start
+        return Changes(self._address, begin, end, where, columns, net=net, updates=updates)
 
     def read_changes(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lakehouse_source.dataset.opened import OpenDataset, Opened
 from lakehouse_source.model import WriteResult
-from lakehouse_source.write import branches, tags
+from lakehouse_source.write.metadata import branches, tags
 
 
 class Refs(OpenDataset):
@@ -25,8 +25,7 @@ class Refs(OpenDataset):
         >>> dataset.tags()
         {'spring': 1}
         """
-        with self._address.open() as catalog:
-            tags.tag(catalog, self._address, name, self.version if version is None else version)
+        self._do(tags.tag, name, self.version if version is None else version)
 
     def tags(self) -> Mapping[str, int]:
         """The versions that have a tag, by tag, the oldest version first.
@@ -46,8 +45,7 @@ class Refs(OpenDataset):
         >>> dataset.tag("spring")
         >>> dataset.drop_tag("spring")
         """
-        with self._address.open() as catalog:
-            tags.drop_tag(catalog, self._address, name)
+        self._do(tags.drop_tag, name)
 
     def branch(self: Opened, name: str, version: int | None = None) -> Opened:
         """A branch of the dataset; made where there is none of that name.
@@ -78,7 +76,7 @@ class Refs(OpenDataset):
         """
         with self._address.open() as catalog:
             address = branches.make_branch(catalog, self._address, name, version)
-        return type(self)(address)
+        return type(self)(address, committed=True)
 
     def branches(self) -> Mapping[str, int]:
         """The newest version of each branch, by name.
@@ -107,10 +105,7 @@ class Refs(OpenDataset):
         >>> dataset.fast_forward("spring").version
         2
         """
-        with self._address.open() as catalog:
-            result = branches.fast_forward(catalog, self._address, branch)
-        self.refresh()
-        return result
+        return self._commit(branches.fast_forward, branch)
 
     def drop_branch(self, name: str) -> None:
         """Remove a branch, with the versions that the dataset did not take over.
@@ -126,5 +121,4 @@ class Refs(OpenDataset):
         >>> dataset.branches()
         {}
         """
-        with self._address.open() as catalog:
-            branches.drop_branch(catalog, self._address, name)
+        self._do(branches.drop_branch, name)

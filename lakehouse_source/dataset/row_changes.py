@@ -11,11 +11,11 @@ from lakehouse_source.arguments import column_names
 from lakehouse_source.dataset.opened import OpenDataset
 from lakehouse_source.model import ChangeResult
 from lakehouse_source.read.scan import Predicates
-from lakehouse_source.write.assignments import checked_names, equal_columns
-from lakehouse_source.write.delete_rows import delete_rows
-from lakehouse_source.write.merge_builder import MergeBuilder
-from lakehouse_source.write.merge_source import Names
-from lakehouse_source.write.update_rows import update_rows
+from lakehouse_source.write.statements.assignments import checked_names, equal_columns
+from lakehouse_source.write.statements.delete_rows import delete_rows
+from lakehouse_source.write.statements.merge_builder import MergeBuilder
+from lakehouse_source.write.statements.merge_source import Names
+from lakehouse_source.write.statements.update_rows import update_rows
 
 
 class RowChanges(OpenDataset):
@@ -34,7 +34,8 @@ class RowChanges(OpenDataset):
             where: a condition in any form that `scan` takes.
             isolation: what other commits made meanwhile. "write-serializable" and "snapshot"
                 commit unless one changed a row that is deleted here; "serializable" also
-                refuses where rows were added that may match.
+                refuses where rows were added that may match, so that statements have the result
+                of some order, one after the other.
             further: `commit_metadata`, `expected_version`, `txn_app_id` and `txn_version`, as
                 in `write_dataset`.
 
@@ -47,10 +48,7 @@ class RowChanges(OpenDataset):
         >>> dataset.scan().count_rows(), dataset.scan(version=1).count_rows()
         (2, 4)
         """
-        with self._address.open() as catalog:
-            result = delete_rows(catalog, self._address, where, isolation=isolation, **further)
-        self.refresh()
-        return result
+        return self._commit(delete_rows, where, isolation=isolation, **further)
 
     def update(
         self,
@@ -80,12 +78,7 @@ class RowChanges(OpenDataset):
         >>> dataset.scan("month = 1", columns=["carrier", "miles"]).to_table().to_pylist()
         [{'carrier': 'ua', 'miles': 1401}, {'carrier': 'aa', 'miles': 1417}]
         """
-        with self._address.open() as catalog:
-            result = update_rows(
-                catalog, self._address, updates, where, isolation=isolation, **further
-            )
-        self.refresh()
-        return result
+        return self._commit(update_rows, updates, where, isolation=isolation, **further)
 
     def merge(
         self,
@@ -111,7 +104,8 @@ class RowChanges(OpenDataset):
             merge_schema: add columns that only the source has.
             isolation: "write-serializable" refuses where other commits added rows that may
                 match; "serializable" also where a clause for rows without a match may change
-                them; "snapshot" does not look at added rows.
+                them, or where they changed a row that matched and was left alone; "snapshot"
+                does not look at added rows.
             further: as in `delete`.
 
         >>> changes = {"month": [1, 9], "carrier": ["UA", "UA"], "miles": [7, 8]}
@@ -130,7 +124,7 @@ class RowChanges(OpenDataset):
             merge_schema=merge_schema,
             isolation=isolation,
             further=further,
-            done=self.refresh,
+            done=self._committed,
         )
 
     def upsert(self, source: Any, on: str | Sequence[str], **further: Any) -> ChangeResult:

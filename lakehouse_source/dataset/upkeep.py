@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
-from lakehouse_source.arguments import flag
+from lakehouse_source.arguments import flag, whole_number
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
+from lakehouse_source.dataset.maintain import maintain
 from lakehouse_source.dataset.opened import OpenDataset
+from lakehouse_source.erasure.erase import erase
+from lakehouse_source.iceberg.export import export_iceberg
+from lakehouse_source.iceberg.metadata import NEWEST_VERSIONS
 from lakehouse_source.maintenance import expiry, vacuum, vacuum_plan, verify
-from lakehouse_source.maintenance.reports import ExpiryReport, VacuumReport, VerifyReport
+from lakehouse_source.maintenance.reports import (
+    ErasureReport,
+    ExpiryReport,
+    MaintenanceReport,
+    VacuumReport,
+    VerifyReport,
+)
 from lakehouse_source.model import CompactionResult, WriteResult
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.scan import Predicates
-from lakehouse_source.write.add_files import add_files
-from lakehouse_source.write.compact import compact
-from lakehouse_source.write.find_files import Paths
-from lakehouse_source.write.restore import restore
-from lakehouse_source.write.set_properties import set_properties, set_table_properties
-from lakehouse_source.write.stage import write_options
+from lakehouse_source.write.adopt.add_files import add_files
+from lakehouse_source.write.adopt.find_files import Paths
+from lakehouse_source.write.layout.cluster import cluster
+from lakehouse_source.write.layout.compact import compact
+from lakehouse_source.write.metadata.restore import restore
+from lakehouse_source.write.metadata.set_properties import set_properties, set_table_properties
+from lakehouse_source.write.rows.stage import write_options
 
 
 class Upkeep(OpenDataset):
@@ -38,10 +50,7 @@ class Upkeep(OpenDataset):
         >>> dataset.table_properties
         {'comment': 'by month'}
         """
-        with self._address.open() as catalog:
-            result = set_table_properties(catalog, self._address, self._snapshot, properties)
-        self.refresh()
-        return result
+        return self._commit(set_table_properties, self._snapshot, properties)
 
     def set_properties(self, **properties: Any) -> WriteResult:
         """Choose how all later writes lay out their files, as one commit; moves to it.
@@ -54,16 +63,19 @@ class Upkeep(OpenDataset):
         Args:
             properties: any of these.
 
-                - `sort_by`, `bloom_filter_columns`, `target_file_size_bytes`,
+                - `sort_by`, `cluster_by`, `bloom_filter_columns`, `target_file_size_bytes`,
                   `row_group_rows`, `compression`, `promote_to_string`: as in
                   `write_dataset`.
                 - `auto_compact`, `auto_compact_min_files`: see `compact()`.
+                - `iceberg_metadata`: see `export_iceberg()`.
+                - `expire_rows`: a condition on rows that `maintain()` deletes, such as
+                  `"ts < now() - interval 30 days"`. Set it anew after a column is renamed.
                 - `index_columns`: as in `write_dataset`. The index of columns that join it
                   is computed from the catalog's statistics, in the same commit.
                 - `partition_by`: only while the dataset has never had a file.
 
-        Columns that are renamed keep their place in the properties. A column of `sort_by`
-        cannot be dropped; a dropped column leaves the other lists.
+        Columns that are renamed keep their place in the properties. A column of `sort_by` or
+        `cluster_by` cannot be dropped; a dropped column leaves the other lists.
 
         Raises:
             InvalidOptionError: a property is unknown, or its value is wrong.
@@ -77,10 +89,36 @@ class Upkeep(OpenDataset):
         >>> dataset.properties["sort_by"], dataset.properties["compression"]
         (['carrier'], 'snappy')
         """
+        return self._commit(set_properties, self._snapshot, properties)
+
+    def export_iceberg(self, *, newest_versions: int = NEWEST_VERSIONS) -> str:
+        """Write the newest version's metadata for readers of Iceberg; answers the file's path.
+
+        `metadata/<number>-<ids>.metadata.json` beside the data, and `metadata/version-hint.text`,
+        which names it: PyIceberg's `StaticTable`, DuckDB's `iceberg_scan` and others open them
+        without a server. The table has the newest versions, those that were exported before,
+        those with a tag, and the newest version of each branch with the same schema. The file is
+        deleted by a vacuum, when its version was expired. With the property `iceberg_metadata`
+        a commit of rows, of a schema or of properties does this too. Needs `fastavro`.
+
+        Args:
+            newest_versions: so many of the newest versions are exported.
+
+        Raises:
+            IcebergUnsupportedError: readers of Iceberg would read a column wrongly.
+            InvalidOptionError: this is a branch, or the folder is a table of Iceberg already.
+
+        >>> path = dataset.export_iceberg()
+        >>> from pyiceberg.table import StaticTable
+        >>> StaticTable.from_metadata(path).scan("month = 1").to_arrow().num_rows
+        2
+        """
         with self._address.open() as catalog:
-            result = set_properties(catalog, self._address, self._snapshot, properties)
-        self.refresh()
-        return result
+            return export_iceberg(
+                catalog,
+                self._address,
+                newest_versions=whole_number("newest_versions", newest_versions),
+            )
 
     def compact(
         self,
@@ -88,6 +126,7 @@ class Upkeep(OpenDataset):
         *,
         target_file_size: int | None = None,
         max_concurrent: int = 1,
+        rewrite_deleted: bool = False,
     ) -> CompactionResult:
         """Write small files of each partition anew as few large ones; moves to the new version.
 
@@ -103,6 +142,8 @@ class Upkeep(OpenDataset):
             where: only files that may hold a row of this condition.
             target_file_size: bytes of a large file; by default as every write does it.
             max_concurrent: how many partitions are written at the same time.
+            rewrite_deleted: write every file with deleted rows anew without them, of any size.
+                Their bytes are gone once older versions are expired and vacuumed.
 
         Raises:
             CommitConflictError: another commit removed one of the files, or rows of one.
@@ -112,15 +153,49 @@ class Upkeep(OpenDataset):
         >>> dataset.compact("month = 2")
         CompactionResult(version=3, files_removed=2, files_added=1, bytes_removed=..., ...)
         """
+        return self._commit(
+            compact,
+            PredicateSet.of(where),
+            target_file_size=target_file_size,
+            max_concurrent=max_concurrent,
+            rewrite_deleted=flag("rewrite_deleted", rewrite_deleted),
+        )
+
+    def cluster(
+        self, *, max_bytes: int | None = None, full: bool = False, dry_run: bool = False
+    ) -> CompactionResult:
+        """Sort files that overlap by the columns of `cluster_by`; moves to the new version.
+
+        Where more than four files, or runs of files that were sorted together, hold the same
+        values of the columns, the smallest of them are sorted into one run, so that each row is
+        rewritten few times. Every such piece is a commit that changes no row: rows keep their
+        `_row_id` and `_commit_version`, deleted ones are left out, streams and `changes` do not
+        see it. An append does not wait for it and does not conflict. Rows are sorted in less than
+        1 GiB of memory, with files in a temporary folder (`TMPDIR`). A second call finds nothing
+        to do. Where `auto_compact` is set, this is done after commits, as `compact()` is.
+
+        Args:
+            max_bytes: stop before the bytes of the files written anew are more than this.
+            full: sort all files of each partition anew, after other columns were chosen.
+            dry_run: only tell how many files and bytes the first look finds; write nothing.
+
+        Returns:
+            What all commits did together; `bytes_added` is what was written.
+
+        Raises:
+            InvalidOptionError: the dataset has no clustering columns.
+            CommitConflictError: others changed rows of the same files again and again.
+
+        >>> dataset.set_properties(cluster_by=["miles"]).version
+        2
+        >>> dataset.cluster(full=True)
+        CompactionResult(version=5, files_removed=3, files_added=3, bytes_removed=..., ...)
+        """
         with self._address.open() as catalog:
-            result = compact(
-                catalog,
-                self._address,
-                PredicateSet.of(where),
-                target_file_size=target_file_size,
-                max_concurrent=max_concurrent,
+            result = cluster(
+                catalog, self._address, max_bytes=max_bytes, full=full, dry_run=dry_run
             )
-        self.refresh()
+        self._committed()
         return result
 
     def add_files(
@@ -191,24 +266,25 @@ class Upkeep(OpenDataset):
             txn_app_id=txn_app_id,
             txn_version=txn_version,
         )
-        with self._address.open() as catalog:
-            result = add_files(
-                catalog,
-                self._address,
-                paths_or_folder,
-                options,
-                partitioning=partitioning,
-                partition_types=None,
-                copy=copy,
-                storage_options=storage_options,
-                progress=progress,
-                is_new=False,
-            )
-        self.refresh()
-        return result
+        return self._commit(
+            add_files,
+            paths_or_folder,
+            options,
+            partitioning=partitioning,
+            partition_types=None,
+            copy=copy,
+            storage_options=storage_options,
+            progress=progress,
+            is_new=False,
+        )
 
-    def restore(self, version: int) -> WriteResult:
+    def restore(
+        self, version: int | None = None, *, timestamp: datetime | str | None = None
+    ) -> WriteResult:
         """Commit a new version with the content and schema of an old one; moves to it.
+
+        The old one is named by its number, or by a time at which it was the newest, as in
+        `read_dataset`.
 
         Raises:
             VersionNotFoundError: there is no such version, or it was expired.
@@ -221,10 +297,49 @@ class Upkeep(OpenDataset):
         >>> lake.read_dataset("/data/flights") == lake.read_dataset("/data/flights", version=1)
         True
         """
-        with self._address.open() as catalog:
-            result = restore(catalog, self._address, version)
-        self.refresh()
-        return result
+        return self._commit(restore, version, timestamp)
+
+    def erase(
+        self,
+        where: Predicates,
+        *,
+        foreign: str = "refuse",
+        commit_metadata: Mapping[str, Any] | None = None,
+    ) -> ErasureReport:
+        """Erase rows from every version, from all files and from the catalog, at once.
+
+        Versions keep their numbers, and other rows keep their values, `_row_id` and
+        `_commit_version`, in every version. Files that hold matching rows are written anew, on
+        branches too, and the old ones are deleted before this returns, with all other files that
+        no version needs. The history gets a commit `erase` that says how many rows, not which.
+
+        Args:
+            where: a condition in any form that `delete` takes. A row is erased where it is TRUE
+                of the row in a version that can be read: by the names that columns have in that
+                version, and by those of the newest one, which finds renamed columns. A column
+                that was dropped can be named too.
+            foreign: what to do about files that plake did not write and that hold such rows.
+                "refuse" erases nothing and names them. "rewrite" gives the dataset files of its
+                own; `left` of the report names the originals, which you delete.
+            commit_metadata: a note for the history, such as the number of a request.
+
+        Texts of the condition are replaced in `commit_metadata` of all commits by `[erased]`.
+        Defaults and comments of columns stay; `left` names them. Queries that began before may
+        find a file gone: run them again. A branch that was made before cannot be fast-forwarded
+        any more. Repeat the call after an error: it finishes what is left.
+
+        Raises:
+            InvalidPredicateError, InvalidOptionError
+            ErasureIncompleteError: the rows are gone from all versions, and a file could not be
+                deleted, or the catalog's free pages not be overwritten.
+
+        >>> report = dataset.erase("carrier = 'UA'")
+        >>> report.rows, report.version, report.left
+        (2, 2, ())
+        >>> dataset.scan(version=1).count_rows()
+        2
+        """
+        return self._commit(erase, where, foreign=foreign, commit_metadata=commit_metadata)
 
     def expire_versions(
         self, keep_seconds: float | None = None, keep_last: int | None = None
@@ -236,7 +351,8 @@ class Upkeep(OpenDataset):
                 `keep_seconds` seconds, by the catalog's clock.
             keep_last: keep this many of the newest versions.
 
-        The oldest version that has a tag is kept too, with all versions after it.
+        A version that has a tag is kept too, and so are the version that a consumer has read
+        and all later ones, see `add_consumer`.
 
         Expired versions can be neither read nor restored. `vacuum()` deletes their files, once
         its retention has passed since the expiry, and removes them from the history.
@@ -250,10 +366,7 @@ class Upkeep(OpenDataset):
         >>> report.expired, report.files, report.oldest_version
         ((1,), 3, 2)
         """
-        with self._address.open() as catalog:
-            return expiry.expire_versions(
-                catalog, self._address, keep_seconds=keep_seconds, keep_last=keep_last
-            )
+        return self._do(expiry.expire_versions, keep_seconds=keep_seconds, keep_last=keep_last)
 
     def vacuum(
         self,
@@ -301,8 +414,54 @@ class Upkeep(OpenDataset):
         options = vacuum_plan.VacuumOptions(
             retention_seconds, dry_run, allow_short_retention, abandoned_after_seconds
         )
-        with self._address.open() as catalog:
-            return vacuum.vacuum_dataset(catalog, self._address, options, progress=progress)
+        return self._do(vacuum.vacuum_dataset, options, progress=progress)
+
+    def maintain(
+        self,
+        *,
+        compact: bool | None = None,
+        rewrite_deleted: bool = False,
+        keep_seconds: float | None = None,
+        keep_last: int | None = None,
+        retention_seconds: float = vacuum_plan.RETENTION_SECONDS,
+        allow_short_retention: bool = False,
+        dry_run: bool = False,
+    ) -> MaintenanceReport:
+        """Do all regular upkeep: delete expired rows, compact, expire versions, vacuum.
+
+        The condition of the property `expire_rows` is evaluated at one time, by the catalog's
+        clock; its delete is a commit that ends streams without `ignoreDeletes`. Bytes of deleted
+        rows are gone when no version has them: with `rewrite_deleted`, `keep_seconds` or
+        `keep_last`, and the retention of the vacuum.
+
+        Args:
+            compact: by default where the property `auto_compact` is set.
+            rewrite_deleted: as in `compact()`.
+            keep_seconds, keep_last: as in `expire_versions()`; without both none is expired.
+            retention_seconds, allow_short_retention: as in `vacuum()`.
+            dry_run: change nothing; count the rows that would be deleted, and vacuum's files.
+
+        Raises:
+            InvalidOptionError: a limit is wrong, or a column of `expire_rows` is gone.
+            CommitConflictError: another commit changed the same rows or files: call again.
+
+        >>> dataset.set_properties(expire_rows="month < 2 AND now() > '2020-01-01'").version
+        2
+        >>> dataset.maintain(dry_run=True).rows_expired
+        2
+        >>> report = dataset.maintain(keep_last=1)
+        >>> report.rows_expired, report.version, report.expiry.oldest_version
+        (2, 3, 3)
+        """
+        options = vacuum_plan.VacuumOptions(retention_seconds, dry_run, allow_short_retention)
+        return self._commit(
+            maintain,
+            compaction=None if compact is None else flag("compact", compact),
+            rewrite_deleted=flag("rewrite_deleted", rewrite_deleted),
+            keep_seconds=keep_seconds,
+            keep_last=keep_last,
+            vacuuming=options,
+        )
 
     def verify(
         self,
@@ -315,8 +474,9 @@ class Upkeep(OpenDataset):
 
         Checks that each file exists and has the size and footer (rows, row groups, columns)
         that were committed, and that each deletion vector has the positions that were
-        committed. With `checksums` every page is read and decoded too, and its
-        checksum compared where the file has one. The report names each difference, prints
+        committed. With `checksums` all bytes of a file that plake wrote are compared with the
+        SHA-256 in the catalog too, and every page is read and decoded, and its checksum
+        compared where the file has one. The report names each difference, prints
         as a table, and its `ok` is True where there is none. `progress` is as in
         `write_dataset`.
 
@@ -334,6 +494,7 @@ class Upkeep(OpenDataset):
             files = reader.files(snapshot.dataset.id, snapshot.version)
             groups = reader.row_groups([file.id for file in files])
             vectors = reader.all_vectors(snapshot.dataset.id, snapshot.version)
+            sha256 = reader.checksums([file.id for file in files]) if checksums else {}
         return verify.verify(
             self._address,
             snapshot.version,
@@ -342,4 +503,5 @@ class Upkeep(OpenDataset):
             progress=progress,
             schemas=snapshot.file_schemas,
             vectors={one.file_id: one.vector for one in vectors},
+            sha256=sha256,
         )

@@ -51,8 +51,11 @@ class PuffinFile:
         Raises:
             VectorError: the vector is empty, or it is too large.
         """
-        content = encode(positions)
-        blob = Blob(data_file, self._size, len(content), len(positions))
+        return self.add_content(data_file, encode(positions), len(positions))
+
+    def add_content(self, data_file: str, content: bytes, cardinality: int) -> Blob:
+        """Append a vector that is encoded already, and tell where it is."""
+        blob = Blob(data_file, self._size, len(content), cardinality)
         self._parts.append(content)
         self._size += len(content)
         self._blobs.append(blob)

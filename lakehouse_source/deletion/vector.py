@@ -97,9 +97,38 @@ def live_mask(positions: Positions, begin: int, end: int) -> pa.BooleanArray | N
     count = deleted_between(positions, begin, end)
     if not count:
         return None
-    before = deleted_between(positions, 0, begin)
-    live = bytearray(b"\x01") * (end - begin)
-    for position in positions[before : before + count].to_array():
-        live[position - begin] = 0
+    rows = end - begin
+    # The loop is over the fewer ones: the deleted rows, or the others.
+    few_live = 2 * count > rows
+    if few_live:
+        within = Positions()
+        within.add_range(begin, end)
+        marked = within - positions
+    else:
+        before = deleted_between(positions, 0, begin)
+        marked = positions[before : before + count]
+    live = bytearray(rows) if few_live else bytearray(b"\x01") * rows
+    flag = int(few_live)
+    for position in marked.to_array():
+        live[position - begin] = flag
     flags = pa.Array.from_buffers(pa.uint8(), len(live), [None, pa.py_buffer(live)])
     return flags.cast(pa.bool_())
+
+
+def as_array(positions: Positions) -> pa.Int64Array:
+    """The positions in ascending order."""
+    # Not `pa.array`: it imports pandas.
+    values = positions.to_array()
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
+
+
+def positions_of(column: pa.ChunkedArray | pa.Array) -> Positions:
+    """A column of positions as a bitmap."""
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    found = Positions()
+    for chunk in chunks:
+        if len(chunk):
+            raw = memoryview(chunk.buffers()[1]).cast("B")
+            begin, end = chunk.offset * 8, (chunk.offset + len(chunk)) * 8
+            found.update(Positions(raw[begin:end].cast("Q")))
+    return found

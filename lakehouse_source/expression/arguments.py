@@ -9,8 +9,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from lakehouse_source.expression.failures import Failure
-from lakehouse_source.expression.nodes import Node, spark_name
-from lakehouse_source.expression.rows import Bound
+from lakehouse_source.expression.nodes import Call, Node, spark_name
+from lakehouse_source.expression.rows import Bound, Kernel, strict
 from lakehouse_source.expression.types import INSTANT, INTEGERS, WALL, is_atomic, is_number
 
 INT, STRING, DATE = pa.int32(), pa.string(), pa.date32()
@@ -66,3 +66,16 @@ def only_date(context: Context, value: Bound) -> Bound:
 
 
 Argument = Callable[[Context, Bound], Bound]
+Builder = Callable[[Context, Call, list[Bound]], Bound]
+
+
+def function(
+    kernel: Kernel, type_: pa.DataType, *converts: Argument, can_fail: bool = False
+) -> Builder:
+    """A function of arguments that are converted, NULL where one is NULL."""
+
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        values = [convert(context, value) for convert, value in zip(converts, given)]
+        return strict(call, type_, values, kernel, can_fail=can_fail)
+
+    return build

@@ -38,6 +38,7 @@ from lakehouse_source.expression.rows import (
     unlisted,
 )
 from lakehouse_source.expression.scope import Found, Scope
+from lakehouse_source.expression.times import parse_zone
 from lakehouse_source.expression.types import (
     INSTANT,
     INTEGERS,
@@ -52,7 +53,6 @@ from lakehouse_source.expression.types import (
     spark_type,
     wider_decimal,
 )
-from lakehouse_source.predicate.times import parse_zone
 from lakehouse_source.schema.ordinal import wall_ns
 
 DATE, BOOLEAN, NULL_TYPE = pa.date32(), pa.bool_(), pa.null()

@@ -13,8 +13,15 @@ from lakehouse_source.expression.failures import Failure
 from lakehouse_source.expression.nodes import Node, spark_name
 from lakehouse_source.expression.rows import Bound, Kernel, Rows, flat, literal, strict
 from lakehouse_source.expression.types import is_atomic, is_float, is_moment
-from lakehouse_source.predicate.row_filter import COMPARISONS
 
+COMPARISONS: dict[str, Callable[..., Any]] = {
+    "=": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
 _SWAPPED = {"<": ">", "<=": ">="}
 
 

@@ -8,41 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.expression import arguments, numbers, text
-from lakehouse_source.expression.arguments import Context
+from lakehouse_source.expression import arguments, dates, numbers, order, text
+from lakehouse_source.expression.arguments import Builder, Context, function
 from lakehouse_source.expression.comparison import compare, extreme, is_null
 from lakehouse_source.expression.conditional import choice, first_valid
 from lakehouse_source.expression.failures import Failure
-from lakehouse_source.expression.moments import (
-    DAY_US,
-    SECOND_US,
-    civil,
-    date_text,
-    wall_us,
-)
 from lakehouse_source.expression.nested import array, struct
-from lakehouse_source.expression.nodes import Call, Literal, spark_name
+from lakehouse_source.expression.nodes import Call, Literal, Node, below
+from lakehouse_source.expression.order import Order
 from lakehouse_source.expression.rows import Bound, Kernel, Rows, each, literal, strict
-from lakehouse_source.expression.types import INSTANT, INTEGERS, WALL
+from lakehouse_source.expression.types import INSTANT, INTEGERS
 
 INT, STRING, DATE, BOOLEAN = pa.int32(), pa.string(), pa.date32(), pa.bool_()
-
-
-Builder = Callable[[Context, Call, list[Bound]], Bound]
-
-
-def _function(
-    kernel: Kernel, type_: pa.DataType, *converts: arguments.Argument, can_fail: bool = False
-) -> Builder:
-    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
-        values = [convert(context, value) for convert, value in zip(converts, given)]
-        return strict(call, type_, values, kernel, can_fail=can_fail)
-
-    return build
 
 
 # --- text -------------------------------------------------------------------
@@ -89,6 +72,10 @@ def _substring(context: Context, call: Call, given: list[Bound]) -> Bound:
         whole = each(lambda found, start: text.substring(found, start, 2**31 - 1), STRING)
         return strict(call, STRING, values, whole, can_fail=False)
     return strict(call, STRING, values, each(text.substring, STRING), can_fail=False)
+
+
+def _end(kernel: Callable[[str, int], str]) -> Builder:
+    return function(each(kernel, STRING), STRING, arguments.text, arguments.integer)
 
 
 def _replace(context: Context, call: Call, given: list[Bound]) -> Bound:
@@ -222,142 +209,212 @@ def _nvl2(context: Context, call: Call, given: list[Bound]) -> Bound:
     return choice(call, [(is_null(call, given[0], negated=True), yes)], no)
 
 
-# --- dates ------------------------------------------------------------------
-
-
-def _calendar(place: int) -> Builder:
-    return _function(each(lambda days: civil(days)[place], INT), INT, arguments.date)
-
-
-def _clock(unit: int, modulus: int) -> Builder:
-    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
-        value = given[0]
-        if value.type not in (INSTANT, WALL):
-            raise Failure(f"{spark_name(value.type)} stands where a timestamp should: cast it")
-        zone = context.zone
-
-        def part(micros: int) -> int:
-            wall = wall_us(micros, zone) if value.type == INSTANT else micros
-            return wall // SECOND_US // unit % modulus
-
-        return strict(call, INT, [value], each(part, INT), can_fail=False)
-
-    return build
-
-
-def _shifted(sign: int) -> Kernel:
-    def one(days: int, count: int) -> int:
-        found = days + sign * count
-        if not -(2**31) <= found < 2**31:
-            raise Failure(f"{date_text(days)} and {count} days are out of range of a date")
-        return found
-
-    return each(one, DATE)
-
-
-def _cast_to(type_: pa.DataType) -> Builder:
-    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
-        allowed = (STRING, DATE, INSTANT, WALL, pa.null())
-        if given[0].type not in allowed:
-            raise Failure(f"{spark_name(given[0].type)} stands where text should")
-        return context.cast(given[0], type_)
-
-    return build
-
-
-def _now(context: Context, call: Call, given: list[Bound]) -> Bound:
-    return context.bind(Literal(context.now_us, INSTANT))
-
-
-def _today(context: Context, call: Call, given: list[Bound]) -> Bound:
-    return context.bind(Literal(wall_us(context.now_us, context.zone) // DAY_US, DATE))
-
-
 # --- the list ---------------------------------------------------------------
 
-_UPPER = _case(text.change_case(str.upper, text.ascii_upper))
-_LOWER = _case(text.change_case(str.lower, text.ascii_lower))
-_CEILING = _whole(math.ceil, "ROUND_CEILING")
-_ADDED = _function(_shifted(1), DATE, arguments.only_date, arguments.integer, can_fail=True)
-_DAYS = _function(
-    each(lambda end, start: end - start, INT), INT, arguments.only_date, arguments.only_date
+NULL_IN = "NULL where an argument is NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of expressions.
+
+    It takes from `least` to `most` arguments; None: any number. `build` gives types and makes it.
+    `order` tells which argument the result follows, so that a comparison of it is a range of that
+    argument. `nulls` is the rule for NULL. `prunes` says what else a comparison implies, and
+    `result` is its type or how that is found.
+    """
+
+    least: int
+    most: int | None
+    build: Builder
+    result: str
+    order: Order | None = None
+    nulls: str = NULL_IN
+    prunes: str = ""
+
+    @property
+    def is_strict(self) -> bool:
+        """Tell whether the result is NULL where an argument is NULL, and nowhere else."""
+        return self.nulls == NULL_IN
+
+
+_UPPER = Function(1, 1, _case(text.change_case(str.upper, text.ascii_upper)), "STRING")
+_LOWER = Function(1, 1, _case(text.change_case(str.lower, text.ascii_lower)), "STRING")
+_CEILING = Function(1, 1, _whole(math.ceil, "ROUND_CEILING"), "BIGINT or DECIMAL", order.first)
+_LENGTH = Function(1, 1, _length, "INT")
+_PREFIX = "a range, where the part begins at the first character"
+_SUBSTRING = Function(2, 3, _substring, "STRING", prunes=_PREFIX)
+_RLIKE = Function(2, 2, _rlike, "BOOLEAN")
+_POWER = Function(
+    2,
+    2,
+    function(
+        each(numbers.power, pa.float64()),
+        pa.float64(),
+        arguments.double,
+        arguments.double,
+        can_fail=True,
+    ),
+    "DOUBLE",
 )
+_NEVER = "never NULL"
+_FIRST_VALUE = "the first argument that is not NULL"
+_COALESCE = Function(
+    1, None, _coalesce, "common type", None, _FIRST_VALUE, "what each argument implies"
+)
+_IFNULL = replace(_COALESCE, least=2, most=2)
+_ITS_COLUMN = "a range of a column, or of its first characters"
 
 # Not of Spark's SQL, and no name that SQL text can have: what Spark's joins do to keys.
 NORMALISED_KEY = "normalised key"
-# By name: how many arguments a function takes at least and at most, and what builds it.
-FUNCTIONS: dict[str, tuple[int, int | None, Builder]] = {
-    **dict.fromkeys(("upper", "ucase"), (1, 1, _UPPER)),
-    **dict.fromkeys(("lower", "lcase"), (1, 1, _LOWER)),
+FUNCTIONS: dict[str, Function] = {
+    **dict.fromkeys(("upper", "ucase"), _UPPER),
+    **dict.fromkeys(("lower", "lcase"), _LOWER),
     **{
-        side: (1, 1, _function(text.trim(side), STRING, arguments.text))
+        side: Function(1, 1, function(text.trim(side), STRING, arguments.text), "STRING")
         for side in ("trim", "ltrim", "rtrim")
     },
-    **dict.fromkeys(("length", "len", "char_length", "character_length"), (1, 1, _length)),
-    "concat": (0, None, _concat),
-    **dict.fromkeys(("substring", "substr"), (2, 3, _substring)),
-    "left": (2, 2, _function(each(text.left, STRING), STRING, arguments.text, arguments.integer)),
-    "right": (2, 2, _function(each(text.right, STRING), STRING, arguments.text, arguments.integer)),
-    "replace": (2, 3, _replace),
-    "lpad": (2, 3, _pad(text.lpad)),
-    "rpad": (2, 3, _pad(text.rpad)),
-    "startswith": (2, 2, _search(text.starts_with)),
-    "endswith": (2, 2, _search(text.ends_with)),
-    "contains": (2, 2, _search(text.contains)),
-    "like": (3, 3, _like),
-    "ilike": (3, 3, _ilike),
-    **dict.fromkeys(("rlike", "regexp", "regexp_like"), (2, 2, _rlike)),
-    "abs": (1, 1, _abs),
-    "round": (1, 2, _round),
-    "floor": (1, 1, _whole(math.floor, "ROUND_FLOOR")),
-    **dict.fromkeys(("ceil", "ceiling"), (1, 1, _CEILING)),
-    "sqrt": (1, 1, _function(numbers.square_root, pa.float64(), arguments.double)),
+    **dict.fromkeys(("length", "len", "char_length", "character_length"), _LENGTH),
+    "concat": Function(
+        0, None, _concat, "STRING or BINARY", prunes="a range, where a column ends the text"
+    ),
+    **dict.fromkeys(("substring", "substr"), _SUBSTRING),
+    "left": Function(
+        2,
+        2,
+        function(each(text.left, STRING), STRING, arguments.text, arguments.integer),
+        "STRING",
+        prunes=_PREFIX,
+    ),
+    "right": Function(
+        2,
+        2,
+        function(each(text.right, STRING), STRING, arguments.text, arguments.integer),
+        "STRING",
+    ),
+    "replace": Function(2, 3, _replace, "STRING"),
+    "lpad": Function(2, 3, _pad(text.lpad), "STRING"),
+    "rpad": Function(2, 3, _pad(text.rpad), "STRING"),
+    "startswith": Function(2, 2, _search(text.starts_with), "BOOLEAN", prunes=_ITS_COLUMN),
+    "endswith": Function(2, 2, _search(text.ends_with), "BOOLEAN"),
+    "contains": Function(2, 2, _search(text.contains), "BOOLEAN"),
+    "like": Function(3, 3, _like, "BOOLEAN", prunes=_ITS_COLUMN),
+    "ilike": Function(3, 3, _ilike, "BOOLEAN"),
+    **dict.fromkeys(("rlike", "regexp", "regexp_like"), _RLIKE),
+    "abs": Function(1, 1, _abs, "type of the argument"),
+    "round": Function(1, 2, _round, "type of the argument", order.first),
+    "floor": Function(1, 1, _whole(math.floor, "ROUND_FLOOR"), "BIGINT or DECIMAL", order.first),
+    **dict.fromkeys(("ceil", "ceiling"), _CEILING),
+    "sqrt": Function(1, 1, function(numbers.square_root, pa.float64(), arguments.double), "DOUBLE"),
+    **dict.fromkeys(("power", "pow"), _POWER),
+    "mod": Function(2, 2, _operator("%"), "common type"),
+    "greatest": Function(2, None, _extreme(True), "common type", nulls="arguments without NULL"),
+    "least": Function(2, None, _extreme(False), "common type", nulls="arguments without NULL"),
+    "isnan": Function(1, 1, _is_nan, "BOOLEAN", nulls=_NEVER),
+    "isnull": Function(1, 1, _is_null(False), "BOOLEAN", nulls=_NEVER, prunes="NULL in a column"),
+    "isnotnull": Function(
+        1, 1, _is_null(True), "BOOLEAN", nulls=_NEVER, prunes="a value in each column"
+    ),
+    "coalesce": _COALESCE,
+    **dict.fromkeys(("nvl", "ifnull"), _IFNULL),
+    "nullif": Function(
+        2,
+        2,
+        _null_if,
+        "type of the first argument",
+        nulls="where both are equal, or the first is NULL",
+        prunes="what the first argument implies",
+    ),
+    "nvl2": Function(
+        3,
+        3,
+        _nvl2,
+        "common type",
+        nulls="the second or third argument",
+        prunes="what each of the two implies",
+    ),
+    **{
+        name: Function(1, 1, builder, "INT", keeps)
+        for name, builder, keeps in (
+            ("year", dates.YEAR, order.moment),
+            ("quarter", dates.QUARTER, None),
+            ("month", dates.MONTH, None),
+            ("day", dates.DAY, None),
+            ("dayofmonth", dates.DAY, None),
+            ("dayofyear", dates.DAY_OF_YEAR, None),
+            ("dayofweek", dates.DAY_OF_WEEK, None),
+            ("weekday", dates.WEEKDAY, None),
+            ("hour", dates.clock(3600, 24), None),
+            ("minute", dates.clock(60, 60), None),
+            ("second", dates.clock(1, 60), None),
+            ("unix_date", dates.UNIX_DATE, order.moment),
+        )
+    },
+    "trunc": Function(2, 2, dates.trunc, "DATE", order.moment, "also where the unit is not known"),
+    "date_trunc": Function(
+        2, 2, dates.date_trunc, "TIMESTAMP", order.moment, "also where the unit is not known"
+    ),
+    "last_day": Function(1, 1, dates.LAST_DAY, "DATE", order.moment),
+    **dict.fromkeys(("date_add", "dateadd"), Function(2, 2, dates.ADDED, "DATE", order.days_added)),
+    "date_sub": Function(2, 2, dates.TAKEN, "DATE", order.days_taken),
     **dict.fromkeys(
-        ("power", "pow"),
-        (
-            2,
-            2,
-            _function(
-                each(numbers.power, pa.float64()),
-                pa.float64(),
-                arguments.double,
-                arguments.double,
-                can_fail=True,
-            ),
-        ),
+        ("datediff", "date_diff"), Function(2, 2, dates.DAYS_BETWEEN, "INT", order.days_taken)
     ),
-    "mod": (2, 2, _operator("%")),
-    "greatest": (2, None, _extreme(True)),
-    "least": (2, None, _extreme(False)),
-    "isnan": (1, 1, _is_nan),
-    "isnull": (1, 1, _is_null(False)),
-    "isnotnull": (1, 1, _is_null(True)),
-    "coalesce": (1, None, _coalesce),
-    **dict.fromkeys(("nvl", "ifnull"), (2, 2, _coalesce)),
-    "nullif": (2, 2, _null_if),
-    "nvl2": (3, 3, _nvl2),
-    "year": (1, 1, _calendar(0)),
-    "month": (1, 1, _calendar(1)),
-    **dict.fromkeys(("day", "dayofmonth"), (1, 1, _calendar(2))),
-    "hour": (1, 1, _clock(3600, 24)),
-    "minute": (1, 1, _clock(60, 60)),
-    "second": (1, 1, _clock(1, 60)),
-    **dict.fromkeys(("date_add", "dateadd"), (2, 2, _ADDED)),
-    "date_sub": (
-        2,
-        2,
-        _function(_shifted(-1), DATE, arguments.only_date, arguments.integer, can_fail=True),
+    "to_date": Function(1, 1, dates.cast_to(DATE), "DATE", order.cast_to(DATE)),
+    "to_timestamp": Function(1, 1, dates.cast_to(INSTANT), "TIMESTAMP", order.cast_to(INSTANT)),
+    **dict.fromkeys(("current_date", "curdate"), Function(0, 0, dates.today, "DATE", nulls=_NEVER)),
+    **dict.fromkeys(
+        ("current_timestamp", "now"), Function(0, 0, dates.now, "TIMESTAMP", nulls=_NEVER)
     ),
-    **dict.fromkeys(("datediff", "date_diff"), (2, 2, _DAYS)),
-    "to_date": (1, 1, _cast_to(DATE)),
-    "to_timestamp": (1, 1, _cast_to(INSTANT)),
-    **dict.fromkeys(("current_date", "curdate"), (0, 0, _today)),
-    **dict.fromkeys(("current_timestamp", "now"), (0, 0, _now)),
-    "struct": (1, None, struct),
-    "named_struct": (2, None, struct),
-    "array": (1, None, array),
-    NORMALISED_KEY: (1, 1, _normalised),
+    "struct": Function(1, None, struct, "STRUCT", nulls=_NEVER),
+    "named_struct": Function(2, None, struct, "STRUCT", nulls=_NEVER),
+    "array": Function(1, None, array, "ARRAY", nulls=_NEVER),
+    NORMALISED_KEY: Function(1, 1, _normalised, "type of the argument"),
 }
+# What gives another value each time, or on each row: a condition must not.
+NOT_DETERMINISTIC = frozenset(
+    {
+        *("rand", "random", "randn", "randstr", "uniform", "shuffle", "uuid", "reflect"),
+        *("monotonically_increasing_id", "spark_partition_id", "java_method"),
+        *("input_file_name", "input_file_block_start", "input_file_block_length"),
+    }
+)
+
+
+def check_known(name: str) -> None:
+    """Check that there is a function of a name.
+
+    Raises:
+        Failure: there is not. The message names those that are written most like it.
+    """
+    if name in FUNCTIONS:
+        return
+    if name in NOT_DETERMINISTIC:
+        raise Failure(f"function {name} is not deterministic: its value changes from row to row")
+    near = get_close_matches(name, FUNCTIONS, 3, 0.6)
+    hint = f"the nearest known is {near[0]}" if near else "docs/conditions.md lists those that are"
+    raise Failure(f"function {name} is not supported; {hint}")
+
+
+# Calls that the binder makes itself.
+_OPERATORS = frozenset(
+    {
+        *("and", "or", "not", "in", "negative", "=", "<=>", "!=", "<", "<=", ">", ">="),
+        *("+", "-", "*", "/", "%", "div"),
+    }
+)
+
+
+def check_functions(node: Node) -> None:
+    """Check that all functions in a node are known.
+
+    Raises:
+        Failure: one is not.
+    """
+    if isinstance(node, Call) and node.name not in _OPERATORS:
+        check_known(node.name)
+    for part in below(node):
+        check_functions(part)
 
 
 def build(context: Context, call: Call) -> Bound:
@@ -366,14 +423,8 @@ def build(context: Context, call: Call) -> Bound:
     Raises:
         Failure: it is not known, or does not take these arguments.
     """
-    known = FUNCTIONS.get(call.name)
-    if known is None:
-        raise Failure(
-            f"function {call.name} is not supported; known are "
-            + ", ".join(sorted(set(FUNCTIONS) - {NORMALISED_KEY}))
-        )
-    least, most, builder = known
-    count = len(call.arguments)
-    if count < least or (most is not None and count > most):
+    check_known(call.name)
+    known, count = FUNCTIONS[call.name], len(call.arguments)
+    if count < known.least or (known.most is not None and count > known.most):
         raise Failure(f"function {call.name} does not take {count} arguments")
-    return builder(context, call, [context.bind(argument) for argument in call.arguments])
+    return known.build(context, call, [context.bind(argument) for argument in call.arguments])

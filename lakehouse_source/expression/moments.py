@@ -6,7 +6,7 @@ import re
 from datetime import date, timedelta, tzinfo
 
 from lakehouse_source.expression.failures import Failure, Unsupported
-from lakehouse_source.predicate.times import offset_at, parse_zone, to_instant
+from lakehouse_source.expression.times import offset_at, parse_zone, to_instant
 from lakehouse_source.schema.ordinal import EPOCH_DATE, YEARS, YEARS_DAYS
 
 SECOND_US = 10**6
@@ -20,6 +20,17 @@ def civil(days: int) -> tuple[int, int, int]:
     cycles, within = divmod(days, YEARS_DAYS)
     near = EPOCH_DATE + timedelta(days=within)
     return near.year + cycles * YEARS, near.month, near.day
+
+
+def days_of(year: int, month: int, day: int) -> int:
+    """The count of days to a date, in any year; the calendar repeats every 400 years.
+
+    Raises:
+        ValueError: the month has no such day.
+    """
+    cycles, within = divmod(year - EPOCH_DATE.year, YEARS)
+    near = date(EPOCH_DATE.year + within, month, day)
+    return (near - EPOCH_DATE).days + cycles * YEARS_DAYS
 
 
 def date_text(days: int) -> str:
@@ -107,11 +118,9 @@ def micros_of_text(text: str, zone: tzinfo, *, zoned: bool) -> int:
 
 
 def _days(match: re.Match[str]) -> int:
-    """Days from 1970-01-01 to the first three numbers; the calendar repeats every 400 years."""
+    """Days from 1970-01-01 to the first three numbers."""
     year = int(match[2]) * (-1 if match[1] == "-" else 1)
-    cycles, within = divmod(year - EPOCH_DATE.year, YEARS)
     try:
-        near = date(EPOCH_DATE.year + within, int(match[3] or 1), int(match[4] or 1))
+        return days_of(year, int(match[3] or 1), int(match[4] or 1))
     except ValueError as exc:
         raise Failure from exc
-    return (near - EPOCH_DATE).days + cycles * YEARS_DAYS

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from lakehouse_source.expression.constants import spell as spell_value
 from lakehouse_source.expression.moments import date_text, timestamp_text
-from lakehouse_source.predicate.nodes import spell as spell_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,29 @@ def names(node: Node) -> list[Name]:
             found[top] = None
         waiting += reversed(below(top))
     return list(found)
+
+
+def with_below(node: Node, parts: tuple[Node, ...]) -> Node:
+    """The node with other nodes below it, in the order of `below`."""
+    if isinstance(node, Call):
+        return Call(node.name, parts)
+    if isinstance(node, Cast):
+        return Cast(parts[0], node.to, node.safe)
+    if isinstance(node, Case):
+        pairs = tuple(zip(parts[:-1:2], parts[1:-1:2]))
+        return Case(pairs, parts[-1])
+    return node
+
+
+def mapped(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node with `change` made to each part of it, from the leaves up."""
+    parts = below(node)
+    return change(with_below(node, tuple(mapped(part, change) for part in parts)))
+
+
+def replaced(node: Node, old: Node, new: Node) -> Node:
+    """The node with another one in place of each that is equal to `old`."""
+    return mapped(node, lambda one: new if one == old else one)
 
 
 # --- spelling ---------------------------------------------------------------

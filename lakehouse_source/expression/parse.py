@@ -17,9 +17,8 @@ from sqlglot import expressions as sql
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
 from lakehouse_source.expression.dialect import SUFFIXED, PlakeSpark
 from lakehouse_source.expression.nodes import Call, Case, Cast, Interval, Literal, Name, Node, below
-from lakehouse_source.expression.types import INTEGERS, MAX_PRECISION
-from lakehouse_source.predicate.casts import spark_type
-from lakehouse_source.predicate.sql_text import Tree, tree_of
+from lakehouse_source.expression.sql_text import Tree, tree_of, whole_text
+from lakehouse_source.expression.types import INTEGERS, MAX_PRECISION, named_type
 
 _BINARY: dict[type, str] = {
     sql.Add: "+",
@@ -82,15 +81,23 @@ def parse(text: str) -> Node:
         InvalidExpressionError: it is not an expression, or not a supported one.
     """
     try:
-        return _Reader(text).read(tree_of(text, PlakeSpark))
+        with whole_text(text):
+            return _Reader(text).read(tree_of(text, PlakeSpark))
     except InvalidPredicateError as exc:
         raise InvalidExpressionError(
             reason=exc.reason.replace("a condition", "an expression"),
             text=text,
             position=exc.position,
         ) from exc
-    except RecursionError:
-        raise InvalidExpressionError(reason="it is nested too deeply", text=text) from None
+
+
+def read_tree(text: str, tree: Tree) -> Node:
+    """A part of a text that `tree_of` has read in the dialect `PlakeSpark`.
+
+    Raises:
+        InvalidExpressionError: it is not a supported expression.
+    """
+    return _Reader(text).read(tree)
 
 
 class _Reader:
@@ -342,7 +349,7 @@ def _cast_type(to: Tree) -> pa.DataType | None:
         return None
     if kind == "TEXT" or kind == "VARCHAR":  # Spark casts to CHAR(3) as to STRING
         return pa.string()
-    found = spark_type(kind, tuple(int(p.name) for p in to.expressions))
+    found = named_type(kind, tuple(int(p.name) for p in to.expressions))
     if found is not None and pa.types.is_decimal(found) and found.scale > found.precision:
         return None
     return found

@@ -9,9 +9,9 @@ from datetime import datetime, timezone
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
+from lakehouse_source.expression.find_path import find_path
 from lakehouse_source.expression.nodes import Name
 from lakehouse_source.expression.rows import Key
-from lakehouse_source.predicate.find_path import find_path
 from lakehouse_source.schema import fields as schemas
 
 
@@ -100,7 +100,7 @@ class Found:
 
 def _path(name: Name, schema: pa.Schema, parts: tuple[str, ...]) -> tuple[pa.Field, ...] | None:
     try:
-        path = find_path(list(schema), parts, dotted=False)
+        path = find_path(schemas.indexed(schema), parts, dotted=False)
     except InvalidPredicateError as exc:
         raise InvalidExpressionError(reason=exc.reason, text=str(name)) from exc
     if path is None:

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.expression import like
 from lakehouse_source.expression.failures import Failure
 from lakehouse_source.expression.regex import to_re2
 from lakehouse_source.expression.rows import Bound, Kernel, each, literal
-from lakehouse_source.predicate import like
 
 STRING = pa.string()
 # Scripts with upper and lower case that Unicode may still add to lie below this character,

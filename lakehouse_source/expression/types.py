@@ -137,9 +137,41 @@ def _common_number(a: pa.DataType, b: pa.DataType) -> pa.DataType:
 
 
 def common_of(types: Sequence[pa.DataType]) -> pa.DataType | None:
-    """The common type of several. Strings come first, as in Spark: the others follow them."""
-    ordered = [x for x in types if x == pa.string()] + [x for x in types if x != pa.string()]
-    found: pa.DataType | None = ordered[0]
-    for other in ordered[1:]:
+    """The common type of several, from left to right: with text the order matters, as in Spark."""
+    found: pa.DataType | None = types[0]
+    for other in types[1:]:
         found = None if found is None else common(found, other)
     return found
+
+
+# --- types by name ----------------------------------------------------------
+
+TIMESTAMPS = ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "DATETIME")
+_NAMED_NUMBERS = {
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INT": pa.int32(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+}
+_NAMED = {
+    "TEXT": pa.string(),
+    "BINARY": pa.binary(),
+    "VARBINARY": pa.binary(),
+    "BOOLEAN": pa.bool_(),
+    "DATE": pa.date32(),
+}
+
+
+def named_type(kind: str, parameters: Sequence[int]) -> pa.DataType | None:
+    """The Arrow type of a type of Spark SQL as sqlglot names it; None: it is not known here."""
+    if kind == "DECIMAL":
+        precision, scale = [*parameters, *[10, 0][len(parameters) :]]
+        return pa.decimal128(precision, scale) if 1 <= precision <= 38 else None
+    if parameters:
+        return None
+    if kind in TIMESTAMPS:
+        return pa.timestamp("us", None if kind == "TIMESTAMPNTZ" else "UTC")
+    return _NAMED_NUMBERS.get(kind) or _NAMED.get(kind)

@@ -1,16 +1,19 @@
 """Verb. A dataset ends: its rows leave the catalog, and its files the store.
 
-One transaction hides the dataset. Then its files are deleted, and then its rows. A crash in
-between leaves a dataset that nobody can read; `finish_drops` deletes the rest.
+One transaction hides the dataset: when it is dropped with `purge`, or when a vacuum finds that its
+name was dropped long ago. Then its files are deleted, and then its rows. A crash in between leaves
+a dataset that nobody can read; `finish_drops` deletes the rest, as does the next vacuum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from lakehouse_source.catalog import Catalog, CatalogTransaction
+from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog.locate import folder_around
+from lakehouse_source.catalog.owners import check_owner, release_owner
 from lakehouse_source.catalog.places import OWN_KEY
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.errors import CatalogUnavailableError, PlakeError, StorageError
@@ -24,12 +27,23 @@ from lakehouse_source.maintenance.vacuum_plan import (
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.parquet.names import own_name
 from lakehouse_source.storage import (
+    FoundFile,
     Storage,
     StorageLocation,
     local_path,
     redact_uri,
     split_branch,
+    with_branch,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The files of a dataset that was dropped: deleted, or to be deleted. Or why they are not."""
+
+    uri: str
+    files: Sequence[FoundFile]
+    error: PlakeError | None = None
 
 
 def drop_dataset(tx: CatalogTransaction, base_uri: str) -> None:
@@ -40,44 +54,102 @@ def drop_dataset(tx: CatalogTransaction, base_uri: str) -> None:
             tx.drop_dataset(one.id)
 
 
+def drop_long_dropped(catalog: Catalog, retention_seconds: float) -> None:
+    """Hide the managed datasets whose names were dropped longer ago than the retention.
+
+    Their files stay until `end_datasets`, which any vacuum of the catalog calls again.
+
+    Raises:
+        AccessDeniedError, CatalogUnavailableError
+    """
+    with catalog.read() as reader:
+        found = reader.names.long_dropped(retention_seconds)
+    for one in found:
+
+        def drop(tx: CatalogTransaction, base_uri: str = one.base_uri) -> None:
+            record = tx.lock_dataset(base_uri)
+            if record is None:
+                return
+            lock_branches(tx, record)
+            # Again, under the lock that a commit, `register` and `undrop` take.
+            still = tx.names.long_dropped(retention_seconds)
+            if any(other.dataset_id == record.id for other in still):
+                drop_dataset(tx, base_uri)
+
+        in_transaction(catalog, one.base_uri, "", drop, resolve=False)
+
+
+def to_be_ended(reader: CatalogReader, retention_seconds: float | None) -> list[DatasetRecord]:
+    """Datasets that are dropped, and with a retention those that `drop_long_dropped` would drop."""
+    found = reader.dropped_datasets()
+    for one in () if retention_seconds is None else reader.names.long_dropped(retention_seconds):
+        keys = (
+            one.base_uri,
+            *(with_branch(one.base_uri, b) for b in reader.branches(one.dataset_id)),
+        )
+        found += [record for key in keys if (record := reader.dataset(key)) is not None]
+    return found
+
+
 def finish_drops(catalog: Catalog, storage_options: Mapping[str, Any] | None = None) -> int:
     """Delete the files and the rows of datasets that were dropped; answers how many datasets.
 
-    Files that plake did not write stay, as do those of other datasets in the same folder. Where
+    Files that plake did not write stay, as do those of other datasets in the same folder, and
+    those of writes that this catalog has not recorded. Where
     a store refuses, the other datasets are deleted before the error is raised.
 
     Raises:
+        ForeignFolderError: the folder is another catalog's.
         StorageError: files cannot be deleted. Their datasets stay dropped; call again.
         InvalidOptionError: the store of a dataset does not know a storage option.
     """
     with catalog.read() as reader:
-        dropped = reader.dropped_datasets()
-    failed: dict[str, PlakeError] = {}
+        dropped = to_be_ended(reader, None)
+    ended = end_datasets(catalog, dropped, storage_options)
+    errors = {one.uri: one.error for one in ended if one.error is not None}
+    if len(errors) > 1:
+        raise StorageError(
+            path=", ".join(map(redact_uri, errors)), reason="; ".join(map(str, errors.values()))
+        ) from next(iter(errors.values()))
+    for error in errors.values():
+        raise error
+    return len(dropped)
+
+
+def end_datasets(
+    catalog: Catalog,
+    dropped: Sequence[DatasetRecord],
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    dry_run: bool = False,
+) -> list[Ended]:
+    """Delete the files of dropped datasets, and then their rows; tells of each but branches.
+
+    `dropped` are those of `to_be_ended`. With `dry_run` nothing is deleted.
+
+    Raises:
+        CatalogUnavailableError
+    """
+    ended: dict[str, Ended] = {}
     for record in sorted(dropped, key=_is_branch):
         key = split_branch(record.base_uri)[0]
-        try:
-            if not _is_branch(record):
-                _delete_files(catalog, record, _branches(dropped, record), storage_options)
-        except CatalogUnavailableError:
-            raise
-        except PlakeError as error:
-            failed[key] = error
-        if key in failed:
+        if not _is_branch(record):
+            branches = _branches(dropped, record)
+            try:
+                files = _delete_files(catalog, record, branches, storage_options, dry_run)
+                ended[key] = Ended(key, files)
+            except CatalogUnavailableError:
+                raise
+            except PlakeError as error:
+                ended[key] = Ended(key, (), error)
+        if dry_run or (key in ended and ended[key].error is not None):
             continue  # branches too: the next call finds files by their partition columns
 
         def forget(tx: CatalogTransaction, record: DatasetRecord = record) -> None:
             tx.forget_dataset(record.id)
 
         in_transaction(catalog, record.base_uri, "", forget, resolve=False)
-    errors = list(failed.values())
-    if len(errors) > 1:
-        raise StorageError(
-            path=", ".join(redact_uri(key) for key in failed),
-            reason="; ".join(map(str, errors)),
-        ) from errors[0]
-    if errors:
-        raise errors[0]
-    return len(dropped)
+    return list(ended.values())
 
 
 def _delete_files(
@@ -85,13 +157,16 @@ def _delete_files(
     record: DatasetRecord,
     branches: Sequence[DatasetRecord],
     storage_options: Mapping[str, Any] | None,
-) -> None:
-    """Delete the files that plake wrote for a dataset and its branches, orphans among them."""
+    dry_run: bool,
+) -> list[FoundFile]:
+    """Delete the files that this catalog wrote for a dataset and its branches, orphans too."""
     uri = record.base_uri
     if uri == OWN_KEY:
         uri = folder_around(catalog) or uri
     is_local = local_path(uri) is not None
     storage = Storage(StorageLocation.of(uri, None if is_local else storage_options))
+    if not dry_run:
+        check_owner(catalog, storage)
     with catalog.read() as reader:
         inside = nested_datasets(reader, uri)
         prefixes = [
@@ -99,18 +174,29 @@ def _delete_files(
             for each in (record, *branches)
             for one in folder_prefixes(each, reader.schemas(each.id))
         ]
-    listed = list(storage.files())
+        recorded = frozenset().union(*(reader.recorded_writes(o.id) for o in (record, *branches)))
+        known = frozenset().union(*(reader.paths(one)[1] for one in (record, *branches)))
+    found = []
+    for file in storage.files():
+        ids = own_name(file.path)
+        # Another catalog's files have such names too.
+        ours = ids is not None and (file.path in known or str(ids[0]) in recorded)
+        placed = is_in_place(file.path, prefixes)
+        if ours and placed and not file.path.startswith(tuple(inside)):
+            found.append(file)
+    if dry_run:
+        return found
     with catalog.read() as reader:
         # Asked after the listing: once another process has forgotten the dataset, a new one may
         # have files here.
         if all(one.id != record.id for one in reader.dropped_datasets()):
-            return
-    for found in listed:
-        ours = own_name(found.path) is not None
-        placed = is_in_place(found.path, prefixes)
-        if ours and placed and not found.path.startswith(tuple(inside)):
-            storage.delete(found.path)
+            return []
+    for file in found:
+        storage.delete(file.path)
     remove_empty_folders(storage, prefixes)
+    if uri == record.base_uri:  # a catalog in the folder goes on to be its owner
+        release_owner(catalog, storage)
+    return found
 
 
 def _is_branch(record: DatasetRecord) -> bool:

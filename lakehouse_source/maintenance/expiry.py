@@ -14,6 +14,7 @@ from lakehouse_source.arguments import number_of_seconds, whole_number
 from lakehouse_source.catalog import Catalog, CatalogTransaction
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.logs import VACUUM
 from lakehouse_source.maintenance.reports import ExpiryReport
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.read.address import Address
@@ -31,7 +32,8 @@ def expire_versions(
 ) -> ExpiryReport:
     """Expire the versions that are older than both limits, never the newest one.
 
-    The oldest version that has a tag stays, and all versions after it.
+    A version that has a tag stays, and none other for it. A consumer keeps the version that it
+    has read, and all later ones.
 
     Raises:
         InvalidOptionError: no limit is given, or one that is out of range.
@@ -50,7 +52,10 @@ def expire_versions(
 
     def expire(tx: CatalogTransaction) -> ExpiryReport:
         record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
-        oldest = _oldest_kept(tx, record, keep_seconds, keep_last)
+        wanted = _oldest_kept(tx, record, keep_seconds, keep_last)
+        waiting = _waiting(tx, record, wanted)
+        oldest = max(record.oldest_version, min([wanted, *waiting.values()]))
+        tagged = set(tx.tags(record.id).values())
         before = {file.id for file in tx.expired_files(record)}
         tx.expire(record.id, oldest)
         expired = [
@@ -60,18 +65,34 @@ def expire_versions(
         ]
         return ExpiryReport(
             dataset=address.uri,
-            expired=tuple(range(record.oldest_version, oldest)),
+            expired=tuple(v for v in range(record.oldest_version, oldest) if v not in tagged),
             oldest_version=oldest,
             newest_version=record.current_version,
             files=len(expired),
             size_bytes=sum(file.size_bytes for file in expired),
+            consumers=tuple(waiting),
         )
 
     def is_expired(tx: CatalogTransaction, report: ExpiryReport) -> bool:
         record = tx.lock_dataset(address.key)
         return record is not None and record.oldest_version >= report.oldest_version
 
-    return in_transaction(catalog, address.uri, "", expire, carried_out=is_expired, resolve=False)
+    done = in_transaction(catalog, address.uri, "", expire, carried_out=is_expired, resolve=False)
+    VACUUM.info("%s: versions before %d are expired", address.uri, done.oldest_version)
+    return done
+
+
+def _waiting(tx: CatalogTransaction, record: DatasetRecord, oldest: int) -> dict[str, int]:
+    """The consumers that have not read version `oldest` yet: the first version each still needs.
+
+    What a commit took away is in the version before it. So a consumer needs the one it has read.
+    """
+    now = tx.now()
+    return {
+        name: max(1, one.version)
+        for name, one in tx.consumers(record.id).items()
+        if one.expires_at > now and max(1, one.version) < oldest
+    }
 
 
 def _oldest_kept(
@@ -89,5 +110,4 @@ def _oldest_kept(
         # timestamp just after that moment needs it.
         moment = tx.now() - timedelta(seconds=keep_seconds)
         limits.append(tx.version_at(record.id, moment) or 1)
-    limits += tx.tags(record.id).values()
     return max(record.oldest_version, min(limits))

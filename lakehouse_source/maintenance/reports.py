@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from lakehouse_source.model import CompactionResult
+
 # How many paths a report keeps of each kind of file, as examples.
 PATHS_KEPT = 10
 
@@ -15,6 +17,7 @@ class ExpiryReport:
 
     `expired` are the version numbers; `oldest_version` to `newest_version` can be read.
     `files` and `size_bytes` count files that vacuum deletes once its retention has passed.
+    `consumers` names those for which versions were kept that the limits would expire.
     """
 
     dataset: str
@@ -23,9 +26,12 @@ class ExpiryReport:
     newest_version: int
     files: int
     size_bytes: int
+    consumers: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         readable = f"versions {self.oldest_version} to {self.newest_version} can be read"
+        if self.consumers:
+            readable += f" (kept for consumers: {', '.join(self.consumers)})"
         if not self.expired:
             return f"{self.dataset}: nothing to expire, {readable}"
         first, last = self.expired[0], self.expired[-1]
@@ -116,7 +122,7 @@ class VacuumReport:
 
 @dataclass(frozen=True, slots=True)
 class CatalogVacuumReport:
-    """The reports of a catalog's datasets.
+    """The reports of a catalog's datasets, first of those that were dropped and are deleted.
 
     `failed` has a pair (dataset, reason) for each dataset that could not be vacuumed.
     """
@@ -136,6 +142,62 @@ class CatalogVacuumReport:
         parts = [str(report) for report in self.reports]
         parts += [f"no vacuum of {dataset}: {reason}" for dataset, reason in self.failed]
         return "\n\n".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureReport:
+    """What an erasure removed, and what it could not.
+
+    `version` is the newest version now. `rows` counts rows by their identity: one that was in
+    several files, or is changed on a branch, counts once for the dataset and once for the branch.
+    `files_removed` counts all files that were deleted, `notes_changed` the commits in whose
+    `commit_metadata` a text of the condition stood. `left` says where values may still be.
+    """
+
+    dataset: str
+    version: int
+    rows: int
+    files_rewritten: int
+    files_removed: int
+    notes_changed: int = 0
+    left: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        title = (
+            f"erased {self.rows:,} rows from every version of {self.dataset}, up to version "
+            f"{self.version}; {self.files_rewritten:,} files rewritten, {self.files_removed:,} "
+            f"deleted, notes of {self.notes_changed:,} commits changed"
+        )
+        return "\n".join([title, *(f"left: {one}" for one in self.left)])
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceReport:
+    """What `maintain` did, in its order; None: a step that was not asked for.
+
+    `rows_expired` are the rows that `expire_rows` deleted. With `dry_run` nothing was done: it
+    tells how many would be deleted, and `vacuum` what it would remove.
+    """
+
+    dataset: str
+    version: int
+    dry_run: bool
+    rows_expired: int | None
+    compaction: CompactionResult | None
+    expiry: ExpiryReport | None
+    vacuum: VacuumReport
+
+    def __str__(self) -> str:
+        lines = [f"maintenance of {self.dataset}" + (" (dry run)" if self.dry_run else "")]
+        if self.rows_expired is not None:
+            verb = "would be deleted" if self.dry_run else "deleted"
+            lines.append(f"rows by expire_rows: {self.rows_expired:,} {verb}")
+        if self.compaction is not None:
+            one = self.compaction
+            lines.append(f"compaction: {one.files_removed:,} files became {one.files_added:,}")
+        if self.expiry is not None:
+            lines.append(str(self.expiry))
+        return "\n".join([*lines, str(self.vacuum)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,26 +9,24 @@ the commits of expired versions that nothing needs any more.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from lakehouse_source.catalog import Catalog, CatalogTransaction, open_catalog
-from lakehouse_source.catalog.base import ABANDONED_SECONDS
-from lakehouse_source.catalog.locate import folder_around, is_default_catalog
-from lakehouse_source.catalog.places import OWN_KEY, default_catalog_path
+from lakehouse_source.catalog import Catalog, CatalogTransaction
+from lakehouse_source.catalog.owners import check_owner
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.errors import (
     CorruptDatasetError,
     InvalidOptionError,
-    PlakeError,
     StorageError,
 )
-from lakehouse_source.maintenance.reports import CatalogVacuumReport, Tallies, VacuumReport
+from lakehouse_source.logs import VACUUM, milliseconds
+from lakehouse_source.maintenance.reports import Tallies, VacuumReport
 from lakehouse_source.maintenance.vacuum_plan import (
-    RETENTION_SECONDS,
     FileToDelete,
     FolderPrefixes,
     VacuumOptions,
@@ -38,10 +36,10 @@ from lakehouse_source.maintenance.vacuum_plan import (
     lock_branches,
     newest_versions,
 )
-from lakehouse_source.model import DatasetRecord
 from lakehouse_source.parquet.names import is_vector_file
 from lakehouse_source.progress import counted
 from lakehouse_source.read.address import Address
+from lakehouse_source.read.snapshot import existing
 from lakehouse_source.storage import Storage, local_path
 
 DELETES_AT_ONCE = 16
@@ -59,8 +57,10 @@ def vacuum_dataset(
         DatasetNotFoundError, InvalidOptionError, CatalogUnavailableError
         CorruptDatasetError: the folder contains no file of a readable version; nothing
             was deleted.
+        ForeignFolderError: the folder is another catalog's; nothing was deleted.
         StorageError: the folder cannot be listed.
     """
+    began = time.perf_counter()
     options.check()
     if address.is_branch:
         raise InvalidOptionError(
@@ -68,6 +68,12 @@ def vacuum_dataset(
             value=address.uri,
             reason="is a branch. Vacuum the dataset, which vacuums its branches too.",
         )
+
+    def begin(tx: CatalogTransaction) -> None:
+        # Who may not remove commits is refused before a file is deleted.
+        tx.forget_commits(0, ())
+        tx.mark_abandoned(options.abandoned_after_seconds)
+
     if not options.dry_run:
         # In a transaction of its own: together with the dataset's lock, the locks on other
         # writes could deadlock with a transaction that takes them in the other order.
@@ -75,10 +81,14 @@ def vacuum_dataset(
             catalog,
             address.uri,
             "",
-            lambda tx: tx.mark_abandoned(options.abandoned_after_seconds),
+            begin,
             resolve=False,
         )
     storage = Storage(address.location)
+    if not options.dry_run:
+        with catalog.read() as reader:
+            existing(reader.dataset(address.key), address.uri, catalog.redacted_url)
+        check_owner(catalog, storage)
     with catalog.read() as reader:
         versions = newest_versions(reader, address)
     plan = _plan(catalog, address, storage, options, versions)
@@ -97,7 +107,7 @@ def vacuum_dataset(
     removed = Tallies()
     for file in deleted:
         removed.add(file.why, file.path, file.size_bytes)
-    return VacuumReport(
+    report = VacuumReport(
         dataset=address.uri,
         dry_run=options.dry_run,
         removed=removed.done(),
@@ -106,84 +116,11 @@ def vacuum_dataset(
         rows_forgotten=forgotten,
         commits_forgotten=commits,
     )
-
-
-def vacuum(
-    catalog: str | Catalog | None = None,
-    *,
-    retention_seconds: float = RETENTION_SECONDS,
-    dry_run: bool = False,
-    allow_short_retention: bool = False,
-    abandoned_after_seconds: float = ABANDONED_SECONDS,
-    progress: bool | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> CatalogVacuumReport:
-    """Vacuum every dataset of a catalog, with the arguments of `Dataset.vacuum`.
-
-    `storage_options`, as in `write_dataset`, are for the datasets in object stores. A dataset
-    in a store that does not know one of them cannot be vacuumed.
-
-    A dataset that cannot be vacuumed, because its folder is gone or its object store
-    cannot be reached, is named in the report; the others are vacuumed all the same.
-
-    Raises:
-        InvalidOptionError, CatalogUnavailableError
-
-    >>> report = lake.vacuum("sqlite:////data/flights/_plake/catalog.db", dry_run=True)
-    >>> len(report.reports), report.files_removed, report.failed
-    (1, 0, ())
-    """
-    options = VacuumOptions(
-        retention_seconds, dry_run, allow_short_retention, abandoned_after_seconds
-    )
-    options.check()
-    if isinstance(catalog, Catalog):
-        return _vacuum_all(catalog, options, storage_options, progress)
-    with open_catalog(catalog, create=False) as opened:
-        return _vacuum_all(opened, options, storage_options, progress)
-
-
-def _vacuum_all(
-    catalog: Catalog,
-    options: VacuumOptions,
-    storage_options: Mapping[str, Any] | None,
-    progress: bool | None,
-) -> CatalogVacuumReport:
-    with catalog.read() as reader:
-        records = reader.datasets()
-    reports: list[VacuumReport] = []
-    failed: list[tuple[str, str]] = []
-    for record in records:
-        if record.current_version == 0:
-            continue
-        uri = _uri_of(record, catalog)
-        if uri is None:
-            reason = f"nothing tells which folder {catalog.redacted_url} belongs to"
-            failed.append((record.base_uri, reason))
-            continue
-        try:
-            is_local = local_path(uri) is not None
-            address = Address(uri, catalog, None if is_local else storage_options)
-            if not _is_opened_by(address, record, catalog):
-                reason = f"it is registered as {record.base_uri} and opened as {address.key}"
-                failed.append((uri, reason))
-                continue
-            reports.append(vacuum_dataset(catalog, address, options, progress=progress))
-        except PlakeError as error:
-            failed.append((uri, str(error)))
-    return CatalogVacuumReport(tuple(reports), tuple(failed))
-
-
-def _is_opened_by(address: Address, record: DatasetRecord, catalog: Catalog) -> bool:
-    """Tell whether an address leads to a dataset, and not to another one in its folder."""
-    with catalog.read() as reader:
-        found = reader.dataset(address.key)
-    return found is not None and found.id == record.id
-
-
-def _uri_of(record: DatasetRecord, catalog: Catalog) -> str | None:
-    """A dataset's URI. A dataset registered as `.` is the folder that contains the catalog."""
-    return folder_around(catalog) if record.base_uri == OWN_KEY else record.base_uri
+    if not options.dry_run:
+        kept = sum(one.files for one in report.left)
+        text = "%s: %d files deleted, %d kept, %.1f ms"
+        VACUUM.info(text, address.uri, len(deleted), kept, milliseconds(began))
+    return report
 
 
 def _plan(
@@ -194,21 +131,12 @@ def _plan(
     versions: Mapping[int, int] | None,
 ) -> VacuumPlan | None:
     listed = list(storage.files())
-    has_own_catalog = _has_own_catalog(storage, catalog)
 
     def plan(tx: CatalogTransaction) -> VacuumPlan | None:
-        planner = VacuumPlanner(tx, catalog, address, listed, has_own_catalog, options)
+        planner = VacuumPlanner(tx, catalog, address, listed, options)
         return planner.plan(versions)
 
     return in_transaction(catalog, address.uri, "", plan, resolve=False)
-
-
-def _has_own_catalog(storage: Storage, catalog: Catalog) -> bool:
-    """Tell whether the folder contains a catalog that is not this one."""
-    root = local_path(storage.uri)
-    if root is None or not os.path.exists(default_catalog_path(root)):
-        return False
-    return not is_default_catalog(catalog, storage.uri)
 
 
 # --- deleting ----------------------------------------------------------------------
@@ -259,7 +187,17 @@ def _forget_rows(
     for start in range(0, len(ids), 5000):
         forget = partial(CatalogTransaction.forget_files, file_ids=ids[start : start + 5000])
         in_transaction(catalog, address.uri, "", forget, resolve=False)
-    paths = [file.path for file in deleted if is_vector_file(file.path)]
+    deleted_paths = {file.path for file in deleted}
+    paths = sorted(path for path in deleted_paths if is_vector_file(path))
+    # A list that could not be deleted is tried again by the next vacuum.
+    kept = {file.path for file in plan.to_delete} - deleted_paths
+
+    def forget_iceberg(tx: CatalogTransaction) -> None:
+        for dataset_id, rows in plan.iceberg_rows.items():
+            tx.iceberg.forget(dataset_id, [row for row in rows if row not in kept])
+
+    if plan.iceberg_rows:
+        in_transaction(catalog, address.uri, "", forget_iceberg, resolve=False)
 
     def forget_vectors(tx: CatalogTransaction) -> None:
         record = tx.lock_dataset(address.key)
@@ -275,10 +213,7 @@ def _forget_rows(
 def _forget_commits(catalog: Catalog, address: Address, retention_seconds: float) -> int:
     """Remove old commits of expired versions from the history; answers how many."""
     with catalog.read() as reader:
-        record = reader.dataset(address.key)
-        if record is None:
-            return 0
-        ids = [record.id, *(one.dataset_id for one in reader.branches(record.id).values())]
+        ids = newest_versions(reader, address)
         found = {one: reader.commits_to_forget(one, retention_seconds) for one in ids}
     # Without the lock of the dataset, for which commits would wait: what nothing needs, nothing
     # will need later.

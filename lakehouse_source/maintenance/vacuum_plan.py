@@ -6,7 +6,7 @@ this machine or of a file system:
 1. The files are listed.
 2. The catalog is read, under the dataset's lock. A write is registered before its first
    byte, so every listed file belongs to a write that the catalog knows as committed, as
-   still possible, or as given up.
+   still possible, or as given up. A file of any other write is somebody else's, and stays.
 3. The same transaction fences the writes whose orphans will be deleted. Once it is
    committed, none of these writes can commit any more.
 
@@ -29,11 +29,15 @@ import pyarrow as pa
 from lakehouse_source.arguments import flag, number_of_seconds
 from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
-from lakehouse_source.catalog.write_states import WriteState
+from lakehouse_source.catalog.sql.write_states import WriteState
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
 from lakehouse_source.maintenance.reports import Tallies
 from lakehouse_source.model import DatasetRecord, ExpiredFile
-from lakehouse_source.parquet.names import is_vector_file, own_name
+from lakehouse_source.parquet.names import (
+    is_iceberg_file,
+    is_vector_file,
+    own_name,
+)
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import existing
 from lakehouse_source.schema.partitions import partition_columns_at, partition_folder
@@ -54,17 +58,21 @@ ORPHAN = "no version has it and its write is over"
 NOT_OURS = "not a name that plake gives"
 ELSEWHERE = "not where this dataset puts files"
 OTHER_DATASET = "another dataset's"
-OTHER_CATALOG = "unknown here, and the folder has a catalog of its own"
+UNKNOWN = "this catalog has not recorded its write"
 
 
 @dataclass(frozen=True, slots=True)
 class VacuumOptions:
-    """What a vacuum may delete. Ages are in seconds."""
+    """What a vacuum may delete. Ages are in seconds.
+
+    `of_any_age`: whatever no version needs is deleted now, after an erasure.
+    """
 
     retention_seconds: float = RETENTION_SECONDS
     dry_run: bool = False
     allow_short_retention: bool = False
     abandoned_after_seconds: float = ABANDONED_SECONDS
+    of_any_age: bool = False
 
     def check(self) -> None:
         """Check the ages; short ones are dangerous and need `allow_short_retention`.
@@ -106,13 +114,15 @@ class VacuumPlan:
     `rows_to_forget` are ids of rows of `files` to delete whose files stay.
     `folder_prefixes` has, for each set of partition columns that the dataset ever had, for each
     level of partitions, the possible beginnings of a folder's name: one for each name that the
-    partition column ever had.
+    partition column ever had. `iceberg_rows` are rows of `iceberg_files`, by dataset, which are
+    forgotten once the file of each is deleted.
     """
 
     to_delete: list[FileToDelete]
     kept: Tallies
     rows_to_forget: tuple[int, ...]
     folder_prefixes: Sequence[FolderPrefixes]
+    iceberg_rows: Mapping[int, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +136,7 @@ class VacuumPlanner:
     """Sorts the listed files, in one transaction, under the dataset's lock.
 
     A dataset and its branches are planned as one: they share their folder and many files.
-    `listed` are all files below the dataset's URI. `has_own_catalog` tells whether the
-    folder contains another catalog, which may know the writes that this one does not.
+    `listed` are all files below the dataset's URI.
 
     Raises:
         DatasetNotFoundError
@@ -139,7 +148,6 @@ class VacuumPlanner:
         catalog: Catalog,
         address: Address,
         listed: Sequence[FoundFile],
-        has_own_catalog: bool,
         options: VacuumOptions,
     ) -> None:
         record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
@@ -148,11 +156,16 @@ class VacuumPlanner:
         self.record = record
         # The files of branches are in the same folder, and some are in several of these datasets.
         self.datasets = [record, *lock_branches(tx, record)]
+        if not options.dry_run:
+            for one in self.datasets:  # what a tag held that was dropped since expires now
+                tx.expire(one.id, one.oldest_version)
         self.listed = listed
-        self.has_own_catalog = has_own_catalog
         self.options = options
         self.now = tx.now()
         self.retention = timedelta(seconds=options.retention_seconds)
+        if options.of_any_age:
+            # Names of files may have times that the database's clock has not reached.
+            self.retention = timedelta.min
         self.folder_prefixes = list(
             dict.fromkeys(
                 one for each in self.datasets for one in folder_prefixes(each, tx.schemas(each.id))
@@ -185,6 +198,7 @@ class VacuumPlanner:
             return None
         rows_to_forget = self._plan_expired(readable_names)
         self._plan_expired_vectors(readable_names)
+        iceberg_rows = self._plan_iceberg_files(known_names)
         below_others = nested_datasets(self.tx, self.uri)
         orphans: list[_Orphan] = []
         for file in self.listed:
@@ -198,7 +212,9 @@ class VacuumPlanner:
             else:
                 orphans += self._possible_orphan(file, name)
         self._plan_orphans(orphans)
-        return VacuumPlan(self.to_delete, self.kept, rows_to_forget, self.folder_prefixes)
+        return VacuumPlan(
+            self.to_delete, self.kept, rows_to_forget, self.folder_prefixes, iceberg_rows
+        )
 
     def _is_outdated(self, readable_names: set[str], versions: Mapping[int, int] | None) -> bool:
         if not readable_names or any(_name(file.path) in readable_names for file in self.listed):
@@ -251,6 +267,38 @@ class VacuumPlanner:
             else:
                 self.to_delete.append(FileToDelete(path, file.size_bytes, EXPIRED))
 
+    def _plan_iceberg_files(self, known_names: set[str]) -> Mapping[int, Sequence[str]]:
+        """Decide about files for readers of Iceberg; answers the rows that go with their files.
+
+        All of their names are added to `known_names`.
+        """
+        needed: dict[str, str] = {}
+        old: dict[int, list[str]] = {}
+        paths: set[str] = set()
+        for dataset in self.datasets:
+            tags = set(self.tx.tags(dataset.id).values())
+            for row in self.tx.iceberg.all(dataset.id):
+                kept = [one for one in row.paths if is_iceberg_file(one)]
+                paths.update(kept)
+                is_current = row.erased_version == dataset.properties.erased_version
+                age = None if row.expired_at is None else self.now - row.expired_at
+                if is_current and (row.version >= dataset.oldest_version or row.version in tags):
+                    needed.update(dict.fromkeys(kept, READABLE))
+                elif is_current and (age is None or age < self.retention):
+                    needed.update(dict.fromkeys(kept, YOUNG))
+                else:
+                    old.setdefault(dataset.id, []).append(row.path)
+        listed = {file.path: file.size_bytes for file in self.listed}
+        for path in sorted(paths):
+            known_names.add(_name(path))
+            if path not in listed:
+                continue
+            if path in needed:
+                self.kept.add(needed[path], path, listed[path])
+            else:
+                self.to_delete.append(FileToDelete(path, listed[path], EXPIRED))
+        return old
+
     def _possible_orphan(self, file: FoundFile, name: str) -> list[_Orphan]:
         ids = own_name(name)
         if ids is None:
@@ -267,17 +315,17 @@ class VacuumPlanner:
         # by another limit.
         silent = self.tx.silent_writes(self.options.abandoned_after_seconds)
         fenced: set[str] = set()
-        own = {None, *(dataset.id for dataset in self.datasets)}
+        own = {dataset.id for dataset in self.datasets}
         for orphan in orphans:
             state = states.get(orphan.write_id)
             why = ""
             may_go_on = state is not None and state.state.may_commit
             if may_go_on and orphan.write_id not in silent:
                 why = PENDING
-            elif state is not None and state.dataset_id not in own:
+            elif state is None or state.dataset_id is None:
+                why = UNKNOWN  # another catalog's, whatever its name says
+            elif state.dataset_id not in own:
                 why = OTHER_DATASET
-            elif state is None and self.has_own_catalog:
-                why = OTHER_CATALOG
             elif self.now - orphan.born < self.retention:
                 why = YOUNG
             if why:
@@ -328,10 +376,14 @@ def is_in_place(path: str, layouts: Sequence[FolderPrefixes]) -> bool:
 
     Files elsewhere may belong to another dataset, also to one that only another catalog knows.
     """
+    if is_iceberg_file(path):
+        return True
     *folders, name = path.split("/")
     if is_vector_file(name):
         # Deletion vectors of all partitions are in one file, in the dataset's own folder.
         return not folders
+    if name.endswith((".avro", ".json")):
+        return False
     return any(len(folders) == len(one) and begin_with(folders, one) for one in layouts)
 
 

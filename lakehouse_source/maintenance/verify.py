@@ -18,10 +18,11 @@ from lakehouse_source.maintenance.verify_vectors import differing_vectors
 from lakehouse_source.model import DeletionVector, FileRecord, RowGroupMetadata
 from lakehouse_source.parquet.checked_footer import open_footer
 from lakehouse_source.parquet.names import is_foreign
+from lakehouse_source.parquet.page_sizes import LARGEST_PAGE_BYTES, oversized_page
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import is_nested
 from lakehouse_source.schema.metadata_columns import is_metadata
-from lakehouse_source.storage import Storage
+from lakehouse_source.storage import Storage, sha256_of
 
 
 def verify(
@@ -33,6 +34,7 @@ def verify(
     progress: bool | None = None,
     schemas: Mapping[int, pa.Schema] | None = None,
     vectors: Mapping[int, DeletionVector] | None = None,
+    sha256: Mapping[int, bytes] | None = None,
 ) -> VerifyReport:
     """Compare stored files with the catalog's records of them and of their row groups.
 
@@ -41,7 +43,8 @@ def verify(
     `schemas` are those that files are recorded with, by schema version: a file that plake
     wrote has no other columns. Names and types are in the footer, which has no checksum.
 
-    With `checksums` every page is read: its checksum is compared where the file has one,
+    With `checksums` all bytes of a file are compared with its entry in `sha256`, by file id, if it
+    has one, and every page is read: its checksum is compared where the file has one,
     the page must decode, and each row group must have the number of rows of its footer.
     """
     storage = Storage(address.location)
@@ -50,7 +53,8 @@ def verify(
         file, groups = item
         try:
             schema = None if is_foreign(file.path) else (schemas or {}).get(file.schema_version)
-            return list(_differences(storage, file, groups, schema, checksums))
+            known = (sha256 or {}).get(file.id)
+            return list(_differences(storage, file, groups, schema, checksums, known))
         except (StorageError, CorruptDatasetError) as error:
             return [Difference(file.path, "file", "readable", error.reason)]
 
@@ -88,6 +92,7 @@ def _differences(
     groups: Sequence[RowGroupMetadata],
     schema: pa.Schema | None,
     checksums: bool,
+    sha256: bytes | None,
 ) -> Iterator[Difference]:
     size = storage.size(file.path)
     if size is None:
@@ -96,6 +101,11 @@ def _differences(
     if size != file.size_bytes:
         yield Difference(file.path, "size in bytes", str(file.size_bytes), str(size))
     with storage.open_input(file.path) as stored:
+        if checksums and sha256 is not None:
+            with storage.errors(file.path):
+                found_sha256 = sha256_of(stored)
+            if found_sha256 != sha256:
+                yield Difference(file.path, "SHA-256", sha256.hex(), found_sha256.hex())
         try:
             checked = open_footer(stored, file.path)
             footer, stored_schema = checked.metadata, checked.arrow_schema
@@ -110,13 +120,30 @@ def _differences(
             found = str(footer.num_row_groups)
             yield Difference(file.path, "row groups", str(len(groups)), found)
         for group in groups[: footer.num_row_groups]:
+            if not 0 <= group.index < footer.num_row_groups:
+                yield Difference(file.path, "row groups", str(group.index), "none of this number")
+                continue
             rows = footer.row_group(group.index).num_rows
             if rows != group.row_count:
                 what = f"rows of row group {group.index}"
                 yield Difference(file.path, what, str(group.row_count), str(rows))
         if checksums:
             parquet = pq.ParquetFile(stored, metadata=footer, page_checksum_verification=True)
-            yield from _unreadable_pages(parquet, file.path)
+            foreign = is_foreign(file.path)
+            for index in range(footer.num_row_groups):
+                # Others' writers do not agree on what this size is.
+                known = 0 if foreign or index >= len(groups) else groups[index].total_byte_size
+                try:
+                    wrong = oversized_page(stored, checked, index, known or LARGEST_PAGE_BYTES)
+                except CorruptDatasetError as error:
+                    wrong = _in_a_line(error.reason)
+                except (OSError, LookupError, TypeError, ValueError, OverflowError) as error:
+                    wrong = _in_a_line(str(error))
+                if wrong is not None:
+                    what = f"pages of row group {index}"
+                    yield Difference(file.path, what, "as large as committed", wrong)
+                    continue
+                yield from _unreadable_pages(parquet, file.path, index)
 
 
 def _other_columns(path: str, schema: pa.Schema, stored: pa.Schema) -> Iterator[Difference]:
@@ -125,10 +152,11 @@ def _other_columns(path: str, schema: pa.Schema, stored: pa.Schema) -> Iterator[
     A column that the file lacks is none: another commit may have added it while the file was
     written. Nested types are not compared: their fields are found by their places.
     """
+    fields = {field.name: field for field in schema}
     for field in stored:
         if is_metadata(field):
             continue  # a hidden column
-        expected = schema.field(field.name) if field.name in schema.names else None
+        expected = fields.get(field.name)
         if expected is None:
             known = _in_a_line(", ".join(schema.names))
             yield Difference(path, "column", f"one of {known}", field.name)
@@ -136,19 +164,18 @@ def _other_columns(path: str, schema: pa.Schema, stored: pa.Schema) -> Iterator[
             yield Difference(path, f"type of {field.name}", str(expected.type), str(field.type))
 
 
-def _unreadable_pages(parquet: pq.ParquetFile, path: str) -> Iterator[Difference]:
-    for index in range(parquet.metadata.num_row_groups):
-        expected = parquet.metadata.row_group(index).num_rows
-        what = f"pages of row group {index}"
-        try:
-            # Without threads: files are compared in parallel already.
-            table = parquet.read_row_group(index, use_threads=False)
-            table.validate(full=True)
-        except (OSError, ValueError, pa.ArrowException) as error:
-            yield Difference(path, what, "readable", _in_a_line(str(error)))
-            continue
-        if table.num_rows != expected:
-            yield Difference(path, what, f"{expected} rows", f"{table.num_rows} rows")
+def _unreadable_pages(parquet: pq.ParquetFile, path: str, index: int) -> Iterator[Difference]:
+    expected = parquet.metadata.row_group(index).num_rows
+    what = f"pages of row group {index}"
+    try:
+        # Without threads: files are compared in parallel already.
+        table = parquet.read_row_group(index, use_threads=False)
+        table.validate(full=True)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        yield Difference(path, what, "readable", _in_a_line(str(error)))
+        return
+    if table.num_rows != expected:
+        yield Difference(path, what, f"{expected} rows", f"{table.num_rows} rows")
 
 
 def _in_a_line(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from lakehouse_source.deletion.puffin import Blob, read_blobs
@@ -27,6 +28,9 @@ def differing_vectors(
             return
         with storage.open_input(path) as source, storage.errors(path):
             content = source.read()
+        sha256, known = hashlib.sha256(content).digest(), vectors[0][1].sha256
+        if known is not None and sha256 != known:
+            yield Difference(path, "SHA-256", known.hex(), sha256.hex())
         blobs = {blob.offset: blob for blob in read_blobs(content)}
     except (StorageError, CorruptDatasetError) as error:
         yield Difference(path, "file", "readable", error.reason)

@@ -47,6 +47,9 @@ _ENCRYPTED_MAGIC = b"PARE"
 _FRAME_BYTES = 8
 # Read at once from the file's end; most footers are shorter.
 _TAIL_BYTES = 64 * 1024
+# A footer of 10,000 columns and 100 row groups has 100 MB. PyArrow needs about ten times as much
+# for what it parsed, so a footer of anybody's file must have a bound.
+LARGEST_FOOTER_BYTES = 128 * 1024 * 1024
 # PyArrow allocates a list before it reads the items, about a kilobyte for each. An item that
 # occurs more often than once per few columns takes at least 8 bytes in a valid footer.
 _ITEM_BYTES = 8
@@ -298,6 +301,12 @@ def _footer_bytes(file: pa.NativeFile, path: str) -> bytes:
     if length > size - len(_MAGIC) - _FRAME_BYTES:
         raise CorruptDatasetError(
             path=path, reason=f"it says that its footer has {length} bytes; the file has {size}"
+        )
+    if length > LARGEST_FOOTER_BYTES:
+        raise CorruptDatasetError(
+            path=path,
+            reason=f"it says that its footer has {length:,} bytes; more than "
+            f"{LARGEST_FOOTER_BYTES:,} are not read",
         )
     if length + _FRAME_BYTES > len(tail):
         tail = file.read_at(length + _FRAME_BYTES, size - length - _FRAME_BYTES)

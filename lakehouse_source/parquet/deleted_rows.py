@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from lakehouse_source.deletion.vector import Positions, VectorError, decode
 from lakehouse_source.errors import CorruptDatasetError
 from lakehouse_source.model import DeletionVector
-from lakehouse_source.storage import Storage
+from lakehouse_source.storage import Storage, sha256_of
+
+
+def check_sha256(file: pa.NativeFile, expected: bytes | None, path: str) -> None:
+    """Compare all bytes of a file with its checksum; None: it has none.
+
+    Raises:
+        CorruptDatasetError: they are others.
+    """
+    if expected is None:
+        return
+    found = sha256_of(file)
+    if found != expected:
+        raise CorruptDatasetError(
+            path=path,
+            reason=f"its SHA-256 is {found.hex()}, and {expected.hex()} was committed",
+        )
 
 
 def deleted_rows(
-    vector: DeletionVector | None, path: str, row_count: int, storage: Storage
+    vector: DeletionVector | None,
+    path: str,
+    row_count: int,
+    storage: Storage,
+    *,
+    verify_file: bool = False,
 ) -> Positions:
     """The positions of the deleted rows of the data file at a path.
 
-    The Puffin file is opened only where the catalog has no copy of the vector.
+    The Puffin file is opened only where the catalog has no copy of the vector. With `verify_file`
+    all of it is compared with its checksum, if the catalog has one.
 
     Raises:
         StorageError: the Puffin file cannot be read.
@@ -24,6 +48,8 @@ def deleted_rows(
     blob = vector.blob
     if blob is None:
         with storage.open_input(vector.path) as source, storage.errors(vector.path):
+            if verify_file:
+                check_sha256(source, vector.sha256, storage.display(vector.path))
             blob = source.read_at(vector.length, vector.offset)
     try:
         return decode(blob, vector.cardinality, row_count)

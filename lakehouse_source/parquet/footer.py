@@ -32,6 +32,7 @@ def file_metadata(
     schema: pa.Schema,
     partitions: Mapping[str, Any],
     nan_columns: Sequence[frozenset[int] | None],
+    sha256: bytes | None = None,
 ) -> FileMetadata:
     """Describe a file from its footer.
 
@@ -53,6 +54,7 @@ def file_metadata(
         row_groups=groups,
         partitions=dict(partitions),
         parquet_metadata=footer,
+        sha256=sha256,
     )
 
 

@@ -3,6 +3,8 @@
     <write id>-<UUIDv7>.parquet         plake wrote the file: its columns have plake's field ids
     <write id>-<UUIDv7>.copy.parquet    plake copied the file: somebody else wrote it
     <write id>-<UUIDv7>.puffin          deletion vectors that a commit of plake wrote
+    <write id>-<UUIDv7>.avro            a manifest, or a list of them, for readers of Iceberg
+    <number>-<write id>-<UUIDv7>.metadata.json   a table as Iceberg's readers open it
     any other name                      a file that was added where it stands
 
 Nothing else records who wrote a file. A file that plake did not write is read by the
@@ -17,13 +19,20 @@ from uuid import UUID
 import uuid6
 
 _UUID7 = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
-_OWN_NAME = re.compile(rf"({_UUID7})-({_UUID7})(?:(\.copy)?\.parquet|\.puffin)")
+_OWN_NAME = re.compile(
+    rf"({_UUID7})-({_UUID7})(?:(\.copy)?\.parquet|\.puffin|\.avro)"
+    rf"|[0-9]{{5,19}}-({_UUID7})-({_UUID7})\.metadata\.json"
+)
+# The folder, inside that of the dataset, where readers of Iceberg look for a table.
+ICEBERG_FOLDER = "metadata"
 
 
 def own_name(path: str) -> tuple[UUID, UUID] | None:
     """The write id and the second id in a name that plake gave; None for any other name."""
     match = _OWN_NAME.fullmatch(path.rpartition("/")[2])
-    return None if match is None else (UUID(match[1]), UUID(match[2]))
+    if match is None:
+        return None
+    return UUID(match[1] or match[4]), UUID(match[2] or match[5])
 
 
 def is_foreign(path: str) -> bool:
@@ -51,3 +60,20 @@ def vector_file_name(write_id: str) -> str:
 def copy_name(write_id: str) -> str:
     """A new name for the copy of a file that somebody else wrote."""
     return f"{write_id}-{uuid6.uuid7()}.copy.parquet"
+
+
+def is_iceberg_file(path: str) -> bool:
+    """Tell whether plake wrote a file, at a path in the dataset, for readers of Iceberg."""
+    folder, _, name = path.rpartition("/")
+    ours = name.endswith((".avro", ".puffin", ".metadata.json")) and own_name(name) is not None
+    return ours and folder == ICEBERG_FOLDER
+
+
+def iceberg_path(write_id: str, kind: str) -> str:
+    """A new path, relative to the dataset, for a manifest or a list (`avro`), or for `puffin`."""
+    return f"{ICEBERG_FOLDER}/{write_id}-{uuid6.uuid7()}.{kind}"
+
+
+def iceberg_metadata_path(write_id: str, version: int) -> str:
+    """A new path, relative to the dataset, for the metadata of a table at a version."""
+    return f"{ICEBERG_FOLDER}/{version:05d}-{write_id}-{uuid6.uuid7()}.metadata.json"

@@ -21,7 +21,7 @@ from lakehouse_source.parquet.encoding import encodings
 from lakehouse_source.parquet.footer import file_metadata
 from lakehouse_source.parquet.spec import WriteSpec
 from lakehouse_source.schema.fields import Leaf, leaves
-from lakehouse_source.storage import Storage
+from lakehouse_source.storage import HashedOutput, Storage
 
 # A reader that looks for few rows decodes whole pages. Measured on TPC-H lineitem and on eight
 # other columns, against pages of 20,000 rows: a point takes 27 % less, a full scan 1 to 4 % more,
@@ -51,11 +51,11 @@ class NewFile:
         self.footers: list[pq.FileMetaData] = []
         self.kept_bytes = 0
         self.row_group_rows = spec.row_group_rows
-        self.sink = storage.open_output(path)
+        self.output = HashedOutput(storage.open_output(path))
         try:
             with storage.errors(path):
                 self.writer = pq.ParquetWriter(
-                    self.sink,
+                    self.output.stream,
                     file_schema,
                     compression=spec.compression,
                     write_page_index=True,
@@ -68,13 +68,13 @@ class NewFile:
                     **_layout(spec, file_schema),
                 )
         except BaseException:
-            self.sink.close()
+            self.output.abandon()
             raise
         reach("file opened")
 
     @property
     def size_bytes(self) -> int:
-        return int(self.sink.tell())
+        return int(self.output.stream.tell())
 
     def write(self, rows: pa.Table) -> None:
         rows = rows.select(self.schema.names)
@@ -88,7 +88,7 @@ class NewFile:
             with self.storage.errors(self.path):
                 self.writer.close()
                 size = self.size_bytes
-                self.sink.close()
+                sha256 = self.output.close()
         except BaseException:
             self.abandon()
             raise
@@ -102,6 +102,7 @@ class NewFile:
             schema=self.schema,
             partitions=partitions,
             nan_columns=self.nans,
+            sha256=sha256,
         )
 
     def abandon(self) -> None:
@@ -109,11 +110,7 @@ class NewFile:
         # Otherwise PyArrow writes the footer when the writer is garbage-collected.
         self.writer.is_open = False
         try:
-            abort = getattr(self.sink, "abort", None)
-            if abort is not None:
-                abort()
-            elif not self.sink.closed:
-                self.sink.close()
+            self.output.abandon()
         except (OSError, pa.ArrowException):
             return
 

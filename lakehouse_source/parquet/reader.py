@@ -11,7 +11,6 @@ match, decoding stops after the last of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import accumulate
@@ -25,7 +24,7 @@ from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.bloom import FileFilters
 from lakehouse_source.parquet.byte_ranges import ByteRanges
 from lakehouse_source.parquet.checked_footer import CheckedFooter, open_footer
-from lakehouse_source.parquet.deleted_rows import deleted_rows
+from lakehouse_source.parquet.deleted_rows import check_sha256, deleted_rows
 from lakehouse_source.parquet.foreign import read_schema
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.open_file import ColumnSet, OpenFile, PagesOfFile, leaf_paths
@@ -33,13 +32,17 @@ from lakehouse_source.parquet.page_file import UnusablePages
 from lakehouse_source.parquet.page_index import PageIndex, RowRange
 from lakehouse_source.parquet.page_pruning import PagePruning
 from lakehouse_source.parquet.page_reader import PageReader, cut
+from lakehouse_source.parquet.read_ahead import in_order
 from lakehouse_source.parquet.selected_rows import RowGroup, Rows, marked, most_of, of_live
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.parquet.stored_columns import StoredColumns
 from lakehouse_source.predicate.row_filter import matching_mask
 from lakehouse_source.pruning.absent import asks_for_values
+from lakehouse_source.schema.no_columns import rows_alone
 from lakehouse_source.storage import Storage
 
+# Decoded rows that wait for whoever reads many files.
+READ_BUFFER_BYTES = 256 * 1024 * 1024
 # A row group is decoded in portions when at most one row in `_FEW` matches.
 _FEW = 1000
 _PORTION_ROWS = 16_384
@@ -63,14 +66,29 @@ def read_task(spec: ReadSpec, task: ScanTask, storage: Storage) -> Iterator[pa.T
     return _FileReader(spec, task, storage).tables()
 
 
-def read_all(spec: ReadSpec, tasks: tuple[ScanTask, ...], storage: Storage) -> Iterator[pa.Table]:
-    """The matching rows of many tasks, in task order, files decoded side by side."""
-    for _task, table in read_each(spec, tasks, storage):
+def read_all(
+    spec: ReadSpec,
+    tasks: tuple[ScanTask, ...],
+    storage: Storage,
+    *,
+    buffer_bytes: int = READ_BUFFER_BYTES,
+) -> Iterator[pa.Table]:
+    """The matching rows of many tasks, in task order, files decoded side by side.
+
+    Decoding goes ahead of the caller by `buffer_bytes` of decoded rows, and a row group for each
+    thread.
+    """
+    for _task, table in read_each(spec, tasks, storage, buffer_bytes=buffer_bytes):
         yield table
+        del table
 
 
 def read_each(
-    spec: ReadSpec, tasks: Sequence[ScanTask], storage: Storage
+    spec: ReadSpec,
+    tasks: Sequence[ScanTask],
+    storage: Storage,
+    *,
+    buffer_bytes: int = READ_BUFFER_BYTES,
 ) -> Iterator[tuple[ScanTask, pa.Table]]:
     """As `read_all`, each table with its task."""
     if len(tasks) <= 1:
@@ -78,26 +96,12 @@ def read_each(
             for table in read_task(spec, task, storage):
                 yield task, table
         return
-    width = min(len(tasks), max(2, pa.cpu_count()))
-    with ThreadPoolExecutor(width, thread_name_prefix="plake-read") as pool:
-        # A sliding window: tables come in task order, and those of few files wait in memory.
-        window = [pool.submit(_whole, spec, task, storage) for task in tasks[: 2 * width]]
-        following = iter(tasks[2 * width :])
-        try:
-            while window:
-                task, tables = window.pop(0).result()
-                coming = next(following, None)
-                if coming is not None:
-                    window.append(pool.submit(_whole, spec, coming, storage))
-                for table in tables:
-                    yield task, table
-        finally:
-            for waiting in window:
-                waiting.cancel()
-
-
-def _whole(spec: ReadSpec, task: ScanTask, storage: Storage) -> tuple[ScanTask, list[pa.Table]]:
-    return task, list(read_task(spec, task, storage))
+    yield from in_order(
+        tasks,
+        lambda task: read_task(spec, task, storage),
+        width=min(len(tasks), max(2, pa.cpu_count())),
+        buffer_bytes=buffer_bytes,
+    )
 
 
 class _FileReader:
@@ -162,7 +166,13 @@ class _FileReader:
     @cached_property
     def _deleted(self) -> Positions:
         task = self.task
-        return deleted_rows(task.deleted, task.path, task.file_row_count, self.storage)
+        return deleted_rows(
+            task.deleted,
+            task.path,
+            task.file_row_count,
+            self.storage,
+            verify_file=self.spec.verify_files,
+        )
 
     def _filters(self, footer: CheckedFooter, file: pa.NativeFile) -> FileFilters | None:
         """The file's bloom filters, None where they could not rule out a row group."""
@@ -211,6 +221,8 @@ class _FileReader:
             raise CorruptDatasetError(
                 path=shown, reason=f"it has {size} bytes, not {task.size_bytes}"
             )
+        if self.spec.verify_files:
+            check_sha256(file, task.sha256, shown)
         footer = open_footer(file, shown, remembered=True)
         if footer.row_count != task.file_row_count:
             raise CorruptDatasetError(
@@ -293,6 +305,8 @@ class _FileReader:
     ) -> pa.Table:
         """The columns to return, of the `matching` rows. `mask` marks them where others remain."""
         spec = self.spec
+        if not spec.columns:
+            return rows_alone(matching)
         known = set(condition.column_names) - set(spec.narrowed)
         columns = [(condition if name in known else rest).column(name) for name in spec.columns]
         result = pa.Table.from_arrays(columns, schema=self.output_schema)
@@ -379,4 +393,4 @@ def _all_paths(fields: Iterable[pa.Field]) -> list[str]:
 
 def _bare(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The same columns without field ids."""
-    return pa.Table.from_arrays(table.columns, schema=schema)
+    return pa.Table.from_arrays(table.columns, schema=schema) if table.num_columns else table

@@ -38,7 +38,8 @@ class WriteSpec:
     `schema` is the dataset's schema (with ids) that the files are written under.
     `must_match` is the condition of an `overwrite where`: a row that does not
     satisfy it is refused. `moved_rows`: rows come from other files, and the batches have the
-    hidden columns too.
+    hidden columns too. `cluster_by` are paths of columns: rows that are gathered together are
+    placed in that order, and those of a row group are then sorted by `sort_by`.
     """
 
     uri: Where
@@ -49,6 +50,7 @@ class WriteSpec:
     target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES
     compression: str = COMPRESSION
     sort_by: tuple[str, ...] = ()
+    cluster_by: tuple[tuple[str, ...], ...] = ()
     bloom_filter_columns: tuple[str, ...] = ()
     must_match: BoundPredicate | None = None
     max_open_files: int = MAX_OPEN_FILES
@@ -73,7 +75,8 @@ class ReadSpec:
     `schema` is the dataset's schema (with ids) at the version read, `columns`
     the top-level columns to return, `file_schemas` the schemas that data files
     were written under, by schema version. `verify_checksums`: compare each page that is read
-    with its checksum.
+    with its checksum. `verify_files`: compare each file that is read, and each file of deletion
+    vectors, with the checksum that the catalog has of it, first.
     """
 
     uri: Where
@@ -85,6 +88,7 @@ class ReadSpec:
     # Inverted: return the rows for which the predicate is FALSE or NULL.
     unmatched: bool = False
     verify_checksums: bool = False
+    verify_files: bool = False
     # Structs that are read in part: by name, the field with only the wanted children.
     narrowed: Mapping[str, pa.Field] = dataclasses.field(default_factory=dict)
 

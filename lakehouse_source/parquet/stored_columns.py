@@ -27,6 +27,7 @@ from lakehouse_source.schema.fields import (
     without_metadata,
 )
 from lakehouse_source.schema.metadata_columns import FILE_ID, ROW_ID, VERSION_ID, is_metadata
+from lakehouse_source.schema.no_columns import rows_alone
 from lakehouse_source.schema.partitions import partition_value
 
 
@@ -107,7 +108,7 @@ class StoredColumns:
                 columns.append(self._align(stored, field, found))
             else:
                 columns.append(column_without_data(field, count))
-        return pa.Table.from_arrays(columns, schema=wanted)
+        return pa.Table.from_arrays(columns, schema=wanted) if columns else rows_alone(count)
 
     def _metadata_column(
         self, field: pa.Field, moved: pa.ChunkedArray | None, rows: Rows

@@ -8,7 +8,7 @@ process that writes a stream of any length stays below 512 MiB.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from lakehouse_source.errors import (
     StorageError,
 )
 from lakehouse_source.failpoints import reach
+from lakehouse_source.layout.order import Curve, sorted_places
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.new_file import NewFile
 from lakehouse_source.parquet.spec import WriteSpec
@@ -34,6 +35,9 @@ from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.offsets import with_offsets
 from lakehouse_source.schema.partitions import partition_folder
 from lakehouse_source.storage import Storage
+
+# Characters of a row in an error.
+_SHOWN = 200
 
 # Above these sizes a row group is written early, so that rows do not fill the memory: one row
 # group, and all that is gathered. Sorting copies a run of rows, and the encoder a column.
@@ -125,10 +129,11 @@ class _PartitionedWriter:
         self.undivided_rows = 0
         self.undivided_bytes = 0
         self.clock = 0
-        run = SORT_RUN_ROW_GROUPS if spec.sort_by else 1
+        is_ordered = bool(spec.sort_by or spec.cluster_by)
+        run = SORT_RUN_ROW_GROUPS if is_ordered else 1
         self.run_rows = spec.row_group_rows * run
         # A run of one partition value that is sorted is in memory twice.
-        most = BUFFERED_BYTES // 2 if spec.sort_by else BUFFERED_BYTES
+        most = BUFFERED_BYTES // 2 if is_ordered else BUFFERED_BYTES
         self.run_bytes = min(ROW_GROUP_BYTES * run, most)
         self.overhead_bytes = CHUNK_BYTES * sum(1 for _ in leaves(spec.row_schema))
 
@@ -195,11 +200,16 @@ class _PartitionedWriter:
         partition.rows = keep
         left = 0 if rest is None else rest.nbytes + self.overhead_bytes
         self._count(partition, left - partition.size_bytes)
-        if self.spec.sort_by:
-            order = [(name, "ascending") for name in self.spec.sort_by]
+        order = [(name, "ascending") for name in self.spec.sort_by]
+        if self.spec.cluster_by:
+            table = clustered(table, self.spec.cluster_by)
+        elif order:
             table = table.sort_by(order)
         for start in range(0, table.num_rows, self.spec.row_group_rows):
-            self._write_row_group(partition, table.slice(start, self.spec.row_group_rows))
+            group = table.slice(start, self.spec.row_group_rows)
+            if order and self.spec.cluster_by:
+                group = group.sort_by(order)
+            self._write_row_group(partition, group)
 
     def _write_row_group(self, partition: _Partition, rows: pa.Table) -> None:
         if partition.file is None:
@@ -280,13 +290,22 @@ def checked_rows(spec: WriteSpec, batch: pa.RecordBatch) -> pa.Table:
 
 
 def _check_rows(table: pa.Table, must_match: BoundPredicate) -> None:
-    matching = pc.sum(matching_mask(table, must_match)).as_py() or 0
-    if matching != table.num_rows:
+    mask = pc.fill_null(matching_mask(table, must_match), False)
+    outside = table.num_rows - (pc.sum(mask).as_py() or 0)
+    if outside:
+        row = table.slice(pc.index(mask, False).as_py(), 1).to_pylist()[0]
         raise InvalidPredicateError(
-            reason=f"{table.num_rows - matching} incoming rows do not satisfy the condition of "
-            "the overwrite; nothing was written. Filter the data, or widen the condition",
-            text=str(must_match),
+            reason=f"{outside} incoming rows do not satisfy the condition of the overwrite, one "
+            f"with {_shown(row, must_match.columns)}; nothing was written. Filter the data, or "
+            "widen the condition",
         )
+
+
+def _shown(row: dict[str, Any], first: Sequence[str]) -> str:
+    """Some values of a row on one line, first those of the columns that a condition reads."""
+    names = dict.fromkeys((*(name for name in first if name in row), *row))
+    text = ", ".join(f"{name} = {row[name]!r}" for name in names)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
 
 
 def split(
@@ -332,6 +351,24 @@ def _python_values(table: pa.Table, name: str) -> list[Any]:
             "be partitioned",
             hint="Leave the column out of partition_by, or correct the value.",
         ) from exc
+
+
+def clustered(table: pa.Table, paths: Sequence[tuple[str, ...]]) -> pa.Table:
+    """The rows in the order of columns, nested ones by their paths (see `layout.order`)."""
+    columns = column_arrays(table, paths)
+    curve = Curve.of(columns) if len(columns) > 1 else None
+    return table.take(sorted_places(columns, curve))
+
+
+def column_arrays(table: pa.Table, paths: Sequence[tuple[str, ...]]) -> list[pa.Array]:
+    """Leaf columns, each as one array; a field of a struct that is NULL is NULL."""
+    found = []
+    for path in paths:
+        column = table.column(path[0])
+        for name in path[1:]:
+            column = pc.struct_field(column, name)
+        found.append(_whole(column))
+    return found
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

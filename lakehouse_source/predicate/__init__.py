@@ -16,10 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.predicate.bind import bind, missing_columns
+from lakehouse_source.expression.constants import Literal, Timestamp
+from lakehouse_source.predicate.bind import bind
 from lakehouse_source.predicate.bound import (
     BoundAnd,
     BoundColumn,
+    BoundColumns,
     BoundCompare,
     BoundConstant,
     BoundExpression,
@@ -32,6 +34,7 @@ from lakehouse_source.predicate.bound import (
     BoundPredicate,
     BoundText,
     IfPresent,
+    Meaning,
     conjunction,
 )
 from lakehouse_source.predicate.nodes import (
@@ -46,21 +49,22 @@ from lakehouse_source.predicate.nodes import (
     In,
     IsNull,
     Like,
-    Literal,
     Node,
     Not,
     Or,
+    SqlExpression,
     StartsWith,
-    Timestamp,
     between,
 )
 from lakehouse_source.predicate.triples import from_triple, is_triple
+from lakehouse_source.predicate.unbound import missing_columns
 
 __all__ = [
     "And",
     "ArrowExpression",
     "BoundAnd",
     "BoundColumn",
+    "BoundColumns",
     "BoundCompare",
     "BoundConstant",
     "BoundExpression",
@@ -82,12 +86,14 @@ __all__ = [
     "IsNull",
     "Like",
     "Literal",
+    "Meaning",
     "Node",
     "Not",
     "NotUsed",
     "Or",
     "PredicateSet",
     "PruningConditions",
+    "SqlExpression",
     "StartsWith",
     "Timestamp",
     "between",
@@ -282,6 +288,6 @@ def for_pruning(
             else:
                 left_out.append(NotUsed(str(conjunct), exc.reason))
             continue
-        left_out += [NotUsed(text, "only Arrow can decide it") for text in bound.unused]
+        left_out += [NotUsed(text, "only rows can tell") for text in bound.unused]
         used.append((str(conjunct), bound))
     return PruningConditions(tuple(used), tuple(left_out))

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.expression.constants import literal
 from lakehouse_source.predicate.arrow_expressions import Call, FieldRef, Scalar, Tree, spell
 from lakehouse_source.predicate.bound import (
     FALSE,
@@ -37,7 +38,6 @@ from lakehouse_source.predicate.nodes import (
     Not,
     Or,
     StartsWith,
-    literal,
 )
 from lakehouse_source.schema.fields import children
 from lakehouse_source.schema.ordinal import Domain, domain

@@ -7,14 +7,21 @@ is FALSE and `tiny < 300` is TRUE; where the column is NULL, both are NULL.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, tzinfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
+from lakehouse_source.expression import Expression, like, require_condition
+from lakehouse_source.expression import nodes as expressions
+from lakehouse_source.expression.constants import Literal, Timestamp, literal
+from lakehouse_source.expression.find_path import find_path
+from lakehouse_source.expression.nodes import names
+from lakehouse_source.expression.times import parse_timestamp, parse_zone
+from lakehouse_source.expression.types import named_type
 from lakehouse_source.model import Ordinal
-from lakehouse_source.predicate import like
 from lakehouse_source.predicate.arrow_expressions import (
     NotUnderstood,
     compute,
@@ -22,7 +29,8 @@ from lakehouse_source.predicate.arrow_expressions import (
     read,
     top_level_names,
 )
-from lakehouse_source.predicate.arrow_implied import Implied, implied
+from lakehouse_source.predicate.arrow_implied import Implied as ImpliedByArrow
+from lakehouse_source.predicate.arrow_implied import implied as implied_by_arrow
 from lakehouse_source.predicate.bound import (
     FALSE,
     NULL,
@@ -38,12 +46,14 @@ from lakehouse_source.predicate.bound import (
     BoundPredicate,
     BoundText,
     IfPresent,
+    Meaning,
     conjunction,
     disjunction,
     negation,
 )
-from lakehouse_source.predicate.casts import can_be_dropped, literal_for_cast, spark_type
-from lakehouse_source.predicate.find_path import find_path
+from lakehouse_source.predicate.casts import can_be_dropped, literal_for_cast
+from lakehouse_source.predicate.equal_values import between, bounded, compare_nan
+from lakehouse_source.predicate.implied import Implied
 from lakehouse_source.predicate.literals import Place, place, text_bytes
 from lakehouse_source.predicate.nodes import (
     And,
@@ -56,15 +66,14 @@ from lakehouse_source.predicate.nodes import (
     In,
     IsNull,
     Like,
-    Literal,
     Node,
     Not,
     Or,
+    SqlExpression,
     StartsWith,
-    Timestamp,
-    literal,
 )
-from lakehouse_source.predicate.times import parse_timestamp, parse_zone
+from lakehouse_source.predicate.sql_rows import SqlRows, at_one_time, scope_of
+from lakehouse_source.predicate.unbound import missing_columns, origin
 from lakehouse_source.schema import fields as schemas
 from lakehouse_source.schema.ordinal import domain
 
@@ -84,36 +93,50 @@ def bind(node: Node, schema: pa.Schema, zone: str = "UTC") -> BoundPredicate:
     except ValueError as exc:
         raise InvalidPredicateError(reason=str(exc)) from exc
     try:
-        return BoundPredicate(_Binder(schema, found).bind(node))
+        binder = _Binder(schema, found, zone)
+        root = binder.whole(node)
+        return BoundPredicate(root, tuple(binder.meanings))
     except RecursionError:
         raise InvalidPredicateError(reason="it is nested too deeply") from None
 
 
-def missing_columns(node: Node, schema: pa.Schema) -> set[str]:
-    """The top-level names of columns in a condition that the schema does not have."""
-    if isinstance(node, (And, Or)):
-        return set().union(*(missing_columns(term, schema) for term in node.terms))
-    if isinstance(node, Not):
-        return missing_columns(node.term, schema)
-    if isinstance(node, ArrowExpression):
-        try:
-            return set(top_level_names(read(node.expression))) - set(schema.names)
-        except NotUnderstood:
-            return set()
-    if isinstance(node, Constant):
-        return set()
-    found = find_path(list(schema), node.column.path, node.column.dotted)
-    return set() if found else {node.column.path[0]}
-
-
 class _Binder:
-    def __init__(self, schema: pa.Schema, zone: tzinfo) -> None:
+    def __init__(self, schema: pa.Schema, zone: tzinfo, zone_name: str) -> None:
         self._schema = schema
         self._zone = zone
+        self._zone_name = zone_name
+        self.meanings: list[Meaning] = []
         self._columns: dict[Column, BoundColumn] = {}
         self._collated: set[int] = set()
 
+    def whole(self, node: Node) -> BoundNode:
+        """The root of a condition. Its conjuncts in SQL may need what Spark casts by itself."""
+        if not isinstance(node, And):
+            return self._term(node)
+        terms = [self._term(one) for one in node.terms]
+        roots = tuple(one.root for one in node.terms if isinstance(one, SqlExpression))
+        if len(roots) > 1:
+            terms.append(self._together(roots, terms))
+        return conjunction(terms)
+
+    def _term(self, node: Node) -> BoundNode:
+        try:
+            return self.bind(node)
+        except InvalidPredicateError as error:
+            source = origin(node)
+            if source is None or missing_columns(node, self._schema):
+                raise
+            # Imported here: loading the SQL parser takes time.
+            from lakehouse_source.predicate.sql import as_expression
+
+            try:
+                return self._sql(as_expression(*source))
+            except (InvalidPredicateError, InvalidExpressionError):
+                raise error from None
+
     def bind(self, node: Node) -> BoundNode:
+        if isinstance(node, SqlExpression):
+            return self._sql(node)
         if isinstance(node, Constant):
             return BoundConstant(node.value)
         if isinstance(node, Not):
@@ -155,15 +178,56 @@ class _Binder:
                 raise NotUnderstood
             tree = read(expression)
         except NotUnderstood:
-            names = tuple(self._schema.names)
-            found = Implied(TRUE, (str(expression),))
+            top = tuple(self._schema.names)
+            found = ImpliedByArrow(TRUE, (str(expression),))
         else:
-            names = top_level_names(tree)
-            if not names:  # the same on every row
+            top = top_level_names(tree)
+            if not top:  # the same on every row
                 return BoundConstant(compute(expression, pa.table({"": [0]}))[0].as_py())
-            found = implied(tree, self._schema, self.bind)
-        columns = tuple(self._find(Column((name,))) for name in names)
+            found = implied_by_arrow(tree, self._schema, self.bind)
+        columns = tuple(self._find(Column((name,))) for name in top)
         return BoundExpression(expression, columns, found.condition, found.unused)
+
+    # --- SQL expressions ---
+
+    def _sql(self, node: SqlExpression) -> BoundNode:
+        columns = [self._find(Column(name.parts)) for name in names(node.root)]
+        top = dict.fromkeys(column.path[0] for column in columns)
+        fields = pa.schema([self._schema.field(name) for name in top])
+        scope = scope_of(fields, self._zone_name)
+        try:
+            root = at_one_time(node.root, scope)
+            require_condition(Expression(root, node.text).bind(scope))
+        except InvalidExpressionError as exc:
+            raise InvalidPredicateError(reason=exc.reason, text=node.text) from exc
+        reader = Implied(scope, self.bind, self._find)
+        failing = reader.without_value(root)
+        if failing is not None:
+            raise InvalidPredicateError(reason=failing, text=node.text)
+        exact = reader.exact(root)
+        if exact is not None:
+            self.meanings.append(Meaning(node.text, exact, True))
+            return exact
+        found = reader.when(root, True)
+        self.meanings.append(Meaning(node.text, found, False))
+        above = tuple(self._find(Column((name,))) for name in top)
+        rows = SqlRows(root, node.text, fields, self._zone_name)
+        return BoundExpression(rows, above, found, (node.text,) if found == TRUE else ())
+
+    def _together(self, roots: tuple[expressions.Node, ...], terms: list[BoundNode]) -> BoundNode:
+        """What SQL conjuncts imply together, as part of one that rows decide."""
+        place = next((at for at, one in enumerate(terms) if isinstance(one, BoundExpression)), None)
+        if place is None:
+            return TRUE
+        reader = Implied(scope_of(self._schema, self._zone_name), self.bind, self._find)
+        found = reader.together(roots)
+        if found != TRUE:
+            rows = terms[place]
+            assert isinstance(rows, BoundExpression)
+            terms[place] = replace(rows, implied=conjunction([rows.implied, found]), unused=())
+            text = " AND ".join(f"({one})" for one in roots)
+            self.meanings.append(Meaning(text, found, False))
+        return TRUE
 
     # --- columns ---
 
@@ -191,7 +255,7 @@ class _Binder:
         return found
 
     def _resolve(self, name: Column) -> BoundColumn:
-        fields = find_path(list(self._schema), name.path, name.dotted)
+        fields = find_path(schemas.indexed(self._schema), name.path, name.dotted)
         if fields is None:
             raise InvalidPredicateError(
                 reason=f"there is no column {name}; the columns are "
@@ -209,7 +273,7 @@ class _Binder:
             raise InvalidPredicateError(reason=f"column {name} has no field id")
         column = BoundColumn.of(identity, tuple(field.name for field in fields), last)
         if name.cast is not None:
-            to = spark_type(name.cast.kind, name.cast.parameters)
+            to = named_type(name.cast.kind, name.cast.parameters)
             if to is None or not can_be_dropped(last.type, to):
                 raise InvalidPredicateError(
                     reason=f"{name.cast.text} is not supported, because the cast may change "
@@ -227,7 +291,7 @@ class _Binder:
         found = literal(value)
         if name.cast is None:
             return found
-        to = spark_type(name.cast.kind, name.cast.parameters)
+        to = named_type(name.cast.kind, name.cast.parameters)
         try:
             return literal_for_cast(found, self._find(name).type, to, self._zone)
         except ValueError as exc:
@@ -253,10 +317,10 @@ class _Binder:
         if op == "!=":
             return negation(self._compare(column, "=", value))
         if column.is_float and self._means_nan(value):
-            return _compare_nan(column, op)
+            return compare_nan(column, op)
         where = self._place(column, value)
         if op in ("=", "<=>"):
-            equal = _between(column, where)
+            equal = between(column, where)
             if isinstance(equal, BoundCompare):
                 return BoundCompare(column, op, equal.value)
             if op == "=":
@@ -265,9 +329,9 @@ class _Binder:
                 return BoundConstant(False) if not equal.truth else negation(BoundIsNull(column))
             return conjunction([negation(BoundIsNull(column)), equal])
         if op in ("<", ">="):
-            less = _bounded(column, "<", where.ceiling)
+            less = bounded(column, "<", where.ceiling)
             return less if op == "<" else negation(less)
-        not_above = _bounded(column, "<=", where.floor)
+        not_above = bounded(column, "<=", where.floor)
         return not_above if op == "<=" else negation(not_above)
 
     def _means_nan(self, value: Literal) -> bool:
@@ -286,7 +350,7 @@ class _Binder:
             if column.is_float and self._means_nan(value):
                 has_nan = True
                 continue
-            equal = _between(column, self._place(column, value))
+            equal = between(column, self._place(column, value))
             if isinstance(equal, BoundCompare):
                 single.add(equal.value)
             elif not isinstance(equal, IfPresent) or equal.truth:
@@ -364,36 +428,3 @@ class _Binder:
         raise InvalidPredicateError(
             reason=f"column {'.'.join(column.path)} is {column.type}: only text can be searched in"
         )
-
-
-def _bounded(column: BoundColumn, op: str, ordinal: Ordinal | None) -> BoundNode:
-    """`column < ceiling` or `column <= floor`; decided at once at the ends of the domain."""
-    if ordinal is None:
-        return IfPresent(column, op == "<")
-    if not column.is_float and not isinstance(ordinal, bytes):
-        ends = domain(column.type)
-        if op == "<" and ordinal == ends.low:
-            return IfPresent(column, False)
-        if op == "<=" and ordinal == ends.high:
-            return IfPresent(column, True)
-    return BoundCompare(column, op, ordinal)
-
-
-def _between(column: BoundColumn, where: Place) -> BoundNode:
-    """The values that equal a literal: none, one, or a range."""
-    low, high = where.ceiling, where.floor
-    if low is None or high is None or low > high:  # type: ignore[operator]
-        return IfPresent(column, False)
-    if low == high:
-        return BoundCompare(column, "=", low)
-    return conjunction([negation(_bounded(column, "<", low)), _bounded(column, "<=", high)])
-
-
-def _compare_nan(column: BoundColumn, op: str) -> BoundNode:
-    """A comparison with NaN, which equals itself and is greater than all numbers."""
-    nan = float("nan")
-    if op in ("=", "<=>", "<"):
-        return BoundCompare(column, op, nan)
-    if op == ">=":
-        return BoundCompare(column, "=", nan)
-    return IfPresent(column, op == "<=")

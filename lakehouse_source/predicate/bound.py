@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.model import Ordinal
+from lakehouse_source.predicate.sql_rows import SqlRows
 from lakehouse_source.schema.defaults import initial_ordinal
 from lakehouse_source.schema.ordinal import domain
 
@@ -103,15 +104,25 @@ class IfPresent:
     truth: bool
 
 
+@dataclass(frozen=True, slots=True)
+class BoundColumns:
+    """`left op right` of two columns whose ordinals compare. Only what is implied has it."""
+
+    left: BoundColumn
+    op: str
+    right: BoundColumn
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundExpression:
-    """An Arrow expression over `columns`, which are top-level ones. Arrow decides the rows.
+    """An expression over `columns`, which are top-level ones, that rows decide.
 
-    `implied` is TRUE on every row on which the expression is true, and prunes for it.
-    `unused` are the conjuncts, as text, of which `implied` says nothing.
+    Arrow decides an Arrow expression, the evaluator an SQL one. `implied` is TRUE on every row on
+    which the expression is true, and prunes for it. `unused` are the conjuncts, as text, of which
+    `implied` says nothing.
     """
 
-    expression: pc.Expression
+    expression: pc.Expression | SqlRows
     columns: tuple[BoundColumn, ...]
     implied: BoundNode
     unused: tuple[str, ...]
@@ -131,9 +142,17 @@ class BoundExpression:
 
 @dataclass(frozen=True, slots=True)
 class BoundNot:
-    """The opposite of an IN, an IS NULL, a text match, a `<=>` or an Arrow expression."""
+    """The opposite of an IN, an IS NULL, a text match, a `<=>` or an expression."""
 
-    term: BoundIn | BoundIsNull | BoundText | BoundLike | BoundCompare | BoundExpression
+    term: (
+        BoundIn
+        | BoundIsNull
+        | BoundText
+        | BoundLike
+        | BoundCompare
+        | BoundExpression
+        | BoundColumns
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +177,9 @@ class BoundConstant:
 
 
 BoundLeaf: TypeAlias = BoundCompare | BoundIn | BoundIsNull | BoundText | BoundLike | IfPresent
-BoundNode: TypeAlias = BoundLeaf | BoundExpression | BoundNot | BoundAnd | BoundOr | BoundConstant
+BoundNode: TypeAlias = (
+    BoundLeaf | BoundExpression | BoundColumns | BoundNot | BoundAnd | BoundOr | BoundConstant
+)
 
 TRUE = BoundConstant(True)
 FALSE = BoundConstant(False)
@@ -167,10 +188,23 @@ _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 @dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a conjunct says of columns. If `whole`, it is that condition and nothing besides."""
+
+    text: str
+    condition: BoundNode
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
 class BoundPredicate:
-    """A condition over one schema, ready to prune and to filter."""
+    """A condition over one schema, ready to prune and to filter.
+
+    `meanings` are SQL conjuncts that are no plain comparisons, each with what it says of columns.
+    """
 
     root: BoundNode
+    meanings: tuple[Meaning, ...] = field(default=(), compare=False)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -189,7 +223,7 @@ class BoundPredicate:
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """The parts of Arrow expressions that filter rows and cannot prune, as text."""
+        """The parts of expressions that filter rows and cannot prune, as text."""
         return tuple(_unused(self.root))
 
     @property
@@ -212,6 +246,8 @@ def _columns(node: BoundNode) -> Iterator[BoundColumn]:
     elif isinstance(node, BoundExpression):
         yield from node.columns
         yield from _columns(node.implied)
+    elif isinstance(node, BoundColumns):
+        yield from (node.left, node.right)
     elif not isinstance(node, BoundConstant):
         yield node.column
 

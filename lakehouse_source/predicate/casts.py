@@ -16,42 +16,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakehouse_source.expression.constants import Literal, Timestamp
+from lakehouse_source.expression.times import parse_date, parse_time, parse_timestamp, to_instant
+from lakehouse_source.expression.types import TIMESTAMPS
 from lakehouse_source.predicate.literals import parse_number
-from lakehouse_source.predicate.nodes import Literal, Timestamp
-from lakehouse_source.predicate.times import parse_date, parse_time, parse_timestamp, to_instant
 from lakehouse_source.schema.ordinal import EPOCH, EXACT, UNIT_NS, wall_ns
 from lakehouse_source.schema.promotion import Fit, fit
 
 # --- columns ----------------------------------------------------------------
-
-_NUMBERS = {
-    "TINYINT": pa.int8(),
-    "SMALLINT": pa.int16(),
-    "INT": pa.int32(),
-    "INTEGER": pa.int32(),
-    "BIGINT": pa.int64(),
-    "FLOAT": pa.float32(),
-    "DOUBLE": pa.float64(),
-}
-_OTHERS = {
-    "TEXT": pa.string(),
-    "BINARY": pa.binary(),
-    "VARBINARY": pa.binary(),
-    "BOOLEAN": pa.bool_(),
-    "DATE": pa.date32(),
-}
-
-
-def spark_type(kind: str, parameters: Sequence[int]) -> pa.DataType | None:
-    """The Arrow type of a type of Spark SQL as sqlglot names it; None: it is not known here."""
-    if kind == "DECIMAL":
-        precision, scale = [*parameters, *[10, 0][len(parameters) :]]
-        return pa.decimal128(precision, scale) if 1 <= precision <= 38 else None
-    if parameters:
-        return None
-    if kind in _STAMPS:
-        return pa.timestamp("us", None if kind == "TIMESTAMPNTZ" else "UTC")
-    return _NUMBERS.get(kind) or _OTHERS.get(kind)
 
 
 def keeps_every_value(stored: pa.DataType, to: pa.DataType) -> bool:
@@ -126,7 +98,6 @@ _INTEGERS = {
     "INTEGER": 32,
     "BIGINT": 64,
 }
-_STAMPS = ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "DATETIME")
 
 
 def cast_literal(value: Literal | None, kind: str, parameters: Sequence[int]) -> Any:
@@ -164,7 +135,7 @@ def cast_literal(value: Literal | None, kind: str, parameters: Sequence[int]) ->
         return value
     if kind == "DATE":
         return _to_date(value)
-    if kind in _STAMPS:
+    if kind in TIMESTAMPS:
         return _to_timestamp(value, without_zone=kind == "TIMESTAMPNTZ")
     if kind == "TIME" and isinstance(value, str):
         return _to_time(parse_time(value))

@@ -20,17 +20,17 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
-from lakehouse_source.model import Ordinal
-from lakehouse_source.predicate.nodes import Literal, Timestamp
-from lakehouse_source.predicate.times import (
+from lakehouse_source.expression.constants import Literal, Timestamp
+from lakehouse_source.expression.times import (
     offset_at,
     parse_date,
     parse_time,
     parse_timestamp,
     to_instant,
 )
+from lakehouse_source.model import Ordinal
 from lakehouse_source.schema.ordinal import (
     DAY_NS,
     EPOCH_DATE,
@@ -76,7 +76,10 @@ def _refusal(value: Literal, column: Domain) -> ValueError:
 
 def _place_whole(value: Literal, column: Domain, zone: tzinfo) -> Place:
     if isinstance(value, str):
-        value = parse_number(value, exact=column.kind == "int")
+        whole = column.kind == "int"
+        value = parse_number(value, exact=whole)
+        if whole and not -(1 << 63) <= value < max(1 << 63, column.high + 1):
+            raise ValueError(f"the text {value} is out of range of a BIGINT")
     if isinstance(value, bool):
         raise _refusal(value, column)
     if isinstance(value, float):
@@ -178,22 +181,21 @@ def _representable(double: float, bits: int) -> Place:
     return Place(max(nearest, other), min(nearest, other))
 
 
-def parse_number(text: str, *, exact: bool) -> int | float | Decimal:
+def parse_number(text: str, *, exact: bool) -> int | float:
     """Text as the number that Spark would cast it to: a long, or a double."""
     stripped = text.strip()
-    if re.fullmatch(r"[+-]?\d+", stripped, re.ASCII) and exact:
-        return int(stripped)
     try:
         if exact:
-            number = Decimal(stripped)
-            if not number.is_finite() or "_" in stripped:
+            # Spark's CAST to BIGINT takes no fraction and no exponent.
+            if not re.fullmatch(r"[+-]?\d{1,40}", stripped, re.ASCII):
                 raise ValueError
-            return number
+            return int(stripped)
         if "_" in stripped:
             raise ValueError
         return float(re.sub(r"(?<=[\d.])[dDfF]\Z", "", stripped))
-    except (ValueError, InvalidOperation):
-        raise ValueError(f"the text {text!r} is not a number") from None
+    except ValueError:
+        what = "a whole number, as the column is" if exact else "a number"
+        raise ValueError(f"the text {text!r} is not {what}") from None
 
 
 # --- truth, text, bytes -----------------------------------------------------

@@ -5,6 +5,7 @@
     a IS NULL                       IsNull
     a LIKE 'p%'                     Like, StartsWith, EndsWith, Contains
     AND, OR, NOT, TRUE, NULL        And, Or, Not, Constant
+    other SQL                       SqlExpression
     an Arrow expression             ArrowExpression
 
 `str` of a node is SQL that parses to the same condition. An Arrow expression has no
@@ -14,43 +15,16 @@ such text: it prints as Arrow prints it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.schema.ordinal import (
-    EPOCH,
-    UNIT_NS,
-    YEARS,
-    YEARS_DAYS,
-    domain,
-    instant_ns,
-    timedelta_ns,
-)
+from lakehouse_source.expression import nodes as expressions
+from lakehouse_source.expression.constants import Literal, spell
 
 OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "<=>")
-
-
-@dataclass(frozen=True, slots=True)
-class Timestamp:
-    """A point in time to the nanosecond, in any year.
-
-    `zoned`: nanoseconds from the epoch to an instant. Otherwise: nanoseconds from
-    1970-01-01 00:00 on a wall clock whose time zone is not known.
-    """
-
-    nanoseconds: int
-    zoned: bool
-
-
-Literal: TypeAlias = (
-    bool | int | float | Decimal | str | bytes | date | datetime | time | timedelta | Timestamp
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +42,15 @@ class Column:
 
     `dotted`: one text that may be the name of a top-level column with dots in
     it or a path of names; the schema decides, the longest name first. `cast`: what
-    the condition casts the column to before it compares.
+    the condition casts the column to before it compares. `sql`: the SQL text in
+    which it stands, and the number of the conjunct: there, what does not compare as it is, is
+    cast as Spark does.
     """
 
     path: tuple[str, ...]
     dotted: bool = False
     cast: Cast | None = None
+    sql: tuple[str, int] | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, name: str | tuple[str, ...] | list[str] | Column) -> Column:
@@ -239,6 +216,20 @@ class ArrowExpression:
         return str(self.expression)
 
 
+@dataclass(frozen=True, slots=True)
+class SqlExpression:
+    """An SQL condition that is no comparison of a column with literals: `year(day) = 2024`.
+
+    `text` is its SQL.
+    """
+
+    root: expressions.Node
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
 Node: TypeAlias = (
     Compare
     | In
@@ -252,120 +243,17 @@ Node: TypeAlias = (
     | Not
     | Constant
     | ArrowExpression
+    | SqlExpression
 )
 NODES = (
     *(Compare, In, IsNull, StartsWith, EndsWith, Contains, Like),
-    *(And, Or, Not, Constant, ArrowExpression),
+    *(And, Or, Not, Constant, ArrowExpression, SqlExpression),
 )
 
 
 def between(column: Column, low: Literal | None, high: Literal | None) -> Node:
     """`column BETWEEN low AND high`."""
     return And((Compare(column, ">=", low), Compare(column, "<=", high)))
-
-
-# --- literals ---------------------------------------------------------------
-
-
-def literal(value: Any) -> Literal | None:
-    """A value as a literal; scalars of Arrow, NumPy and pandas become Python's.
-
-    Raises:
-        InvalidPredicateError: no column can be compared with the value.
-    """
-    if value is None or type(value) in (bool, int, float, str, bytes, Decimal, Timestamp):
-        return value  # type: ignore[no-any-return]
-    if isinstance(value, pa.Scalar):
-        return _of_scalar(value)
-    if isinstance(value, (datetime, timedelta)):
-        return _of_temporal(value)
-    if isinstance(value, (date, time)):
-        return value
-    module = type(value).__module__
-    if module == "numpy":
-        if type(value).__name__ in ("datetime64", "timedelta64"):
-            return _of_scalar(pa.scalar(value))
-        return literal(value.item())
-    if type(value).__name__ == "NAType" and module.startswith("pandas"):
-        return None
-    if isinstance(value, (bytearray, memoryview)):
-        return bytes(value)
-    bases: tuple[Any, ...] = (str, int, float, bytes, Decimal)
-    for base in bases:
-        if isinstance(value, base):
-            return base(value)  # type: ignore[no-any-return]
-    raise InvalidPredicateError(
-        reason=f"{value!r} ({type(value).__name__}) cannot be compared with a column"
-    )
-
-
-def _of_temporal(value: datetime | timedelta) -> Literal | None:
-    if value != value:  # pandas' NaT
-        return None
-    if isinstance(value, timedelta):
-        nanoseconds = timedelta_ns(value)
-        if nanoseconds % 1000:
-            raise InvalidPredicateError(reason=f"{value!r} is finer than a microsecond")
-        return timedelta(microseconds=nanoseconds // 1000)
-    if getattr(value, "nanosecond", 0):
-        zoned = value.tzinfo is not None
-        return Timestamp(instant_ns(value), zoned)
-    return value
-
-
-def _of_scalar(scalar: pa.Scalar) -> Literal | None:
-    if not scalar.is_valid:
-        return None
-    if isinstance(scalar, pa.DictionaryScalar):
-        return _of_scalar(scalar.value)
-    kind = domain(scalar.type)
-    if kind.kind == "timestamp":
-        return Timestamp(scalar.value * UNIT_NS[scalar.type.unit], kind.zoned)
-    if kind.kind in ("time", "duration") and scalar.value * kind.unit_ns % 1000:
-        raise InvalidPredicateError(reason=f"{scalar} is finer than a microsecond")
-    if not kind.ordered:
-        raise InvalidPredicateError(reason=f"a literal of type {scalar.type} cannot be compared")
-    return literal(scalar.as_py())
-
-
-def spell(value: Literal | None) -> str:
-    """A literal as SQL."""
-    if value is None or isinstance(value, bool):
-        return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-        return f"'{escaped}'"
-    if isinstance(value, float):
-        if value != value or value in (float("inf"), float("-inf")):
-            return f"CAST('{value}' AS DOUBLE)"
-        return repr(value) if "e" in repr(value) else f"{value!r}D"
-    if isinstance(value, Decimal):
-        return f"{value:f}"
-    if isinstance(value, bytes):
-        return f"X'{value.hex().upper()}'"
-    if isinstance(value, Timestamp):
-        return _spell_timestamp(value)
-    if isinstance(value, datetime):
-        return _spell_timestamp(Timestamp(instant_ns(value), value.tzinfo is not None))
-    if isinstance(value, date):
-        return f"DATE '{value.isoformat()}'"
-    if isinstance(value, time):
-        return f"TIME '{value.isoformat()}'"
-    if isinstance(value, timedelta):
-        seconds = Decimal(timedelta_ns(value)).scaleb(-9)
-        return f"INTERVAL '{seconds:f}' SECOND"
-    return str(value)
-
-
-def _spell_timestamp(value: Timestamp) -> str:
-    seconds, rest = divmod(value.nanoseconds, 10**9)
-    cycles, within = divmod(seconds, YEARS_DAYS * 86_400)
-    near = EPOCH + timedelta(seconds=within)
-    year = near.year + cycles * YEARS
-    # Years of other than four digits carry a sign, as Java writes them.
-    name = f"{year:04}" if 0 <= year <= 9999 else f"{year:+05}"
-    text = name + near.isoformat(" ")[4:] + f".{rest:09}".rstrip("0").rstrip(".")
-    return f"TIMESTAMP '{text}+00:00'" if value.zoned else f"TIMESTAMP_NTZ '{text}'"
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -384,4 +272,5 @@ def _quoted(name: str) -> str:
 
 
 def _inside(node: Node, *looser: type) -> str:
-    return f"({node})" if isinstance(node, (*looser, And)) else str(node)
+    bare = isinstance(node, SqlExpression) and node.text != str(node.root)
+    return f"({node})" if bare or isinstance(node, (*looser, And)) else str(node)

@@ -8,7 +8,7 @@ row groups, which loses rows with NaN.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -16,11 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.expression.comparison import COMPARISONS
 from lakehouse_source.model import Ordinal
 from lakehouse_source.predicate.arrow_expressions import compute
 from lakehouse_source.predicate.bound import (
     BoundAnd,
     BoundColumn,
+    BoundColumns,
     BoundCompare,
     BoundConstant,
     BoundExpression,
@@ -34,7 +36,9 @@ from lakehouse_source.predicate.bound import (
     BoundPredicate,
     BoundText,
     IfPresent,
+    conjunction,
 )
+from lakehouse_source.predicate.sql_rows import SqlRows
 from lakehouse_source.schema.ordinal import to_scalar
 
 # Arrays, chunked arrays and scalars: the kernels take all of them.
@@ -42,15 +46,6 @@ Values: TypeAlias = Any
 
 # An IN of so few values compares with each.
 _FEW_VALUES = 4
-
-COMPARISONS: dict[str, Callable[..., Any]] = {
-    "=": pc.equal,
-    "!=": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
-}
 
 
 def matching_mask(
@@ -72,13 +67,51 @@ def matching_mask(
             arrays[column.path] = found
         return found
 
-    mask = _Builder(batch, column_of).build(predicate.root)
+    root, later = _in_turn(predicate.root)
+    mask = _Builder(batch, column_of).build(root)
     if isinstance(mask, pa.Scalar):
-        return pa.repeat(pa.scalar(mask.as_py() is True), batch.num_rows)
-    return pc.fill_null(mask, False)
+        mask = pa.repeat(pa.scalar(mask.as_py() is True), batch.num_rows)
+    mask = pc.fill_null(mask, False)
+    for term in later:
+        mask = _where_true(mask, term, batch)
+    return mask
 
 
-def _computed(expression: pc.Expression, rows: pa.Table) -> pa.ChunkedArray:
+def _in_turn(root: BoundNode) -> tuple[BoundNode, list[SqlRows]]:
+    """The terms of an AND that every row is asked, and those of the rows that are left.
+
+    Those may have no value, as in a division by zero, on a row that the others rule out.
+    """
+    first: list[BoundNode] = []
+    later: list[SqlRows] = []
+    for term in root.terms if isinstance(root, BoundAnd) else (root,):
+        if isinstance(term, BoundExpression) and isinstance(term.expression, SqlRows):
+            later.append(term.expression)
+        else:
+            first.append(term)
+    return (conjunction(first), later) if later else (root, later)
+
+
+def _where_true(
+    mask: pa.BooleanArray | pa.ChunkedArray, term: SqlRows, batch: pa.RecordBatch | pa.Table
+) -> pa.BooleanArray:
+    """The mask with false where `term` is not TRUE. Other rows are not asked."""
+    if isinstance(mask, pa.ChunkedArray):
+        mask = mask.combine_chunks()
+    rows = _part(batch, term.fields.names)
+    if mask.true_count == len(mask):
+        return term.matching(rows).combine_chunks()
+    return pc.replace_with_mask(mask, mask, term.matching(rows.filter(mask)).combine_chunks())
+
+
+def _part(batch: pa.RecordBatch | pa.Table, names: Sequence[str]) -> pa.Table:
+    part = batch.select(list(names))
+    return pa.Table.from_batches([part]) if isinstance(part, pa.RecordBatch) else part
+
+
+def _computed(expression: pc.Expression | SqlRows, rows: pa.Table) -> pa.ChunkedArray:
+    if isinstance(expression, SqlRows):
+        return expression.values(rows)
     try:
         return compute(expression, rows)
     except pa.ArrowException as exc:
@@ -106,10 +139,9 @@ class _Builder:
         if isinstance(node, BoundConstant):
             return _truth(node.value)
         if isinstance(node, BoundExpression):
-            part = self._batch.select([column.path[0] for column in node.columns])
-            if isinstance(part, pa.RecordBatch):
-                part = pa.Table.from_batches([part])
-            return _computed(node.expression, part)
+            names = dict.fromkeys(column.path[0] for column in node.columns)
+            return _computed(node.expression, _part(self._batch, list(names)))
+        assert not isinstance(node, BoundColumns)  # what is implied decides no rows
         return self._leaf(node)
 
     def _leaf(self, node: BoundLeaf) -> Values:

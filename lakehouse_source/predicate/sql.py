@@ -1,8 +1,8 @@
 """Pure. Reads conditions written as SQL text, with Spark's grammar as sqlglot knows it.
 
-A condition compares bare columns, or casts of columns, with literals. Functions of
-columns, arithmetic, columns compared with columns and subqueries are refused by name
-and position: nothing is read approximately.
+A conjunct that compares bare columns, or casts of columns, with literals becomes nodes of its
+own. Any other is kept as an expression. What neither knows, such as a subquery, is refused by
+name and position: nothing is read approximately.
 """
 
 from __future__ import annotations
@@ -11,11 +11,18 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any, NoReturn
 
 from sqlglot import expressions as sql
 
-from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
+from lakehouse_source.expression.constants import Literal
+from lakehouse_source.expression.dialect import PlakeSpark
+from lakehouse_source.expression.failures import Failure
+from lakehouse_source.expression.functions import check_functions
+from lakehouse_source.expression.parse import read_tree
+from lakehouse_source.expression.sql_text import Tree, tree_of, whole_text
 from lakehouse_source.predicate.casts import cast_literal
 from lakehouse_source.predicate.nodes import (
     And,
@@ -28,13 +35,12 @@ from lakehouse_source.predicate.nodes import (
     In,
     IsNull,
     Like,
-    Literal,
     Node,
     Not,
     Or,
+    SqlExpression,
     StartsWith,
 )
-from lakehouse_source.predicate.sql_text import Tree, tree_of
 
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
 _COMPARISONS: dict[type, str] = {
@@ -82,10 +88,9 @@ def parse(text: str) -> Node:
     Raises:
         InvalidPredicateError: it is not a condition, or not a supported one.
     """
-    try:
-        return _Reader(text).condition(tree_of(text))
-    except RecursionError:
-        raise InvalidPredicateError(reason="it is nested too deeply", text=text) from None
+    with whole_text(text):
+        terms = [read() for _, read in _terms(text)]
+    return terms[0] if len(terms) == 1 else And(tuple(terms))
 
 
 def parse_conjuncts(text: str) -> tuple[list[Node], list[tuple[str, str]]]:
@@ -96,23 +101,70 @@ def parse_conjuncts(text: str) -> tuple[list[Node], list[tuple[str, str]]]:
     Raises:
         InvalidPredicateError: the text as a whole is not SQL.
     """
-    reader, known, unknown = _Reader(text), list[Node](), list[tuple[str, str]]()
-    tree = tree_of(text)
-    while isinstance(tree, sql.Paren):
-        tree = tree.this
-    for term in _chain(tree) if isinstance(tree, sql.And) else [tree]:
-        try:
-            known.append(reader.condition(term))
-        except InvalidPredicateError as exc:
-            unknown.append((term.sql("spark"), exc.reason))
-        except RecursionError:
-            unknown.append((text, "it is nested too deeply"))
+    known, unknown = list[Node](), list[tuple[str, str]]()
+    with whole_text(text):
+        for tree, read in _terms(text):
+            try:
+                known.append(read())
+            except InvalidPredicateError as exc:
+                unknown.append((tree.sql("spark"), exc.reason))
+            except RecursionError:
+                unknown.append((text, "it is nested too deeply"))
     return known, unknown
 
 
+def _terms(text: str) -> list[tuple[Tree, Callable[[], Node]]]:
+    """The terms of the outermost AND, and what reads each."""
+    trees = _conjuncts(tree_of(text))
+    others = list[Tree]()
+
+    def read(place: int) -> Node:
+        try:
+            return _Reader(text, place).condition(trees[place])
+        except InvalidPredicateError as error:
+            # Another dialect, which leaves functions as they are written, gives the same terms.
+            if not others:
+                others.extend(_conjuncts(tree_of(text, PlakeSpark)))
+            return _expression(text, others[place], len(others) == 1, error)
+
+    return [(tree, partial(read, place)) for place, tree in enumerate(trees)]
+
+
+def as_expression(text: str, place: int) -> SqlExpression:
+    """A conjunct of a text, by its number, as an expression.
+
+    Raises:
+        InvalidExpressionError: it is none.
+    """
+    trees = _conjuncts(tree_of(text, PlakeSpark))
+    root = read_tree(text, trees[place])
+    return SqlExpression(root, text.strip() if len(trees) == 1 else str(root))
+
+
+def _conjuncts(tree: Tree) -> list[Tree]:
+    while isinstance(tree, sql.Paren):
+        tree = tree.this
+    return _chain(tree) if isinstance(tree, sql.And) else [tree]
+
+
+def _expression(text: str, tree: Tree, whole: bool, error: InvalidPredicateError) -> Node:
+    """A term as an expression; `error` is why it is no comparison of a column with literals."""
+    try:
+        root = read_tree(text, tree)
+        check_functions(root)
+    except Failure as exc:
+        raise InvalidPredicateError(reason=str(exc), text=text, position=error.position) from exc
+    except InvalidExpressionError:
+        raise error from None
+    return SqlExpression(root, text.strip() if whole else str(root))
+
+
 class _Reader:
-    def __init__(self, text: str) -> None:
+    """Reads a conjunct of a text, by its number."""
+
+    def __init__(self, text: str, place: int) -> None:
         self._text = text
+        self._origin = (text, place)
 
     def _refuse(self, tree: Tree, reason: str) -> NoReturn:
         positions = [
@@ -256,7 +308,8 @@ class _Reader:
         tree = self._bare(tree)
         if isinstance(tree, sql.Cast) and self._is_column(tree):
             column = self._column(tree.this)
-            return Column(column.path, cast=Cast(*_type_name(tree.to), tree.sql("spark")))
+            cast = Cast(*_type_name(tree.to), tree.sql("spark"))
+            return Column(column.path, cast=cast, sql=self._origin)
         if isinstance(tree, sql.Dot):  # five names and more
             parts, inner = [], tree
             while isinstance(inner, sql.Dot):
@@ -269,7 +322,7 @@ class _Reader:
             self._refuse(tree, f"{_name(tree)} is used as a column; only bare columns are compared")
         if not all(isinstance(name, sql.Identifier) for name in names):
             self._refuse(tree, f"{_name(tree)} is not the name of a column")
-        return Column(tuple(name.name for name in names))
+        return Column(tuple(name.name for name in names), sql=self._origin)
 
     # --- literals ---
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.expression.constants import literal
 from lakehouse_source.predicate.nodes import (
     Column,
     Compare,
@@ -18,7 +19,6 @@ from lakehouse_source.predicate.nodes import (
     Not,
     StartsWith,
     between,
-    literal,
 )
 
 

@@ -88,12 +88,12 @@ def _document(text: str) -> dict[str, Any]:
     try:
         # As `encode_row_group` writes it; half the time of json.loads.
         document, end = _scan_json(text, 0)
-    except (ValueError, StopIteration):
+    except (ValueError, StopIteration, RecursionError):
         end = -1
     if end != len(text):
         try:
             document = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
     return document if isinstance(document, dict) else {}
 

@@ -20,6 +20,7 @@ from typing import Any
 from lakehouse_source.model import ColumnBounds
 from lakehouse_source.predicate.bound import (
     BoundAnd,
+    BoundColumns,
     BoundCompare,
     BoundConstant,
     BoundExpression,
@@ -105,7 +106,32 @@ def _evaluate(node: BoundNode, statistics: Callable[[int], ColumnBounds]) -> int
         # Nothing more is known than what the expression implies where it is true.
         may_match = _evaluate(node.implied, statistics) & TRUE_BIT
         return ANY_BITS if may_match else FALSE_BIT | NULL_BIT
+    if isinstance(node, BoundColumns):
+        may_match = _columns_may_match(node, statistics)
+        return ANY_BITS if may_match else FALSE_BIT | NULL_BIT
     return _leaf(node, statistics)
+
+
+def _columns_may_match(node: BoundColumns, statistics: Callable[[int], ColumnBounds]) -> bool:
+    """Tell whether a value within one column's bounds may compare so with one of another's."""
+    if "nested" in (node.left.kind, node.right.kind):
+        return True
+    left, right = statistics(node.left.id), statistics(node.right.id)
+    if any(one.null_count == one.row_count for one in (left, right)):
+        return False
+    low: list[Any] = [left.lower, right.lower]
+    high: list[Any] = [left.upper, right.upper]
+    if None in (*low, *high) or left.may_contain_nan or right.may_contain_nan:
+        return True
+    if not (low[0] <= high[0] and low[1] <= high[1]):  # NaN, or bounds that contradict each other
+        return True
+    if node.op == "=":
+        return bool(low[0] <= high[1] and low[1] <= high[0])
+    if node.op == "!=":
+        return not low[0] == high[0] == low[1] == high[1]
+    if node.op in (">", ">="):
+        low, high = low[::-1], high[::-1]
+    return bool(low[0] < high[1] or (node.op in ("<=", ">=") and low[0] == high[1]))
 
 
 def _leaf(node: BoundLeaf, statistics: Callable[[int], ColumnBounds]) -> int:

@@ -21,6 +21,7 @@ from lakehouse_source.model import (
 from lakehouse_source.predicate.bound import (
     BoundAnd,
     BoundColumn,
+    BoundColumns,
     BoundCompare,
     BoundConstant,
     BoundExpression,
@@ -105,6 +106,8 @@ def _search(
         return None if node.value else _NEVER
     if isinstance(node, BoundExpression):
         return _search(node.implied, indexed)
+    if isinstance(node, BoundColumns):
+        return None
     if isinstance(node, BoundNot):
         if isinstance(node.term, BoundIsNull):
             return _ranges(node.term.column, [_ANY_VALUE], indexed)

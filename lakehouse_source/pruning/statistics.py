@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from lakehouse_source.errors import CorruptDatasetError
 from lakehouse_source.model import ColumnBounds, FileBounds, FileRecord, RowGroupMetadata
 from lakehouse_source.pruning import bounds
 from lakehouse_source.schema.defaults import initial_ordinals
@@ -46,8 +47,15 @@ class Statistics:
         """The bounds of columns, by id, over one row group.
 
         `decode` gives those of a column that the file holds.
+
+        Raises:
+            CorruptDatasetError: there is no schema of the version that the file has.
         """
-        columns = self.then[file.schema_version]
+        columns = self.then.get(file.schema_version)
+        if columns is None:
+            raise CorruptDatasetError(
+                path=file.path, reason=f"there is no schema of version {file.schema_version}"
+            )
 
         def look_up(column_id: int) -> ColumnBounds:
             leaf = self.now.get(column_id)

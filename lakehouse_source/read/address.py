@@ -10,14 +10,67 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from lakehouse_source.catalog import Catalog, open_catalog
-from lakehouse_source.catalog.locate import is_default_catalog
-from lakehouse_source.catalog.places import OWN_KEY, is_dataset_at
-from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.catalog.locate import VARIABLE, folder_around, is_default_catalog
+from lakehouse_source.catalog.owners import check_not_foreign
+from lakehouse_source.catalog.places import OWN_KEY, default_catalog_path, is_dataset_at
+from lakehouse_source.catalog.qualified_names import parse_name
+from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
 from lakehouse_source.read.snapshot import Snapshot, open_snapshot
-from lakehouse_source.storage import StorageLocation, split_branch, with_branch
+from lakehouse_source.storage import (
+    Storage,
+    StorageLocation,
+    local_path,
+    split_branch,
+    with_branch,
+)
 
 CatalogLike: TypeAlias = "str | Catalog | None"
 PathLike: TypeAlias = "str | os.PathLike[str]"
+
+
+def _uri_of_name(text: str, catalog: CatalogLike) -> str | None:
+    """The URI of the dataset with a name; None: the text is no name, or none that is given."""
+    folder, branch = split_branch(text.strip())
+    has_catalog = catalog is not None or bool(os.environ.get(VARIABLE))
+    if not has_catalog or "/" in folder or ":" in folder or folder in ("", ".", "..", "~"):
+        return None
+    try:
+        name = parse_name(folder)
+    except InvalidOptionError:
+        return None
+    try:
+        opened = open_catalog(catalog, dataset_uri=folder, create=False)
+    except DatasetNotFoundError:
+        return None  # the catalog is still to be made
+    try:
+        with opened.read() as reader:
+            found = reader.names.find(name)
+        if found is None:
+            return None
+        uri = found.base_uri if found.base_uri != OWN_KEY else folder_around(opened)
+        return None if uri is None else with_branch(uri, branch)
+    except DatasetNotFoundError:
+        return None
+    finally:
+        if opened is not catalog:
+            opened.release()
+
+
+def refuse_what_reads_like_a_name(given: str) -> None:
+    """Make no new dataset in a folder `sales.orders`: the name of a table is meant.
+
+    Raises:
+        InvalidOptionError
+    """
+    if "." in given.strip(".") and "/" not in given and ":" not in given:
+        raise InvalidOptionError(
+            option="path",
+            value=given,
+            reason="is no name in the catalog, and reads like one. Create the dataset by "
+            "open_catalog(…).create_dataset(name, …) or CREATE TABLE first, or write "
+            f"'./{given}' for a folder.",
+        )
 
 
 class Address:
@@ -45,6 +98,23 @@ class Address:
         self.key = with_branch(folder, branch)
 
     @classmethod
+    def named(
+        cls,
+        given: PathLike,
+        catalog: CatalogLike,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Address:
+        """The address of what a user gave: a folder, a URI, or a name in the catalog.
+
+        A text without a slash that is a name in the catalog is the name: `./orders` is a folder.
+
+        Raises:
+            InvalidOptionError, CatalogUnavailableError
+        """
+        found = _uri_of_name(given, catalog) if isinstance(given, str) else None
+        return cls(given if found is None else found, catalog, storage_options)
+
+    @classmethod
     def registered(cls, where: StorageLocation | str, key: str, catalog: Catalog) -> Address:
         """The address of a dataset that an open catalog has under a key."""
         address = cls(".", catalog)
@@ -54,6 +124,17 @@ class Address:
         address.uri = with_branch(address.location.uri, split_branch(key)[1])
         address.key = key
         return address
+
+    def __copy__(self) -> Address:
+        found = object.__new__(Address)
+        found.__dict__.update(self.__dict__)
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the catalog's URL where it is open, without connections."""
+        if not isinstance(self.catalog, Catalog):
+            return self.__dict__
+        return {**self.__dict__, "catalog": self.catalog.url_for_others()}
 
     def branch(self, name: str) -> Address:
         """The address of a branch of this dataset."""
@@ -77,17 +158,29 @@ class Address:
         if isinstance(self.catalog, Catalog):
             yield self.catalog
             return
+        if create:
+            self._refuse_second_catalog()
         opened = open_catalog(self.catalog, dataset_uri=self.uri, create=create)
         try:
             yield opened
         finally:
             opened.release()
 
-    def kept_open(self) -> Address:
-        """The same address, with its catalog kept open where that is on a server.
+    def _refuse_second_catalog(self) -> None:
+        """Make no catalog in a folder that another catalog has, or that reads like a name.
 
-        The connections are closed when nothing refers to the catalog any more.
+        Raises:
+            ForeignFolderError, InvalidOptionError
         """
+        folder = local_path(self.location.uri)
+        if split_branch(self.key)[0] != OWN_KEY or folder is None:
+            return
+        if not os.path.lexists(default_catalog_path(folder)):
+            refuse_what_reads_like_a_name(self.location.given)
+            check_not_foreign(None, Storage(self.location))
+
+    def kept_open(self) -> Address:
+        """The same address, with its catalog kept open where that is on a server."""
         if isinstance(self.catalog, Catalog):
             return self
         kept = copy.copy(self)

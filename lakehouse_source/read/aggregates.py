@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.model import ColumnBounds, FileRecord, Ordinal, Search
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.predicate import BoundPredicate

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.model import DeletionVector, FileRecord, RowGroupMetadata, Search
 from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.pruning import bounds

@@ -11,7 +11,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import (
     CorruptDatasetError,
     InvalidOptionError,
@@ -317,14 +317,21 @@ class AppendedFiles:
 
         Vacuum may have forgotten the vector that the version had. A later one contains it.
         """
-        later: dict[int, DeletionVector] = {}
-        for one in self._reader.vectors_since([file.id for file in files], version):
-            later.setdefault(one.file_id, one.vector)
+        later = self._later_vectors(files, version)
         by_path = {file.path: later.get(file.id) for file in files}
         return tuple(
             replace(task, deleted=by_path[task.path]) if task.deleted is None else task
             for task in tasks
         )
+
+    def _later_vectors(
+        self, files: Sequence[FileRecord], version: int
+    ) -> dict[int, DeletionVector]:
+        """The next vectors that files got after a version, by file id."""
+        later: dict[int, DeletionVector] = {}
+        for one in self._reader.vectors_since([file.id for file in files], version):
+            later.setdefault(one.file_id, one.vector)
+        return later
 
     # --- which commits can be read
 
@@ -351,7 +358,7 @@ class AppendedFiles:
             if refusal is not None:
                 return last, versions, refusal
             last = commit.version
-            if effect_of(commit) is Effect.APPENDS:
+            if self._is_read(commit):
                 versions.add(last)
         if last < start.version:
             raise CorruptDatasetError(
@@ -359,6 +366,15 @@ class AppendedFiles:
                 reason=f"the history of {self._uri} lacks version {start.version}",
             )
         return last, versions, None
+
+    def _is_read(self, commit: TransactionRecord) -> bool:
+        """Tell whether the stream reads rows of a commit."""
+        return effect_of(commit) is Effect.APPENDS
+
+    def _is_lost(self, commit: TransactionRecord) -> bool:
+        """Tell whether rows of a commit may be gone."""
+        is_read = effect_of(commit) is Effect.APPENDS
+        return is_read and commit.version < self._dataset.oldest_version
 
     def _refusal(self, commit: TransactionRecord) -> PlakeError | None:
         """The error that a commit ends the stream with."""
@@ -373,10 +389,9 @@ class AppendedFiles:
                 operation=commit.operation,
                 option=option,
             )
-        if effect is Effect.APPENDS and self._is_replaced(commit.version):
+        if self._is_read(commit) and self._is_replaced(commit.version):
             return StreamSchemaError(dataset=self._uri, version=commit.version, replaced=True)
-        lost = effect is Effect.APPENDS and commit.version < oldest
-        if lost and self._rules.fail_on_data_loss:
+        if self._is_lost(commit) and self._rules.fail_on_data_loss:
             return StreamDataLossError(dataset=self._uri, version=commit.version, oldest=oldest)
         return None
 

@@ -9,12 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import FileRecord, RowGroupMetadata
 from lakehouse_source.read.address import Address
+from lakehouse_source.read.health import health
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import Leaf, leaves
+from lakehouse_source.schema.json_values import parsed, parsed_object
 
 _TIME = pa.timestamp("us", tz="UTC")
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -38,6 +40,8 @@ SCHEMAS: Mapping[str, pa.Schema] = {
             ("timestamp", _TIME),
             ("operation", pa.string()),
             *((name, pa.int64()) for name in (*_COUNTS, "live_rows")),
+            ("committed_by", pa.string()),
+            ("committer", _TEXTS),
             ("metadata", pa.string()),
             ("write_id", pa.string()),
             ("txn_app_id", pa.string()),
@@ -64,6 +68,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
             ("version", pa.int64()),
             ("schema_version", pa.int64()),
             ("first_row_id", pa.int64()),
+            ("sha256", pa.string()),
         ]
     ),
     "row_groups": pa.schema(
@@ -94,7 +99,28 @@ SCHEMAS: Mapping[str, pa.Schema] = {
             ("version", pa.int64()),
         ]
     ),
+    "health": pa.schema(
+        [
+            ("measure", pa.string()),
+            ("subject", pa.string()),
+            ("files", pa.int64()),
+            ("size_bytes", pa.int64()),
+            ("value", pa.float64()),
+            ("note", pa.string()),
+        ]
+    ),
     "refs": pa.schema([("name", pa.string()), ("type", pa.string()), ("version", pa.int64())]),
+    "consumers": pa.schema(
+        [
+            ("name", pa.string()),
+            ("version", pa.int64()),
+            ("versions_behind", pa.int64()),
+            ("created_at", _TIME),
+            ("advanced_at", _TIME),
+            ("expires_at", _TIME),
+            ("is_expired", pa.bool_()),
+        ]
+    ),
 }
 
 
@@ -128,7 +154,9 @@ class Inspection:
             "row_groups": _row_groups,
             "partitions": _partitions,
             "deletion_vectors": _deletion_vectors,
+            "health": _health,
             "refs": _refs,
+            "consumers": _consumers,
         }
         if name not in tables:
             raise InvalidOptionError(
@@ -155,6 +183,8 @@ class Inspection:
 
     def files(self, version: int | str | None = None) -> pa.Table:
         """The data files of a version; `row_count` counts deleted rows too.
+
+        `sha256` is that of all bytes of a file that plake wrote, in hexadecimal digits.
 
         >>> dataset.inspect.files()["partitions"].to_pylist()[0]
         [('month', '1')]
@@ -187,6 +217,14 @@ class Inspection:
         """
         return self.table("deletion_vectors", version)
 
+    def health(self) -> pa.Table:
+        """The rows of `Dataset.health()`: sizes and overlap of files, and what is worth doing.
+
+        >>> dataset.inspect.health()["measure"].to_pylist()[:2]
+        ['files', 'deleted']
+        """
+        return self.table("health")
+
     def refs(self) -> pa.Table:
         """The newest version, which is `main`, those of the branches, and the tags.
 
@@ -194,6 +232,15 @@ class Inspection:
         [{'name': 'main', 'type': 'BRANCH', 'version': 1}]
         """
         return self.table("refs")
+
+    def consumers(self) -> pa.Table:
+        """The consumers of the change feed; one that `is_expired` keeps no version any more.
+
+        >>> dataset.add_consumer("billing", version=0)
+        >>> dataset.inspect.consumers().select(["name", "version", "versions_behind"]).to_pylist()
+        [{'name': 'billing', 'version': 0, 'versions_behind': 1}]
+        """
+        return self.table("consumers")
 
     @contextmanager
     def _opened(self, version: int | str | None) -> Iterator[tuple[CatalogReader, Snapshot]]:
@@ -203,17 +250,20 @@ class Inspection:
 
 
 def _history(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    tagged = set(reader.tags(snapshot.dataset.id).values())
     for one in reader.transactions(snapshot.dataset.id):
         yield {
             "version": one.version,
             "timestamp": one.timestamp,
             "operation": one.operation,
             **{name: one.summary.get(name) for name in (*_COUNTS, "live_rows")},
+            "committed_by": one.committed_by,
+            "committer": list(one.committer.items()),
             "metadata": json.dumps(dict(one.metadata)),
             "write_id": one.write_id,
             "txn_app_id": one.txn_app_id,
             "txn_version": one.txn_version,
-            "is_readable": one.version >= snapshot.dataset.oldest_version,
+            "is_readable": one.version >= snapshot.dataset.oldest_version or one.version in tagged,
         }
 
 
@@ -222,11 +272,13 @@ def _versions(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, A
     for name, version in reader.tags(snapshot.dataset.id).items():
         tags.setdefault(version, []).append(name)
     for one in reader.transactions(snapshot.dataset.id):
-        if one.version >= snapshot.dataset.oldest_version:
+        if one.version >= snapshot.dataset.oldest_version or one.version in tags:
             yield {
                 "version": one.version,
                 "timestamp": one.timestamp,
-                "schema_version": max(v for v in snapshot.file_schemas if v <= one.version),
+                "schema_version": max(
+                    (v for v in snapshot.file_schemas if v <= one.version), default=None
+                ),
                 **{name: one.summary.get(name) for name in _LIVE},
                 "tags": tags.get(one.version, []),
             }
@@ -234,7 +286,10 @@ def _versions(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, A
 
 def _files(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     deleted = _deleted(reader, snapshot)
-    for file in _live(reader, snapshot):
+    files = _live(reader, snapshot)
+    checksums = reader.checksums([file.id for file in files])
+    for file in files:
+        checksum = checksums.get(file.id)
         yield {
             "file_path": file.path,
             "file_size_bytes": file.size_bytes,
@@ -244,6 +299,7 @@ def _files(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]
             "version": file.version,
             "schema_version": file.schema_version,
             "first_row_id": file.first_row_id,
+            "sha256": None if checksum is None else checksum.hex(),
         }
 
 
@@ -273,8 +329,8 @@ def _bounds(
     group: RowGroupMetadata, present: Iterable[Leaf], names: Mapping[int, str]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """What a row group's record says of columns, as texts."""
-    low, high = json.loads(group.stats_min_json), json.loads(group.stats_max_json)
-    nulls, nans = json.loads(group.null_counts_json), json.loads(group.nan_json)
+    low, high = parsed_object(group.stats_min_json), parsed_object(group.stats_max_json)
+    nulls, nans = parsed_object(group.null_counts_json), parsed_object(group.nan_json)
     for leaf in present:
         key = str(leaf.id)
         if any(key in document for document in (low, high, nulls, nans)):
@@ -320,12 +376,32 @@ def _deletion_vectors(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dic
             }
 
 
+def _health(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    names = SCHEMAS["health"].names
+    for row in health(reader, snapshot).table():
+        yield dict(zip(names, row))
+
+
 def _refs(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     yield {"name": "main", "type": "BRANCH", "version": snapshot.dataset.current_version}
     for branch in reader.branches(snapshot.dataset.id).values():
         yield {"name": branch.name, "type": "BRANCH", "version": branch.version}
     for name, version in reader.tags(snapshot.dataset.id).items():
         yield {"name": name, "type": "TAG", "version": version}
+
+
+def _consumers(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    now = reader.now()
+    for one in reader.consumers(snapshot.dataset.id).values():
+        yield {
+            "name": one.name,
+            "version": one.version,
+            "versions_behind": snapshot.dataset.current_version - one.version,
+            "created_at": one.created_at,
+            "advanced_at": one.advanced_at,
+            "expires_at": one.expires_at,
+            "is_expired": one.expires_at <= now,
+        }
 
 
 def _live(reader: CatalogReader, snapshot: Snapshot) -> list[FileRecord]:
@@ -340,7 +416,7 @@ def _deleted(reader: CatalogReader, snapshot: Snapshot) -> dict[int, int]:
 
 def _partition_values(snapshot: Snapshot, file: FileRecord) -> list[tuple[str, str | None]]:
     texts = snapshot.partition_texts()(file)
-    values = (None if text is None else _text(json.loads(text)) for text in texts)
+    values = (None if text is None else _text(parsed(text)) for text in texts)
     return list(zip(snapshot.partition_by, values))
 
 

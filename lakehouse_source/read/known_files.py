@@ -1,7 +1,8 @@
 """Verb. What plans have read and decoded of files, kept in this process for later plans.
 
 The catalog's rows of a committed file never change, except those that say in which versions
-it is live. The rest is read once. File ids mean nothing outside of one history of one
+it is live, until an erasure rewrites files: after one, everything is read anew. The rest is read
+once. File ids mean nothing outside of one history of one
 dataset: another catalog has the same ids, and so does a catalog that was deleted and made
 anew, or one that was put back from a backup and went on differently. A `History` therefore
 knows the commits that it is made of by their write ids, which are unique.
@@ -15,9 +16,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.catalog.records import Description
-from lakehouse_source.catalog.writer import CatalogTransaction
+from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.catalog.sql.records import Description
+from lakehouse_source.catalog.sql.writer import CatalogTransaction
 from lakehouse_source.model import ColumnBounds, FileRecord, RowGroupMetadata, ScanTask
 
 # About as much memory as 20,000 files with ten row groups each take.
@@ -98,7 +99,7 @@ class KnownFiles:
     def forget(self) -> None:
         """Start again with nothing, and with a lock that no thread holds."""
         self._lock = threading.Lock()
-        self._histories: OrderedDict[tuple[str, int], History] = OrderedDict()
+        self._histories: OrderedDict[tuple[str, int, int], History] = OrderedDict()
         self._files: OrderedDict[tuple[History, int], tuple[KnownFile, int]] = OrderedDict()
         self.size_bytes = 0
 
@@ -109,7 +110,8 @@ class KnownFiles:
         """
         if found.write_id is None or isinstance(reader, CatalogTransaction):
             return None
-        key = (reader.redacted_url, found.dataset.id)
+        erased = found.dataset.properties.erased_version
+        key = (reader.redacted_url, found.dataset.id, erased)
         version, write_id = found.dataset.current_version, found.write_id
         with self._lock:
             known = self._histories.get(key)

@@ -5,15 +5,20 @@ Runs on the driver: it reads the catalog and opens no data file.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.logs import PLAN, milliseconds
 from lakehouse_source.model import ColumnBounds, FilePlace, FileRecord, ScanTask, Search
 from lakehouse_source.parquet.spec import ReadSpec, Where
 from lakehouse_source.predicate import BoundPredicate, PredicateSet
+from lakehouse_source.predicate.bound import TRUE
+from lakehouse_source.predicate.spell_bound import spell_bound
 from lakehouse_source.pruning import bounds
 from lakehouse_source.pruning.search import search
 from lakehouse_source.read.candidates import RECORDS_OF_FILES, Candidate, candidates
@@ -30,7 +35,9 @@ _RECORDS_OF_FEW = 100
 class Pruning:
     """How much of a dataset a scan has to read. Prints as a table.
 
-    `conditions_not_used` are parts of Arrow expressions that filter rows and cannot prune.
+    `conditions_read_as` tells of SQL conditions on more than plain columns what they say of
+    columns, by which they prune: `is` where that is all, `implies` where rows decide the rest.
+    `conditions_not_used` are parts of expressions that filter rows and cannot prune.
     `rows_deleted` counts the rows of the files to read that a deletion vector marks.
     """
 
@@ -51,6 +58,7 @@ class Pruning:
     columns_read: int
     conditions_not_used: tuple[str, ...] = ()
     rows_deleted: int = 0
+    conditions_read_as: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         rows = [
@@ -72,6 +80,7 @@ class Pruning:
         )
         if self.rows_deleted:
             lines.append(f"rows of these files deleted by vectors: {self.rows_deleted:,}")
+        lines += [f"pruned by: {text}" for text in self.conditions_read_as]
         lines += [f"not used for pruning: {text}" for text in self.conditions_not_used]
         return "\n".join(lines)
 
@@ -103,6 +112,7 @@ def plan(
     without: Search | None = None,
     metadata: Sequence[pa.Field] = METADATA_COLUMNS,
     files: Sequence[FileRecord] | None = None,
+    checksums: bool = False,
 ) -> ScanPlan:
     """Plan the reading of `columns` of the rows that match `predicates`.
 
@@ -113,11 +123,12 @@ def plan(
     `limit` planning ends when the tasks are sure to give that many rows. `without` leaves out
     files as `CatalogReader.iter_files` does. `columns` may name fields of `metadata` too, where
     the dataset has no column of that name. Only `files` are planned, if they are given; then the
-    counts of the whole dataset mean nothing.
+    counts of the whole dataset mean nothing. With `checksums` the tasks have those of their files.
 
     Raises:
         InvalidPredicateError, SchemaMismatchError.
     """
+    begin = time.perf_counter()
     schema = with_metadata(snapshot.schema, columns, metadata)
     wanted = resolve_columns(schema, columns)
     bound = (predicates or PredicateSet.of(None)).bind(snapshot.schema, timezone=time_zone)
@@ -138,7 +149,12 @@ def plan(
         found = list(found)
         known = _known(snapshot, found, None if statistics is True else statistics)
     task_of = _Tasks(snapshot.partition_texts(), with_places=schema is not snapshot.schema)
-    tasks = tuple(task_of(one) for one in found)
+    if checksums:
+        found = list(found)
+        known_sums = reader.checksums([one.file.id for one in found])
+        tasks = tuple(replace(task_of(one), sha256=known_sums.get(one.file.id)) for one in found)
+    else:
+        tasks = tuple(task_of(one) for one in found)
     spec = ReadSpec(
         uri=read_uri or snapshot.uri,
         schema=schema,
@@ -152,6 +168,10 @@ def plan(
     )
     by_partition = _pruned_by_partition(reader, snapshot, bound) if account else 0
     account_ = _account(snapshot, predicates, bound, wanted, tasks, by_partition)
+    if PLAN.isEnabledFor(logging.DEBUG):
+        counts = (account_.files_read, account_.files_total, account_.bytes_read)
+        text = "%s at version %d: %d of %d files, %d bytes, %.1f ms"
+        PLAN.debug(text, account_.dataset, account_.version, *counts, milliseconds(begin))
     return ScanPlan(spec, tasks, account_, known)
 
 
@@ -296,5 +316,10 @@ def _account(
         columns_total=len(snapshot.schema),
         columns_read=len(wanted),
         conditions_not_used=bound.unused,
+        conditions_read_as=tuple(
+            f"{one.text} {'is' if one.whole else 'implies'} {spell_bound(one.condition)}"
+            for one in bound.meanings
+            if one.condition != TRUE
+        ),
         rows_deleted=sum(task.deleted.cardinality for task in tasks if task.deleted is not None),
     )

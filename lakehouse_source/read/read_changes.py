@@ -12,6 +12,7 @@ from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.changes import AppendedFiles
 from lakehouse_source.read.snapshot import resolve_columns
+from lakehouse_source.schema.no_columns import batches
 from lakehouse_source.storage import Storage
 from lakehouse_source.streaming import Position, Rules
 
@@ -53,5 +54,5 @@ def read_changes(
             position, plans = appended.by_commit(position, through, wanted, address.location)
         for version, found in plans:
             for table in read_all(found.spec, found.tasks, storage):
-                for batch in table.to_batches():
+                for batch in batches(table):
                     yield version, batch

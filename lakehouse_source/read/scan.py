@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
-from lakehouse_source.arguments import column_names, flag
-from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.arguments import column_names, flag, whole_number
+from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.engines import files as engine_files
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.parquet.reader import read_all
+from lakehouse_source.parquet.reader import READ_BUFFER_BYTES, read_all
 from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.read import engine_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.aggregates import count_certain
 from lakehouse_source.read.plan import Pruning, ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.schema.metadata_columns import with_metadata
+from lakehouse_source.schema.no_columns import batches, concatenated, first
 from lakehouse_source.storage import Storage
 
 if TYPE_CHECKING:  # it imports pandas: only who asks for a dataset or fragments waits for it
@@ -47,14 +49,19 @@ class Scan:
         columns: Sequence[str] | None,
         version: int | str | None,
         timestamp: datetime | str | None,
-        verify_checksums: bool = False,
+        verify_checksums: bool | Literal["file"] = False,
+        limit: int | None = None,
     ) -> None:
         self._address = address
         self._predicates = PredicateSet.of(predicates)
         self._columns = column_names("columns", columns)
         self._version = version
         self._timestamp = timestamp
-        self._verify_checksums = flag("verify_checksums", verify_checksums)
+        if limit is not None and whole_number("limit", limit) < 0:
+            raise InvalidOptionError(option="limit", value=limit, reason="must not be negative.")
+        self._limit = limit
+        self._verify_files = verify_checksums == "file"
+        self._verify_checksums = self._verify_files or flag("verify_checksums", verify_checksums)
 
     def __repr__(self) -> str:
         return f"Scan({self._address.uri!r}, where={self._predicates})"
@@ -85,21 +92,43 @@ class Scan:
             )
 
     def _plan_to_read(self) -> ScanPlan:
-        found = self.plan()
-        if not self._verify_checksums:
+        found = self._verified(self._plan(checksums=self._verify_files))
+        if self._limit is None:
             return found
-        return replace(found, spec=replace(found.spec, verify_checksums=True))
+        # Those that surely hold as many rows.
+        sure, tasks = 0, []
+        for task in found.tasks:
+            if sure >= self._limit:
+                break
+            tasks.append(task)
+            sure += task.certain_row_count or 0
+        return replace(found, tasks=tuple(tasks))
+
+    def _verified(self, found: ScanPlan) -> ScanPlan:
+        pages, files = self._verify_checksums, self._verify_files
+        if not pages:
+            return found
+        spec = replace(found.spec, verify_checksums=pages, verify_files=files)
+        return replace(found, spec=spec)
 
     def _check_hands_over(self) -> None:
         """Check that other engines may read the files themselves.
 
         Raises:
-            InvalidOptionError: checksums are to be verified, which plake does where it reads.
+            InvalidOptionError: checksums are to be verified or rows counted, which plake does
+                where it reads.
         """
+        if self._limit is not None:
+            raise InvalidOptionError(
+                option="limit",
+                value=self._limit,
+                reason="applies where plake reads the files: use to_table(), to_batches() or "
+                "to_pandas(), or let the engine limit its rows.",
+            )
         if self._verify_checksums:
             raise InvalidOptionError(
                 option="verify_checksums",
-                value=True,
+                value="file" if self._verify_files else True,
                 reason="applies where plake reads the files: use to_table() or to_batches().",
             )
 
@@ -115,15 +144,39 @@ class Scan:
         """
         return self.plan(account=True).pruning
 
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
+    def to_batches(self, *, buffer_bytes: int = READ_BUFFER_BYTES) -> Iterator[pa.RecordBatch]:
         """The matching rows as batches, in file order.
+
+        Files are decoded side by side, ahead of the caller by `buffer_bytes` of decoded rows
+        and one row group for each core.
 
         >>> sum(batch.num_rows for batch in dataset.scan("carrier = 'UA'").to_batches())
         2
         """
+        if whole_number("buffer_bytes", buffer_bytes) < 0:
+            raise InvalidOptionError(
+                option="buffer_bytes", value=buffer_bytes, reason="must not be negative."
+            )
+        return self._batches(buffer_bytes)
+
+    def _batches(self, buffer_bytes: int) -> Iterator[pa.RecordBatch]:
         found = self._plan_to_read()
-        for table in read_all(found.spec, found.tasks, Storage(found.spec.uri)):
-            yield from table.to_batches()
+        storage = Storage(found.spec.uri)
+        for table in self._limited(
+            read_all(found.spec, found.tasks, storage, buffer_bytes=buffer_bytes)
+        ):
+            yield from batches(table)
+
+    def _limited(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        left = self._limit
+        for table in tables if left != 0 else ():
+            if left is None:
+                yield table
+                continue
+            yield first(table, left)
+            left -= min(left, table.num_rows)
+            if not left:
+                return
 
     def to_table(self) -> pa.Table:
         """The matching rows.
@@ -132,8 +185,30 @@ class Scan:
         {'miles': [1400, 1089]}
         """
         found = self._plan_to_read()
-        tables = list(read_all(found.spec, found.tasks, Storage(found.spec.uri)))
-        return pa.concat_tables(tables) if tables else found.spec.output_schema.empty_table()
+        ahead = {} if self._limit is None else {"buffer_bytes": 0}
+        read = read_all(found.spec, found.tasks, Storage(found.spec.uri), **ahead)
+        tables = list(self._limited(read))
+        return concatenated(tables, found.spec.output_schema)
+
+    def to_pandas(self, **options: Any) -> Any:
+        """The matching rows as a pandas DataFrame; `options` are those of `Table.to_pandas`.
+
+        >>> dataset.scan("carrier = 'UA'", columns=["miles"]).to_pandas()["miles"].tolist()
+        [1400, 1089]
+        """
+        return self.to_table().to_pandas(**options)
+
+    def head(self, rows: int = 10) -> pa.Table:
+        """The first matching rows, in the order of the files; reads no more than it needs.
+
+        >>> dataset.scan(columns=["month"]).head(2)["month"].to_pylist()
+        [1, 1]
+        """
+        limited = copy.copy(self)
+        limited._limit = rows if self._limit is None else min(rows, self._limit)
+        if whole_number("rows", rows) < 0:
+            raise InvalidOptionError(option="rows", value=rows, reason="must not be negative.")
+        return limited.to_table()
 
     def count_rows(self) -> int:
         """How many rows match. Files in which every row matches are not opened.
@@ -145,6 +220,11 @@ class Scan:
         >>> dataset.scan().count_rows(), dataset.scan("month = 1").count_rows()
         (4, 2)
         """
+        if self._limit is not None:
+            return min(self._limit, self._all_rows())
+        return self._all_rows()
+
+    def _all_rows(self) -> int:
         with self._snapshot() as (reader, snapshot):
             bound = self._predicates.bind(snapshot.schema)
             # Refuses unknown columns.
@@ -159,7 +239,9 @@ class Scan:
                 predicates=self._predicates,
                 columns=bound.columns,
                 without=counted,
+                checksums=self._verify_files,
             )
+        found = self._verified(found)
         unsure = []
         for task in found.tasks:
             certain = task.certain_row_count
@@ -214,7 +296,7 @@ class Scan:
         >>> dataset.scan("month = 1").to_polars().select("miles").sum().collect().item()
         2816
         """
-        from lakehouse_source.read import polars_files
+        from lakehouse_source.engines import polars as polars_files
 
         return polars_files.to_polars(self._hand_over(polars_files.ENGINE))
 
@@ -236,7 +318,7 @@ class Scan:
         >>> connection.sql("SELECT count(*), sum(miles) FROM spring").fetchall()
         [(3, 3905)]
         """
-        from lakehouse_source.read import duckdb_files
+        from lakehouse_source.engines import duckdb as duckdb_files
 
         handed = self._hand_over(duckdb_files.ENGINE)
         try:
@@ -256,13 +338,15 @@ class Scan:
         >>> context.sql("SELECT count(*) AS n FROM january").to_pydict()
         {'n': [2]}
         """
-        from lakehouse_source.read import datafusion_files
+        from lakehouse_source.engines import datafusion as datafusion_files
 
         handed = self._hand_over(datafusion_files.ENGINE)
         return datafusion_files.to_datafusion(handed, context, name)
 
     def _hand_over(self, engine: engine_files.Engine) -> engine_files.HandOver:
         self._check_hands_over()
+        if self._columns is not None and not self._columns:
+            return engine_files.without_columns(engine, self.count_rows())
         with self._snapshot() as (reader, snapshot):
             schema = snapshot.schema
             named = resolve_columns(with_metadata(schema, self._columns), self._columns)

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.arguments import moment, whole_number
-from lakehouse_source.catalog.reader import CatalogReader
-from lakehouse_source.catalog.records import Description
+from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.catalog.sql.records import Description
 from lakehouse_source.errors import (
     CorruptDatasetError,
     DatasetNotFoundError,
@@ -120,7 +120,7 @@ def open_snapshot(
     if timestamp is not None:
         moment = parse_timestamp(timestamp)
         version = reader.version_at(record.id, moment)
-        if version is None or version < oldest:
+        if version is None or not is_readable(record, version, reader):
             first = reader.transaction(record.id, oldest)
             raise VersionNotFoundError(
                 dataset=uri,
@@ -134,7 +134,7 @@ def open_snapshot(
         summary = {} if transaction is None else transaction.summary
     if version is None:
         version = newest
-    check_readable(record, uri, version)
+    check_readable(record, uri, version, reader)
     snapshot = _snapshot(found, uri, catalog, version, known_files.history(reader, found))
     return snapshot if summary is None else replace(snapshot, summary=summary)
 
@@ -162,8 +162,15 @@ def existing(record: DatasetRecord | None, uri: str, catalog: str) -> DatasetRec
     return record
 
 
-def check_readable(record: DatasetRecord, uri: str, version: int) -> None:
-    """Check that a dataset has a version, and that it was not expired.
+def is_readable(record: DatasetRecord, version: int, reader: CatalogReader) -> bool:
+    """Tell whether a dataset has a version that was not expired, or that has a tag."""
+    if version >= record.oldest_version:
+        return version <= record.current_version
+    return version in reader.tags(record.id).values()
+
+
+def check_readable(record: DatasetRecord, uri: str, version: int, reader: CatalogReader) -> None:
+    """Check that a dataset has a version, and that it was not expired or has a tag.
 
     Raises:
         VersionNotFoundError
@@ -171,7 +178,7 @@ def check_readable(record: DatasetRecord, uri: str, version: int) -> None:
     """
     version = checked_version(version)
     oldest, newest = record.oldest_version, record.current_version
-    if not oldest <= version <= newest:
+    if not is_readable(record, version, reader):
         raise VersionNotFoundError(
             dataset=uri,
             requested=f"version {version}",

@@ -16,6 +16,7 @@ from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.schema.cast_to_string import cast_to_string
 from lakehouse_source.schema.exact_casts import changed_value
 from lakehouse_source.schema.fields import (
+    IndexedFields,
     children,
     field_id,
     find_field,
@@ -44,6 +45,8 @@ def by_name(target: pa.Field, sources: Sequence[pa.Field]) -> pa.Field | None:
 def by_id(target: pa.Field, sources: Sequence[pa.Field]) -> pa.Field | None:
     """The field with the same id."""
     wanted = field_id(target)
+    if isinstance(sources, IndexedFields):
+        return sources.with_id(wanted)
     return next((field for field in sources if field_id(field) == wanted), None)
 
 
@@ -80,14 +83,15 @@ def align(
         SchemaMismatchError: a value does not fit its target type, or a NULL is
             in a column that is not nullable.
     """
-    fields = list(source)
+    fields = IndexedFields(source)
+    places = {id(field): place for place, field in enumerate(fields)}
     columns: list[pa.ChunkedArray] = []
     for field in target:
         found = match(field, fields)
         if found is None:
             column = pa.chunked_array([_repeated(field, table.num_rows, default)])
         else:
-            column = convert(table.column(fields.index(found)), found, field, match, default)
+            column = convert(table.column(places[id(found)]), found, field, match, default)
         if not field.nullable and column.null_count:
             raise SchemaMismatchError(
                 column=field.name,

@@ -23,6 +23,7 @@ from lakehouse_source.schema.defaults import (
 )
 from lakehouse_source.schema.fields import (
     assign_ids,
+    check_name,
     field_id,
     find_field,
     is_nested,
@@ -412,10 +413,7 @@ def _check_in_struct(schema: pa.Schema, place: Place, path: Path, what: str) -> 
 
 def _check_name(name: str, others: Sequence[pa.Field], path: Path) -> None:
     """Check that a field may get a name beside others."""
-    if not name:
-        raise SchemaMismatchError(
-            column=shown(path), reason="has an empty name", hint="Name every column."
-        )
+    check_name(name, shown(path))
     taken = find_field(name, others)
     if taken is not None:
         raise SchemaMismatchError(

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -29,7 +29,6 @@ import pyarrow as pa
 
 from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.model import Ordinal
-from lakehouse_source.schema.align import by_name, convert
 from lakehouse_source.schema.fields import children, field_id, is_nested, with_metadata
 from lakehouse_source.schema.json_values import json_of, ordinal_of
 from lakehouse_source.schema.ordinal import domain, to_ordinal, to_scalar
@@ -64,12 +63,21 @@ def with_write_default(field: pa.Field, value: pa.Scalar | None) -> pa.Field:
     return field.with_metadata(kept)
 
 
+def without_default(field: pa.Field) -> pa.Field:
+    """The field, so that rows in files that lack it have NULL."""
+    kept = {key: text for key, text in (field.metadata or {}).items() if key not in _KEYS}
+    return field.with_metadata(kept)
+
+
 def promoted(field: pa.Field, type_: pa.DataType) -> pa.Field:
     """The field with another type, its defaults converted as its stored values are.
 
     Raises:
         SchemaMismatchError: a default does not fit the type.
     """
+    # Here: every catalog is read with this module, and PyArrow's kernels take long to import.
+    from lakehouse_source.schema.align import by_name, convert
+
     result = field.with_type(type_)
     for key in _KEYS:
         value = _read(field, key)
@@ -100,33 +108,16 @@ def initial_ordinal(field: pa.Field) -> Ordinal | None:
 
 def initial_ordinals(schema: pa.Schema) -> dict[int, Ordinal]:
     """The initial defaults of all leaves that have one, by field id."""
-    return {id: _ordinal(value) for id, value, _above in _initial(schema)}
+    return {id: _ordinal(value) for id, value in _initial(schema)}
 
 
-def nested_defaults(schema: pa.Schema) -> frozenset[int]:
-    """The ids of the fields inside of structs, lists and maps that have an initial default.
-
-    Their value in a file that lacks them is not known: NULL where what they are in is NULL.
-    """
-    return frozenset(id for id, _value, is_top in _initial(schema) if not is_top)
-
-
-def fields_with_initial_default(schema: pa.Schema) -> frozenset[int]:
-    """The ids of all fields with an initial default."""
-    return frozenset(id for id, _value, _is_top in _initial(schema))
-
-
-def _initial(schema: pa.Schema) -> Iterator[tuple[int, pa.Scalar, bool]]:
-    def walk(field: pa.Field, is_top: bool) -> Iterator[tuple[int, pa.Scalar, bool]]:
+def _initial(fields: Iterable[pa.Field]) -> Iterator[tuple[int, pa.Scalar]]:
+    for field in fields:
         value = initial_default(field)
         identity = field_id(field)
         if value is not None and identity is not None:
-            yield identity, value, is_top
-        for child in children(field.type):
-            yield from walk(child, False)
-
-    for field in schema:
-        yield from walk(field, True)
+            yield identity, value
+        yield from _initial(children(field.type))
 
 
 def _ordinal(value: pa.Scalar) -> Ordinal:

@@ -9,9 +9,11 @@ column changes no file.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import cached_property
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -25,10 +27,14 @@ SPARK_TYPE = b"plake:spark_type"
 # Spark's metadata of a column, as JSON.
 SPARK_METADATA = b"plake:spark_metadata"
 _KEPT_METADATA = (SPARK_TYPE, SPARK_METADATA)
+# Expressions that Spark runs for rows without a value.
+_SPARK_DEFAULTS = (b"CURRENT_DEFAULT", b"EXISTS_DEFAULT")
 # The key in a string column's metadata where Spark keeps the length of char and varchar.
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 # Marks the schema of a DataFrame, whose NOT NULL columns nobody declared on purpose.
-_FROM_DATAFRAME = {b"plake:from": b"dataframe"}
+_FROM = b"plake:from"
+_FROM_DATAFRAME = {_FROM: b"dataframe"}
+_FROM_VALUES = {_FROM: b"values"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +122,65 @@ def find_name(name: str, names: Iterable[str]) -> str | None:
     return _find(name, ((candidate, candidate) for candidate in names))
 
 
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_F = TypeVar("_F", bound=_Named)
+
+
+class IndexedFields(list[_F]):
+    """Fields that are looked up many times by their names or ids. Nobody changes the list."""
+
+    @cached_property
+    def _by_name(self) -> dict[str, _F]:
+        return {field.name: field for field in reversed(self)}
+
+    @cached_property
+    def _by_lower(self) -> dict[str, list[_F]]:
+        found: dict[str, list[_F]] = {}
+        for field in self:
+            found.setdefault(field.name.lower(), []).append(field)
+        return found
+
+    @cached_property
+    def _by_id(self: IndexedFields[pa.Field]) -> dict[int | None, pa.Field]:
+        return {field_id(field): field for field in reversed(self)}
+
+    def named(self, name: str) -> list[_F]:
+        """The first field with a name; without one all whose names differ by case only."""
+        exact = self._by_name.get(name)
+        return self._by_lower.get(name.lower(), []) if exact is None else [exact]
+
+    def with_id(self: IndexedFields[pa.Field], number: int | None) -> pa.Field | None:
+        """The first field with an id."""
+        return self._by_id.get(number)
+
+
+# By the identities of the schemas, as long as these live: to compare two takes too long.
+_INDEXED: dict[int, tuple[weakref.ref[pa.Schema], IndexedFields[pa.Field]]] = {}
+
+
+def indexed(schema: pa.Schema) -> IndexedFields[pa.Field]:
+    """The fields of a schema, to be looked up.
+
+    Statements look up each column of a schema: with a search through all, 2,000 took 22 s.
+    """
+    number = id(schema)
+    known = _INDEXED.get(number)
+    if known is None or known[0]() is not schema:
+        forget = weakref.ref(schema, lambda _: _INDEXED.pop(number, None))
+        known = _INDEXED[number] = (forget, IndexedFields(schema))
+    return known[1]
+
+
 def find_field(name: str, fields: Iterable[pa.Field]) -> pa.Field | None:
     """The field of a schema, or of a list of fields, that `find_name` finds by its name."""
+    if isinstance(fields, pa.Schema):
+        fields = indexed(fields)
+    if isinstance(fields, IndexedFields):
+        return next(iter(fields.named(name)), None)
     return _find(name, ((field.name, field) for field in fields))
 
 
@@ -184,6 +247,35 @@ def without_metadata(schema: pa.Schema) -> pa.Schema:
     return pa.schema([bare(field) for field in schema])
 
 
+def without_own_metadata(schema: pa.Schema) -> pa.Schema:
+    """The schema of somebody's rows, without what only a schema of plake's catalog may say.
+
+    That are plake's own keys, and the expressions that Spark runs as defaults of columns.
+    """
+
+    def cleaned(field: pa.Field) -> pa.Field:
+        type_ = field.type
+        if is_nested(type_):
+            inside = [cleaned(child) for child in children(type_)]
+            if pa.types.is_list_view(type_):
+                type_ = pa.list_view(inside[0])
+            elif pa.types.is_large_list_view(type_):
+                type_ = pa.large_list_view(inside[0])
+            elif inside:  # none: a type of Arrow that no dataset stores
+                type_ = rebuild(type_, inside)
+        kept = {key: text for key, text in (field.metadata or {}).items() if not _is_own(key)}
+        return pa.field(field.name, type_, field.nullable, kept or None)
+
+    return pa.schema(
+        [cleaned(field) for field in schema],
+        {key: text for key, text in (schema.metadata or {}).items() if not _is_own(key)} or None,
+    )
+
+
+def _is_own(key: bytes) -> bool:
+    return key.lower().startswith(b"plake") or key.upper() in _SPARK_DEFAULTS
+
+
 # --- nullability ------------------------------------------------------------
 
 
@@ -200,6 +292,16 @@ def dataframe_schema(schema: pa.Schema) -> pa.Schema:
 def comes_from_dataframe(schema: pa.Schema) -> bool:
     """Tell whether `dataframe_schema` marked the schema."""
     return _FROM_DATAFRAME.items() <= (schema.metadata or {}).items()
+
+
+def schema_of_values(schema: pa.Schema) -> pa.Schema:
+    """The schema that Arrow gave to values of Python, whose integers have no width."""
+    return schema.with_metadata({**(schema.metadata or {}), **_FROM_VALUES})
+
+
+def comes_from_values(schema: pa.Schema) -> bool:
+    """Tell whether `schema_of_values` marked the schema."""
+    return _FROM_VALUES.items() <= (schema.metadata or {}).items()
 
 
 def nullable_field(field: pa.Field) -> pa.Field:
@@ -266,13 +368,31 @@ def storage_field(field: pa.Field, parent: str = "") -> pa.Field:
     return pa.field(field.name, type_, field.nullable, metadata=kept or None)
 
 
+def check_name(name: str, path: str) -> None:
+    """Check that a column, or a field in one, may have a name. `path` is what errors call it.
+
+    Raises:
+        SchemaMismatchError: the name is empty, or it has a NUL, at which engines end a text.
+    """
+    if not name:
+        raise SchemaMismatchError(
+            column=path, reason="has an empty name", hint="Name every column."
+        )
+    if "\0" in name:
+        raise SchemaMismatchError(
+            column=path,
+            reason="has a NUL character in its name, which no engine reads",
+            hint="Choose another name.",
+        )
+
+
 def storage_schema(schema: pa.Schema) -> pa.Schema:
     """The schema in which data of `schema` is stored, without ids.
 
-    The mark of `dataframe_schema` stays.
+    The marks of `dataframe_schema` and `schema_of_values` stay.
 
     Raises:
-        SchemaMismatchError: two names collide by case, a name is empty, there is
+        SchemaMismatchError: two names collide by case, a name is empty or has a NUL, there is
             no column, or Parquet cannot hold a type.
     """
     if len(schema) == 0:
@@ -284,10 +404,7 @@ def storage_schema(schema: pa.Schema) -> pa.Schema:
         seen: dict[str, str] = {}
         for field in fields:
             name = above + field.name
-            if field.name == "":
-                raise SchemaMismatchError(
-                    column=name, reason="has an empty name", hint="Name every column."
-                )
+            check_name(field.name, name)
             other = seen.get(field.name.lower())
             seen[field.name.lower()] = field.name
             if other is not None:
@@ -300,9 +417,17 @@ def storage_schema(schema: pa.Schema) -> pa.Schema:
             if pa.types.is_struct(field.type):
                 check(children(field.type), name + ".")
 
+    def check_characters(fields: Iterable[pa.Field]) -> None:
+        for field in fields:
+            if field.name:
+                check_name(field.name, field.name)
+            check_characters(children(field.type))
+
     check(list(schema), "")
-    mark = _FROM_DATAFRAME if comes_from_dataframe(schema) else None
-    return pa.schema([storage_field(field) for field in schema], metadata=mark)
+    check_characters(schema)
+    mark = (schema.metadata or {}).get(_FROM)
+    kept = None if mark is None else {_FROM: mark}
+    return pa.schema([storage_field(field) for field in schema], metadata=kept)
 
 
 def initial(schema: pa.Schema, first_id: int = 1) -> pa.Schema:

@@ -8,6 +8,7 @@ cannot be written is left out, which means unknown.
 from __future__ import annotations
 
 import base64
+import json
 import math
 from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
@@ -15,10 +16,35 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from lakehouse_source.errors import CorruptDatasetError
 from lakehouse_source.model import Ordinal
 from lakehouse_source.schema.ordinal import EPOCH, EPOCH_DATE, EXACT, Domain, domain
 
 JsonValue: TypeAlias = "bool | int | float | str | dict[str, str]"
+
+
+def parsed(text: str) -> Any:
+    """What a JSON text of the catalog says.
+
+    Raises:
+        CorruptDatasetError: it is no JSON.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise CorruptDatasetError(
+            path="the catalog", reason=f"{text[:80]!r} stands for JSON: {exc}"
+        ) from exc
+
+
+def parsed_object(text: str) -> dict[str, Any]:
+    """As `parsed`, of a text that has to be an object."""
+    found = parsed(text)
+    if not isinstance(found, dict):
+        raise CorruptDatasetError(
+            path="the catalog", reason=f"{text[:80]!r} stands for a JSON object"
+        )
+    return found
 
 
 def to_json_value(

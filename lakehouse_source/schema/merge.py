@@ -13,6 +13,7 @@ from lakehouse_source.schema.fields import (
     assign_ids,
     children,
     comes_from_dataframe,
+    comes_from_values,
     find_field,
     is_list_like,
     is_nested,
@@ -63,6 +64,7 @@ def merge(
         dataset,
         numbers,
         comes_from_dataframe(incoming),
+        comes_from_values(incoming),
         stored_values_fit,
     )
     merged = merger.fields(list(current), list(data), "")
@@ -78,6 +80,7 @@ class _Merger:
     dataset: str | None
     next_id: Iterator[int]
     from_dataframe: bool
+    from_values: bool
     stored_values_fit: StoredValuesFit
 
     def fields(
@@ -160,6 +163,10 @@ class _Merger:
         text = self.promote_to_string and prints_as_string(theirs.type)
         if fit(theirs.type, mine.type) is not Fit.NONE or (text and pa.types.is_string(mine.type)):
             return mine.type
+        integer = pa.types.is_integer
+        widened = self.from_values and integer(mine.type) and integer(theirs.type)
+        if widened and not self.add_columns:
+            return mine.type  # each value is checked when it is converted
         if self.add_columns and self._can_become(mine, theirs.type):
             return self._new(theirs).type if is_nested(theirs.type) else theirs.type
         if text and prints_as_string(mine.type):

@@ -56,7 +56,7 @@ def partition_ordinal(text: str | None, type_: pa.DataType) -> Ordinal | None:
     """
     if text is None:
         return None
-    ordinal = json_values.from_json_value(json.loads(text), type_)
+    ordinal = json_values.from_json_value(json_values.parsed(text), type_)
     if ordinal is None:
         raise CorruptDatasetError(
             path="catalog", reason=f"the partition value {text} is not a value of type {type_}"

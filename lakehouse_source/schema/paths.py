@@ -13,7 +13,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
-from lakehouse_source.schema.fields import children, is_list_like, rebuild
+from lakehouse_source.schema.fields import children, is_list_like, leaves, rebuild
 
 Path: TypeAlias = "str | tuple[str, ...]"
 # Positions of fields, from the top-level field down.
@@ -156,3 +156,9 @@ def with_children(
         return fields
 
     return pa.schema(inside(list(schema), place), metadata=schema.metadata)
+
+
+def leaf_paths(names: Sequence[str], schema: pa.Schema) -> tuple[tuple[str, ...], ...]:
+    """The paths of leaf columns that are named by dotted paths in the schema's spelling."""
+    paths = {".".join(leaf.path): leaf.path for leaf in leaves(schema)}
+    return tuple(paths[name] for name in names)

@@ -1,4 +1,4 @@
-"""Door. plake for Spark: `scan`, `write`, `convert`, `open`, and the planner extension.
+"""Door. plake for Spark: `write`, `convert`, `open`, and the planner extension.
 
 `configure` and `enable` load the extension, `status` tells what of it works. Spark finds the data
 source itself, through the module `pyspark_plake`. Importing this package does not import pyspark.
@@ -16,14 +16,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from lakehouse_source.spark.planner_status import PartStatus, PlannerStatus, status
-from lakehouse_source.spark.session import configure, enable, is_enabled, planner_jar
+from lakehouse_source.spark.session.configure import configure, enable, is_enabled, planner_jar
+from lakehouse_source.spark.session.planner_status import PartStatus, PlannerStatus, status
 
 if TYPE_CHECKING:
-    from lakehouse_source.spark.change_rows import SparkMerge, SparkTable, open
-    from lakehouse_source.spark.clustered_write import write
-    from lakehouse_source.spark.convert_folder import convert
-    from lakehouse_source.spark.parquet_scan import scan
+    from lakehouse_source.spark.tables.convert_folder import convert
+    from lakehouse_source.spark.writing.change_rows import SparkMerge, SparkTable, open
+    from lakehouse_source.spark.writing.clustered_write import write
 
 __all__ = [
     "PartStatus",
@@ -36,17 +35,15 @@ __all__ = [
     "is_enabled",
     "open",
     "planner_jar",
-    "scan",
     "status",
     "write",
 ]
 
 # What needs pyspark, by the module that has it.
 _LATER = {
-    "scan": "parquet_scan",
-    "write": "clustered_write",
-    "convert": "convert_folder",
-    **dict.fromkeys(("open", "SparkTable", "SparkMerge"), "change_rows"),
+    "write": "writing.clustered_write",
+    "convert": "tables.convert_folder",
+    **dict.fromkeys(("open", "SparkTable", "SparkMerge"), "writing.change_rows"),
 }
 
 
@@ -55,3 +52,7 @@ def __getattr__(name: str) -> Any:
     if name in _LATER:
         return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

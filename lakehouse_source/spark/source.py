@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import pickle
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,22 +24,38 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructField, StructType
 
+from lakehouse_source.catalog import Catalog
+from lakehouse_source.catalog.committer import tell
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, PlakeError
 from lakehouse_source.model import Layout
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns, version_number
 from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, unused_names
-from lakehouse_source.spark import catalog_tables, commands, procedure_calls
-from lakehouse_source.spark.aggregate_pushdown import AggregateReader
-from lakehouse_source.spark.batch_read import PlakeReader, ReadRequest
-from lakehouse_source.spark.batch_write import PlakeWriter
-from lakehouse_source.spark.catalog_request import Request, place_of
-from lakehouse_source.spark.compact_tasks import MESSAGES
-from lakehouse_source.spark.decode_conditions import to_node
-from lakehouse_source.spark.metadata_table import MetadataTableReader, metadata_schema
-from lakehouse_source.spark.options import (
+from lakehouse_source.spark.protocol.vocabulary import (
+    Answer,
+    Ask,
+    Mode,
+    Option,
+    Pickle,
+    Question,
+)
+from lakehouse_source.spark.reading.aggregate_pushdown import AggregateReader
+from lakehouse_source.spark.reading.batch_read import PlakeReader, ReadRequest
+from lakehouse_source.spark.reading.changes_read import ChangesReader, ChangesRequest
+from lakehouse_source.spark.reading.decode_conditions import to_node
+from lakehouse_source.spark.reading.metadata_table import MetadataTableReader, metadata_schema
+from lakehouse_source.spark.reading.pushdown import read_pushdown
+from lakehouse_source.spark.reading.stream_read import (
+    PlakeStreamReader,
+    StreamedChanges,
+    stream_request,
+)
+from lakehouse_source.spark.session.catalog_request import Request, place_of
+from lakehouse_source.spark.session.options import (
+    CHANGES_STREAM_OPTIONS,
     READ_OPTIONS,
+    ROW_CHANGES,
     STREAM_ONLY_OPTIONS,
     STREAM_READ_OPTIONS,
     STREAM_READING,
@@ -48,18 +64,23 @@ from lakehouse_source.spark.options import (
     WRITE_OPTIONS,
     MetadataKey,
     Options,
+    is_stream,
+    reads_changes,
+    with_settings,
 )
-from lakehouse_source.spark.planner.vocabulary import Mode, Option, Pickle
-from lakehouse_source.spark.pushdown import read_pushdown
-from lakehouse_source.spark.row_change_write import begin_statement
-from lakehouse_source.spark.secrets import conceal, reveal
-from lakehouse_source.spark.storage_options import check_no_secrets, split_storage_options
-from lakehouse_source.spark.stream_read import PlakeStreamReader, stream_request
-from lakehouse_source.spark.stream_write import PlakeStreamWriter
-from lakehouse_source.spark.types import arrow_schema, spark_schema
-from lakehouse_source.spark.workers import freeze_gc
-from lakehouse_source.write.begin import begin
-from lakehouse_source.write.options import WriteOptions
+from lakehouse_source.spark.session.secrets import conceal
+from lakehouse_source.spark.session.static_configuration import catalog_of_query
+from lakehouse_source.spark.session.storage_options import check_no_secrets, split_storage_options
+from lakehouse_source.spark.session.workers import freeze_gc
+from lakehouse_source.spark.tables import catalog_tables, commands, procedure_calls
+from lakehouse_source.spark.tables.compact_tasks import MESSAGES
+from lakehouse_source.spark.types.spark_types import arrow_schema, spark_schema
+from lakehouse_source.spark.writing.batch_write import PlakeWriter
+from lakehouse_source.spark.writing.row_change_write import begin_statement
+from lakehouse_source.spark.writing.stream_write import PlakeStreamWriter
+from lakehouse_source.write.commit.begin import begin
+from lakehouse_source.write.commit.options import WriteOptions
+from lakehouse_source.write.statements.row_statement import isolation_of
 
 # Between two looks for a dataset that a stream waits for.
 _POLL_SECONDS = 0.5
@@ -68,44 +89,77 @@ _POLL_SECONDS = 0.5
 class PlakeDataSource(DataSource):
     """`spark.read.format("plake")` and `df.write.format("plake")`."""
 
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: dict[str, str], own: Mapping[str, str] | None = None) -> None:
         super().__init__(options)
-        self.options.pop(Option.VIEW, None)  # the planner extension's own mark of a view
+        _refuse_own(self.options)
+        # Options of the planner extension, which only `FromExtension` gives.
+        self._own = dict(own or {})
         # Executors get this object too. From here on it holds no password.
         if "catalog" in self.options:
             self.options["catalog"] = conceal(self.options["catalog"]) or ""
         self._request: ReadRequest | None = None
+        self._changes: ChangesRequest | None = None
+        self._streamed: StreamedChanges | None = None
+        self._stream_error: PlakeError | None = None
         self._snapshot: Snapshot | None = None
         self._schema_version = 0
         self._error: PlakeError | None = None
         self._answer: dict[str, Any] | None = None
+        if Option.APPLICATION in self._own:
+            tell(application=self._own[Option.APPLICATION])
         freeze_gc()
         self._tasks: Request | None = None
-        work = self.options.pop(Option.TASKS, None)
-        if work is not None:
-            self._tasks = Request.of(work, self.options)
+        if Option.TASKS in self._own:
+            self._tasks = Request.of(self._own[Option.TASKS], self.options)
             return
-        question = self.options.pop(Option.QUESTION, None)
-        if question is not None:
-            self._answer = self._answer_to(question)
-            return
+        for option in (Option.QUESTION, Option.COMMAND):
+            if option in self._own:
+                self._answer = self._answer_to(self._own[option], option == Option.COMMAND)
+                return
         try:
+            others, storage = split_storage_options(self.options)
+            if reads_changes(others):
+                self._begin_changes(others, storage)
+                return
             self._request, self._snapshot = _resolve(self.options)
             self._schema_version = self._snapshot.schema_version
         except PlakeError as error:
             # A frame that is written has other options and needs no dataset yet.
             self._error = error
 
-    def _answer_to(self, question: str) -> dict[str, Any]:
+    def _begin_changes(self, options: Mapping[str, str], storage: dict[str, str]) -> None:
+        """Find what a feed shows as a batch and as a stream: Spark tells later which it is."""
+        try:
+            given = Options(options, CHANGES_STREAM_OPTIONS, STREAM_READING)
+            self._streamed = StreamedChanges.of(given, _opened(given, storage, None))
+        except PlakeError as error:
+            self._error = self._stream_error = error
+        try:
+            self._changes = ChangesRequest.of(dict(options), storage)
+        except PlakeError as error:
+            if self._stream_error is None or not is_stream(options):
+                self._error = error
+
+    def _answer_to(self, question: str, may_change: bool) -> dict[str, Any]:
         """The answer for Spark's catalog. A table that it opens is what this instance reads."""
         try:
             request = Request.of(question, self.options)
-            answer = commands.answer(request)
+            answer = commands.answer(request, may_change=may_change)
+            if request.question[Question.COMMAND] == Ask.LOAD_CHANGES:
+                self.options = {**request.frame, **place_of(request).options()}
+                self._changes = ChangesRequest.of(*split_storage_options(self.options))
+                return {**answer, Answer.AT: self._changes.end}
             if not commands.opens_table(request):
                 return answer
-            place = place_of(request)
-            self.options = commands.frame_options(request, place)
-            self._request, self._snapshot = _resolve(self.options)
+            try:
+                place = place_of(request)
+                self.options = commands.frame_options(request, place)
+                self._request, self._snapshot = _resolve(self.options)
+            except PlakeError:
+                if not may_change:
+                    raise
+                # It was committed, and Spark's CREATE and ALTER TABLE do not look at the table.
+                return commands.unread_table(request)
             self._schema_version = self._snapshot.schema_version
             # The request has the version. A stream of the table, which has the same options, begins
             # where its own say.
@@ -117,7 +171,7 @@ class PlakeDataSource(DataSource):
     def __getstate__(self) -> dict[str, Any]:
         # The planner extension reads the version (`RowStatements.java`), and plain values only.
         version = None if self._request is None else self._request.version
-        packed = pickle.dumps({**self.__dict__, "_snapshot": None, "_answer": None})
+        packed = pickle.dumps({**self.__dict__, "_snapshot": None, "_answer": None, "_own": {}})
         return {Pickle.VERSION: version, "packed": packed}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -132,6 +186,10 @@ class PlakeDataSource(DataSource):
             return MESSAGES
         if self._answer is not None:
             return commands.answered(self._answer, self._columns())
+        if self._changes is not None:
+            return self._changes.schema()
+        if self._streamed is not None:
+            return self._streamed.schema
         request = self._read_request()
         if request.metadata_table is not None:
             return metadata_schema(request.metadata_table)
@@ -153,6 +211,8 @@ class PlakeDataSource(DataSource):
 
     def _columns(self) -> StructType | None:
         """The columns of the table that Spark's catalog asked for."""
+        if self._changes is not None:
+            return self._changes.schema()
         if self._request is None or self._snapshot is None:
             return None
         if self._request.metadata_table is not None:
@@ -169,6 +229,10 @@ class PlakeDataSource(DataSource):
         freeze_gc()
         if self._tasks is not None:
             return procedure_calls.tasks(self._tasks)
+        if self._changes is not None:
+            reader = ChangesReader(self._changes, read_pushdown(schema))
+            reader.feed()
+            return reader
         request = self._read_request()
         # `_resolve` let the options of a stream through: nothing told what the frame is for.
         Options(split_storage_options(self.options)[0], READ_OPTIONS, "reading")
@@ -184,21 +248,29 @@ class PlakeDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         freeze_gc()
-        if Option.STATEMENT in self.options:
-            return begin_statement(self.options, schema)
-        options, storage = split_storage_options(self.options)
-        replaced = options.pop(Option.OVERWRITE, None)
-        kind = options.pop(Option.MODE, None)
-        table = options.pop(catalog_tables.STAGED, None)
-        reads = options.pop(Option.READS, None)
+        every = with_settings(self.options, self._own.get(Option.SETTINGS))
+        if Option.STATEMENT in self._own or ROW_CHANGES.lower() in self.options:
+            return begin_statement(every, self._own.get(Option.STATEMENT), schema)
+        options, storage = split_storage_options(every)
+        if self._own.get(Option.SETTINGS) and (isolation := options.pop("isolation", None)):
+            isolation_of(isolation)  # rows that are added or replaced are alike under both
+        replaced = self._own.get(Option.OVERWRITE)
+        kind = self._own.get(Option.MODE)
+        table = self._own.get(Option.STAGED)
+        reads = self._own.get(Option.READS)
+        session = self._own.get(Option.SESSION_PARTITIONS, "static")
         given = Options(options, WRITE_OPTIONS, "writing")
         path = given.path()
         check_no_secrets(path, storage)
         incoming = arrow_schema(schema)
-        address = Address(path, reveal(given.text("catalog")), storage)
+        address = Address(path, catalog_of_query(given.text("catalog")), storage)
         with address.open(create=True) as catalog:
-            mode = "overwrite" if overwrite else "error" if kind == Mode.CREATE else "append"
+            replaces = overwrite or table is not None
+            mode = "overwrite" if replaces else "error" if kind == Mode.CREATE else "append"
             chosen = replace(_write_options(given, mode), must_exist=kind == Mode.EXISTING)
+            if session.lower() == "dynamic" and given.text("partitionOverwriteMode") is None:
+                partial = _may_be_dynamic(chosen) and _is_partitioned(address, catalog, chosen)
+                chosen = replace(chosen, dynamic_partitions=partial)
             if table is not None:
                 chosen = catalog_tables.with_table(chosen, table)
             if replaced is not None:
@@ -210,15 +282,21 @@ class PlakeDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         freeze_gc()
-        request = self._read_request()
         options, storage = split_storage_options(self.options)
+        if self._stream_error is not None:
+            raise self._stream_error
+        shown = self._streamed
+        if shown is not None:
+            found = stream_request(options, storage, shown.schema_version, shown.columns)
+            return PlakeStreamReader(found, schema)
+        request = self._read_request()
         found = stream_request(options, storage, self._schema_version, request.columns)
         return PlakeStreamReader(found, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         freeze_gc()
         options, storage = split_storage_options(self.options)
-        kind = options.pop(Option.MODE, None)
+        kind = self._own.get(Option.MODE)
         given = Options(options, STREAM_WRITE_OPTIONS, STREAM_WRITING)
         path = given.path()
         check_no_secrets(path, storage)
@@ -229,6 +307,42 @@ class PlakeDataSource(DataSource):
         return PlakeStreamWriter(path, given.text("catalog"), storage, arrow_schema(schema), chosen)
 
 
+class FromExtension(DataSource):
+    """The entry of the planner extension: makes the data source with the extension's own options.
+
+    Spark finds the data source `plake` by its name, and users choose its options. This class has
+    no name that Spark knows: only the extension's Java asks for it (`PlakeSource.java`), after it
+    has checked by its seal that it set these options itself. Who can name a Python class to Spark
+    runs code in it anyhow.
+    """
+
+    def __new__(cls, options: dict[str, str]) -> PlakeDataSource:  # type: ignore[misc]
+        own = {name: options.pop(name) for name in list(options) if _is_own(name)}
+        return PlakeDataSource(options, {name.lower(): value for name, value in own.items()})
+
+    @classmethod
+    def name(cls) -> str:
+        return PlakeDataSource.name()
+
+
+def _is_own(name: str) -> bool:
+    return name.lower().startswith(Option.OWN)
+
+
+def _refuse_own(options: MutableMapping[str, str]) -> None:
+    """Refuse options of the planner extension, but for its mark of a view, which Python ignores.
+
+    Raises:
+        InvalidOptionError
+    """
+    for name in [name for name in options if _is_own(name)]:
+        if name.lower() not in (Option.VIEW, Option.SEAL):
+            raise InvalidOptionError(
+                option=name, reason="is set by plake's planner extension only. Leave it out."
+            )
+        del options[name]
+
+
 def _resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
     """The version that a frame reads, and what it reads of it."""
     others, storage = split_storage_options(options)
@@ -237,20 +351,7 @@ def _resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
         given = Options(others, STREAM_READ_OPTIONS, STREAM_READING)
     else:
         given = Options(others, READ_OPTIONS, "reading")
-    path = given.path()
-    check_no_secrets(path, storage)
-    version = _version(given)
-    address = Address(path, reveal(given.text("catalog")), storage)
-    give_up = time.monotonic() + _wait_seconds(given)
-    while True:
-        try:
-            with address.open() as catalog, catalog.read() as reader:
-                snapshot = address.snapshot(catalog, reader, version, given.text("timestampAsOf"))
-            break
-        except DatasetNotFoundError:
-            if time.monotonic() >= give_up:
-                raise
-            time.sleep(_POLL_SECONDS)
+    snapshot = _opened(given, storage, _version(given), given.text("timestampAsOf"))
     columns = given.names("columns")
     if columns is not None:
         columns = resolve_columns(snapshot.schema, columns)
@@ -258,7 +359,7 @@ def _resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
     # Refuses a wrong condition when the frame is made.
     PredicateSet.of(where).bind(snapshot.schema)
     request = ReadRequest(
-        path=path,
+        path=given.path(),
         catalog=given.text("catalog"),
         version=snapshot.version,
         columns=columns,
@@ -269,6 +370,27 @@ def _resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
         metadata_table=_metadata_table(given),
     )
     return request, snapshot
+
+
+def _opened(
+    given: Options,
+    storage: dict[str, str],
+    version: int | str | None,
+    timestamp: str | None = None,
+) -> Snapshot:
+    """The dataset at a version; a stream may wait for it."""
+    path = given.path()
+    check_no_secrets(path, storage)
+    address = Address(path, catalog_of_query(given.text("catalog")), storage)
+    give_up = time.monotonic() + _wait_seconds(given)
+    while True:
+        try:
+            with address.open() as catalog, catalog.read() as reader:
+                return address.snapshot(catalog, reader, version, timestamp)
+        except DatasetNotFoundError:
+            if time.monotonic() >= give_up:
+                raise
+            time.sleep(_POLL_SECONDS)
 
 
 def _wait_seconds(given: Options) -> int:
@@ -288,6 +410,20 @@ def _own_version(reads: str | None, address: Address) -> int | None:
     """The oldest version of the dataset that the rows of a write come from; None: they do not."""
     found: list[list[Any]] = [] if reads is None else json.loads(reads)
     return min((at for path, at in found if Address(path, None).uri == address.uri), default=None)
+
+
+def _may_be_dynamic(options: WriteOptions) -> bool:
+    """Tell whether a write may follow the session's setting: what it says of itself counts more."""
+    whole = options.overwrite_where is None and not options.overwrite_schema
+    return options.mode == "overwrite" and whole
+
+
+def _is_partitioned(address: Address, catalog: Catalog, options: WriteOptions) -> bool:
+    try:
+        with catalog.read() as reader:
+            return bool(address.snapshot(catalog, reader).partition_by)
+    except DatasetNotFoundError:
+        return bool(options.partition_by)
 
 
 def _condition(terms: str, schema: pa.Schema) -> PredicateSet:
@@ -346,6 +482,7 @@ def _write_options(given: Options, mode: str) -> WriteOptions:
         row_group_rows=given.number("rowGroupRows"),
         compression=given.text("compression"),
         sort_by=given.chosen_names("sortBy"),
+        cluster_by=given.chosen_names("clusterBy"),
         bloom_filter_columns=given.chosen_names("bloomFilterColumns"),
         promote_to_string=given.flag("promoteToString"),
     )

@@ -2,13 +2,18 @@
 
 uris         one spelling per dataset's URI, checked relative paths, URIs without secrets
 options      the storage options of each kind of store, and their spellings
+protocols    which drivers of fsspec a URI may ask for
 location     a URI with what it takes to reach it
 filesystems  opens the filesystem of a location
 files        the files below one URI: read, write, list, delete, sync
+hashed       the SHA-256 of files, as they are written and as they are stored
+owner_files  the files in a folder that say which catalog it belongs to
 """
 
 from lakehouse_source.storage.files import FoundFile, Storage
+from lakehouse_source.storage.hashed import HashedOutput, sha256_of
 from lakehouse_source.storage.location import StorageLocation
+from lakehouse_source.storage.owner_files import claim_folder, owner_files, release_folder
 from lakehouse_source.storage.uris import (
     RESERVED_FOLDER,
     canonical_uri,
@@ -22,12 +27,17 @@ from lakehouse_source.storage.uris import (
 __all__ = [
     "RESERVED_FOLDER",
     "FoundFile",
+    "HashedOutput",
     "Storage",
     "StorageLocation",
     "canonical_uri",
     "check_relative",
+    "claim_folder",
     "local_path",
+    "owner_files",
     "redact_uri",
+    "release_folder",
+    "sha256_of",
     "split_branch",
     "with_branch",
 ]

@@ -8,6 +8,7 @@ read or a delete touch a file outside of the dataset.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -63,9 +64,20 @@ class Storage:
             if folder not in self._inside:
                 self._check_resolved(folder, relative)
                 self._inside.add(folder)
-            if os.path.islink(full):
-                self._check_resolved(full, relative)
+            self._check_kind(full, relative)
         return full
+
+    def _check_kind(self, full: str, relative: str) -> None:
+        # To open a pipe waits for another program, for ever.
+        try:
+            mode = os.lstat(full).st_mode
+            if stat.S_ISLNK(mode):
+                self._check_resolved(full, relative)
+                mode = os.stat(full).st_mode
+        except OSError:
+            return  # there is none, or the one who opens it tells why it cannot be
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise CorruptDatasetError(path=relative, reason="it is no plain file")
 
     def _check_resolved(self, path: str, relative: str) -> None:
         root = os.path.realpath(self.root).rstrip("/")
@@ -157,7 +169,7 @@ class Storage:
         return True
 
     def files(self) -> Iterator[FoundFile]:
-        """Every file below the base URI, except those in the reserved folder `_plake`."""
+        """Every file below the base URI, except those in reserved folders `_plake`."""
         selector = pafs.FileSelector(self.root, recursive=True, allow_not_found=True)
         with self.errors(""):
             found = self.filesystem.get_file_info(selector)
@@ -168,7 +180,7 @@ class Storage:
                         path=redact_uri(self.uri), reason=f"the listing has {info.path}, outside"
                     )
                 relative = info.path[len(self.root) :].lstrip("/")
-                if not relative.startswith(RESERVED_FOLDER + "/"):
+                if RESERVED_FOLDER not in relative.split("/")[:-1]:
                     yield FoundFile(relative, int(info.size))
 
     @contextmanager

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from lakehouse_source.arguments import mapping
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.storage.options import checked_options, may_be_secret
+from lakehouse_source.storage.options import checked_options, may_be_secret, resolved_texts
+from lakehouse_source.storage.protocols import check_protocol
 from lakehouse_source.storage.uris import (
     AZURE_SCHEMES,
     GCS_SCHEMES,
@@ -37,6 +38,8 @@ class StorageLocation:
     given: str
     uri: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    # What came from the environment, under whichever option.
+    hidden: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -49,9 +52,11 @@ class StorageLocation:
         """
         text = split_branch(os.fspath(given).strip())[0]
         scheme = scheme_of(text)
-        checked = checked_options(scheme, mapping("storage_options", options or {}))
+        given_options = mapping("storage_options", options or {})
+        check_protocol(text, given_options)
+        checked = checked_options(scheme, given_options)
         uri = canonical_uri(text, checked.get("account_name") if scheme in AZURE_SCHEMES else None)
-        location = cls(text, uri, checked)
+        location = cls(text, uri, checked, resolved_texts(given_options))
         if checked and location.has_own_settings:
             raise InvalidOptionError(
                 option="storage_options",
@@ -89,7 +94,8 @@ class StorageLocation:
         """Another URI, with the options of this one where its store is of the same kind."""
         text = os.fspath(given).strip()
         mine, theirs = _kind(self.scheme), _kind(scheme_of(text))
-        return StorageLocation.of(text, self.options if mine == theirs else None)
+        found = StorageLocation.of(text, self.options if mine == theirs else None)
+        return replace(found, hidden=self.hidden)
 
     def mask(self, text: str) -> str:
         """A text of the store's client with every secret of this location replaced by `***`."""
@@ -100,6 +106,7 @@ class StorageLocation:
         return text
 
     def _secrets(self) -> Iterator[str]:
+        yield from _texts(self.hidden)
         for name, value in self.options.items():
             if may_be_secret(self.scheme, name):
                 yield from _texts(value)

@@ -16,9 +16,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.storage.permitted import how_to_permit, may_be_read, variable_named
 from lakehouse_source.storage.uris import AZURE_SCHEMES, GCS_SCHEMES, HADOOP_SCHEMES, S3_SCHEMES
-
-_ENVIRONMENT = "env:"
 
 
 class Kind(Enum):
@@ -122,7 +121,7 @@ _PLACES = frozenset({"host", "hostname", "port", "user", "username", "anon", "en
 def checked_options(scheme: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The options by the names and with the values that the store's client takes.
 
-    A value `env:NAME` is read from an environment variable.
+    A value `env:NAME` is read from an environment variable, one that may be (`permitted`).
 
     Raises:
         InvalidOptionError: the store has no such option, or not with this value. Values are
@@ -161,7 +160,13 @@ def may_be_secret(scheme: str, name: str) -> bool:
 
 def is_from_environment(value: object) -> bool:
     """Tell whether a value names an environment variable instead of being the value."""
-    return isinstance(value, str) and value.startswith(_ENVIRONMENT)
+    return variable_named(value) is not None
+
+
+def resolved_texts(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """What environment variables hold that checked options took; none of it may be shown."""
+    names = [name for name in map(variable_named, given.values()) if name is not None]
+    return tuple(os.environ[name] for name in names if may_be_read(name) and name in os.environ)
 
 
 def _store(scheme: str) -> Store | None:
@@ -204,9 +209,11 @@ def _name_in_driver(scheme: str, name: str) -> str:
 
 
 def _from_environment(name: str, value: Any) -> Any:
-    if not is_from_environment(value):
+    variable = variable_named(value)
+    if variable is None:
         return value
-    variable = value.removeprefix(_ENVIRONMENT)
+    if not may_be_read(variable):
+        raise _refused(name, f"the environment variable {variable!r} {how_to_permit(variable)}")
     found = os.environ.get(variable)
     if not found:
         raise _refused(name, f"needs the environment variable {variable!r}, which is not set.")

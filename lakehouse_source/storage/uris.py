@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import PurePosixPath
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
@@ -65,7 +64,7 @@ def canonical_uri(uri: str | os.PathLike[str], account_name: str | None = None) 
         raise InvalidOptionError(option="path", value=shown, reason="names no bucket or path.")
     if scheme in _ENCODED:
         path = encoded(path)
-    if ".." in PurePosixPath(path).parts or ".." in PurePosixPath(unquote(path)).parts:
+    if ".." in re.split(r"[/\\]", decoded(path)):
         raise InvalidOptionError(option="path", value=shown, reason="must not hold '..'.")
     if scheme in AZURE_SCHEMES:
         container, account = azure_names(text, account_name)
@@ -96,6 +95,13 @@ def encoded(path: str) -> str:
     """The path with every character percent-encoded that no URI may contain."""
     single = re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", path)
     return quote(single, safe=_LEGAL)
+
+
+def decoded(text: str) -> str:
+    """A text without percent-encoding, however often it was encoded."""
+    while (once := unquote(text)) != text:
+        text = once
+    return text
 
 
 def azure_names(uri: str, account_name: str | None) -> tuple[str, str]:

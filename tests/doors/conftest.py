@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-import lakehouse_source as lake
 from lakehouse_source.spark import enable
-from lakehouse_source.spark.planner.vocabulary import Reader, Setting
+from lakehouse_source.spark.protocol.vocabulary import Reader, Setting
 from tests.doors.frames import Read, load
 
 
@@ -66,11 +65,9 @@ def spark_reader(spark: SparkSession) -> SparkSession:
     return session
 
 
-@pytest.fixture(params=["plain", "planner", "reader", "scan"])
+@pytest.fixture(params=["plain", "planner", "reader"])
 def read(request: pytest.FixtureRequest, spark: SparkSession) -> Read:
     """Reads a dataset, at a version if one is given."""
-    if request.param == "scan":
-        return lambda uri, version=None: lake.spark.scan(spark, uri, version=version)
     session = spark
     if request.param != "plain":
         session = request.getfixturevalue(f"spark_{request.param}")

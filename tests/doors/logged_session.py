@@ -24,7 +24,7 @@ builder = (
     .config("spark.sql.shuffle.partitions", "1")
     .config("spark.log.level", "INFO")
 )
-spark = lake.spark.configure(builder).getOrCreate()
+spark = lake.spark.configure(builder, catalog=CATALOG).getOrCreate()
 """
 
 
@@ -37,15 +37,21 @@ class Logged(NamedTuple):
 
 
 def run_logged(
-    script: str, arguments: list[str], environment: Mapping[str, str], folder: Path
+    script: str,
+    arguments: list[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    catalog: str | None = None,
 ) -> Logged:
     """Run a script that has `spark`, `lake`, `os` and its arguments from `sys.argv[1]` on.
 
-    The script and the event log are in `folder`.
+    The script and the event log are in `folder`. The session is configured with `catalog`.
     """
     log, file = folder / "log", folder / "script.py"
     log.mkdir()
-    file.write_text(_BEFORE + textwrap.dedent(script) + "\nspark.stop()\n")
+    file.write_text(
+        f"CATALOG = {catalog!r}\n" + _BEFORE + textwrap.dedent(script) + "\nspark.stop()\n"
+    )
     done = subprocess.run(
         [sys.executable, str(file), f"file://{log}", *arguments],
         capture_output=True,

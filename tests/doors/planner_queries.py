@@ -819,6 +819,52 @@ def python_udf_after_a_filter(side: Side) -> Iterable[Any]:
     )
 
 
+def _even(evaluation: str) -> Any:
+    """A condition by a Python function: of rows, of Arrow arrays, of pandas series."""
+    if evaluation == "pandas":
+        return F.pandas_udf(lambda ids: ids % 2 == 0, "boolean")
+    return F.udf(lambda i: i is not None and i % 2 == 0, "boolean", useArrow=evaluation == "arrow")
+
+
+@query
+def python_functions_as_filters_of_a_count(side: Side) -> Iterable[Any]:
+    found = []
+    for evaluation in ("pickle", "arrow", "pandas"):
+        even = _even(evaluation)
+        found += [
+            side.t.where(even("id")).count(),
+            side.t.select(even("id").alias("even")).where("even").count(),
+            *side.t.where(even("id")).where("k = 1").groupBy("g").count().collect(),
+            *side.t.where(even("id") & even("k")).agg(F.max("s")).collect(),
+        ]
+    return found
+
+
+@query
+def python_functions_over_scans_without_columns(side: Side) -> Iterable[Any]:
+    found = []
+    for evaluation in ("pickle", "arrow"):
+        always = F.udf(lambda: True, "boolean", useArrow=evaluation == "arrow")
+        found += [side.t.where(always()).count(), len(side.t.select(always()).collect())]
+        found += [side.t.where(always.asNondeterministic()()).count()]
+    return found
+
+
+@query
+def python_functions_over_columns_of_many_kinds(side: Side) -> Iterable[Any]:
+    even = _even("arrow")
+    kinds = ("s", "ts", "dec", "raw", "st", "arr", "mp", "void")
+    return [row for kind in kinds for row in side.t.where(even("id")).select(kind).collect()]
+
+
+@query
+def frames_mapped_through_arrow(side: Side) -> Iterable[Any]:
+    rows = side.t.select("id", "s").mapInArrow(lambda batches: batches, "id LONG, s STRING")
+    pandas = side.t.select("id").mapInPandas(lambda frames: frames, "id LONG")
+    sums = side.t.groupBy("g").applyInPandas(lambda one: one[["id"]].sum().to_frame().T, "id LONG")
+    return [rows.count(), *rows.where("s > 'b'").collect(), pandas.count(), *sums.collect()]
+
+
 @query
 def sample_with_a_seed_keeps_known_rows(side: Side) -> Iterable[Any]:
     kept = side.t.select("id").sample(0.5, seed=1).count()

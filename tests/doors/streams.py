@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 import lakehouse_source as lake
-from lakehouse_source.spark.stream_read import HAS_LIMITS
+from lakehouse_source.spark.reading.stream_read import HAS_LIMITS
 
 Row = dict[str, Any]
 

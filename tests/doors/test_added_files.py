@@ -46,5 +46,3 @@ def test_a_folder_of_spark_reads_as_spark_reads_it(spark: SparkSession, tmp_path
     assert mine.agg(F.min("n"), F.max("price"), F.count("k")).first() == (
         native.agg(F.min("n"), F.max("price"), F.count("k")).first()
     )
-    with pytest.raises(lake.InvalidOptionError, match="did not write"):
-        lake.spark.scan(spark, folder)

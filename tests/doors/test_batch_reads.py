@@ -14,9 +14,10 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehouse_source.spark import enable, planner_jar, session, status
-from lakehouse_source.spark.batch_read import BATCH_ROWS
-from lakehouse_source.spark.planner.vocabulary import Part, Setting
+from lakehouse_source.spark import enable, planner_jar, status
+from lakehouse_source.spark.protocol.vocabulary import Part, Setting
+from lakehouse_source.spark.reading.batch_read import BATCH_ROWS
+from lakehouse_source.spark.session import configure as session
 from tests.doors.conftest import unshared_session
 
 ROWS = 2 * BATCH_ROWS + 17

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.spark.catalog_request import Request
-from lakehouse_source.spark.commands import exists
-from lakehouse_source.spark.options import on_branch
-from lakehouse_source.spark.planner.vocabulary import Answer, Question
+from lakehouse_source.spark.protocol.vocabulary import Answer, Question
+from lakehouse_source.spark.session.catalog_request import Request
+from lakehouse_source.spark.session.options import on_branch
+from lakehouse_source.spark.tables.commands import exists
 
 
 @pytest.mark.parametrize(

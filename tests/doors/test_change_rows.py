@@ -126,7 +126,7 @@ def test_a_row_that_several_source_rows_change_is_refused(
 def test_a_commit_after_the_rows_were_read_is_not_lost(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakehouse_source.spark.change_rows import SparkTable
+    from lakehouse_source.spark.writing.change_rows import SparkTable
 
     path = write(tmp_path / "t")
     original = SparkTable._write

@@ -127,38 +127,6 @@ def test_spark_writes_the_default_where_its_frame_lacks_the_column(
         save(frame, uri)
 
 
-def test_a_scan_refuses_a_default_that_spark_has_no_type_for(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    uri = str(tmp_path / "data")
-    lake.write_dataset(pa.table({"k": [1]}), uri)
-    nanosecond = pa.scalar(1, pa.timestamp("ns"))
-    lake.open_dataset(uri).add_column("n", pa.timestamp("ns"), default=nanosecond)
-    with pytest.raises(lake.SchemaMismatchError, match=r"'n'.*cannot read"):
-        lake.spark.scan(spark, uri)
-    assert lake.spark.scan(spark, uri, columns=["k"]).collect() == [(1,)]
-
-
-def test_a_column_with_a_default_beside_one_that_only_plake_converts(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """The rows pass through Python, which fills the default in."""
-    uri = str(tmp_path / "data")
-    lake.write_dataset(pa.table({"n": [0.5, None], "s": [{"x": 1}, None]}), uri)
-    dataset = lake.open_dataset(uri)
-    with dataset.update_schema() as schema:
-        schema.promote_column("n", pa.string())
-        schema.add_column("c", pa.decimal128(5, 2), default=decimal.Decimal("1.5"))
-        schema.add_column("s.y", pa.string(), default="d")
-    frame = lake.spark.scan(spark, uri)
-    assert "MapInArrow" in frame._jdf.queryExecution().toString()
-    half = decimal.Decimal("1.50")
-    assert collected(frame) == shown(
-        [{"n": "0.5", "s": {"x": 1, "y": "d"}, "c": half}, {"n": None, "s": None, "c": half}]
-    )
-    assert frame.where("c = 1.5").count() == 2
-
-
 @pytest.mark.parametrize(
     "sql",
     ["current_timestamp()", "CURRENT_TIMESTAMP", "now() - INTERVAL '1' HOUR", "localtimestamp()"],

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import lakehouse_source as lake
-from tests.doors.frames import rows
+from tests.doors.frames import load, rows
 
 pytestmark = pytest.mark.spark
 
@@ -57,10 +57,8 @@ def plain(spark: SparkSession, uri: str, tmp_path_factory: pytest.TempPathFactor
     return spark.read.parquet(str(path))
 
 
-@pytest.fixture(params=["plake", "planner", "reader", "native"])
+@pytest.fixture(params=["plake", "planner", "reader"])
 def frame(request: pytest.FixtureRequest, spark: SparkSession, uri: str) -> DataFrame:
-    if request.param == "native":
-        return lake.spark.scan(spark, uri)
     if request.param != "plake":
         spark = request.getfixturevalue(f"spark_{request.param}")
     return spark.read.format("plake").load(uri)
@@ -111,12 +109,5 @@ def test_row_by_row_scans_and_old_versions(spark: SparkSession, uri: str) -> Non
         else:
             spark.conf.set(setting, before)
     for version in (1, 2, 3):
-        then = lake.spark.scan(spark, uri, version=version)
+        then = load(spark, uri, versionAsOf=version)
         assert then.count() == lake.open_dataset(uri).scan(version=version).count_rows()
-
-
-@pytest.mark.long
-def test_a_condition_of_the_native_door(spark: SparkSession, uri: str, plain: DataFrame) -> None:
-    for where in ("id < 100", "p = 1 AND id > 59000", "s = 'text 7'"):
-        found = lake.spark.scan(spark, uri, where=where, columns=["id"])
-        assert rows(found) == rows(plain.where(where).select("id"))

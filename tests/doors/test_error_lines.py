@@ -18,7 +18,7 @@ from pyspark.errors import (
 from pyspark.sql import DataFrame, SparkSession
 
 import lakehouse_source as lake
-from lakehouse_source.spark.planner.vocabulary import Reader, Setting
+from lakehouse_source.spark.protocol.vocabulary import Reader, Setting
 from tests.doors.frames import load, save
 from tests.doors.streams import Folder
 

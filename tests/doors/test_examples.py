@@ -26,18 +26,21 @@ from sybil.parsers.rest import DocTestParser
 
 import lakehouse_source as lake
 from lakehouse_source.read.inspect import Inspection
-from lakehouse_source.write.schema_change import SchemaUpdate
+from lakehouse_source.write.metadata.schema_change import SchemaUpdate
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(lake.__file__).parent
-PAGES = (ROOT / "README.md", ROOT / "spark_conf/README.md", PACKAGE / "spark/planner/README.md")
+PAGES = (
+    *(ROOT / "README.md", ROOT / "spark_conf/README.md", PACKAGE / "spark/planner/README.md"),
+    *sorted((ROOT / "docs").glob("*.md")),
+)
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 POSTGRES = "postgresql://user@host/database"
 IN_DOCSTRINGS, IN_PAGES = DocTestParser(OPTIONS), PythonCodeBlockParser((), OPTIONS)
 
 # Classes whose methods users call. Of the other public classes they read fields.
 WITH_METHODS = (
-    *(lake.Dataset, lake.DatasetCatalog, lake.Scan, lake.Transaction, SchemaUpdate),
+    *(lake.Dataset, lake.DatasetCatalog, lake.Scan, lake.Changes, lake.Transaction, SchemaUpdate),
     Inspection,
     *(lake.spark.SparkTable, lake.spark.SparkMerge),
 )
@@ -76,7 +79,7 @@ def sections(page: Path) -> Iterator[tuple[str, Session]]:
         part = Session(page, text.count("\n", 0, start), text[start:end], IN_PAGES)
         title = part.text.splitlines()[0].lstrip("# ")
         if part.sources():
-            yield f"{page.parent.name}: {title}", part
+            yield f"{page.parent.name}/{page.stem}: {title}", part
 
 
 def own(kind: type) -> dict[str, Any]:
@@ -180,7 +183,11 @@ def test_each_property_stands_in_an_example_of_its_class(kind: type) -> None:
         if name.split(".")[0] == kind.__name__ or thing is kind
         for source in docstring(thing).sources()
     )
-    properties = [name for name, value in own(kind).items() if isinstance(value, property)]
+    properties = [
+        name
+        for name, value in own(kind).items()
+        if isinstance(value, property) and not name.startswith("_")
+    ]
     assert [name for name in properties if not re.search(rf"\.{name}\b", sources)] == []
 
 

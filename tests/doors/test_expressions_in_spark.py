@@ -10,6 +10,7 @@ import random
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,11 +19,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
-from lakehouse_source.errors import InvalidExpressionError
+import lakehouse_source as lake
+from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
 from lakehouse_source.expression import Expression, Scope
 from lakehouse_source.expression.nodes import spark_name
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.predicate.row_filter import matching_mask
 from tests.doors.test_types import setting
 from tests.expression_cases import ROWS, drawn, table, written
+from tests.implied_conditions import Conditions
 
 # Expressions in one Spark job: with more its generated code grows too large to be compiled.
 AT_ONCE = 25
@@ -156,8 +161,10 @@ def _without_failed(one: Answer) -> str:
     return f"CASE WHEN id NOT IN ({rows}) THEN {one.text} END"
 
 
-def check(spark: SparkSession, texts: list[str], *, zone: str, errors: int) -> None:
-    rows = table()
+def check(
+    spark: SparkSession, texts: list[str], *, zone: str, errors: int, rows: pa.Table | None = None
+) -> None:
+    rows = table() if rows is None else rows
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
         oracle = Oracle(spark, rows)
@@ -198,6 +205,57 @@ def test_dates_and_timestamps_in_a_zone_with_summer_time(spark: SparkSession) ->
         "t + INTERVAL 5 HOURS",
     ]
     check(spark, texts, zone="America/New_York", errors=5)
+
+
+UNITS = ("year", "YYYY", "quarter", "mon", "MM", "week", "day", "DD", "Hour", "minute", "second")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/Sao_Paulo"])
+def test_parts_and_beginnings_of_dates(spark: SparkSession, zone: str) -> None:
+    names = ("quarter", "dayofyear", "dayofweek", "weekday", "last_day", "unix_date")
+    texts = [f"{name}({column})" for name in names for column in "tzk"]
+    texts += [f"trunc({column}, '{unit}')" for unit in (*UNITS[:7], "x") for column in "tz"]
+    units = (*UNITS, "millisecond", "MICROSECOND", "decade")
+    texts += [f"date_trunc('{unit}', {column})" for unit in units for column in "tzk"]
+    check(spark, texts, zone=zone, errors=0)
+
+
+def scans(spark: SparkSession, folder: Path, seed: int, count: int, zone: str) -> None:
+    """Conditions find the rows by a scan of files that Spark finds in the same rows."""
+    rows, draw = table(seed), Conditions(seed)
+    for start in range(0, ROWS, 6):
+        lake.write_dataset(rows.slice(start, 6), folder / "t", row_group_rows=2)
+    texts = [draw.condition(at % 4, rows, zone) for at in range(count)]
+    check(spark, texts, zone=zone, errors=0, rows=rows)
+    dataset = lake.open_dataset(folder / "t")
+    schema = dataset.schema
+    for text in texts:
+        found = answer(text, rows, zone)
+        if found is None or found.failed or found.type not in (pa.bool_(), pa.null()):
+            continue
+        try:
+            condition = PredicateSet.of(text)
+            bound = condition.bind(schema, zone)
+        except InvalidPredicateError:
+            continue  # a part of it fails on every row, and no row asks for it
+        wanted = [place for place, value in enumerate(found.values) if value is True]
+        if zone == "UTC":
+            kept = sorted(dataset.scan(condition, columns=["id"]).to_table()["id"].to_pylist())
+        else:
+            mask = matching_mask(dataset.scan().to_table().sort_by("id"), bound)
+            kept = [place for place, truth in enumerate(mask.to_pylist()) if truth]
+        assert kept == wanted, text
+
+
+def test_scans_by_drawn_conditions(spark: SparkSession, tmp_path: Path) -> None:
+    scans(spark, tmp_path, 3, 150, "UTC")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_scans_by_more_drawn_conditions(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    zone = ("UTC", "America/Sao_Paulo", "UTC", "Asia/Kathmandu")[seed % 4]
+    scans(spark, tmp_path, seed, 500, zone)
 
 
 @pytest.mark.long

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from lakehouse_source.predicate.row_filter import matching_mask
 from lakehouse_source.schema import fields as schemas
-from lakehouse_source.spark import join_keys
-from lakehouse_source.spark.decode_conditions import decode_all
-from lakehouse_source.spark.planner.vocabulary import Key, Operator, Type
+from lakehouse_source.spark.protocol.vocabulary import Key, Operator, Type
+from lakehouse_source.spark.reading import join_keys
+from lakehouse_source.spark.reading.decode_conditions import decode_all
 
 SCHEMA = schemas.initial(pa.schema([("k", pa.int64()), ("d", pa.date32())]))
 

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -14,7 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
 import lakehouse_source as lake
-from lakehouse_source.spark import secrets
+from lakehouse_source.spark.session import secrets
 from lakehouse_source.spark.source import PlakeDataSource
 from tests.doors.frames import load, save
 from tests.doors.logged_session import run_logged
@@ -106,37 +112,107 @@ def test_errors_do_not_hold_the_password(spark: SparkSession, catalog: str, tmp_
         assert CANARY not in str(caught.value), options
 
 
-def test_the_kept_url_can_be_read_by_its_user_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(secrets.tempfile, "gettempdir", lambda: str(tmp_path))
+@pytest.fixture
+def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty place for the folders of sessions."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / f"plake-{os.getuid()}"
+
+
+def test_the_kept_url_can_be_read_by_its_user_only(private: Path) -> None:
     url = f"postgresql://u:{CANARY}@host/db"
     token = secrets.conceal(url)
     assert token is not None
-    assert CANARY not in token
+    assert re.fullmatch("plake-token:[0-9a-f]{32}", token)
     assert secrets.conceal(url) == token == secrets.conceal(token)
     assert secrets.reveal(token) == url
-    (folder,) = tmp_path.iterdir()
-    assert folder.stat().st_mode & 0o777 == 0o700
-    (kept,) = folder.iterdir()
-    assert kept.stat().st_mode & 0o777 == 0o600
-    assert CANARY not in kept.name
+    (folder,) = private.iterdir()
+    assert (private.stat().st_mode & 0o777, folder.stat().st_mode & 0o777) == (0o700, 0o700)
+    for kept in folder.iterdir():
+        assert kept.stat().st_mode & 0o777 == 0o600
+        assert CANARY not in kept.name
     for harmless in ("env:NAME", "sqlite:///a/b.db", "postgresql://host/db", None):
         assert secrets.conceal(harmless) == harmless
-    folder.chmod(0o755)
-    with pytest.raises(lake.CatalogUnavailableError, match="not a folder of this user alone"):
+    private.chmod(0o755)
+    for attempt in (lambda: secrets.reveal(token), lambda: secrets.conceal(url)):
+        with pytest.raises(lake.CatalogUnavailableError, match="not a folder of this user alone"):
+            attempt()
+    private.chmod(0o700)
+    (folder / token.removeprefix("plake-token:")).unlink()
+    with pytest.raises(lake.CatalogUnavailableError, match="known on the driver only"):
         secrets.reveal(token)
-    folder.chmod(0o700)
-    kept.unlink()
-    with pytest.raises(lake.CatalogUnavailableError, match="known on the driver only; put"):
-        secrets.reveal(token)
+
+
+def test_a_token_is_no_path(private: Path) -> None:
+    secrets.conceal(f"postgresql://u:{CANARY}@host/db")
+    (folder,) = private.iterdir()
+    outside = private / ("0" * 32)
+    outside.write_text("secret of another program")
+    for name in (
+        *("/etc/passwd", "../../etc/passwd", "owner", "key", f"{folder.name}/key", "", "."),
+        *("0" * 32, "0" * 31 + "\n", f"../{'0' * 32}", "A" * 32, str(outside)),
+    ):
+        with pytest.raises(lake.CatalogUnavailableError, match="known on the driver only"):
+            secrets.reveal(f"plake-token:{name}")
+
+
+def test_a_token_does_not_tell_a_guessed_password(
+    private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was a hash of the URL and a folder that everybody knows: passwords were tried offline."""
+    url = f"postgresql://u:{CANARY}@host/db"
+    first = secrets.conceal(url)
+    guessed = hashlib.sha256(os.fsencode(private) + url.encode()).hexdigest()[:32]
+    assert first != f"plake-token:{guessed}"
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(other))
+    assert secrets.conceal(url) != first
+
+
+SESSION = """
+    from lakehouse_source.spark.session import secrets
+    from lakehouse_source.spark.session import session_folder
+    tempfile.tempdir, url = sys.argv[1:]
+    print(secrets.conceal(url), flush=True)
+    if os.fork() == 0:  # the end of a child ends no session
+        sys.exit()
+    os.wait()
+    print(secrets.reveal(secrets.conceal(url)) == url, flush=True)
+    if sys.stdin.readline() == "die\\n":
+        os._exit(1)
+"""
+
+
+def test_the_url_goes_with_its_session(private: Path) -> None:
+    url = f"postgresql://u:{CANARY}@host/db"
+    script = "import os, sys, tempfile\n" + textwrap.dedent(SESSION)
+    command = [sys.executable, "-c", script, str(private.parent), url]
+    running = [
+        subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    tokens = []
+    for process in running:
+        assert process.stdout is not None
+        tokens.append(process.stdout.readline().strip())
+        assert process.stdout.readline().strip() == "True"
+    assert len(set(tokens)) == 2
+    assert [secrets.reveal(token) for token in tokens] == [url, url]
+    running[0].communicate("end\n", timeout=60)
     with pytest.raises(lake.CatalogUnavailableError):
-        secrets.reveal("plake-token:../../etc/passwd")
+        secrets.reveal(tokens[0])
+    assert secrets.reveal(tokens[1]) == url
+    running[1].communicate("die\n", timeout=60)
+    assert len(list(private.iterdir())) == 1  # nobody could clean up
+    secrets.conceal(url)  # the next session does
+    with pytest.raises(lake.CatalogUnavailableError):
+        secrets.reveal(tokens[1])
 
 
 SCRIPT = """
     folder, = sys.argv[1:]
-    for catalog in (os.environ["SECRET_URL"], "env:SECRET_URL"):
+    for catalog in (os.environ["PLAKE_SECRET_URL"], "env:PLAKE_SECRET_URL"):
         options = {"path": folder, "catalog": catalog}
         spark.range(3).write.format("plake").mode("append").options(**options).save()
         frame = spark.read.format("plake").options(**options).load()
@@ -153,7 +229,7 @@ SCRIPT = """
 def test_the_event_log_and_the_drivers_log_do_not_hold_the_password(
     catalog: str, tmp_path: Path
 ) -> None:
-    environment = {**os.environ, "SECRET_URL": catalog}
+    environment = {**os.environ, "PLAKE_SECRET_URL": catalog}
     logged = run_logged(SCRIPT, [str(tmp_path / "dataset")], environment, tmp_path)
     assert "view Row(count(1)=6)" in logged.printed
     assert CANARY not in logged.output

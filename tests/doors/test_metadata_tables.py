@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import getpass
+import hashlib
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.sql import functions as F
 
@@ -80,3 +83,41 @@ def test_a_name_that_goes_on_behind_a_table_is_told_the_metadata_tables(
             spark_catalog.sql(f"SELECT * FROM {table}.nope")
     with pytest.raises(Exception, match="too many parts"):
         spark_catalog.sql("SELECT * FROM plake.default.nosuch.nope")
+
+
+def test_files_that_executors_wrote_have_their_sha256(spark_planner: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    frame = spark_planner.range(0, 1000, 1, 3).selectExpr("id", "id % 2 AS p")
+    frame.write.format("plake").option("partitionBy", "p").mode("append").save(str(folder))
+    table = f"plake.`{folder}`"
+    spark_planner.sql(f"UPDATE {table} SET id = id + 10000 WHERE id = 7")
+    shown = spark_planner.read.format("plake").option("metadataTable", "files").load(str(folder))
+    found = {row.file_path: row.sha256 for row in shown.collect()}
+    assert len(found) > 3
+    assert found == {
+        path: hashlib.sha256((folder / path).read_bytes()).hexdigest() for path in found
+    }
+
+
+def test_the_history_tells_which_engine_and_application_committed(
+    spark: Any, spark_catalog: Any, tmp_path: Path
+) -> None:
+    """By name and by path; without the extension a worker may not know the application."""
+    application = spark.sparkContext.applicationId
+    spark_catalog.sql("CREATE TABLE plake.default.told (a INT)")
+    spark_catalog.sql("INSERT INTO plake.default.told VALUES (1), (2)")
+    spark_catalog.sql("DELETE FROM plake.default.told WHERE a = 1")
+    spark_catalog.sql("ALTER TABLE plake.default.told ADD COLUMN b STRING")
+    spark_catalog.sql("CALL plake.system.restore('default.told', version => 2)")
+    found = spark_catalog.sql(
+        "SELECT committed_by, committer['engine'], committer['engine_version'], "
+        "committer['application'] FROM plake.default.told.history"
+    ).collect()
+    assert set(found) == {(getpass.getuser(), "spark", pyspark.__version__, application)}
+    assert len(found) == 5
+    for nth, (session, known) in enumerate([(spark_catalog, [application]), (spark, [None])]):
+        folder = str(tmp_path / str(nth))
+        session.range(3).write.format("plake").mode("append").save(folder)
+        (one,) = lake.open_dataset(folder).history()
+        assert one.committer["engine"] == "spark"
+        assert one.committer.get("application") in [application, *known]

@@ -13,8 +13,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse_source.spark import is_enabled, pushdown
-from lakehouse_source.spark.planner.vocabulary import Setting
+from lakehouse_source.spark import is_enabled
+from lakehouse_source.spark.protocol.vocabulary import Setting
+from lakehouse_source.spark.reading import pushdown
 
 from . import planner_queries as pq
 

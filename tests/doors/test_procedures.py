@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Row, SparkSession
 
 import lakehouse_source as lake
-from lakehouse_source.spark.procedures import PROCEDURES
+from lakehouse_source.spark.tables.procedures import PROCEDURES
 
 pytestmark = pytest.mark.spark
 
@@ -78,7 +78,7 @@ def test_they_are_listed_and_described(spark_catalog: SparkSession) -> None:
     assert told[0].splitlines()[1:4] == [
         "Parameters:",
         "  table STRING: the table's name, or its path or URI",
-        "  version BIGINT: the old version",
+        "  version BIGINT DEFAULT NULL: the old version",
     ]
 
 
@@ -107,6 +107,41 @@ def test_restore_commits_the_old_rows_once(spark_catalog: SparkSession, twins: T
     }
     assert rows(twins.path) == rows(twins.python.uri)
     assert lake.open_dataset(twins.path).version == 5
+
+
+def test_erased_rows_are_in_no_version_of_a_cached_table(
+    spark_catalog: SparkSession, twins: Twins
+) -> None:
+    name = f"plake.`{twins.path}`"
+    spark_catalog.sql(f"CACHE TABLE {name}")
+    try:
+        (row,) = call(spark_catalog, "erase", twins.path, "id = 2")
+        report = twins.python.erase("id = 2")
+        assert (row.version, row.rows, row.left) == (report.version, report.rows, [])
+        assert report.rows == 1
+        for version in range(1, report.version + 1):
+            found = spark_catalog.sql(f"SELECT id FROM {name} VERSION AS OF {version}").collect()
+            assert 2 not in {row.id for row in found}
+        assert spark_catalog.table(name).where("id = 2").count() == 0
+        assert rows(twins.path) == rows(twins.python.uri)
+    finally:
+        spark_catalog.catalog.clearCache()
+
+
+def test_maintain_deletes_expired_rows_and_tells_each_step(
+    spark_catalog: SparkSession, twins: Twins
+) -> None:
+    dataset = lake.open_dataset(twins.path)
+    dataset.set_properties(expire_rows="id < 3 AND now() > '2020-01-01'")
+    before = sorted(row["id"] for row in rows(twins.path))
+    (dry, vacuumed) = call(spark_catalog, "maintain", twins.path, dry_run=True)
+    count = sum(id < 3 for id in before)
+    assert tuple(dry) == ("expire_rows", "rows would be deleted", count)
+    assert vacuumed.step == "vacuum"
+    found = call(spark_catalog, "maintain", twins.path, compact=True, keep_last=1)
+    assert [row.step for row in found] == ["expire_rows", "compact", "expire_versions", "vacuum"]
+    assert found[0]["count"] == count
+    assert sorted(row["id"] for row in rows(twins.path)) == [id for id in before if id >= 3]
 
 
 def test_vacuum_deletes_what_its_dry_run_told(spark_catalog: SparkSession, twins: Twins) -> None:
@@ -262,6 +297,20 @@ def test_tags_are_made_and_dropped(spark_catalog: SparkSession, twins: Twins) ->
     assert lake.open_dataset(twins.path).tags() == {"now": 4}
 
 
+def test_consumers_are_added_advanced_and_dropped(
+    spark_catalog: SparkSession, twins: Twins
+) -> None:
+    path = twins.path
+    assert call(spark_catalog, "add_consumer", path, "new", version=0) == [("new", 0)]
+    assert call(spark_catalog, "add_consumer", path, "now", keep_seconds=60) == [("now", 4)]
+    assert call(spark_catalog, "advance_consumer", path, "new", 3) == [("new", 3)]
+    shown = spark_catalog.sql(f"SELECT name, version FROM plake.`{path}`.consumers").collect()
+    assert sorted(shown) == [("new", 3), ("now", 4)]
+    assert lake.open_dataset(path).consumers()["now"].keep_seconds == 60
+    assert call(spark_catalog, "drop_consumer", path, "new") == [("new", 3)]
+    assert list(lake.open_dataset(path).consumers()) == ["now"]
+
+
 def test_index_columns_are_chosen(spark_catalog: SparkSession, twins: Twins) -> None:
     assert call(spark_catalog, "set_index_columns", twins.path, ["id"]) == [(5, ["id"])]
     assert lake.open_dataset(twins.path).properties["index_columns"] == ["id"]
@@ -331,7 +380,9 @@ def test_wrong_calls_are_told_in_spark_s_words(spark_catalog: SparkSession, name
     )
     unknown = "ROUTINE_NOT_FOUND [ROUTINE_NOT_FOUND] The routine `plake`."
     assert told("system.vacum('x')").startswith(f"{unknown}`system`.`vacum` cannot be found.")
-    assert "restore, set_index_columns, vacuum, verify" in told("system.vacum('x')")
+    assert "restore, set_index_columns, undrop, vacuum, vacuum_catalog, verify" in told(
+        "system.vacum('x')"
+    )
     assert told("vacuum('x')").startswith(f"{unknown}`vacuum` cannot be found.")
     assert told("system.vacuum()").startswith("REQUIRED_PARAMETER_NOT_FOUND ")
     assert told("system.vacuum(tabel => 'x')").startswith("UNRECOGNIZED_PARAMETER_NAME ")
@@ -352,3 +403,113 @@ def test_wrong_calls_are_told_in_spark_s_words(spark_catalog: SparkSession, name
 def test_a_call_that_is_explained_does_nothing(spark_catalog: SparkSession, twins: Twins) -> None:
     spark_catalog.sql(f"EXPLAIN CALL plake.system.restore('{twins.path}', 1)").collect()
     assert lake.open_dataset(twins.path).version == 4
+
+
+def test_a_version_is_restored_by_its_time(spark_catalog: Any) -> None:
+    """By the instant that Spark means, whatever the zone of its session."""
+    spark = spark_catalog
+    spark.sql("CREATE TABLE plake.default.timed (a INT)")
+    for number in range(3):
+        spark.sql(f"INSERT INTO plake.default.timed VALUES ({number})")
+    (moment,) = spark.sql(
+        "SELECT CAST(timestamp AS STRING) FROM plake.default.timed.history WHERE version = 3"
+    ).collect()
+    call = f"CALL plake.system.restore('default.timed', timestamp => TIMESTAMP '{moment[0]}')"
+    (row,) = spark.sql(call).collect()
+    assert row[0] == 5
+    assert spark.table("plake.default.timed").count() == 2
+    with pytest.raises(Exception, match="name the one to restore, or a timestamp"):
+        spark.sql("CALL plake.system.restore('default.timed')")
+
+
+@pytest.fixture
+def lost(spark_catalog: SparkSession) -> Iterator[str]:
+    """A namespace of its own: the catalog is shared."""
+    spark_catalog.sql("CREATE NAMESPACE plake.lost")
+    yield "plake.lost"
+    spark_catalog.sql("USE spark_catalog.default")
+    for table in spark_catalog.sql("SHOW TABLES IN plake.lost").collect():
+        spark_catalog.sql(f"DROP TABLE plake.lost.{table.tableName} PURGE")
+    spark_catalog.sql("DROP NAMESPACE plake.lost")
+
+
+def names_lost(spark: SparkSession) -> list[str]:
+    return [row.name for row in call(spark, "dropped") if row.namespace == "lost"]
+
+
+def test_a_dropped_table_is_listed_and_taken_back_with_its_rows(
+    spark_catalog: SparkSession, lost: str
+) -> None:
+    sql = spark_catalog.sql
+    sql(f"CREATE TABLE {lost}.Orders AS SELECT 7 AS id")
+    assert names_lost(spark_catalog) == []
+    sql(f"DROP TABLE {lost}.orders")
+    assert sql(f"SHOW TABLES IN {lost}").collect() == []
+    listed = call(spark_catalog, "dropped")[0]
+    assert (listed.namespace, listed.name, listed.version) == ("lost", "Orders", 1)
+    (taken,) = call(spark_catalog, "undrop", table="plake.LOST.orders")
+    assert taken.uri == listed.uri
+    assert sql(f"SELECT id FROM {lost}.orders").collect() == [Row(id=7)]
+    assert names_lost(spark_catalog) == []
+
+
+def test_undrop_takes_only_a_name_that_a_table_lost_and_nothing_has(
+    spark_catalog: SparkSession, lost: str, tmp_path: Path
+) -> None:
+    sql = spark_catalog.sql
+    sql(f"CREATE TABLE {lost}.orders (id INT)")
+    sql(f"DROP TABLE {lost}.orders")
+    undrop = "CALL plake.system.undrop(table => '{}')"
+    for wrong, reason in (
+        ("lost.other", "lost.other"),
+        ("lost.orders.branch_audit", "is not the name that a table had"),
+        ("lost.orders.files", "tells about a table"),
+        (tmp_path, "is not the name that a table had"),
+    ):
+        assert reason in message(spark_catalog, undrop.format(wrong))
+    sql(f"CREATE TABLE {lost}.orders (other INT)")
+    assert "EXISTS" in message(spark_catalog, undrop.format("lost.orders"))
+    assert spark_catalog.table(f"{lost}.orders").columns == ["other"]
+    assert names_lost(spark_catalog) == ["orders"]
+    sql(f"ALTER TABLE {lost}.orders RENAME TO lost.newer")
+    sql(f"USE {lost}")
+    call(spark_catalog, "undrop", table="orders")
+    assert spark_catalog.table(f"{lost}.orders").columns == ["id"]
+
+
+def test_tables_without_a_location_are_freed_after_the_retention(
+    spark_catalog: SparkSession, lost: str, tmp_path: Path
+) -> None:
+    """DROP TABLE kept their files for ever."""
+    sql = spark_catalog.sql
+    sql(f"CREATE TABLE {lost}.made (id INT)")
+    sql(f"INSERT INTO {lost}.made VALUES (1), (2)")
+    sql(f"CREATE TABLE {lost}.selected AS SELECT id FROM range(3)")
+    spark_catalog.range(4).write.format("plake").saveAsTable(f"{lost}.saved")
+    sql(f"CREATE TABLE {lost}.located (id INT) LOCATION '{tmp_path}/located'")
+    sql(f"INSERT INTO {lost}.located VALUES (1)")
+    uris = {}
+    for name in ("made", "selected", "saved", "located"):
+        described = sql(f"DESCRIBE EXTENDED {lost}.{name}").collect()
+        (uris[name],) = (row.data_type for row in described if row.col_name == "Location")
+        sql(f"DROP TABLE {lost}.{name}")
+    in_folders = {name: parquet_files(uri.removeprefix("file://")) for name, uri in uris.items()}
+    assert all(in_folders.values())
+
+    def freed(**options: Any) -> dict[str, int]:
+        rows = call(spark_catalog, "vacuum_catalog", **options)
+        assert not [row for row in rows if row.action == "failed" and "/lost" in row.uri]
+        return {row.uri: row["count"] for row in rows if row.what == "its table was dropped"}
+
+    assert not freed().keys() & set(uris.values())  # the retention is a week
+    assert {"made", "selected", "saved", "located"} == set(names_lost(spark_catalog))
+    folder = tmp_path / "located"
+    short = {"retention_seconds": 0, "allow_short_retention": True}
+    told = freed(dry_run=True, **short)
+    expected = {uris[n]: len(in_folders[n]) for n in ("made", "selected", "saved")}
+    assert {uri: count for uri, count in told.items() if uri in uris.values()} == expected
+    assert names_lost(spark_catalog)
+    assert expected.items() <= freed(**short).items()
+    assert names_lost(spark_catalog) == ["located"]
+    assert not any(parquet_files(uri.removeprefix("file://")) for uri in expected)
+    assert parquet_files(str(folder)) == in_folders["located"]

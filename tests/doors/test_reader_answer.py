@@ -18,12 +18,12 @@ import lakehouse_source as lake
 from lakehouse_source.deletion.vector import decode
 from lakehouse_source.model import ColumnBounds
 from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.spark import reader_worth
-from lakehouse_source.spark.batch_read import PlakeReader, TaskReader
-from lakehouse_source.spark.planner.vocabulary import Files, MetadataColumn, Pickle, Reader
-from lakehouse_source.spark.pushdown import Pushdown
+from lakehouse_source.spark.protocol.vocabulary import Files, MetadataColumn, Pickle, Reader
+from lakehouse_source.spark.reading import reader_worth
+from lakehouse_source.spark.reading.batch_read import PlakeReader, TaskReader
+from lakehouse_source.spark.reading.pushdown import Pushdown
+from lakehouse_source.spark.reading.spark_files import MOST_LAYOUTS, SparkFiles
 from lakehouse_source.spark.source import PlakeDataSource
-from lakehouse_source.spark.spark_files import MOST_LAYOUTS, SparkFiles
 from tests.doors.frames import data_files
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import decimal
 import random
 import shutil
 import sqlite3
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
@@ -18,16 +20,62 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import lakehouse_source as lake
-from lakehouse_source.spark import reader_worth
-from lakehouse_source.spark.planner.vocabulary import Setting
+from lakehouse_source.read.address import Address
+from lakehouse_source.spark.protocol.vocabulary import Setting
+from lakehouse_source.spark.reading import reader_worth
+from lakehouse_source.write.commit.evolution import evolve_properties
+from lakehouse_source.write.commit.summary import summary
 from tests.doors.frames import data_files, literals, load, rows, save, through_parquet
-from tests.doors.test_native_scan import PARTITIONS, change_schema, renamed, without
 from tests.doors.test_types import CALENDAR, MATRIX, instants
 from tests.doors.test_types import setting as configured
 
 pytestmark = pytest.mark.spark
 
 NAN = float("nan")
+
+PARTITIONS: dict[str, list[Any]] = {
+    "text": [
+        None, "", " ", "a b", "a/b", "..", ".", "x=y", "50%", "%41", "é", "😀", "007", "1e3",
+        "null", "__HIVE_DEFAULT_PARTITION__", "_hidden", ".dot", "a'b", 'a"b', "a\\b", "a\nb",
+        "2024-01-01", "true", "v" * 500, "v" * 499 + "w",
+    ],
+    "number": [None, 0, -1, 2**63 - 1, -(2**63)],
+    "truth": [None, True, False],
+    "day": [None, datetime.date(1, 1, 1), datetime.date(1582, 10, 4), datetime.date(9999, 12, 31)],
+    "wall": [None, datetime.datetime(2024, 3, 10, 2, 30), datetime.datetime(1850, 1, 1, 0, 0, 1)],
+    "moment": [
+        None,
+        datetime.datetime(2024, 11, 3, 5, 30, 0, 1, tzinfo=datetime.timezone.utc),
+        datetime.datetime(2024, 11, 3, 6, 30, 0, 1, tzinfo=datetime.timezone.utc),
+    ],
+    "money": [None, decimal.Decimal("-0.01"), decimal.Decimal("99999999.99")],
+}  # fmt: skip
+
+
+def change_schema(uri: str, change: Callable[[pa.Schema], pa.Schema]) -> None:
+    """Commit a schema without touching a file."""
+    address = Address(uri, None)
+    with address.open() as catalog, catalog.write() as tx:
+        record = tx.lock_dataset(address.key)
+        assert record is not None
+        before = tx.schema_at(record.id, record.current_version)[1]
+        after = change(before)
+        version = record.current_version + 1
+        tx.insert_schema(record.id, version, after)
+        properties = record.properties
+        tx.set_properties(
+            record.id, evolve_properties(properties, after, before, properties.partition_by)[0]
+        )
+        counts = summary(tx, record, [], [])
+        tx.insert_transaction(record.id, version, "schema", {}, counts, str(uuid.uuid4()))
+
+
+def renamed(schema: pa.Schema, old: str, new: str) -> pa.Schema:
+    return pa.schema([f.with_name(new) if f.name == old else f for f in schema])
+
+
+def without(schema: pa.Schema, name: str) -> pa.Schema:
+    return pa.schema([f for f in schema if f.name != name])
 
 
 def plan(frame: DataFrame) -> str:

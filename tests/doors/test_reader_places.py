@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import lakehouse_source as lake
-from lakehouse_source.spark.planner.vocabulary import Reader, Setting
+from lakehouse_source.spark.protocol.vocabulary import Reader, Setting
 from tests.doors.test_row_statements import (
     STATEMENTS,
     check,

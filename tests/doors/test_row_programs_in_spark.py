@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import lakehouse_source as lake
-from lakehouse_source.spark.planner.vocabulary import Reader, Setting
+from lakehouse_source.spark.protocol.vocabulary import Reader, Setting
 from tests.row_programs import COLUMNS, CONDITIONS, Program, bag
 
 pytestmark = pytest.mark.spark

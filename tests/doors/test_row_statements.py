@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
 import lakehouse_source as lake
-from lakehouse_source.spark.planner.vocabulary import Setting
+from lakehouse_source.spark.protocol.vocabulary import Setting
 from tests.doors.frames import data_files
 
 pytestmark = pytest.mark.spark

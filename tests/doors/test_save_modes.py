@@ -54,7 +54,7 @@ note("partitionBy twice", lambda: to("append", partitionBy="p").partitionBy("p")
 note("partitionBy other", lambda: to("append").partitionBy("s").save(f"{root}/c"))
 note("new with partitionBy", lambda: to().partitionBy("p").save(f"{root}/d"))
 note("clusterBy", lambda: to().clusterBy("s").save(f"{root}/e"))
-note("sorted", lambda: lake.open_dataset(f"{root}/e").properties["sort_by"])
+note("clustered", lambda: lake.open_dataset(f"{root}/e").properties["cluster_by"])
 odd = frame.where("p = 1")
 note("replaceWhere", lambda: to("overwrite", odd, replaceWhere="p = 1").save(f"{root}/c"))
 note("replaced", lambda: read("c").groupBy("p").count().orderBy("p").collect())
@@ -118,7 +118,7 @@ def test_partition_by_names_the_columns_of_a_new_dataset(found: Mapping[str, Any
     assert found["partitioned"] == ["p"]
     assert "leave one out" in found["partitionBy twice"]
     assert "partition" in found["partitionBy other"]
-    assert found["sorted"] == ["s"]
+    assert found["clustered"] == ["s"]
 
 
 def test_the_names_that_delta_has_for_options(found: Mapping[str, Any]) -> None:

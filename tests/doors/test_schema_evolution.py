@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse_source.spark.planner.vocabulary import Setting
+from lakehouse_source.spark.protocol.vocabulary import Setting
 from tests.doors.conftest import activate
 
 pytestmark = pytest.mark.spark
@@ -257,6 +257,56 @@ def test_numbers_become_wider_and_others_are_cast(spark_catalog: SparkSession, t
         )
         added = dict.fromkeys((*expected, "extra"))
         assert {**added, "id": 2, "extra": True} in rows(spark_catalog, table)
+
+
+@pytest.mark.skipif(SPARK < (4, 2), reason="Spark 4.1 has no INSERT WITH SCHEMA EVOLUTION")
+@pytest.mark.parametrize("by", ["MERGE", "INSERT"])
+def test_lists_and_maps_get_fields_and_wider_numbers(
+    spark_catalog: SparkSession, table: str, by: str
+) -> None:
+    columns = (
+        "id BIGINT, l ARRAY<STRUCT<a: INT>>, m MAP<STRING, ARRAY<STRUCT<f: FLOAT>>>, n ARRAY<INT>"
+    )
+    old = (
+        "(1, array(named_struct('a', 7)), map('k', array(named_struct('f', 1.5f))), array(1, NULL))"
+    )
+    create(spark_catalog, table, columns, old)
+    before = {"id": 1, "l": [{"a": 7, "b": None}], "m": {"k": [(1.5, None)]}, "n": [1, None]}
+    new = {"id": 2, "l": [{"b": "q", "a": 8}, None], "m": {"k": [{"g": True, "f": 0.1}]}}
+    columns = (
+        "id BIGINT, l ARRAY<STRUCT<b: STRING, a: INT>>, m MAP<STRING, ARRAY<STRUCT<g: BOOLEAN, "
+        "f: DOUBLE>>>, n ARRAY<BIGINT>"
+    )
+    source(spark_catalog, [{**new, "n": [5_000_000_000]}], columns)
+    if by == "MERGE":
+        merge(spark_catalog, table)
+    else:
+        spark_catalog.sql(f"INSERT WITH SCHEMA EVOLUTION INTO {table} BY NAME TABLE source")
+    assert dict(spark_catalog.table(table).dtypes) == {
+        "id": "bigint",
+        "l": "array<struct<a:int,b:string>>",
+        "m": "map<string,array<struct<f:double,g:boolean>>>",
+        "n": "array<bigint>",
+    }
+    found = rows(spark_catalog, table)
+    assert found == [before, {**new, "m": {"k": [(0.1, True)]}, "n": [5_000_000_000]}]
+    source(spark_catalog, [{"id": 3, "k": []}], "id BIGINT, k ARRAY<MAP<STRING, INT>>")
+    merge(spark_catalog, table)
+    assert len(rows(spark_catalog, table)) == 3
+
+
+@pytest.mark.skipif(SPARK < (4, 2), reason="Spark 4.1 does not ask which types may change")
+def test_keys_of_maps_do_not_change(spark_catalog: SparkSession, table: str) -> None:
+    create(spark_catalog, table, "id BIGINT, m MAP<STRUCT<a: INT>, INT>")
+    keys = "SELECT 1L AS id, map(named_struct('a', 1, 'b', 2), 1) AS m"
+    spark_catalog.sql(keys).createOrReplaceTempView("source")
+    for statement in (
+        f"MERGE WITH SCHEMA EVOLUTION INTO {table} t USING source s ON t.id = s.id {EVERYTHING}",
+        f"INSERT WITH SCHEMA EVOLUTION INTO {table} BY NAME TABLE source",
+    ):
+        with pytest.raises(PySparkException, match=r"cannot cast|EXTRA_STRUCT_FIELDS"):
+            spark_catalog.sql(statement)
+    assert operations(spark_catalog, table) == ["create"]
 
 
 def test_a_merge_that_fails_leaves_the_rows_and_columns_of_null(

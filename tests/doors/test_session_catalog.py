@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -173,7 +173,7 @@ def test_a_table_is_in_the_catalog_that_its_options_name(
     spark_planner.sql(f"UPDATE {name}.t SET a = a + 1")
     assert rows(spark_planner, f"SELECT * FROM {name}.t") == [(2,), (3,)]
     assert lake.open_dataset(tmp_path / "t", catalog=url).version == 3
-    assert not (tmp_path / "t" / "_plake").exists()
+    assert not (tmp_path / "t" / "_plake" / "catalog.db").exists()
 
 
 def test_a_table_without_location_belongs_to_spark(spark_planner: SparkSession, name: str) -> None:
@@ -257,6 +257,26 @@ def test_streams_and_views_use_the_tables(
     assert rows(spark_planner, f"SELECT * FROM {name}.v") == [(1,), (10,), (2,), (3,)]
 
 
+def test_a_stream_of_a_version_is_refused_by_name(spark_planner: SparkSession, name: str) -> None:
+    """It failed an assertion of Spark's analyzer, or was started where its condition was true."""
+    spark_planner.sql(f"CREATE TABLE {name}.a USING plake AS SELECT id FROM range(3)")
+    for known in (f"{name}.a", f"spark_catalog.{name}.a"):
+        for option, value in (
+            ("versionAsOf", "1"),
+            ("timestampAsOf", "2100-01-01"),
+            ("version", 1),
+        ):
+            with pytest.raises(AnalysisException, match=f"PLAKE_INVALID_OPTION.*'{option}'"):
+                spark_planner.readStream.option(option, value).table(known)
+    with pytest.raises(AnalysisException, match=r"PLAKE_INVALID_OPTION.*'versionAsOf'"):
+        spark_planner.sql(f"SELECT * FROM STREAM {name}.a WITH (versionAsOf = 1)")
+    spark_planner.range(3).createOrReplaceTempView("a")
+    with pytest.raises(PySparkException) as caught:
+        spark_planner.readStream.option("versionAsOf", "1").table("a")
+    assert "PLAKE" not in str(caught.value)
+    spark_planner.sql("DROP VIEW a")
+
+
 def test_tables_of_other_formats_are_spark_s_own(
     spark: SparkSession, spark_planner: SparkSession, name: str
 ) -> None:
@@ -303,7 +323,9 @@ def test_a_session_catalog_that_the_user_chose_stays(spark: SparkSession) -> Non
     session.conf.set(SETTING, "builtin")
     enable(session)
     assert session.conf.get(SETTING) == "builtin"
-    assert enable(unshared_session(spark)).conf.get(SETTING) == "io.plake.spark.PlakeSessionCatalog"
+    found = enable(unshared_session(spark)).conf.get(SETTING)
+    name = "PlakeSessionChangelogs" if spark.version >= "4.2" else "PlakeSessionCatalog"
+    assert found == f"io.plake.spark.{name}"
 
 
 def test_without_the_extension_the_error_says_what_to_do(

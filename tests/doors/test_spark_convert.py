@@ -32,9 +32,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_many_files_are_the_dataset_that_python_makes(
     spark: SparkSession, folder: Path, tmp_path: Path
 ) -> None:
+    copy = shutil.copytree(folder, tmp_path / "copy")  # a folder belongs to one catalog
     catalogs = [f"sqlite://{tmp_path}/{name}.db" for name in ("spark", "python")]
     made = lake.spark.convert(spark, folder, catalog=catalogs[0])
-    expected = lake.convert(folder, catalog=catalogs[1])
+    expected = lake.convert(copy, catalog=catalogs[1])
     assert len(made.files()) == FILES
     assert made.schema == expected.schema
     assert made.partition_by == expected.partition_by == ("k",)
@@ -48,7 +49,8 @@ def test_many_files_are_the_dataset_that_python_makes(
         order = [("id", "ascending"), ("k", "ascending"), ("x", "ascending")]
         # As texts: NaN is not equal to itself.
         assert repr(mine.sort_by(order).to_pydict()) == repr(theirs.sort_by(order).to_pydict())
-    assert str(made.scan("id = 1001").explain()) == str(expected.scan("id = 1001").explain())
+    mine, theirs = (str(d.scan("id = 1001").explain()) for d in (made, expected))
+    assert mine == theirs.replace(expected.uri, made.uri)
     assert made.scan("id = 1001").explain().files_read == 1
 
 

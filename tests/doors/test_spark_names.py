@@ -373,8 +373,9 @@ def test_properties_and_comments_are_changed(
     spark_catalog.sql(f"ALTER TABLE {space}.t CLUSTER BY (b)")
     made = catalog.dataset((space.partition(".")[2], "t"))
     assert made.properties["table_properties"] == {"y": "2", "comment": "noted"}
-    assert made.properties["sort_by"] == ["b"]
-    assert rows(spark_catalog, f"SHOW TBLPROPERTIES {space}.t") == [("y", "2")]
+    assert made.properties["cluster_by"] == ["b"]
+    told = rows(spark_catalog, f"SHOW TBLPROPERTIES {space}.t")
+    assert told == [("cluster_by", "b"), ("y", "2")]
 
 
 def test_a_table_is_renamed_and_dropped(
@@ -638,3 +639,44 @@ def test_branches_are_read_and_written_by_their_names_and_by_an_option(
     for statement in (f"DROP TABLE {table}", f"CREATE TABLE {space}.t.branch_b (id INT)"):
         assert "is a branch" in message(spark_catalog, statement)
     assert rows(spark_catalog, f"{system}.drop_branch('{name}', 'Audit')") == [("Audit", 5)]
+
+
+def test_a_table_is_opened_by_its_name(
+    spark_catalog: SparkSession, space: str, tmp_path: Path
+) -> None:
+    """It was taken for a folder, and the first statement failed."""
+    spark_catalog.sql(f"CREATE TABLE {space}.t AS SELECT id FROM range(3)")
+    table = lake.spark.open(spark_catalog, f"{space}.t")
+    table.delete("id = 1")
+    assert sorted(row.id for row in spark_catalog.table(f"{space}.t").collect()) == [0, 2]
+    assert len(table.history()) == 2
+    with pytest.raises(lake.DatasetNotFoundError):
+        lake.spark.open(spark_catalog, f"{space}.none")
+
+
+def test_cluster_by_is_typed_in_all_its_forms(
+    spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
+) -> None:
+    namespace = space.partition(".")[2]
+
+    def columns(name: str) -> list[str] | None:
+        return catalog.dataset((namespace, name)).properties.get("cluster_by")
+
+    spark_catalog.sql(f"CREATE TABLE {space}.a (k INT, s STRUCT<x: INT>) CLUSTER BY (k, s.x)")
+    assert columns("a") == ["k", "s.x"]
+    spark_catalog.sql(f"INSERT INTO {space}.a SELECT id, struct(int(id % 7)) FROM range(50)")
+    spark_catalog.sql(f"ALTER TABLE {space}.a CLUSTER BY (K)")
+    assert columns("a") == ["k"]
+    done = rows(spark_catalog, f"CALL plake.system.cluster(table => '{space}.a', full => true)")
+    assert done[0][2] == 1
+    told = {row[0] for row in rows(spark_catalog, f"CALL plake.system.health('{space}.a')")}
+    assert {"files", "average depth", "cluster", "compact", "vacuum"} <= told
+    assert rows(spark_catalog, f"SELECT count(*), sum(s.x) FROM {space}.a") == [(50, 147)]
+    spark_catalog.sql(f"ALTER TABLE {space}.a CLUSTER BY NONE")
+    assert columns("a") is None
+    spark_catalog.sql(f"ALTER TABLE {space}.a SET TBLPROPERTIES ('cluster_by' = 's.x')")
+    assert columns("a") == ["s.x"]
+    spark_catalog.sql(f"CREATE TABLE {space}.b CLUSTER BY (id) AS SELECT id FROM range(9)")
+    assert columns("b") == ["id"]
+    spark_catalog.table(f"{space}.b").writeTo(f"{space}.c").clusterBy("id").create()
+    assert columns("c") == ["id"]

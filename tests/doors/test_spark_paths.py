@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import lakehouse_source as lake
-from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.errors import ForeignFolderError, InvalidOptionError
 from lakehouse_source.spark import configure, enable
 from tests.doors.conftest import unshared_session
 
@@ -369,12 +370,20 @@ def test_refusals_begin_with_plake_s_text(spark_catalog: SparkSession, tmp_path:
 def test_a_path_belongs_to_the_catalog_that_knows_it(
     spark_catalog: SparkSession, tmp_path: Path
 ) -> None:
-    """First the one of Spark's settings, then the one in the folder."""
+    """First the one of Spark's settings, then the one in the folder.
+
+    No catalog makes a dataset in another one's folder. Folders from before may have one of each.
+    """
     url = spark_catalog.conf.get("spark.sql.catalog.plake.catalog")
+    own = str(tmp_path / "own")
+    lake.write_dataset({"x": ["own"]}, own)
+    assert rows(spark_catalog, f"SELECT x FROM {table(own)}") == [("own",)]
+    with pytest.raises(ForeignFolderError):
+        lake.write_dataset({"x": ["named"]}, own, catalog=url)
+    assert rows(spark_catalog, f"SELECT x FROM {table(own)}") == [("own",)]
     path = str(tmp_path / "both")
-    lake.write_dataset({"x": ["own"]}, path)
-    assert rows(spark_catalog, f"SELECT x FROM {table(path)}") == [("own",)]
     lake.write_dataset({"x": ["named"]}, path, catalog=url)
+    shutil.copytree(own, path, ignore=shutil.ignore_patterns("owner-*"), dirs_exist_ok=True)
     assert rows(spark_catalog, f"SELECT x FROM {table(path)}") == [("named",)]
     spark_catalog.sql(f"INSERT INTO {table(path)} VALUES ('more')")
     assert lake.read_dataset(path, catalog=url).num_rows == 2

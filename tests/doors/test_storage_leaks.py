@@ -22,8 +22,8 @@ SCHEMA = StructType([StructField("id", LongType(), False)])
 SCRIPT = """
     uri, catalog, endpoint, foreign = sys.argv[1:]
     options = {
-        "access_key": "env:STORE_KEY",
-        "secret_key": "env:STORE_SECRET",
+        "access_key": "env:PLAKE_STORE_KEY",
+        "secret_key": "env:PLAKE_STORE_SECRET",
         "ENDPOINT_URL": endpoint,
         "region": "us-east-1",
     }
@@ -64,16 +64,19 @@ def test_only_readers_and_writers_hold_the_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The data source has the variable's name, and what is printed has no value."""
-    monkeypatch.setenv("STORE_SECRET", AZURE_KEY)
+    monkeypatch.setenv("PLAKE_STORE_SECRET", AZURE_KEY)
+    monkeypatch.setenv("PLAKE_HOSTS_ALLOWED", "account.dfs.core.windows.net")
+    # There is no such account whose folder could be looked at.
+    monkeypatch.setattr("lakehouse_source.write.commit.begin.claim", lambda *_, **__: None)
     options = {
         "path": "abfs://container/x",
         "catalog": f"sqlite://{tmp_path}/catalog.db",
         "storage.account_name": "account",
-        "storage.account_key": "env:STORE_SECRET",
+        "storage.account_key": "env:PLAKE_STORE_SECRET",
     }
     source = PlakeDataSource(options)
     writer = source.writer(SCHEMA, False)
-    monkeypatch.delenv("STORE_SECRET")
+    monkeypatch.delenv("PLAKE_STORE_SECRET")
     there = cloudpickle.loads(cloudpickle.dumps(writer))
     assert there.staged.spec.uri.options["account_key"] == AZURE_KEY
     assert AZURE_KEY.encode() not in cloudpickle.dumps(source)
@@ -89,8 +92,9 @@ def test_the_event_log_and_the_drivers_log_do_not_hold_the_secret(tmp_path: Path
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
         "AWS_EC2_METADATA_DISABLED": "true",
-        "STORE_KEY": "user",
-        "STORE_SECRET": CANARY,
+        "PLAKE_HOSTS_ALLOWED": "127.0.0.1",
+        "PLAKE_STORE_KEY": "user",
+        "PLAKE_STORE_SECRET": CANARY,
     }
     with s3() as store:
         foreign = f"{store.root}/foreign"

@@ -21,9 +21,9 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.model import TransactionRecord
 from lakehouse_source.read.address import Address
+from lakehouse_source.spark.reading.stream_read import HAS_LIMITS, PlakeStreamReader, stream_request
 from lakehouse_source.spark.source import PlakeDataSource
-from lakehouse_source.spark.stream_read import HAS_LIMITS, PlakeStreamReader, stream_request
-from lakehouse_source.spark.types import spark_schema
+from lakehouse_source.spark.types.spark_types import spark_schema
 from lakehouse_source.streaming import Effect, Rules, effect_of, position_of
 
 pytestmark = [
@@ -62,9 +62,18 @@ class Engine:
         self.uri, self.spark, self.chance, self.options = uri, spark, chance, options
         self.offsets: list[Any] = []  # the end of each batch
         self.committed = 0
-        self.sink: dict[int, list[int]] = {}
+        self.sink: dict[int, Any] = {}
         self.reader: PlakeStreamReader | None = None
         self.kills = 0.1
+
+    def load(self) -> PlakeStreamReader:
+        """What a user does after a restart."""
+        return new_reader(self.uri, **self.options)
+
+    def read(self, start: Any, end: Any) -> Any:
+        """What the sink gets of a batch."""
+        assert self.reader is not None
+        return read(self.reader, start, end)
 
     def _step(self) -> None:
         if self.chance.random() < self.kills:
@@ -80,7 +89,7 @@ class Engine:
 
     def _trigger(self) -> bool:
         if self.reader is None:
-            self.reader = new_reader(self.uri, **self.options)
+            self.reader = self.load()
             done = self.committed and self.committed == len(self.offsets)
             if self.spark == "4.1" and done and self.chance.random() < 0.5:
                 assert self.reader.partitions(self.offsets[-1], self.offsets[-1]) == []
@@ -106,7 +115,7 @@ class Engine:
     def _run(self, reader: PlakeStreamReader) -> None:
         batch = self.committed
         start = self.offsets[batch - 1] if batch else reader.initialOffset()
-        rows = read(reader, start, self.offsets[batch])
+        rows = self.read(start, self.offsets[batch])
         self._step()
         self.sink.setdefault(batch, rows)
         self._step()

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import lakehouse_source as lake
-from lakehouse_source.spark.stream_read import HAS_LIMITS
+from lakehouse_source.spark.reading.stream_read import HAS_LIMITS
 from tests.doors.streams import forget_last_commit, ids, run
 
 pytestmark = pytest.mark.spark

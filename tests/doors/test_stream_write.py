@@ -10,15 +10,19 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 import lakehouse_source as lake
-from lakehouse_source.catalog.write_states import WriteState
+from lakehouse_source.catalog.sql.write_states import WriteState
 from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.spark.stream_write import BatchRefused, BatchWritten, PlakeStreamWriter
-from lakehouse_source.write.options import WriteOptions
+from lakehouse_source.spark.writing.stream_write import (
+    BatchRefused,
+    BatchWritten,
+    PlakeStreamWriter,
+)
+from lakehouse_source.write.commit.options import WriteOptions
 from tests.doors.frames import data_files
 from tests.doors.streams import Folder, forget_last_commit, ids, lose, run
 
@@ -55,6 +59,8 @@ def test_each_batch_is_one_version_with_the_pair_of_query_and_batch(
     pairs = [(one.txn_app_id, one.txn_version) for one in dataset.history()]
     assert pairs == [(query, 2), (query, 1), (query, 0)]
     assert all(one.operation == "append" for one in dataset.history())
+    assert {one.committer["query"] for one in dataset.history()} == {query}
+    assert {one.committer["engine"] for one in dataset.history()} == {"spark"}
     # A restart goes on.
     folder.add(numbers(30, 35))
     assert run(folder.stream(spark), target, checkpoint) == query
@@ -194,8 +200,27 @@ def test_mode_complete_replaces_the_rows_in_each_batch(
 
     assert counted(1) == {"k0": 4, "k1": 3, "k2": 3}
     assert counted(2) == {"k0": 5, "k1": 5, "k2": 5}
-    with pytest.raises(Exception, match=r"does not support Update mode|[Uu]pdate"):
-        run(counts, target, f"{checkpoint}2", outputMode="update")
+
+
+@pytest.mark.spark
+def test_mode_update_is_refused_before_anything_is_made(
+    spark_catalog: SparkSession, folder: Folder, tmp_path: Path
+) -> None:
+    folder.add(numbers(0, 10))
+    counts = folder.stream(spark_catalog).groupBy("k").count()
+    writer = counts.writeStream.format("plake").outputMode("update")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(AnalysisException, match=r"outputMode 'update'.*'complete'.*MERGE"):
+        writer.start(str(tmp_path / "target"))
+    assert not (tmp_path / "target").exists()
+    spark_catalog.sql("CREATE OR REPLACE TABLE plake.default.updated (k STRING, count BIGINT)")
+    with pytest.raises(AnalysisException, match=r"outputMode 'update'"):
+        writer.toTable("plake.default.updated")
+    assert spark_catalog.table("plake.default.updated").count() == 0
+    with pytest.raises(AnalysisException, match=r"Spark creates .* drop plake.default.missing if"):
+        writer.toTable("plake.default.missing")
+    spark_catalog.sql("DROP TABLE plake.default.missing PURGE")
+    assert not spark_catalog.streams.active
 
 
 @pytest.mark.spark

@@ -27,12 +27,17 @@ from lakehouse_source.parquet.spec import WriteSpec
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import initial
-from lakehouse_source.spark.batch_read import PlakeReader, ReadRequest
-from lakehouse_source.spark.batch_write import PlakeWriter
-from lakehouse_source.spark.decimals import decimals_to_longs
-from lakehouse_source.spark.packing import FILE_COST_BYTES, ScanPartition, decoded_share, pack
-from lakehouse_source.spark.pushdown import Pushdown
+from lakehouse_source.spark.reading.batch_read import PlakeReader, ReadRequest
+from lakehouse_source.spark.reading.packing import (
+    FILE_COST_BYTES,
+    ScanPartition,
+    decoded_share,
+    pack,
+)
+from lakehouse_source.spark.reading.pushdown import Pushdown
 from lakehouse_source.spark.source import PlakeDataSource
+from lakehouse_source.spark.types.decimals import decimals_to_longs
+from lakehouse_source.spark.writing.batch_write import PlakeWriter
 from lakehouse_source.storage import Storage
 from tests.doors.frames import data_files
 

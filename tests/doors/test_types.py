@@ -28,8 +28,8 @@ from pyspark.sql.types import (
 )
 
 import lakehouse_source as lake
-from lakehouse_source.schema.fields import SPARK_TYPE
-from lakehouse_source.spark.types import arrow_schema, batch_schema, spark_schema
+from lakehouse_source.schema.fields import SPARK_METADATA, SPARK_TYPE
+from lakehouse_source.spark.types.spark_types import arrow_schema, batch_schema, spark_schema
 from tests.doors.conftest import activate
 from tests.doors.frames import literals, load, nullable, quoted, rows, save, through_parquet
 
@@ -389,27 +389,50 @@ def test_more_partitions_than_rows_leave_no_empty_files(
     assert back.where("id >= 0").count() == 3
 
 
-@pytest.mark.long
-def test_user_types_are_kept_as_the_sql_types_they_are_made_of(
+def test_types_of_users_are_kept_as_the_types_that_they_are_made_of(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from pyspark.ml.linalg import Vectors, VectorUDT
+    from pyspark.testing.objects import ExamplePoint
 
-    frame = spark.createDataFrame([(Vectors.dense([1.0, 2.0]),)], ["v"])
+    frame = spark.createDataFrame([(ExamplePoint(1.0, 2.0),)], ["point"])
     back = load(spark, save(frame, tmp_path / "plake"))
-    assert back.schema["v"].dataType.simpleString() == VectorUDT.sqlType().simpleString()
-    assert back.first().v["values"] == [1.0, 2.0]
+    assert back.schema["point"].dataType == ArrayType(DoubleType())
+    assert back.first().point == [1.0, 2.0]
 
 
-def test_a_catalog_cannot_make_spark_import_a_class() -> None:
-    spelled = {
-        "type": "udt",
-        "class": None,
-        "pyClass": "os.nothing_of_this_name",
-        "serializedClass": "Y29zCnN5c3RlbQo=",
-        "sqlType": "string",
-    }
-    for document in (spelled, {"type": "array", "elementType": spelled, "containsNull": True}):
+UDT = {
+    "type": "udt",
+    "class": "org.apache.spark.ml.linalg.VectorUDT",
+    "pyClass": "pyspark.ml.linalg.VectorUDT",
+    "sqlType": "string",
+}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"class": None, "pyClass": "planted.Type", "serializedClass": "Y29zCnN5c3RlbQo="},
+        {"pyClass": "planted.Type"},
+        {"pyClass": "planted.VectorUDT", "class": UDT["class"]},
+        {"class": "java.lang.Runtime"},
+        {"serializedClass": "Y29zCnN5c3RlbQo="},
+        {"pyClass": "pyspark.ml.linalg.MatrixUDT"},
+        {"pyClass": ["planted.Type"]},
+    ],
+)
+def test_a_catalog_cannot_make_spark_import_a_class(
+    changed: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "planted.py").write_text("raise SystemExit('a class of strangers was imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spelled = UDT | changed
+    inside = {"name": "f", "type": spelled, "nullable": True, "metadata": {}}
+    for document in (
+        spelled,
+        {"type": "array", "elementType": spelled, "containsNull": True},
+        {"type": "struct", "fields": [inside]},
+        UDT | {"sqlType": spelled},
+    ):
         text = json.dumps(document).encode()
         field = pa.field("x", pa.string(), metadata={SPARK_TYPE: text})
         assert spark_schema(pa.schema([field])) == StructType([StructField("x", StringType())])
@@ -530,3 +553,9 @@ def test_frames_without_columns_are_refused(spark: SparkSession, tmp_path: Path)
     with pytest.raises(AnalysisException, match="has no columns"):
         save(spark.range(3).select(), tmp_path / "never")
     assert not (tmp_path / "never").exists()
+
+
+def test_expressions_of_a_strangers_catalog_are_no_defaults() -> None:
+    told = b'{"EXISTS_DEFAULT": "uuid()", "CURRENT_DEFAULT": "uuid()", "comment": "c"}'
+    field = pa.field("x", pa.string(), metadata={SPARK_METADATA: told})
+    assert spark_schema(pa.schema([field]))["x"].metadata == {"comment": "c"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import struct
 import subprocess
 import sys
@@ -237,6 +238,22 @@ def test_a_dataset_whose_file_became_a_bad_one_says_so(tmp_path: Path) -> None:
             with pytest.raises(lake.PlakeError, match=path.name):
                 dataset.scan(condition).to_table()
         assert dataset.verify(checksums=True).differences
+
+
+def test_a_footer_of_gigabytes_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """The file is as large as it says, and takes no room on the disk."""
+    path = tmp_path / "huge.parquet"
+    size = 3 << 30
+    with path.open("wb") as file:
+        file.write(b"PAR1")
+        file.seek(size - 8)
+        file.write(struct.pack("<I", size - 12) + b"PAR1")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for read in (lambda: lake.prune_file(path, "n = 7"), lambda: lake.convert(tmp_path)):
+        with pytest.raises(lake.CorruptDatasetError, match=r"huge\.parquet.* are not read"):
+            read()
+    # In KiB. A footer of 3 GiB was read before it was found to be none.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
 
 
 def test_footers_say_what_pyarrow_says(tmp_path: Path) -> None:

@@ -16,11 +16,14 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog import Catalog, migrations, open_catalog
+from lakehouse_source.catalog import Catalog, open_catalog
+from lakehouse_source.catalog.backends.duckdb.catalog import SETTINGS
+from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.errors import CatalogUnavailableError, DatasetNotFoundError
 from tests.catalog_contract import (
     NEW_IN_FORMAT_7,
     NEW_IN_FORMAT_8,
+    NEW_IN_FORMAT_10,
     URI,
     CatalogContract,
     commit,
@@ -64,7 +67,8 @@ class TestDuckDBContract(CatalogContract):
     @pytest.fixture
     def plant(self, path: Path) -> Callable[[str], None]:
         def run(statement: str) -> None:
-            with duckdb.connect(str(path)) as connection:
+            # Of one file, all connections of a process have the same settings.
+            with duckdb.connect(str(path), config=SETTINGS) as connection:
                 connection.execute(statement)
 
         return run
@@ -80,7 +84,8 @@ class TestDuckDBContract(CatalogContract):
                 pass  # the tables are made; the statements are those of another format
         with duckdb.connect(str(path)) as connection:
             connection.execute(f"ATTACH '{before}' AS source")
-            later = [*NEW_IN_FORMAT_8, *(NEW_IN_FORMAT_7 if number < 7 else ())]
+            later = [*NEW_IN_FORMAT_10, *NEW_IN_FORMAT_8]
+            later += NEW_IN_FORMAT_7 if number < 7 else ()
             later += ["deletion_vectors"] if number < 6 else []
             for table in (t for t in migrations.TABLES if t not in later):
                 found = connection.execute(f"PRAGMA table_info('{table}')").fetchall()

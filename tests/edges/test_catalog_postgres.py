@@ -18,11 +18,12 @@ import psycopg
 import pytest
 
 from lakehouse_source import write_dataset
-from lakehouse_source.catalog import open_catalog, redact, server_connections
+from lakehouse_source.catalog import open_catalog, redact
+from lakehouse_source.catalog.backends.postgres import connections as server_connections
+from lakehouse_source.catalog.backends.postgres.catalog import PostgresCatalog
+from lakehouse_source.catalog.backends.postgres.connections import shared_connections
 from lakehouse_source.catalog.base import Catalog, CatalogReader
-from lakehouse_source.catalog.postgres import PostgresCatalog
-from lakehouse_source.catalog.server_connections import idle_connections
-from lakehouse_source.catalog.session import Row
+from lakehouse_source.catalog.sql.session import Row
 from lakehouse_source.errors import (
     CatalogUnavailableError,
     CommitAcknowledgementLostError,
@@ -411,7 +412,7 @@ def test_nothing_outlives_a_transaction(url: str, catalog: Catalog) -> None:
     assert held == (0,)
     with catalog.read() as reader:
         assert reader._session.query("SELECT count(*) FROM pg_prepared_statements") == [(0,)]
-    connection_ = catalog._idle[-1]  # type: ignore[attr-defined]
+    connection_ = shared_connections._kept[-1][1]
     assert connection_.execute("SHOW enable_seqscan").fetchone() == ("on",)
     for setting in ("lock_timeout", "idle_in_transaction_session_timeout"):
         assert connection_.execute(f"SHOW {setting}").fetchone() == ("0",)
@@ -516,9 +517,9 @@ def test_the_first_statement_that_fails_names_the_error(catalog: Catalog) -> Non
 class TestConnectionsKeptForTheNextCatalog:
     @pytest.fixture(autouse=True)
     def none_before(self) -> Iterator[None]:
-        idle_connections.close_all()
+        shared_connections.close_all()
         yield
-        idle_connections.close_all()
+        shared_connections.close_all()
 
     @pytest.fixture(autouse=True)
     def made(self, url: str) -> None:
@@ -548,7 +549,7 @@ class TestConnectionsKeptForTheNextCatalog:
 
     def test_a_closed_one_is_not(self, url: str, postgres_server: PostgresServer) -> None:
         self.server_process(url)
-        idle_connections.close_all()
+        shared_connections.close_all()
         for _ in range(50):
             if self.connections(postgres_server, url) == 0:
                 return
@@ -612,7 +613,7 @@ class TestConnectionsKeptForTheNextCatalog:
                 reading.enter_context(catalog.read())
         for catalog in catalogs:
             catalog.release()
-        assert len(idle_connections._kept) == 4
+        assert len(shared_connections._kept) == 4
 
     def test_abandoned_writes_are_looked_for_once(
         self, url: str, monkeypatch: pytest.MonkeyPatch
@@ -636,7 +637,7 @@ class TestConnectionsKeptForTheNextCatalog:
             self.server_process(url)
             write()
         assert len(looked) == 1
-        idle_connections.close_all()
+        shared_connections.close_all()
         write()
         assert len(looked) == 2
 
@@ -664,23 +665,23 @@ class TestConnectionsKeptForTheNextCatalog:
         code = f"""
 import os
 from lakehouse_source.catalog import open_catalog
-from lakehouse_source.catalog.server_connections import idle_connections
+from lakehouse_source.catalog.backends.postgres.connections import shared_connections
 def look():
     catalog = open_catalog({url!r})
     with catalog.read() as reader:
         assert len(reader.datasets()) == 1
     catalog.release()
 look()
-kept = idle_connections._kept[0][1]
+kept = shared_connections._kept[0][1]
 child = os.fork()
 if child == 0:
-    assert not idle_connections._kept
+    assert not shared_connections._kept
     look()
-    assert idle_connections._kept[0][1] is not kept
+    assert shared_connections._kept[0][1] is not kept
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 look()
-assert idle_connections._kept[0][1] is kept
+assert shared_connections._kept[0][1] is kept
 """
         strict = [] if sys.version_info >= (3, 12) else ["-W", "error"]  # it warns of the thread
         done = subprocess.run([sys.executable, *strict, "-c", code], capture_output=True)

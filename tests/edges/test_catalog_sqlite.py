@@ -17,9 +17,10 @@ from sqlite_utils import Database
 
 import lakehouse_source
 from lakehouse_source.catalog import open_catalog, redact
+from lakehouse_source.catalog.backends.sqlite.catalog import SqliteCatalog
 from lakehouse_source.catalog.locate import resolve_url
-from lakehouse_source.catalog.migrations import TABLES
-from lakehouse_source.catalog.sqlite import SqliteCatalog
+from lakehouse_source.catalog.sql.migrations import TABLES
+from lakehouse_source.catalog.sql.write_states import described
 from lakehouse_source.errors import (
     CatalogUnavailableError,
     DatasetNotFoundError,
@@ -264,7 +265,7 @@ class TestConnectionsKeptForTheNextCatalog:
 import os, sys
 from pathlib import Path
 from lakehouse_source.catalog import open_catalog
-from lakehouse_source.catalog import sqlite
+from lakehouse_source.catalog.backends.sqlite import catalog as sqlite
 def look():
     catalog = open_catalog("sqlite://{path}")
     with catalog.read() as reader:
@@ -337,7 +338,7 @@ def test_a_crash_while_the_tables_are_made_leaves_none(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """sqlite-utils must not commit inside our transaction."""
-    from lakehouse_source.catalog import migrations
+    from lakehouse_source.catalog.sql import migrations
 
     with monkeypatch.context() as patched:
         broken = [[*migrations.MIGRATIONS[0][:5], "BROKEN"], *migrations.MIGRATIONS[1:]]
@@ -394,18 +395,29 @@ def test_a_local_dataset_has_its_catalog_beside_it(
 
 
 def test_the_states_of_a_write_have_their_sql_in_one_file() -> None:
-    package = Path(lakehouse_source.__file__).parent
-    named = {path.name for path in package.rglob("*.py") if "pending_writes" in path.read_text()}
+    catalog = Path(lakehouse_source.__file__).parent / "catalog"
+    named = {
+        path.relative_to(catalog).as_posix()
+        for path in catalog.rglob("*.py")
+        if "pending_writes" in path.read_text()
+    }
     # Its table is made by a migration; a stuck lock on it is looked for in PostgreSQL.
-    assert named == {"write_states.py", "migrations.py", "postgres.py"}
+    assert named == {"sql/write_states.py", "sql/migrations.py", "backends/postgres/catalog.py"}
+
+
+def test_the_page_of_formats_has_the_states_of_a_write() -> None:
+    pages = Path(lakehouse_source.__file__).parents[1] / "docs"
+    if not pages.exists():
+        pytest.skip("this is not a checkout")
+    assert described() in (pages / "formats.md").read_text()
 
 
 def test_the_environment_names_a_catalog(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLAKE_CATALOG", f"sqlite://{path}")
-    monkeypatch.setenv("ELSEWHERE", f"sqlite://{path}2")
+    monkeypatch.setenv("PLAKE_ELSEWHERE", f"sqlite://{path}2")
     assert resolve_url(None, URI) == f"sqlite://{path}"
-    assert resolve_url("env:ELSEWHERE") == f"sqlite://{path}2"
-    monkeypatch.setenv("PLAKE_CATALOG", "env:ELSEWHERE")
+    assert resolve_url("env:PLAKE_ELSEWHERE") == f"sqlite://{path}2"
+    monkeypatch.setenv("PLAKE_CATALOG", "env:PLAKE_ELSEWHERE")
     with open_catalog(None, dataset_uri=URI) as catalog:
         assert isinstance(catalog, SqliteCatalog)
         assert catalog.path == f"{path}2"
@@ -461,8 +473,8 @@ def test_no_catalog_and_no_default(monkeypatch: pytest.MonkeyPatch) -> None:
         ("postgresql://u:can/ary?ca#na@r:y@host/db", "postgresql://u:***@host/db"),
         ("postgresql://:canary@host/db", "postgresql://:***@host/db"),
         (
-            "postgresql://h/db?user=u&password=canary&sslpassword=canary&x=1",
-            "postgresql://h/db?user=u&password=***&sslpassword=***&x=1",
+            "postgresql://h/db?user=u&password=canary&sslpassword=canary&user=me",
+            "postgresql://h/db?user=u&password=***&sslpassword=***&user=me",
         ),
         ("sqlite:///a@b:c@d.db", "sqlite:///a@b:c@d.db"),
         ("env:NAME", "env:NAME"),

@@ -18,9 +18,9 @@ from lakehouse_source.errors import InvalidOptionError, StorageError
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.storage import Storage, StorageLocation
-from lakehouse_source.write.begin import begin
-from lakehouse_source.write.commit import abort, commit
-from lakehouse_source.write.options import WriteOptions
+from lakehouse_source.write.commit.begin import begin
+from lakehouse_source.write.commit.commit import abort, commit
+from lakehouse_source.write.commit.options import WriteOptions
 from tests.edges.object_stores import STORES, ObjectStore, account_signature
 
 ODD_NAMES = ("a b/c d.parquet", "ü/é ñ 日本.parquet", "k=%20/100%.parquet", "k=1+2/x?y#z&.parquet")

@@ -16,9 +16,9 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
-from lakehouse_source.write.begin import begin
-from lakehouse_source.write.commit import abort, commit
-from lakehouse_source.write.options import WriteOptions
+from lakehouse_source.write.commit.begin import begin
+from lakehouse_source.write.commit.commit import abort, commit
+from lakehouse_source.write.commit.options import WriteOptions
 from tests.edges.failing_proxy import FailingProxy
 from tests.edges.object_stores import s3_server
 
@@ -74,13 +74,13 @@ def ids(uri: str, catalog: lake.Catalog, **arguments: Any) -> list[int]:
 
 
 def objects(uri: str) -> dict[str, int]:
-    """Every object below a dataset, with its size."""
+    """Every object of a dataset, with its size."""
     filesystem, root = pafs.FileSystem.from_uri(uri)
     selector = pafs.FileSelector(root, recursive=True, allow_not_found=True)
     return {
         info.path[len(root) + 1 :]: info.size
         for info in filesystem.get_file_info(selector)
-        if info.type == pafs.FileType.File
+        if info.type == pafs.FileType.File and "/_plake/owner-" not in info.path
     }
 
 
@@ -205,20 +205,20 @@ def test_options_by_name_reach_the_store(
     server: int, bucket: str, catalog: lake.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The names of PyArrow, of fsspec and of delta-rs; a value may be in the environment."""
-    monkeypatch.setenv("STORE_SECRET", SECRET)
+    monkeypatch.setenv("PLAKE_STORE_SECRET", SECRET)
     place = f"http://127.0.0.1:{server}"
     spellings: list[dict[str, Any]] = [
         {"access_key": "user", "secret_key": SECRET, "endpoint_override": place},
         {"key": "user", "secret": SECRET, "endpoint_url": place},
         {
             "AWS_ACCESS_KEY_ID": "user",
-            "AWS_SECRET_ACCESS_KEY": "env:STORE_SECRET",
+            "AWS_SECRET_ACCESS_KEY": "env:PLAKE_STORE_SECRET",
             "AWS_ENDPOINT_URL": place,
             "AWS_REGION": "us-east-1",
         },
         {
             "access_key": "user",
-            "secret_key": "env:STORE_SECRET",
+            "secret_key": "env:PLAKE_STORE_SECRET",
             "scheme": "http",
             "endpoint_override": f"127.0.0.1:{server}",
             "request_timeout": "20",
@@ -378,3 +378,28 @@ def test_a_point_fetches_the_pages_that_may_hold_it(
         assert proxy.requests <= 6
         # The end of the file, and a page of 8,192 rows of each column.
         assert proxy.answered_bytes < file.size_bytes / 10
+
+
+def test_erased_rows_are_in_no_object(server: int, bucket: str, uri: str, tmp_path: Path) -> None:
+    catalog = f"sqlite://{tmp_path}/catalog.db"
+    table = pa.table({"id": [1, 2, 3, 4], "who": ["ann", "bob-the-builder", "cy", "di"]})
+    lake.write_dataset(
+        table, uri, catalog=catalog, partition_by="id", compression="none", rewrite_threshold=1.0
+    )
+    lake.write_dataset(table, uri, catalog=catalog)
+    dataset = lake.open_dataset(uri, catalog=catalog)
+    dataset.delete("id = 2")
+    dataset.compact()
+    report = dataset.erase("who = 'bob-the-builder'")
+    assert report.rows == 2
+    for version, left in ((1, 3), (2, 6), (3, 6)):
+        assert dataset.scan(version=version).count_rows() == left
+        assert sorted(set(dataset.scan(version=version).to_table()["id"].to_pylist())) == [1, 3, 4]
+        assert dataset.verify(version, checksums=True).ok
+    filesystem, _ = pafs.FileSystem.from_uri(address_of(server, bucket))
+    found = filesystem.get_file_info(pafs.FileSelector(bucket, recursive=True))
+    files = [one for one in found if one.is_file]
+    assert len(files) > 6
+    for one in files:
+        assert b"bob-the-builder" not in filesystem.open_input_file(one.path).read()
+    assert b"bob-the-builder" not in (tmp_path / "catalog.db").read_bytes()

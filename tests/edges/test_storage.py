@@ -8,6 +8,7 @@ import traceback
 from pathlib import Path
 
 import pytest
+from fsspec.registry import known_implementations
 
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, StorageError
 from lakehouse_source.storage import (
@@ -17,6 +18,7 @@ from lakehouse_source.storage import (
     check_relative,
     redact_uri,
 )
+from lakehouse_source.storage.protocols import ALLOWED
 
 
 @pytest.mark.parametrize(
@@ -217,6 +219,63 @@ def test_other_stores_go_through_fsspec() -> None:
     assert storage.delete("f.parquet")
 
 
-def test_an_unknown_store_is_named() -> None:
+def test_an_unknown_store_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidOptionError, match="PLAKE_PROTOCOLS_ALLOWED=nosuch"):
+        Storage("nosuch://x/y")
+    monkeypatch.setenv("PLAKE_PROTOCOLS_ALLOWED", "other, NoSuch")
     with pytest.raises(StorageError, match="nosuch"):
         Storage("nosuch://x/y")
+
+
+# A name with an underscore is no scheme: with `://` behind it, it is a local folder.
+@pytest.mark.parametrize("protocol", sorted(n for n in known_implementations if "_" not in n))
+def test_only_stores_on_the_list_are_opened(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fsspec has drivers that cache, unpack, follow references or talk to servers of code."""
+    opened: list[str] = []
+    monkeypatch.setattr("fsspec.core.url_to_fs", lambda url, **options: opened.append(url))
+    refused = {
+        *("reference", "simplecache", "filecache", "blockcache", "cached", "dask", "jupyter"),
+        *("git", "github", "gist", "zip", "tar", "libarchive", "generic", "dir", "data", "jlab"),
+        *("local", "asynclocal", "asyncwrapper", "pyscript"),
+        *("dvc", "wandb"),
+    }
+    assert (protocol in ALLOWED) == (protocol not in refused)
+    if protocol in refused:
+        for url in (f"{protocol}://x/y", f"{protocol.upper()}://x/y"):
+            with pytest.raises(InvalidOptionError, match="does not open by itself"):
+                Storage(url)
+    assert opened == []
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("memory://x::memory://y", {}),
+        ("simplecache::memory://x/y", {}),
+        ("http://x/y::file:///etc", {}),
+        ("memory://x/y", {"protocol": "reference", "fo": "/etc/x"}),
+        ("memory://x/y", {"Protocol": "reference", "fo": "/etc/x"}),
+    ],
+)
+def test_a_chain_of_drivers_is_refused(url: str, options: dict[str, str]) -> None:
+    with pytest.raises(InvalidOptionError):
+        StorageLocation.of(url, options)
+
+
+def test_a_local_folder_may_have_two_colons_in_its_name(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path / "a::b"))
+    with storage.open_output("f") as file:
+        file.write(b"abc")
+    assert (tmp_path / "a::b" / "f").read_bytes() == b"abc"
+
+
+def test_the_path_of_a_pipe_is_refused_and_that_of_a_link_to_a_file_is_not(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_bytes(b"x")
+    os.symlink(tmp_path / "file", tmp_path / "link")
+    os.symlink(tmp_path / "pipe", tmp_path / "link to pipe")
+    storage = Storage(str(tmp_path))
+    assert storage.size("link") == 1
+    for name in ("pipe", "link to pipe"):
+        with pytest.raises(CorruptDatasetError, match="no plain file"):
+            storage.path(name)

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from lakehouse_source.write.conflicts import (
+from lakehouse_source.write.commit.conflicts import (
     KEEP_ROWS,
     MOVE_ROWS,
     OPERATIONS,
@@ -65,7 +65,14 @@ def test_every_operation_of_the_history_is_a_change() -> None:
 
 def test_which_operations_remove_no_row() -> None:
     assert set(MOVE_ROWS) == {"rewrite"}
-    removing = {"replace", "overwrite", "overwrite where", "overwrite partitions", "restore"}
+    removing = {
+        "replace",
+        "overwrite",
+        "overwrite where",
+        "overwrite partitions",
+        "restore",
+        "erase",
+    }
     assert set(OPERATIONS) - set(KEEP_ROWS) == removing | {"delete", "update", "merge"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import struct
 import zlib
 
@@ -177,3 +178,35 @@ def test_a_damaged_footer_is_an_error_or_names_blobs_inside_the_file(
     except VectorError:
         return
     assert all(0 < blob.offset <= blob.offset + blob.length < len(whole) for blob in blobs)
+
+
+@pytest.mark.parametrize("number", [*range(300), 8073, 8687, 14_010, 14_811])
+def test_a_forged_bitmap_with_the_right_checksum_is_refused_or_says_what_it_holds(
+    number: int,
+) -> None:
+    """Whoever can write a vector can compute its checksum. pyroaring 1.0.1 died of 8073."""
+    chance = random.Random(number)
+    kinds = (
+        range(0, 100_000, 3),
+        range(5000),
+        [1, 5, 70_000, 2**33, 2**40],
+        [*range(100), *range(70_000, 140_000, 2)],
+    )
+    original = BitMap64(chance.choice(kinds))
+    original.run_optimize()
+    body = bytearray(original.serialize())
+    for _ in range(chance.choice((1, 1, 2, 5))):
+        at = chance.randrange(min(len(body), chance.choice((16, 64, len(body)))))
+        body[at] = chance.randrange(256)
+    if chance.random() < 0.2:
+        del body[chance.randrange(len(body)) :]
+    whole = vector.MAGIC + bytes(body)
+    blob = struct.pack(">I", len(whole)) + whole + struct.pack(">I", zlib.crc32(whole))
+    try:
+        found = vector.decode(blob, len(original), 2**41)
+    except VectorError:
+        return
+    positions = list(found)
+    assert positions == sorted(set(positions))
+    assert len(positions) == len(original)
+    assert positions[-1] < 2**41

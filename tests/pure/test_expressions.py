@@ -141,6 +141,8 @@ def test_values(text: str, expected: Any) -> None:
         ("IF(TRUE, 1, 'x')", pa.int64()),
         ("u", pa.uint8()),
         ("u + u", pa.int16()),
+        ("coalesce(CAST(1 AS BIGINT), CAST(1 AS DECIMAL(10,2)), '2')", pa.float64()),
+        ("coalesce('2', CAST(1 AS BIGINT), CAST(1 AS DECIMAL(10,2)))", pa.decimal128(22, 2)),
     ],
 )
 def test_types(text: str, type_: pa.DataType) -> None:
@@ -186,7 +188,7 @@ def test_values_without_a_result_are_errors_that_name_them(text: str, told: str)
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("foo(1)", "function foo is not supported; known are abs, array"),
+        ("foo(1)", "function foo is not supported; the nearest known is floor"),
         ("upper('a', 'b')", "function upper does not take 2 arguments"),
         ("1 + TRUE", "+ does not apply to INT and BOOLEAN"),
         ("1 AND TRUE", "1 is INT, not BOOLEAN"),

@@ -234,13 +234,9 @@ def test_predicates_pickle_and_stay_small():
 @pytest.mark.parametrize(
     ("text", "word", "position"),
     [
-        ("n = tiny", "columns n and tiny", 0),
-        ("n > 1 AND year(day) = 2020", "function year", 10),
         ("n > 1 AND myfunc(n)", "function myfunc", 10),
-        ("n + 1 = 2", "ADD", 0),
-        ("Name RLIKE 'x'", "x", 0),
-        ("Name ILIKE 'x'", "ILIKE", 0),
-        ("Name NOT ILIKE 'x'", "ILIKE", 0),
+        ("n > 1 AND yeer(day) = 2020", "the nearest known is year", 10),
+        ("n > rand()", "not deterministic", 4),
         ("Name LIKE ANY ('x', 'y')", "ANY", 15),
         ("n BETWEEN SYMMETRIC 2 AND 1", "symmetric", 0),
         ("n IN (SELECT 1)", "list of literals", 0),
@@ -251,10 +247,7 @@ def test_predicates_pickle_and_stay_small():
         ("", "empty", None),
         ("n IN ()", "at least one", 0),
         ("a[0] = 1", "BRACKET", 0),
-        ("n = CAST('x' AS INT)", "cast", None),
-        ("tiny = CAST(300 AS TINYINT)", "cast", None),
-        ("day = DATE '2020-13-01'", "cast", None),
-        ("CASE WHEN n = 1 THEN TRUE END", "not supported", None),
+        ("day = DATE '2020-13-01'", "a value of DATE", 11),
     ],
 )
 def test_what_is_not_supported_is_refused_by_name_and_position(text, word, position):
@@ -295,16 +288,16 @@ def test_triples_that_make_no_sense_are_refused():
 @pytest.mark.parametrize(
     "condition",
     [
-        "Name = 5",
         "n = TRUE",
         "n = 'five'",
+        "n = CAST('x' AS INT)",
+        "tiny = CAST(300 AS TINYINT)",
+        "year(day) = 1 / 0",
         "n = DATE '2020-01-01'",
         "day = 5",
         "flag = 1",
         "day = 'soon'",
         "t = '2020-01-01 25:00:00'",
-        "wall = TIMESTAMP '2020-01-01 00:00:00+01:00'",
-        "n LIKE '1%'",
         r"Name LIKE 'a\\b'",
         "price = CAST('nan' AS DECIMAL(10, 2))",
     ],

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,11 +24,19 @@ def empty_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[la
         yield opened
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[lake.Catalog]:
-    """An empty catalog of each kind that several processes can use."""
-    with empty_catalog(request, tmp_path) as opened:
-        yield opened
+def catalog_of(*kinds: str) -> Any:
+    """A fixture: an empty catalog of each of these kinds."""
+
+    @pytest.fixture(params=kinds)
+    def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[lake.Catalog]:
+        with empty_catalog(request, tmp_path) as opened:
+            yield opened
+
+    return catalog
+
+
+EVERY_KIND = ("sqlite", "postgres", "duckdb")
+catalog = catalog_of("sqlite", "postgres")  # that several processes can use
 
 
 # --- one catalog for all crash tests of a module --------------------------------------

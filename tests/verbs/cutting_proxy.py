@@ -20,6 +20,7 @@ Cut = str | None
 BEFORE = "before it is forwarded"
 AFTER = "after it was forwarded"
 ANSWERED = "after the server answered"
+DOWN = "after the client has the answer; nobody is let in any more"
 
 
 class CuttingProxy:
@@ -99,6 +100,9 @@ class CuttingProxy:
                     _close(link.client)
                     time.sleep(0.002)
                     break
+                elif cut == DOWN:
+                    self.down = link.last_answer = True
+                    link.server.sendall(data)
                 else:
                     link.cut_on_answer = True
                     link.server.sendall(data)
@@ -109,9 +113,21 @@ class CuttingProxy:
             while data := link.server.recv(65536):
                 if link.cut_on_answer:
                     break
+                # Asked before the client gets these bytes: what it had to get before it sent its
+                # COMMIT is not the answer to that COMMIT.
+                is_last = link.last_answer
                 if not link.muted:
                     link.client.sendall(data)
+                if is_last:
+                    self._cut_others(link)
+                    break
         self._end(link)
+
+    def _cut_others(self, link: _Link) -> None:
+        with self._lock:
+            others = self._sockets - {link.client, link.server}
+        for one in others:
+            _close(one)
 
     def _end(self, link: _Link) -> None:
         _close(link.client)
@@ -126,6 +142,7 @@ class _Link:
         self.server = server
         self.muted = False
         self.cut_on_answer = False
+        self.last_answer = False
 
 
 def _is_commit(data: bytes) -> bool:

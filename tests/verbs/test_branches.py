@@ -14,7 +14,7 @@ import uuid6
 
 import lakehouse_source as lake
 from lakehouse_source.catalog import CatalogTransaction, retry
-from tests.verbs.conftest import empty_catalog
+from tests.verbs.conftest import EVERY_KIND, catalog_of
 from tests.verbs.test_maintenance import local_clock_off_by
 
 NOW = {
@@ -24,10 +24,7 @@ NOW = {
 }
 
 
-@pytest.fixture(params=["sqlite", "postgres", "duckdb"])
-def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[lake.Catalog]:
-    with empty_catalog(request, tmp_path) as opened:
-        yield opened
+catalog = catalog_of(*EVERY_KIND)
 
 
 @pytest.fixture

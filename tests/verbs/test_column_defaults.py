@@ -24,7 +24,7 @@ from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.aggregates import Aggregate, aggregate
 from lakehouse_source.schema import fields as schemas
-from lakehouse_source.write.commit import commit
+from lakehouse_source.write.commit.commit import commit
 from tests.oracle import decide
 from tests.strategies import TYPES, Rows, conditions, pool, values
 from tests.verbs.test_commit_protocol import stage

@@ -18,12 +18,12 @@ import lakehouse_source as lake
 from lakehouse_source.model import FileRecord
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
-from lakehouse_source.write import compact as compaction
-from lakehouse_source.write.begin import begin
-from lakehouse_source.write.commit import commit_rewrite
-from lakehouse_source.write.compact import worth_rewriting
-from lakehouse_source.write.conflicts import Change
-from lakehouse_source.write.options import WriteOptions
+from lakehouse_source.write.commit.begin import begin
+from lakehouse_source.write.commit.commit import commit_rewrite
+from lakehouse_source.write.commit.conflicts import Change
+from lakehouse_source.write.commit.options import WriteOptions
+from lakehouse_source.write.layout import compact as compaction
+from lakehouse_source.write.layout.compact import worth_rewriting
 from tests import processes
 
 EVERYTHING = ["id", "p", "_row_id", "_commit_version"]
@@ -195,7 +195,7 @@ def test_a_statement_that_began_before_a_compaction_gives_up(uri: str) -> None:
 
 def test_rows_that_a_compaction_moved_are_not_new_to_a_merge(uri: str) -> None:
     """A MERGE looks at files that others added meanwhile; those of a compaction hold no new row."""
-    from lakehouse_source.write.row_statement import RowStatement
+    from lakehouse_source.write.statements.row_statement import RowStatement
 
     address = Address(uri, None)
     with address.open() as catalog:

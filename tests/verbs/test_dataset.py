@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.parquet import writer
+from lakehouse_source.read.address import Address
 
 NAN = float("nan")
 
@@ -258,8 +260,12 @@ class TestOverwriteWhere:
 
     def test_a_row_outside_the_condition_is_refused(self, uri: str) -> None:
         lake.write_dataset(sample(), uri)
-        with pytest.raises(lake.InvalidPredicateError, match="incoming rows do not satisfy"):
+        with pytest.raises(lake.InvalidPredicateError, match="incoming rows do not satisfy") as it:
             lake.write_dataset(sample(), uri, mode="overwrite", overwrite_where="k = 'a'")
+        outside = next(row for row in sample().to_pylist() if row["k"] != "a")
+        assert f"one with k = {outside['k']!r}" in str(it.value)
+        assert "Bound" not in str(it.value)
+        assert "\n" not in str(it.value)
         assert lake.open_dataset(uri).version == 1
         assert len(list(Path(uri).rglob("*.parquet"))) == 1
 
@@ -393,7 +399,7 @@ class TestWhereThingsAre:
         monkeypatch.setenv("PLAKE_CATALOG", f"sqlite:///{tmp_path}/all.db")
         lake.write_dataset(sample(), uri)
         assert (tmp_path / "all.db").exists()
-        assert not (Path(uri) / "_plake").exists()
+        assert not (Path(uri) / "_plake" / "catalog.db").exists()
 
     def test_two_datasets_of_one_catalog_do_not_mix(
         self, tmp_path: Path, catalog: lake.Catalog
@@ -477,3 +483,27 @@ def test_bloom_filters_that_pyarrow_cannot_write_are_refused_before_anything_is_
         lake.open_dataset(uri)
     assert list(Path(uri).rglob("*.parquet")) == []
     assert lake.write_dataset({"a": [1]}, uri, mode=mode).version == 1
+
+
+@pytest.mark.parametrize("as_dataset", [False, True])
+def test_a_read_of_the_newest_version_does_not_see_that_one_expire(
+    uri: str, as_dataset: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process commits and expires as soon as the catalog can be written to."""
+    lake.write_dataset({"a": [1]}, uri)
+    opened, left = Address.open, [True]
+
+    @contextmanager
+    def then_committed(self: Address, **options: bool) -> Iterator[lake.Catalog]:
+        with opened(self, **options) as catalog:
+            yield catalog
+        if left:
+            left.pop()
+            lake.write_dataset({"a": [2]}, uri)
+            lake.open_dataset(uri).expire_versions(keep_last=1)
+
+    monkeypatch.setattr(Address, "open", then_committed)
+    found = lake.read_dataset(uri, as_dataset=as_dataset)
+    rows = found.to_table() if as_dataset else found
+    assert rows["a"].to_pylist() in ([1], [1, 2])
+    assert left == []

@@ -161,6 +161,45 @@ def test_namespaces(catalog: lake.DatasetCatalog) -> None:
         catalog.drop_namespace("default")
 
 
+def test_a_view_shares_its_namespace_with_datasets(catalog: lake.DatasetCatalog) -> None:
+    catalog.create_namespace("sales")
+    catalog.create_dataset("sales.orders", SCHEMA)
+    view, other = {"sql": "SELECT 'ü'"}, {"sql": "SELECT 2"}
+    with catalog.write() as tx:
+        tx.names.put_view(("sales", "Totals"), view)
+        with pytest.raises(lake.DatasetExistsError, match="OR REPLACE"):
+            tx.names.put_view(("SALES", "totals"), other)
+        with pytest.raises(lake.DatasetExistsError, match="no view"):
+            tx.names.put_view(("sales", "ORDERS"), other, replace=True)
+        with pytest.raises(lake.NamespaceNotFoundError):
+            tx.names.put_view(("nosuch", "v"), other)
+        with pytest.raises(lake.InvalidOptionError, match="NUL"):
+            tx.names.put_view(("sales", "nul"), {"sql": "\0"})
+    with pytest.raises(lake.DatasetExistsError, match="A view has it"):
+        catalog.create_dataset("sales.totals", SCHEMA)
+    with pytest.raises(lake.DatasetExistsError, match="A view has it"):
+        catalog.rename("sales.orders", "sales.totals")
+    with catalog.read() as reader:
+        assert reader.names.view(("Sales", "TOTALS")) == view
+        assert reader.names.view_names("sales") == ["Totals"]
+        assert reader.names.dataset_names("sales") == ["orders"]
+    with catalog.write() as tx:
+        tx.names.put_view(("sales", "totals"), other, replace=True)
+    with catalog.read() as reader:
+        assert reader.names.view(("sales", "totals")) == other
+    catalog.drop("sales.orders")
+    with pytest.raises(lake.NamespaceNotEmptyError):
+        catalog.drop_namespace("sales")
+    with catalog.write() as tx:
+        assert tx.names.remove_view(("sales", "totals"))
+        assert not tx.names.remove_view(("sales", "totals"))
+        tx.names.put_view(("sales", "again"), view)
+    catalog.drop_namespace("sales", cascade=True)
+    catalog.create_namespace("sales")
+    with catalog.read() as reader:
+        assert reader.names.view_names("sales") == []
+
+
 # --- drop -----------------------------------------------------------------------------
 
 
@@ -196,7 +235,9 @@ def test_a_purge_deletes_what_plake_wrote_and_nothing_else(
     made.add_files(tmp_path / "else", copy=True)
     catalog.drop("a", purge=True)
     left = sorted(p.name for p in (tmp_path / "a").rglob("*") if p.is_file())
-    assert [name for name in left if not name.endswith(".parquet")] == ["notes.txt"]
+    others = [name for name in left if not name.endswith(".parquet")]
+    assert [name for name in others if not name.startswith("owner-")] == ["notes.txt"]
+    assert not (tmp_path / "a" / "_plake").exists()
     assert [row["id"] for row in rows(catalog.dataset("inner"))] == [7]
     assert [row["id"] for row in rows(catalog.dataset("alike"))] == [8]
     assert [p.name for p in (tmp_path / "a").iterdir() if "=" in p.name] == ["day=d9"]
@@ -511,7 +552,7 @@ def test_tags_are_read_and_hold_back_expiry(catalog: lake.DatasetCatalog) -> Non
     assert made.tags() == {"first": 2, "now": 5}
     assert [row["id"] for row in rows(made, version="first")] == [1]
     assert lake.read_dataset(made.uri, catalog=catalog, version="2").num_rows == 1
-    assert made.expire_versions(keep_last=1).oldest_version == 2
+    assert made.expire_versions(keep_last=1).expired == (1, 3, 4)
     made.vacuum(retention_seconds=0, allow_short_retention=True)
     assert len(rows(made, version="first")) == 1
     with pytest.raises(lake.InvalidOptionError, match="that of version 2"):
@@ -534,3 +575,123 @@ def test_a_password_is_not_shown(catalog: lake.DatasetCatalog) -> None:
     assert repr(catalog).count("***") == repr(catalog.database).count("***")
     with pytest.raises(TypeError, match="cannot be pickled"):
         catalog.__reduce__()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("..", ".", " .. ", "%2e%2E", "%252e%252e", "%25252e.", "_plake", "a/b", "a%2fb"),
+        *("a%252Fb", "..\\t", "a%5Cb", "a\nb", "a%00b", "a\x7fb", "a%25%30%30b", "%20"),
+    ],
+)
+def test_a_name_never_leads_out_of_the_warehouse(catalog: lake.DatasetCatalog, part: str) -> None:
+    """A table named `..` was made beside the warehouse."""
+    made = catalog.create_dataset("fine", SCHEMA)
+    for change in (
+        lambda: catalog.create_namespace(part),
+        lambda: catalog.create_dataset((part, "t"), SCHEMA),
+        lambda: catalog.create_dataset(("default", part), SCHEMA),
+        lambda: catalog.new_location((part, "t")),
+        lambda: catalog.new_location(("default", part)),
+        lambda: catalog.rename("fine", ("default", part)),
+        lambda: catalog.register(("default", part), made.uri),
+    ):
+        with pytest.raises(lake.InvalidOptionError, match=r"folder|slash"):
+            change()
+    assert [entry.name for entry in catalog.datasets()] == ["fine"]
+
+
+def test_names_that_differ_in_case_or_encoding_get_folders_of_their_own(
+    catalog: lake.DatasetCatalog,
+) -> None:
+    uris = []
+    for name in ("Orders", "orders", "a b", "a%20b"):
+        made = catalog.create_dataset(("default", name), SCHEMA)
+        write(catalog, made, len(uris))
+        uris.append(made.uri.lower())
+        if name == "Orders":
+            catalog.drop(name)  # it keeps its folder
+        else:
+            found = rows(catalog.dataset(("default", name)))
+            assert [row["id"] for row in found] == [len(uris) - 1]
+    assert len(set(uris)) == 4
+
+
+@pytest.mark.parametrize("path", ["..", "%2e%2e", "%252E%252e", "..%2fx", "%5c..%5cx", "a%2F%2e."])
+@pytest.mark.parametrize("store", ["s3://bucket", "gs://bucket", "memory://host"])
+def test_a_warehouse_in_a_store_has_no_way_up(store: str, path: str) -> None:
+    with pytest.raises(lake.InvalidOptionError, match=r"must not hold '\.\.'"):
+        lake.open_catalog("sqlite:////tmp/c.db", warehouse=f"{store}/a/{path}/b")
+
+
+def test_a_text_that_is_a_name_in_the_catalog_is_the_name(
+    catalog: lake.DatasetCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder `./sales.o` was made, with a dataset that the table does not show."""
+    monkeypatch.chdir(tmp_path)
+    catalog.create_namespace("sales")
+    made = catalog.create_dataset("sales.o", SCHEMA)
+    data = pa.table({"id": [1], "day": ["d1"]}, schema=SCHEMA)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert lake.write_dataset(data, "sales.o", catalog=catalog).version == 2
+    with lake.transaction(catalog) as tx:
+        tx.write(data, "SALES.O")
+    assert [row["id"] for row in rows(made.refresh())] == [1, 1]
+    assert lake.open_dataset("sales.o", catalog=catalog).uri == made.uri
+    assert lake.read_dataset("sales.o", catalog=catalog).num_rows == 2
+    made.branch("audit")
+    lake.write_dataset(data, "sales.o#branch=audit", catalog=catalog)
+    assert made.branches() == {"audit": 4}
+    monkeypatch.setenv("PLAKE_CATALOG", catalog.url)
+    if not catalog.url.startswith("duckdb"):
+        assert lake.read_dataset("sales.o").num_rows == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_text_that_reads_like_a_name_makes_no_folder(
+    catalog: lake.DatasetCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PLAKE_CATALOG", raising=False)
+    data = pa.table({"id": [1], "day": ["d1"]}, schema=SCHEMA)
+    for given in (catalog, None):
+        with pytest.raises(lake.InvalidOptionError, match=r"write '\./sales\.p' for a folder"):
+            lake.write_dataset(data, "sales.p", catalog=given)
+    with lake.transaction(catalog) as tx, pytest.raises(lake.InvalidOptionError, match="folder"):
+        tx.write(data, "sales.p")
+    assert not Path("sales.p").exists()
+    assert lake.write_dataset(data, "./sales.p", catalog=catalog).version == 1
+    assert lake.write_dataset(data, "sales.p", catalog=catalog).version == 2  # it is there
+    assert lake.write_dataset(data, "plain", catalog=catalog).version == 1
+
+
+def test_a_dropped_dataset_is_listed_and_taken_back(
+    catalog: lake.DatasetCatalog, tmp_path: Path
+) -> None:
+    """Nobody could find the folder of a table that was dropped by mistake."""
+    catalog.create_namespace("sales")
+    first = catalog.create_dataset("sales.Orders", SCHEMA)
+    write(catalog, first, 1)
+    catalog.drop("sales.orders")
+    second = catalog.create_dataset("sales.Orders", SCHEMA)
+    write(catalog, second, 2)
+    catalog.drop_namespace("sales", cascade=True)
+    gone = catalog.create_dataset("gone", SCHEMA, location=tmp_path / "gone")
+    write(catalog, gone, 3)
+    catalog.drop("gone", purge=True)
+    listed = [(one.namespace, one.name, one.uri) for one in catalog.dropped()]
+    assert listed == [("sales", "Orders", second.uri), ("sales", "Orders", first.uri)]
+    with pytest.raises(lake.NamespaceNotFoundError):
+        catalog.undrop("sales.orders")
+    catalog.create_namespace("sales")
+    catalog.undrop("SALES.orders")
+    assert [row["id"] for row in rows(catalog.dataset("sales.Orders"))] == [2]
+    with pytest.raises(lake.DatasetExistsError):
+        catalog.undrop("sales.orders")
+    catalog.rename("sales.orders", "newer")
+    catalog.undrop("sales.orders")
+    assert [row["id"] for row in rows(catalog.dataset("sales.orders"))] == [1]
+    assert catalog.dropped() == []
+    for name in ("gone", "sales.orders", "sales.none"):
+        with pytest.raises(lake.DatasetNotFoundError):
+            catalog.undrop(name)

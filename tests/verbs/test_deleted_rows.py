@@ -15,7 +15,9 @@ from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 
 import lakehouse_source as lake
-from lakehouse_source.read import duckdb_files, engine_files, polars_files
+from lakehouse_source.engines import duckdb as duckdb_files
+from lakehouse_source.engines import files as engine_files
+from lakehouse_source.engines import polars as polars_files
 
 # Row groups of 100,000 rows, which are read by pages where few rows match.
 ROWS = 200_000

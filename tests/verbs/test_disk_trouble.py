@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog.sqlite import _idle_connections
+from lakehouse_source.catalog.backends.sqlite.catalog import _idle_connections
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
-from lakehouse_source.write.begin import begin
-from lakehouse_source.write.commit import abort, commit
-from lakehouse_source.write.options import StagedWrite, WriteOptions
+from lakehouse_source.write.commit.begin import begin
+from lakehouse_source.write.commit.commit import abort, commit
+from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from tests import processes
 from tests.verbs import writers
 
@@ -262,4 +262,8 @@ def test_files_and_folders_are_synced_before_the_catalog_names_them(
     table = pa.table({"n": [1], "k": ["a"]})
     result = lake.write_dataset(table, tmp_path / "things", catalog=catalog, partition_by="k")
     file = os.path.basename(result.metadata[0].path)
-    assert events == ["COMMIT", file, "k=a", "things", "COMMIT"]
+    # First the folder becomes the catalog's own.
+    owner = next(name for name in events if name.startswith("owner-"))
+    claimed = events.index("COMMIT", len(events) - 1 - events[::-1].index(owner))
+    assert set(events[:claimed]) == {"COMMIT", owner, "_plake", "things"}
+    assert events[claimed:] == ["COMMIT", file, "k=a", "things", "COMMIT"]

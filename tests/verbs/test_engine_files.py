@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.read import datafusion_files, engine_files
+from lakehouse_source.engines import datafusion as datafusion_files
+from lakehouse_source.engines import files as engine_files
 from lakehouse_source.storage import Storage
 
 NAN = float("nan")

@@ -16,15 +16,12 @@ from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.changes import AppendedFiles, identity_of
 from lakehouse_source.streaming import Limits, Position, Rules
-from tests.verbs.conftest import empty_catalog
+from tests.verbs.conftest import EVERY_KIND, catalog_of
 
 NOW: dict[str, Any] = {"retention_seconds": 0, "allow_short_retention": True}
 
 
-@pytest.fixture(params=["sqlite", "postgres", "duckdb"])
-def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[lake.Catalog]:
-    with empty_catalog(request, tmp_path) as opened:
-        yield opened
+catalog = catalog_of(*EVERY_KIND)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +17,15 @@ from lakehouse_source.pruning.search import search
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.storage import Storage
-from lakehouse_source.write.begin import begin
-from lakehouse_source.write.commit import abort, commit
-from lakehouse_source.write.stage import write_options
-from tests.verbs.conftest import empty_catalog
+from lakehouse_source.write.commit.begin import begin
+from lakehouse_source.write.commit.commit import abort, commit
+from lakehouse_source.write.rows.stage import write_options
+from tests.verbs.conftest import EVERY_KIND, catalog_of
 
 FILES = 5
 
 
-@pytest.fixture(params=["sqlite", "postgres", "duckdb"])
-def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[lake.Catalog]:
-    """An empty catalog of every kind."""
-    with empty_catalog(request, tmp_path) as opened:
-        yield opened
+catalog = catalog_of(*EVERY_KIND)
 
 
 def rows(number: int, **more: Any) -> pa.Table:

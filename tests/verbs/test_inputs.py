@@ -14,6 +14,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 import lakehouse_source as lake
@@ -315,3 +316,66 @@ def test_no_progress_bar_for_work_that_is_done_at_once(
     monkeypatch.setattr("lakehouse_source.progress.SHOWN_AFTER_SECONDS", 3600.0)
     lake.write_dataset(ROWS, tmp_path / "d")
     assert screen.getvalue() == ""
+
+
+# --- the index of a pandas frame ----------------------------------------------------------
+
+
+def sales() -> pd.DataFrame:
+    return pd.DataFrame({"k": ["a", "b", "a"], "day": [1, 1, 2], "v": [1, 2, 3]})
+
+
+def test_the_key_of_groupby_is_written(tmp_path: Path) -> None:
+    """It was lost."""
+    grouped = sales().groupby("k").sum()
+    lake.write_dataset(grouped, tmp_path / "one")
+    found = lake.read_dataset(tmp_path / "one").to_pylist()
+    assert found == [{"day": 3, "v": 4, "k": "a"}, {"day": 1, "v": 2, "k": "b"}]
+    lake.write_dataset(sales().groupby(["k", "day"]).sum(), tmp_path / "two")
+    assert lake.read_dataset(tmp_path / "two").column_names == ["v", "k", "day"]
+    # The same columns as pandas writes itself.
+    grouped.to_parquet(tmp_path / "own.parquet")
+    own = pq.read_schema(tmp_path / "own.parquet")
+    assert own.names == lake.read_dataset(tmp_path / "one").column_names
+
+
+def test_an_index_is_a_column_through_all_doors(tmp_path: Path) -> None:
+    """NULL keys were written."""
+    uri = tmp_path / "things"
+    lake.write_dataset(sales(), uri)
+    lake.write_dataset(sales().set_index("k"), uri)
+    with lake.transaction(f"sqlite://{uri}/_plake/catalog.db") as tx:
+        tx.write(sales().set_index(["day", "k"]), uri)
+    dataset = lake.open_dataset(uri)
+    assert dataset.scan("k IS NULL OR day IS NULL").count_rows() == 0
+    schema = pa.schema([("v", pa.int32()), ("k", pa.string()), ("day", pa.int16())])
+    frame = sales().set_index("k")
+    lake.write_dataset(frame, tmp_path / "typed", schema=schema)
+    assert lake.read_dataset(tmp_path / "typed")["k"].to_pylist() == ["a", "b", "a"]
+    change = sales().drop_duplicates("k").set_index("k")
+    dataset.delete("day = 2")
+    dataset.delete("k = 'a' AND v = 1")
+    result = dataset.upsert(change, on=["k", "day"])
+    assert result.rows_inserted == 1
+
+
+def test_numbers_of_rows_are_no_column(tmp_path: Path) -> None:
+    frame = sales()
+    for number, part in enumerate([frame, frame[frame.v > 1], frame.sample(frac=1), frame[:0]]):
+        lake.write_dataset(part, tmp_path / str(number))
+    for folder in tmp_path.iterdir():
+        assert not {"index", "__index_level_0__"} & set(lake.open_dataset(folder).schema.names)
+
+
+def test_an_index_that_fits_nothing_is_refused_by_name(tmp_path: Path) -> None:
+    lake.write_dataset(sales(), tmp_path)
+    frame = sales().rename_axis("shop")
+    with pytest.raises(lake.SchemaMismatchError, match="'shop'"):
+        lake.write_dataset(frame, tmp_path)
+    with pytest.raises(lake.InvalidOptionError, match="both named 'v'"):
+        lake.write_dataset(sales().rename_axis("v"), tmp_path)
+    unnamed = sales()
+    unnamed.index = pd.Index(["x", "y", "z"])
+    with pytest.raises(lake.InvalidOptionError, match=r"'x' first\) and no name.*rename_axis"):
+        lake.write_dataset(unnamed, tmp_path)
+    assert lake.open_dataset(tmp_path).version == 1

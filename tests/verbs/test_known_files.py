@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakehouse_source as lake
-from lakehouse_source.catalog import records
-from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.catalog.sql import records
+from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.model import ScanTask
 from lakehouse_source.read import candidates as candidates_module
 from lakehouse_source.read import snapshot as snapshot_module
@@ -258,6 +258,7 @@ def test_a_catalog_that_was_deleted_and_made_anew_has_other_files(tmp_path: Path
     lake.write_dataset(rows(1, 2, 3), uri, catalog=url)
     assert count(uri, url, "n < 5") == (1, 3)
     (tmp_path / "catalog.db").unlink()
+    shutil.rmtree(uri)  # it belongs to the catalog that is gone
     lake.write_dataset(rows(7, 8, 9, 4), uri, catalog=url)
     assert count(uri, url, "n < 5") == (1, 1)
     assert count(uri, url, "n < 3") == (0, 0)

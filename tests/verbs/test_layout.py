@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError, SchemaMismatchError
-from tests.verbs.conftest import empty_catalog
+from tests.verbs.conftest import EVERY_KIND, catalog_of
 from tests.verbs.test_index_columns import (
     FILES,
     filled,
@@ -24,12 +23,7 @@ from tests.verbs.test_index_columns import (
     rows,
 )
 
-
-@pytest.fixture(params=["sqlite", "postgres", "duckdb"])
-def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[lake.Catalog]:
-    """An empty catalog of every kind."""
-    with empty_catalog(request, tmp_path) as opened:
-        yield opened
+catalog = catalog_of(*EVERY_KIND)
 
 
 @pytest.fixture
@@ -371,8 +365,8 @@ def test_a_write_that_began_before_the_index_changed_has_keys_of_the_new_columns
     uri: Path,
 ) -> None:
     from lakehouse_source.read.address import Address
-    from lakehouse_source.write.commit import commit
-    from lakehouse_source.write.stage import stage, write_options
+    from lakehouse_source.write.commit.commit import commit
+    from lakehouse_source.write.rows.stage import stage, write_options
 
     lake.write_dataset(rows(1), uri, index_columns=["a"])
     dataset = lake.open_dataset(uri)

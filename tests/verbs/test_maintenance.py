@@ -18,22 +18,18 @@ import pytest
 import uuid6
 
 import lakehouse_source as lake
+from lakehouse_source.catalog.backends.postgres.connections import shared_connections
 from lakehouse_source.maintenance import vacuum
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.storage import FoundFile, Storage
-from lakehouse_source.write.begin import begin
-from lakehouse_source.write.commit import abort, commit
-from lakehouse_source.write.options import StagedWrite, WriteOptions
-from tests.verbs.conftest import empty_catalog
+from lakehouse_source.write.commit.begin import begin
+from lakehouse_source.write.commit.commit import abort, commit
+from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
+from tests.verbs.conftest import EVERY_KIND, catalog_of
 
-
-@pytest.fixture(params=["sqlite", "postgres", "duckdb"])
-def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[lake.Catalog]:
-    """An empty catalog of every kind."""
-    with empty_catalog(request, tmp_path) as opened:
-        yield opened
+catalog = catalog_of(*EVERY_KIND)
 
 
 @pytest.fixture
@@ -172,6 +168,16 @@ def name_from(seconds_ago: float) -> str:
         return str(uuid6.UUID(int=milliseconds << 80 | random))
 
     return f"{at()}-{at()}.parquet"
+
+
+def give_up(catalog: lake.Catalog, uri: str, name: str) -> None:
+    """Let the catalog know the write of a file name, which was given up."""
+    write_id = name[:36]
+    with catalog.write() as tx:
+        record = tx.dataset(Address(uri, catalog).key)
+        assert record is not None
+        tx.register_pending(write_id, record.id)
+        tx.fence_write(write_id)
 
 
 @contextmanager
@@ -319,10 +325,22 @@ class TestVacuum:
     def test_orphans_of_writes_that_the_catalog_never_heard_of(
         self, dataset: lake.Dataset, uri: str
     ) -> None:
-        """A catalog restored from a backup does not know the writes that came after it."""
+        """They may be another catalog's, which has a dataset in the folder too."""
         old, young = name_from(8 * DAY), name_from(3600)
         for name in (old, young):
             Path(uri, name).write_bytes(b"x")
+        report = dataset.vacuum()
+        assert report.files_removed == 0
+        assert what(report.left)["this catalog has not recorded its write"] == 2
+        assert {old, young} <= set(stored(uri))
+
+    def test_the_age_of_an_orphan_is_in_its_name(
+        self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
+    ) -> None:
+        old, young = name_from(8 * DAY), name_from(3600)
+        for name in (old, young):
+            Path(uri, name).write_bytes(b"x")
+            give_up(catalog, uri, name)
         report = dataset.vacuum()
         assert [tally.paths for tally in report.removed] == [(old,)]
         assert old not in stored(uri)
@@ -422,10 +440,20 @@ class TestVacuum:
     def test_another_catalogs_files_in_the_same_folder_stay(
         self, dataset: lake.Dataset, uri: str, catalog: lake.Catalog
     ) -> None:
+        """Releases before 0.2 let two catalogs write to one folder."""
+        (owner,) = Path(uri, "_plake").glob("owner-*")
+        owner.rename(f"{uri}.owner")
+        kept = {path: Path(uri, path).rename(f"{uri}.{n}") for n, path in enumerate(stored(uri))}
         lake.write_dataset(rows_of(7), uri)  # its own catalog, inside the folder
+        for path, moved in kept.items():
+            moved.rename(Path(uri, path))
+        with pytest.raises(lake.ForeignFolderError, match="another catalog"):
+            dataset.vacuum(**NOW)
+        (theirs,) = Path(uri, "_plake").glob("owner-*")
+        theirs.unlink()
         report = dataset.vacuum(**NOW)
         assert report.files_removed == 0
-        assert what(report.left)["unknown here, and the folder has a catalog of its own"] == 1
+        assert what(report.left)["this catalog has not recorded its write"] == 1
         assert lake.read_dataset(uri)["id"].to_pylist() == [7]
 
     def test_a_short_retention_has_to_be_allowed(self, dataset: lake.Dataset) -> None:
@@ -474,7 +502,7 @@ class TestVacuum:
         report = dataset.vacuum(**NOW)
         assert report.files_removed == 3
         assert report.folders_removed == 2
-        assert {path.name for path in Path(uri).iterdir()} == {"k=a", "empty", "j=1"}
+        assert {path.name for path in Path(uri).iterdir()} == {"k=a", "empty", "j=1", "_plake"}
         assert ids(uri, catalog) == [2]
 
     def test_a_file_that_cannot_be_deleted_is_told_and_tried_again(
@@ -557,7 +585,8 @@ class TestPathsThatLeadOut:
                 (f"out/{victim.name}",),
             )
         os.symlink(victim.parent, Path(uri, "out"))
-        os.symlink(victim, Path(uri, name_from(30 * DAY)))
+        os.symlink(victim, Path(uri, link := name_from(30 * DAY)))
+        give_up(catalog, uri, link)
         report = dataset.vacuum(**NOW)
         assert what(report.left)["its path leads out of the dataset"] == 2
         assert victim.read_bytes() == b"precious"
@@ -572,6 +601,7 @@ class TestRecovery:
             transaction._session.execute(
                 "UPDATE pending_writes SET heartbeat_at = heartbeat_at - ?", (25 * 3600 * 10**6,)
             )
+        shared_connections.close_all()  # of a server; as another process, which has none
         with lake.open_catalog(catalog.url) as opened:
             with opened.read() as reader:
                 before = reader.write_states([staged.write_id])
@@ -676,9 +706,10 @@ class TestVerify:
         path.write_bytes(raw)
         dataset = lake.open_dataset(uri, catalog=catalog)
         assert dataset.verify().ok
-        (found,) = dataset.verify(checksums=True).differences
-        assert (found.path, found.what) == (written.path, "pages of row group 0")
-        assert "checksum" in found.found.lower()
+        whole, page = dataset.verify(checksums=True).differences
+        assert (whole.path, whole.what) == (written.path, "SHA-256")
+        assert (page.path, page.what) == (written.path, "pages of row group 0")
+        assert "checksum" in page.found.lower()
 
     def test_a_path_that_leads_out_is_a_difference(
         self, dataset: lake.Dataset, catalog: lake.Catalog

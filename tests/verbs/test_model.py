@@ -27,9 +27,9 @@ from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
-from lakehouse_source.write.begin import begin
-from lakehouse_source.write.commit import abort, commit
-from lakehouse_source.write.options import StagedWrite, WriteOptions
+from lakehouse_source.write.commit.begin import begin
+from lakehouse_source.write.commit.commit import abort, commit
+from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "property"
 NOW: dict[str, Any] = {"retention_seconds": 0, "allow_short_retention": True}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.write import stage
-from tests.verbs.conftest import empty_catalog
+from lakehouse_source.write.rows import stage
+from tests.verbs.conftest import EVERY_KIND, catalog_of
 
 
 def rows_of(*ids: int) -> pa.Table:
@@ -29,11 +28,7 @@ def files_below(folder: str) -> int:
     return len(list(Path(folder).rglob("*.parquet")))
 
 
-@pytest.fixture(params=["sqlite", "postgres", "duckdb"])
-def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[lake.Catalog]:
-    """An empty catalog of every kind."""
-    with empty_catalog(request, tmp_path) as opened:
-        yield opened
+catalog = catalog_of(*EVERY_KIND)
 
 
 @pytest.fixture

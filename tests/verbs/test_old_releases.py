@@ -64,3 +64,10 @@ def test_its_rows_can_be_changed(dataset: lake.Dataset) -> None:
     assert found[-1][3] > 4
     assert rows(dataset, 2, "id") == [(1,), (2,), (3,), (4,)]
     assert dataset.verify(checksums=True).ok
+
+
+def test_nobody_knows_who_committed_before(dataset: lake.Dataset) -> None:
+    dataset.set_table_properties({"owner": "ann"})
+    told = [(one.committed_by is not None, bool(one.committer)) for one in dataset.history()]
+    assert told == [(True, True)] + [(False, False)] * 6
+    assert dataset.inspect.history()["committer"].to_pylist()[-1] == []

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog.writer import CatalogTransaction
+from lakehouse_source.catalog.sql.writer import CatalogTransaction
 from lakehouse_source.model import FileMetadata
-from lakehouse_source.write.commit import commit, commit_all
-from lakehouse_source.write.options import StagedWrite
+from lakehouse_source.write.commit.commit import commit, commit_all
+from lakehouse_source.write.commit.options import StagedWrite
 from tests import processes
 from tests.postgres_server import PostgresServer
 from tests.verbs import writers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,9 @@ from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.changes import AppendedFiles, starting_position
 from lakehouse_source.streaming import Limits, Position, Rules
-from tests.verbs.conftest import empty_catalog
+from tests.verbs.conftest import EVERY_KIND, catalog_of
 
-
-@pytest.fixture(params=["sqlite", "postgres", "duckdb"])
-def any_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[lake.Catalog]:
-    with empty_catalog(request, tmp_path) as opened:
-        yield opened
+any_catalog = catalog_of(*EVERY_KIND)
 
 
 @pytest.fixture

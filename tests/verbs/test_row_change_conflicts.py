@@ -21,12 +21,13 @@ import lakehouse_source as lake
 from lakehouse_source.deletion.vector import Positions
 from lakehouse_source.schema.fields import dataframe_schema, without_metadata
 from lakehouse_source.storage import Storage
-from lakehouse_source.write import base_version, row_statement
-from lakehouse_source.write import commit as committing
-from lakehouse_source.write.begin import begin
-from lakehouse_source.write.conflicts import Change
-from lakehouse_source.write.options import StagedWrite, WriteOptions
-from lakehouse_source.write.row_changes import RowChanges, TouchedRows
+from lakehouse_source.write.commit import base_version
+from lakehouse_source.write.commit import commit as committing
+from lakehouse_source.write.commit.begin import begin
+from lakehouse_source.write.commit.conflicts import Change
+from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
+from lakehouse_source.write.commit.row_changes import RowChanges, TouchedRows
+from lakehouse_source.write.statements import row_statement
 from tests import processes
 
 FIRST = pa.table({"id": pa.array(range(10), pa.int64()), "v": pa.array([0] * 10, pa.int64())})

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog.reader import CatalogReader
+from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.deletion.vector import Positions, decode
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.write import stage
+from lakehouse_source.write.rows import stage
 
 
 @pytest.fixture
@@ -74,6 +74,26 @@ def test_a_condition_that_is_none_changes_nothing(
 ) -> None:
     with pytest.raises(lake.PlakeError, match=words):
         dataset.delete(where)
+    assert dataset.refresh().version == 1
+
+
+@pytest.mark.parametrize("where", ["id IN (1, , 2)", "id IN (1,)", "id = 1L(2)", "name = +'a'"])
+def test_no_part_of_a_malformed_condition_is_left_out(where: str, dataset: lake.Dataset) -> None:
+    none = dataset.scan("id < 0").to_table()
+    for act in (
+        lambda: dataset.scan(where).to_table(),
+        lambda: dataset.delete(where),
+        lambda: dataset.update({"name": "'b'"}, where),
+        lambda: lake.write_dataset(
+            none, dataset.uri, mode="overwrite", overwrite_where=where,
+            catalog=dataset._address.catalog,
+        ),
+    ):  # fmt: skip
+        with pytest.raises(lake.InvalidPredicateError) as caught:
+            act()
+        assert (caught.value.text, caught.value.position is None) == (where, False)
+    with pytest.raises(lake.InvalidExpressionError, match="at character 12"):
+        dataset.update({"name": "coalesce(a, , name)"})
     assert dataset.refresh().version == 1
 
 

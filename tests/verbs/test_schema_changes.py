@@ -25,7 +25,7 @@ import lakehouse_source as lake
 from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.aggregates import Aggregate, aggregate
-from lakehouse_source.write.commit import commit
+from lakehouse_source.write.commit.commit import commit
 from tests.postgres_server import PostgresServer
 from tests.verbs.cutting_proxy import AFTER, ANSWERED, BEFORE, Cut, CuttingProxy
 from tests.verbs.test_commit_protocol import stage

@@ -20,9 +20,9 @@ import lakehouse_source as lake
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.storage import FoundFile, Storage
-from lakehouse_source.write.begin import begin
-from lakehouse_source.write.commit import commit
-from lakehouse_source.write.options import WriteOptions
+from lakehouse_source.write.commit.begin import begin
+from lakehouse_source.write.commit.commit import commit
+from lakehouse_source.write.commit.options import WriteOptions
 from tests import processes
 
 SECONDS = 5.0

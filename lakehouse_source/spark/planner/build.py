@@ -24,7 +24,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from lakehouse_source.spark.planner import vocabulary
+from lakehouse_source.spark.protocol import vocabulary
 
 HERE = Path(__file__).parent
 SOURCES = HERE / "src"
@@ -69,7 +69,7 @@ def vocabulary_source() -> str:
         "package io.plake.spark;",
         "",
         "/**",
-        " * The names that Java and Python share. Generated from {@code planner/vocabulary.py} by",
+        " * The names that Java and Python share. Generated from {@code protocol/vocabulary.py} by",
         " * {@code planner/build.py}: change them there.",
         " */",
         "final class Vocabulary {",

@@ -20,10 +20,14 @@ import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDat
 import org.apache.spark.sql.execution.metric.SQLMetric;
 import org.apache.spark.sql.execution.python.MapInBatchEvaluatorFactory;
 import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarArray;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.sql.vectorized.ColumnarMap;
+import org.apache.spark.unsafe.types.UTF8String;
 import scala.Option;
 import scala.Product;
 import scala.Tuple2;
@@ -202,7 +206,7 @@ final class BatchReads implements PartitionReaderFactory {
       ArrowColumnVector struct = (ArrowColumnVector) batch.column(0);
       ColumnVector[] columns = new ColumnVector[((StructType) struct.dataType()).length()];
       for (int i = 0; i < columns.length; i++) {
-        columns[i] = struct.getChild(i);
+        columns[i] = i == 0 ? new FirstColumn(struct.getChild(i)) : struct.getChild(i);
       }
       return new Borrowed(columns, batch.numRows());
     }
@@ -236,5 +240,107 @@ final class BatchReads implements PartitionReaderFactory {
 
     @Override
     public void closeIfFreeable() {}
+  }
+
+  /**
+   * A column that does not tell Spark that it is Arrow's.
+   *
+   * <p>From 4.2 on, nodes that evaluate Python functions keep the batches of which the first column is
+   * Arrow's, and read them when later ones have come: the memory is then another batch's. Of all others
+   * they copy the rows.
+   */
+  private static final class FirstColumn extends ColumnVector {
+    private final ColumnVector column;
+
+    FirstColumn(ColumnVector column) {
+      super(column.dataType());
+      this.column = column;
+    }
+
+    @Override
+    public void close() {}
+
+    @Override
+    public void closeIfFreeable() {}
+
+    @Override
+    public boolean hasNull() {
+      return column.hasNull();
+    }
+
+    @Override
+    public int numNulls() {
+      return column.numNulls();
+    }
+
+    @Override
+    public boolean isNullAt(int row) {
+      return column.isNullAt(row);
+    }
+
+    @Override
+    public boolean getBoolean(int row) {
+      return column.getBoolean(row);
+    }
+
+    @Override
+    public byte getByte(int row) {
+      return column.getByte(row);
+    }
+
+    @Override
+    public short getShort(int row) {
+      return column.getShort(row);
+    }
+
+    @Override
+    public int getInt(int row) {
+      return column.getInt(row);
+    }
+
+    @Override
+    public long getLong(int row) {
+      return column.getLong(row);
+    }
+
+    @Override
+    public float getFloat(int row) {
+      return column.getFloat(row);
+    }
+
+    @Override
+    public double getDouble(int row) {
+      return column.getDouble(row);
+    }
+
+    @Override
+    public ColumnarArray getArray(int row) {
+      return column.getArray(row);
+    }
+
+    @Override
+    public ColumnarMap getMap(int row) {
+      return column.getMap(row);
+    }
+
+    @Override
+    public Decimal getDecimal(int row, int precision, int scale) {
+      return column.getDecimal(row, precision, scale);
+    }
+
+    @Override
+    public UTF8String getUTF8String(int row) {
+      return column.getUTF8String(row);
+    }
+
+    @Override
+    public byte[] getBinary(int row) {
+      return column.getBinary(row);
+    }
+
+    @Override
+    public ColumnVector getChild(int ordinal) {
+      return column.getChild(ordinal);
+    }
   }
 }

@@ -180,7 +180,7 @@ final class CatalogQuestion {
     return places;
   }
 
-  /** The question as {@code lakehouse_source/spark/aggregate_pushdown.py} reads it. */
+  /** The question as {@code lakehouse_source/spark/reading/aggregate_pushdown.py} reads it. */
   Metadata data() {
     return new MetadataBuilder()
         .putStringArray(Vocabulary.Key.GROUP, groups.toArray(new String[0]))

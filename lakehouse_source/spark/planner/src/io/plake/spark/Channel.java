@@ -9,6 +9,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.classic.Dataset;
@@ -16,11 +17,14 @@ import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
+import scala.Tuple2;
+import scala.collection.Iterator;
 
 /**
  * The one way from Spark's catalog to plake's code in Python, which knows all about tables.
@@ -28,7 +32,7 @@ import scala.Option;
  * <p>A fresh data source gets the question as an option, and Spark asks it for its schema. That
  * starts or reuses a planning worker on the driver, also where the program on the driver is not
  * Python ({@code spark-sql}, Thrift and Connect servers). The answer is in the metadata of the last
- * column of the schema. The other side is {@code lakehouse_source/spark/commands.py}.
+ * column of the schema. The other side is {@code lakehouse_source/spark/tables/commands.py}.
  */
 final class Channel {
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -82,21 +86,63 @@ final class Channel {
     parts.add(table.name());
   }
 
+  /** Adds the id of this application to options of a write or a question, for the history. */
+  static void tellApplication(Map<String, String> options) {
+    String id = SparkEnv.get().conf().get("spark.app.id", "");
+    if (!id.isEmpty()) {
+      OwnOptions.put(options, Vocabulary.Option.APPLICATION, id);
+    }
+  }
+
+  /** Adds the session's settings of statements to options of a write. */
+  static CaseInsensitiveStringMap withSettings(CaseInsensitiveStringMap given) {
+    ObjectNode settings = object();
+    Iterator<Tuple2<String, String>> all = SQLConf.get().getAllConfs().iterator();
+    while (all.hasNext()) {
+      Tuple2<String, String> setting = all.next();
+      if (setting._1().startsWith(Vocabulary.Setting.STATEMENT)) {
+        settings.put(
+            setting._1().substring(Vocabulary.Setting.STATEMENT.length()), setting._2());
+      }
+    }
+    if (settings.isEmpty()) {
+      return given;
+    }
+    Map<String, String> options = new HashMap<>(given.asCaseSensitiveMap());
+    OwnOptions.put(options, Vocabulary.Option.SETTINGS, text(settings));
+    return new CaseInsensitiveStringMap(options);
+  }
+
+  /** Asks what changes nothing: Python refuses every other question that comes this way. */
   Answer ask(ObjectNode question) {
     return ask(question, Map.of());
   }
 
   /**
-   * Asks and waits for the answer.
+   * Asks what changes nothing, and waits for the answer.
    *
    * @param more options of a table's frame
    * @throws org.apache.spark.sql.AnalysisException what plake refused, undeclared
    */
   Answer ask(ObjectNode question, Map<String, String> more) {
+    return send(Vocabulary.Option.QUESTION, question, more);
+  }
+
+  /**
+   * Does what a statement says. No read calls this.
+   *
+   * @throws org.apache.spark.sql.AnalysisException what plake refused, undeclared
+   */
+  Answer change(ObjectNode command) {
+    return send(Vocabulary.Option.COMMAND, command, Map.of());
+  }
+
+  private Answer send(String option, ObjectNode question, Map<String, String> more) {
     question.put(Vocabulary.Question.CATALOG, catalog);
     Map<String, String> given = new HashMap<>(more);
     given.putAll(options);
-    given.put(Vocabulary.Option.QUESTION, text(question));
+    OwnOptions.put(given, option, text(question));
+    tellApplication(given);
     PythonDataSourceV2 source = new PlakeSource();
     StructField[] fields = source.inferSchema(new CaseInsensitiveStringMap(given)).fields();
     JsonNode told = tree(fields[fields.length - 1].metadata());
@@ -115,12 +161,13 @@ final class Channel {
    */
   List<Row> runTasks(String call) {
     Map<String, String> given = new HashMap<>(options);
-    given.put(Vocabulary.Option.TASKS, call);
-    CaseInsensitiveStringMap told = new CaseInsensitiveStringMap(given);
+    OwnOptions.put(given, Vocabulary.Option.TASKS, call);
     PythonDataSourceV2 source = new PlakeSource();
-    StructType schema = source.inferSchema(told);
+    StructType schema = source.inferSchema(new CaseInsensitiveStringMap(given));
+    // The source has its options: none is in the plan.
     DataSourceV2Relation tasks = DataSourceV2Relation.create(
-        new TaskTable(source, schema), Option.empty(), Option.empty(), told, Option.empty());
+        new TaskTable(source, schema), Option.empty(), Option.empty(),
+        CaseInsensitiveStringMap.empty(), Option.empty());
     return Dataset.ofRows(
         (org.apache.spark.sql.classic.SparkSession) SparkSession.active(), tasks).collectAsList();
   }

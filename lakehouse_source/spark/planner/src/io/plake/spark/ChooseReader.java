@@ -61,7 +61,7 @@ import scala.runtime.AbstractPartialFunction;
  */
 final class ChooseReader extends SparkStrategy {
 
-  /** These replace the session's settings: see {@code lakehouse_source/spark/relation.py}. */
+  /** These replace the session's settings: see {@code lakehouse_source/spark/reading/relation.py}. */
   private static final Map<String, String> OPTIONS = Map.of(
       "ignoreMissingFiles", "false",
       "ignoreCorruptFiles", "false",

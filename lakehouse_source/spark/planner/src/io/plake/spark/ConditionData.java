@@ -27,7 +27,7 @@ import org.apache.spark.sql.types.StructType;
  * Spark's predicates in the forms of {@code planner/vocabulary.py}, as metadata of a schema.
  *
  * <p>Values are text, because the JSON of a schema has neither NaN nor decimals. The reading side
- * is {@code lakehouse_source/spark/decode_conditions.py}.
+ * is {@code lakehouse_source/spark/reading/decode_conditions.py}.
  *
  * <p>A predicate without a form is left out where that makes the condition weaker and not
  * stronger: it is a term of an AND that is not under NOT.

@@ -6,9 +6,11 @@ import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.SupportsSchemaEvolution;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
@@ -36,7 +38,7 @@ final class EvolvingTable extends PlakeTable implements SupportsSchemaEvolution 
         typeOf(path, path.length), ((TableChange.UpdateColumnType) change).newDataType());
   }
 
-  /** The type of a column or of a field of structs; null for what is in lists and maps. */
+  /** The type of a column or of what is in it; null for what is not there, and for keys of maps. */
   private DataType typeOf(String[] path, int length) {
     DataType type = schema();
     for (int i = 0; i < length; i++) {
@@ -47,10 +49,24 @@ final class EvolvingTable extends PlakeTable implements SupportsSchemaEvolution 
             found = field.dataType();
           }
         }
+      } else {
+        found = inside(type, path[i]);
       }
       type = found;
     }
     return type;
+  }
+
+  /** The type of the elements of a list or of the values of a map, by Spark's name of the step. */
+  private static DataType inside(DataType type, String step) {
+    switch (step) {
+      case "element":
+        return type instanceof ArrayType ? ((ArrayType) type).elementType() : null;
+      case "value":
+        return type instanceof MapType ? ((MapType) type).valueType() : null;
+      default:
+        return null;
+    }
   }
 
   /** Whether every value of a type is exact in another one, so that no file must be rewritten. */

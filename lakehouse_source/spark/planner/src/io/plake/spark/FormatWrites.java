@@ -34,7 +34,7 @@ import scala.jdk.javaapi.CollectionConverters;
 final class FormatWrites extends Rule<LogicalPlan> {
 
   static final String PARTITION_BY = "partitionBy";
-  private static final String SORT_BY = "sortBy";
+  private static final String CLUSTER_BY = "clusterBy";
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
@@ -59,7 +59,7 @@ final class FormatWrites extends Rule<LogicalPlan> {
     String partitions = taken(options, DataSourceUtils.PARTITIONING_COLUMNS_KEY());
     String clusters = taken(options, DataSourceUtils.CLUSTERING_COLUMNS_KEY());
     choose(options, PARTITION_BY, decoded(partitions));
-    choose(options, SORT_BY, decoded(clusters));
+    choose(options, CLUSTER_BY, decoded(clusters));
     String path = new CaseInsensitiveStringMap(options).get(Vocabulary.Place.PATH);
     boolean creates = mode == SaveMode.ErrorIfExists || mode == SaveMode.Ignore;
     if (creates && path != null) { // Python says that a path is missing
@@ -70,8 +70,9 @@ final class FormatWrites extends Rule<LogicalPlan> {
       if (channel.ask(question).told.get(Vocabulary.Answer.EXISTS).asBoolean()) {
         return AnalyzeTables.nothing("save");
       }
-      options.put(Vocabulary.Option.MODE, Vocabulary.Mode.CREATE);
+      OwnOptions.put(options, Vocabulary.Option.MODE, Vocabulary.Mode.CREATE);
     }
+    Channel.tellApplication(options);
     StructType schema = query.schema().asNullable();
     DataSourceV2Relation target = DataSourceV2Relation.create(
         new PythonTable(new PlakeSource(), IsolateScans.SOURCE, schema), Option.empty(), Option.empty(),

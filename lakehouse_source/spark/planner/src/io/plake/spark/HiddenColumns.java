@@ -1,6 +1,7 @@
 package io.plake.spark;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -33,6 +34,18 @@ final class HiddenColumns {
     hide(found, Vocabulary.MetadataColumn.POSITION, DataTypes.LongType, taken);
     hide(found, Vocabulary.MetadataColumn.ROW, DataTypes.LongType, taken);
     hide(found, Vocabulary.MetadataColumn.COMMIT, DataTypes.LongType, taken);
+    return found;
+  }
+
+  /** Those of the change feed, but for names that a column has: its reader knows one meaning only. */
+  static Map<String, StructField> ofChanges(StructType schema) {
+    Map<String, StructField> found = new LinkedHashMap<>();
+    for (String name : List.of(
+        Vocabulary.MetadataColumn.ROW, Vocabulary.MetadataColumn.LAST_CHANGED)) {
+      if (Arrays.stream(schema.fieldNames()).noneMatch(name::equalsIgnoreCase)) {
+        found.put(name, DataTypes.createStructField(name, DataTypes.LongType, false));
+      }
+    }
     return found;
   }
 

@@ -19,9 +19,18 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DayTimeIntervalType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.FractionalType;
+import org.apache.spark.sql.types.IntegralType;
 import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.NumericType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimestampNTZType;
+import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -121,9 +130,10 @@ final class MergeSchemaWrites {
       int place = byName ? indexOf(names(columns), field.name()) : at < columns.size() ? at : -1;
       if (place < 0) {
         added.add(added(field));
-      } else if (byName) { // by position, Spark compares fields of structs by position too
+      } else {
         AttributeReference column = columns.get(place);
-        DataType wide = widened(column.dataType(), field.dataType());
+        DataType wide = byName ? widened(column.dataType(), field.dataType())
+            : atPlaces(column.dataType(), field.dataType());
         if (!wide.equals(column.dataType())) {
           columns.set(place, column.withDataType(wide));
         }
@@ -172,6 +182,9 @@ final class MergeSchemaWrites {
     if (table instanceof StructType && rows instanceof StructType) {
       return widened((StructType) table, (StructType) rows);
     }
+    if (isLeaf(table) && isLeaf(rows)) {
+      return ofValues(table, rows);
+    }
     if (table instanceof ArrayType && rows instanceof ArrayType) {
       ArrayType array = (ArrayType) table;
       return new ArrayType(
@@ -180,10 +193,63 @@ final class MergeSchemaWrites {
     if (table instanceof MapType && rows instanceof MapType) {
       MapType map = (MapType) table;
       return new MapType(
-          map.keyType(), widened(map.valueType(), ((MapType) rows).valueType()),
+          widened(map.keyType(), ((MapType) rows).keyType()),
+          widened(map.valueType(), ((MapType) rows).valueType()),
           map.valueContainsNull());
     }
     return table;
+  }
+
+  /** As {@link #widened}, where Spark takes fields of structs by their places, and adds none. */
+  private static DataType atPlaces(DataType table, DataType rows) {
+    if (isLeaf(table) && isLeaf(rows)) {
+      return ofValues(table, rows);
+    }
+    if (table instanceof StructType && rows instanceof StructType) {
+      StructField[] fields = ((StructType) table).fields().clone();
+      StructField[] given = ((StructType) rows).fields();
+      for (int i = 0; i < Math.min(fields.length, given.length); i++) {
+        fields[i] = typed(fields[i], atPlaces(fields[i].dataType(), given[i].dataType()));
+      }
+      return new StructType(fields);
+    }
+    if (table instanceof ArrayType && rows instanceof ArrayType) {
+      ArrayType array = (ArrayType) table;
+      return new ArrayType(
+          atPlaces(array.elementType(), ((ArrayType) rows).elementType()), array.containsNull());
+    }
+    if (table instanceof MapType && rows instanceof MapType) {
+      MapType map = (MapType) table;
+      MapType given = (MapType) rows;
+      return new MapType(
+          atPlaces(map.keyType(), given.keyType()), atPlaces(map.valueType(), given.valueType()),
+          map.valueContainsNull());
+    }
+    return table;
+  }
+
+  private static boolean isLeaf(DataType type) {
+    return !(type instanceof StructType || type instanceof ArrayType || type instanceof MapType);
+  }
+
+  private static StructField typed(StructField field, DataType type) {
+    return new StructField(field.name(), type, field.nullable(), field.metadata());
+  }
+
+  /**
+   * The type in which values go to plake's writer.
+   *
+   * <p>Spark would cast what is assigned, and round: a double to a float, a timestamp to a date. plake
+   * promotes the column or refuses the write. Casts that keep all of a value, or fail, are Spark's.
+   */
+  private static DataType ofValues(DataType table, DataType rows) {
+    boolean isFraction = rows instanceof FractionalType;
+    boolean mayRound = isFraction && table instanceof NumericType
+        || rows instanceof IntegralType && (table instanceof FloatType || table instanceof DoubleType)
+        || table instanceof DateType
+            && (rows instanceof TimestampType || rows instanceof TimestampNTZType)
+        || table instanceof DayTimeIntervalType && rows instanceof DayTimeIntervalType;
+    return mayRound ? rows : table;
   }
 
   private static StructType widened(StructType table, StructType rows) {
@@ -195,8 +261,7 @@ final class MergeSchemaWrites {
       } else {
         StructField[] fields = wide.fields().clone();
         StructField old = fields[place];
-        fields[place] = new StructField(
-            old.name(), widened(old.dataType(), field.dataType()), old.nullable(), old.metadata());
+        fields[place] = typed(old, widened(old.dataType(), field.dataType()));
         wide = new StructType(fields);
       }
     }

@@ -10,11 +10,14 @@ import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
 import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Function1;
 import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractPartialFunction;
 
 /**
@@ -24,6 +27,9 @@ import scala.runtime.AbstractPartialFunction;
  * runs: an overwrite replaces all rows that are there when it commits, and its query has not seen
  * these. plake's writer looks whether one of the datasets is its own, and then refuses to commit
  * after such a commit. A version that the user named does not count: to go back to it may be the aim.
+ *
+ * <p>An overwrite by path also learns Spark's setting of what it replaces: Spark itself obeys it in
+ * writes to tables of a catalog only.
  */
 final class OwnRows extends Rule<LogicalPlan> {
 
@@ -56,7 +62,17 @@ final class OwnRows extends Rule<LogicalPlan> {
       V2WriteCommand write = (V2WriteCommand) node;
       ArrayNode reads = Channel.object().putArray(Vocabulary.Option.READS);
       collect(write.query(), catalogOf((DataSourceV2Relation) write.table()), reads);
-      return (B1) (reads.isEmpty() ? write : telling(node, reads.toString()));
+      LogicalPlan told =
+          reads.isEmpty() ? node : telling(node, Vocabulary.Option.READS, reads.toString());
+      return (B1) (isByPath(write) ? telling(
+          told, Vocabulary.Option.SESSION_PARTITIONS,
+          SQLConf.get().getConfString("spark.sql.sources.partitionOverwriteMode", "static")) : told);
+    }
+
+    private static boolean isByPath(V2WriteCommand write) {
+      Table target = ((DataSourceV2Relation) write.table()).table();
+      return write instanceof OverwriteByExpression
+          && !(target instanceof PlakeTable) && !(target instanceof TableToCreate);
     }
 
     private static boolean replaces(V2WriteCommand write) {
@@ -78,7 +94,7 @@ final class OwnRows extends Rule<LogicalPlan> {
      * both have some.
      */
     @SuppressWarnings("unchecked")
-    private static LogicalPlan telling(LogicalPlan write, String reads) {
+    private static LogicalPlan telling(LogicalPlan write, String option, String value) {
       DataSourceV2Relation target = (DataSourceV2Relation) ((V2WriteCommand) write).table();
       boolean ofTable = !target.options().isEmpty();
       Object[] arguments = new Object[write.productArity()];
@@ -86,14 +102,17 @@ final class OwnRows extends Rule<LogicalPlan> {
         arguments[i] = write.productElement(i);
         if (arguments[i] == target && ofTable) {
           Map<String, String> options = new HashMap<>(target.options().asCaseSensitiveMap());
-          options.put(Vocabulary.Option.READS, reads);
+          OwnOptions.put(options, option, value);
           arguments[i] = IsolateScans.copy(
               target, (PythonTable) target.table(), new CaseInsensitiveStringMap(options));
         } else if (arguments[i] instanceof scala.collection.immutable.Map) {
           scala.collection.immutable.Map<String, String> options =
               (scala.collection.immutable.Map<String, String>) arguments[i];
           if (!ofTable || !options.isEmpty()) {
-            arguments[i] = options.updated(Vocabulary.Option.READS, reads);
+            Map<String, String> all = new HashMap<>(CollectionConverters.asJava(options));
+            OwnOptions.put(all, option, value);
+            arguments[i] =
+                scala.collection.immutable.Map.from(CollectionConverters.asScala(all));
           }
         }
       }

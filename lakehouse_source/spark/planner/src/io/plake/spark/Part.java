@@ -19,6 +19,7 @@ enum Part {
   VIEWS(Vocabulary.Part.VIEWS),
   STATEMENTS(Vocabulary.Part.STATEMENTS),
   CATALOG(Vocabulary.Part.CATALOG),
+  CATALOG_VIEWS(Vocabulary.Part.CATALOG_VIEWS),
   PROVIDER(Vocabulary.Part.PROVIDER),
   READER(Vocabulary.Part.READER),
   METRICS(Vocabulary.Part.METRICS);

@@ -23,7 +23,9 @@ import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Spark's catalog of plake's tables: {@code spark.sql.catalog.plake=io.plake.spark.PlakeCatalog}.
@@ -34,10 +36,11 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * {@link Channel}, for each query anew, so that a query reads the newest version. What plake refuses
  * comes as Spark's exception for it; most of these are not declared ({@link Refusal}).
  */
-public final class PlakeCatalog
+public class PlakeCatalog
     implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
   private String name;
-  private Channel channel;
+  private volatile Map<String, String> known = Map.of();
+  private volatile Channel channel;
 
   /** Spark calls it. */
   public PlakeCatalog() {}
@@ -45,7 +48,33 @@ public final class PlakeCatalog
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
     this.name = name;
-    this.channel = new Channel(name, new HashMap<>(options.asCaseSensitiveMap()));
+    know(new HashMap<>(options.asCaseSensitiveMap()));
+  }
+
+  /**
+   * Spark makes a catalog once in a session, maybe for a path, and never tells it of settings that
+   * come later ({@code enable}). One that was not told where plake's catalog is looks again.
+   */
+  Channel channel() {
+    if (!known.containsKey(Vocabulary.Place.CATALOG)) {
+      String prefix = "spark.sql.catalog." + name + ".";
+      Map<String, String> now = new HashMap<>();
+      for (Map.Entry<String, String> one
+          : CollectionConverters.asJava(SQLConf.get().getAllConfs()).entrySet()) {
+        if (one.getKey().startsWith(prefix)) {
+          now.put(one.getKey().substring(prefix.length()), one.getValue());
+        }
+      }
+      if (now.containsKey(Vocabulary.Place.CATALOG)) {
+        know(now);
+      }
+    }
+    return channel;
+  }
+
+  private void know(Map<String, String> options) {
+    known = options;
+    channel = new Channel(name, options);
   }
 
   @Override
@@ -111,7 +140,7 @@ public final class PlakeCatalog
 
   private Table load(Identifier table, ObjectNode question, boolean isPinned)
       throws NoSuchTableException {
-    return SchemaEvolution.table(channel, table, channel.ask(question), isPinned, Map.of());
+    return SchemaEvolution.table(channel(), table, channel().ask(question), isPinned, Map.of());
   }
 
   @Override
@@ -124,7 +153,7 @@ public final class PlakeCatalog
     }
   }
 
-  /** {@code spark/commands.py} has the same rule. */
+  /** {@code spark/tables/commands.py} has the same rule. */
   private static boolean isPath(Identifier table) {
     return table.namespace().length == 0 && table.name().contains("/");
   }
@@ -133,7 +162,7 @@ public final class PlakeCatalog
   public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
     ObjectNode question = about(Vocabulary.Ask.LIST_TABLES, namespace);
     List<Identifier> found = new ArrayList<>();
-    for (JsonNode table : channel.ask(question).told.get(Vocabulary.Answer.NAMES)) {
+    for (JsonNode table : channel().ask(question).told.get(Vocabulary.Answer.NAMES)) {
       found.add(Identifier.of(namespace, table.asText()));
     }
     return found.toArray(new Identifier[0]);
@@ -144,7 +173,7 @@ public final class PlakeCatalog
   public Table createTable(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
     ObjectNode question = TableQuestions.create(table, columns, partitions, properties, false);
-    return SchemaEvolution.table(channel, table, channel.ask(question), false, Map.of());
+    return SchemaEvolution.table(channel(), table, channel().change(question), false, Map.of());
   }
 
   /**
@@ -162,7 +191,8 @@ public final class PlakeCatalog
   public Table alterTable(Identifier table, TableChange... changes) throws NoSuchTableException {
     Column[] columns = TableQuestions.needsTypes(changes)
         ? loadTable(table).columns() : new Column[0];
-    return load(table, TableQuestions.alter(table, changes, columns), false);
+    ObjectNode question = TableQuestions.alter(table, changes, columns);
+    return SchemaEvolution.table(channel(), table, channel().change(question), false, Map.of());
   }
 
   @Override
@@ -178,14 +208,14 @@ public final class PlakeCatalog
   private boolean drop(Identifier table, boolean purge) {
     ObjectNode question = Channel.about(Vocabulary.Ask.DROP, table)
         .put(Vocabulary.Question.PURGE, purge);
-    return channel.ask(question).told.get(Vocabulary.Answer.EXISTS).asBoolean();
+    return channel().change(question).told.get(Vocabulary.Answer.EXISTS).asBoolean();
   }
 
   @Override
   public void renameTable(Identifier table, Identifier renamed) {
     ObjectNode question = Channel.about(Vocabulary.Ask.RENAME, table);
     Channel.add(question.putArray(Vocabulary.Question.RENAMED), renamed);
-    channel.ask(question);
+    channel().change(question);
   }
 
   // --- tables that are created by what is written to them ---------------------------
@@ -216,12 +246,12 @@ public final class PlakeCatalog
       String kind) {
     ObjectNode question = TableQuestions.create(table, columns, partitions, properties, true)
         .put(Vocabulary.Question.STAGE, kind);
-    return new TableToCreate(channel, question, columns, partitions, null);
+    return new TableToCreate(channel(), question, columns, partitions, null);
   }
 
   // --- namespaces ----------------------------------------------------------------
 
-  private static ObjectNode about(String command, String[] namespace) {
+  static ObjectNode about(String command, String[] namespace) {
     ObjectNode question = Channel.about(command, null);
     for (String part : namespace) {
       question.withArray(Vocabulary.Question.NAMESPACE).add(part);
@@ -238,7 +268,7 @@ public final class PlakeCatalog
   public String[][] listNamespaces(String[] namespace) throws NoSuchNamespaceException {
     List<String[]> found = new ArrayList<>();
     ObjectNode question = about(Vocabulary.Ask.LIST_NAMESPACES, namespace);
-    for (JsonNode one : channel.ask(question).told.get(Vocabulary.Answer.NAMES)) {
+    for (JsonNode one : channel().ask(question).told.get(Vocabulary.Answer.NAMES)) {
       found.add(new String[] {one.asText()});
     }
     return found.toArray(new String[0][]);
@@ -248,14 +278,14 @@ public final class PlakeCatalog
   public Map<String, String> loadNamespaceMetadata(String[] namespace)
       throws NoSuchNamespaceException {
     ObjectNode question = about(Vocabulary.Ask.LOAD_NAMESPACE, namespace);
-    return PlakeTable.texts(channel.ask(question).told.get(Vocabulary.Answer.PROPERTIES));
+    return PlakeTable.texts(channel().ask(question).told.get(Vocabulary.Answer.PROPERTIES));
   }
 
   @Override
   public void createNamespace(String[] namespace, Map<String, String> properties) {
     ObjectNode question = about(Vocabulary.Ask.CREATE_NAMESPACE, namespace);
     TableQuestions.put(question, properties);
-    channel.ask(question);
+    channel().change(question);
   }
 
   @Override
@@ -274,7 +304,7 @@ public final class PlakeCatalog
     }
     ObjectNode question = about(Vocabulary.Ask.ALTER_NAMESPACE, namespace);
     TableQuestions.put(question, properties);
-    channel.ask(question);
+    channel().change(question);
   }
 
   @Override
@@ -282,7 +312,7 @@ public final class PlakeCatalog
       throws NoSuchNamespaceException {
     ObjectNode question = about(Vocabulary.Ask.DROP_NAMESPACE, namespace)
         .put(Vocabulary.Question.CASCADE, cascade);
-    channel.ask(question);
+    channel().change(question);
     return true;
   }
 
@@ -290,11 +320,11 @@ public final class PlakeCatalog
 
   @Override
   public UnboundProcedure loadProcedure(Identifier procedure) {
-    return PlakeProcedure.load(channel, name, procedure);
+    return PlakeProcedure.load(channel(), name, procedure);
   }
 
   @Override
   public Identifier[] listProcedures(String[] namespace) {
-    return PlakeProcedure.list(channel, namespace);
+    return PlakeProcedure.list(channel(), namespace);
   }
 }

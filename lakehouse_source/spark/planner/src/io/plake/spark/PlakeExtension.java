@@ -56,6 +56,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "RowChangeTable$Clustered")),
       Map.entry(Part.CATALOG, List.of(
           "PlakeCatalog", "PlakeTable", "PlakeTable$Unpruned", "TableWrites", "Channel",
+          "ChangesTable", "ChangesByName", "ChangesByName$Found", "ChangesByName$Resolve",
+          "TableChanges", "HiddenColumns", "HiddenColumns$Hidden",
           "Channel$TaskTable", "Refusal",
           "TableQuestions", "ConstantDefaults", "TableToCreate", "TablePartitions", "PlakeProcedure",
           "PlakeProcedure$Bound", "PlakeSessionCatalog", "SessionEntry", "StagedBySpark",
@@ -65,6 +67,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "StreamReads$Source", "StreamReads$Builder", "StreamReads$StreamScan", "ToldStream",
           "ToldStream$Seeing", "ToldStream$Limited", "ToldStream$Ending", "StreamWrites",
           "StreamWrites$Sink", "ToldWrites", "ToldWrites$Told", "ToldWrites$Batches")),
+      Map.entry(Part.CATALOG_VIEWS, List.of(
+          "PlakeViewCatalog", "PlakeChangelog", "PlakeSessionChangelogs")),
       Map.entry(Part.PROVIDER, List.of(
           "PlakeProvider", "FormatWrites", "AnalyzeTables", "ToldWrites", "ToldWrites$Told",
           "ToldWrites$Batches")),
@@ -85,6 +89,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       extensions.injectHintResolutionRule(new WaitsOfSession()); // before tables are resolved
       extensions.injectHintResolutionRule(new TimesOfSession());
       extensions.injectHintResolutionRule(new NamesOfSession());
+      extensions.injectHintResolutionRule(new ChangesOfSession());
+      TableChanges.injectInto(extensions);
       extensions.injectResolutionRule(new WidensOfSession());
       extensions.injectResolutionRule(new ViewsOfSession());
       extensions.injectResolutionRule(new FormatsOfSession());
@@ -157,7 +163,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           return null;
       }
     } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
-      return "this Spark lacks what it needs: " + e;
+      return (part == Part.CATALOG_VIEWS ? "needs Spark 4.2" : "this Spark lacks what it needs")
+          + ": " + e;
     }
   }
 
@@ -225,6 +232,14 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
     @Override
     public Rule<LogicalPlan> apply(SparkSession session) {
       return new StreamReads.Names(session);
+    }
+  }
+
+  private static final class ChangesOfSession
+      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
+    @Override
+    public Rule<LogicalPlan> apply(SparkSession session) {
+      return new ChangesByName(session);
     }
   }
 

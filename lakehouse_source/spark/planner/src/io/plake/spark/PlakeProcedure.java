@@ -25,13 +25,14 @@ import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.IntegerType;
 import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
  * A procedure of plake, {@code CALL plake.system.vacuum(table => 'sales.orders')}.
  *
- * <p>{@code lakehouse_source/spark/procedures.py} tells which there are, what they take and which
+ * <p>{@code lakehouse_source/spark/tables/procedures.py} tells which there are, what they take and which
  * rows they give, and does the work. Spark names, orders and casts the arguments, and runs a
  * procedure while it analyses the statement.
  */
@@ -171,14 +172,14 @@ final class PlakeProcedure implements UnboundProcedure {
       StructField parameter = parameters.fields()[i];
       putArgument(given, parameter, arguments.get(i, parameter.dataType()));
     }
-    JsonNode told = channel.ask(question).told;
+    JsonNode told = channel.change(question).told;
     if (told.has(Vocabulary.Answer.TASKS)) {
       String call = question.toString();
       ArrayNode messages = question.putArray(Vocabulary.Question.MESSAGES);
       for (Row row : channel.runTasks(call)) {
         messages.add(row.getString(0));
       }
-      told = channel.ask(question).told;
+      told = channel.change(question).told;
     }
     if (told.has(Vocabulary.Answer.CHANGED)) {
       refresh(told.get(Vocabulary.Answer.CHANGED).asText());
@@ -219,7 +220,7 @@ final class PlakeProcedure implements UnboundProcedure {
       given.put(name, (Boolean) value);
     } else if (type instanceof IntegerType) {
       given.put(name, (Integer) value);
-    } else if (type instanceof LongType) {
+    } else if (type instanceof LongType || type instanceof TimestampType) { // microseconds
       given.put(name, (Long) value);
     } else if (type instanceof DoubleType) {
       given.put(name, (Double) value);

@@ -34,10 +34,13 @@ import org.apache.spark.sql.types.StructType;
  * the metastore keeps are those of the day when the table was created, for other programs to see.
  * Tables of other formats are Spark's own, as without this class.
  */
-public final class PlakeSessionCatalog extends DelegatingCatalogExtension
+public class PlakeSessionCatalog extends DelegatingCatalogExtension
     implements StagingTableCatalog {
 
   static final String SETTING = "spark.sql.catalog.spark_catalog";
+
+  /** What Spark 4.1 lacks. */
+  private static final String CHANGELOG = "org.apache.spark.sql.connector.catalog.Changelog";
 
   private static final Transform[] NONE = new Transform[0];
 
@@ -56,11 +59,21 @@ public final class PlakeSessionCatalog extends DelegatingCatalogExtension
       return;
     }
     try { // Spark will look for the class as this does
-      Class<?> found = Class.forName(PlakeSessionCatalog.class.getName(), false,
+      Class<?> found = Class.forName(className(), false,
           org.apache.spark.util.Utils.getContextOrSparkClassLoader());
       session.sessionState().conf().setConfString(SETTING, found.getName());
     } catch (ClassNotFoundException | LinkageError e) {
       Part.CATALOG.failed(e);
+    }
+  }
+
+  /** A name, not a class: 4.1 cannot load the catalog with changes of tables. */
+  private static String className() {
+    try {
+      Class.forName(CHANGELOG, false, PlakeSessionCatalog.class.getClassLoader());
+      return PlakeSessionCatalog.class.getPackageName() + ".PlakeSessionChangelogs";
+    } catch (ClassNotFoundException e) {
+      return PlakeSessionCatalog.class.getName();
     }
   }
 
@@ -134,7 +147,7 @@ public final class PlakeSessionCatalog extends DelegatingCatalogExtension
     Column[] columns = TableQuestions.needsTypes(changes)
         ? loadTable(table).columns() : new Column[0];
     ObjectNode question = TableQuestions.alter(entry.path, changes, columns);
-    return entry.table(entry.named(question), false);
+    return entry.table(entry.channel.change(entry.named(question)), false);
   }
 
   @Override
@@ -196,7 +209,7 @@ public final class PlakeSessionCatalog extends DelegatingCatalogExtension
     SessionEntry made = register(table, columns, properties);
     try {
       ObjectNode question = TableQuestions.create(made.path, columns, partitions, texts, false);
-      return made.table(made.named(question), false);
+      return made.table(made.channel.change(made.named(question)), false);
     } catch (Throwable e) {
       super.dropTable(table);
       throw e;

@@ -1,5 +1,8 @@
 package io.plake.spark;
 
+import java.nio.charset.StandardCharsets;
+import org.apache.spark.api.python.PythonFunction;
+import org.apache.spark.api.python.SimplePythonFunction;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceReadInfo;
@@ -42,10 +45,23 @@ class PlakeSource extends PythonDataSourceV2 {
   private static final class Telling extends UserDefinedPythonDataSource {
     private static final long serialVersionUID = 1;
     private final transient UserDefinedPythonDataSource stock;
+    private final transient UserDefinedPythonDataSource ours;
 
     Telling(UserDefinedPythonDataSource stock) {
-      super(stock.dataSourceCls());
+      super(StaticConfiguration.told(stock.dataSourceCls()));
       this.stock = stock;
+      this.ours = new UserDefinedPythonDataSource(entry(dataSourceCls()));
+    }
+
+    /**
+     * The function that makes the data source with options of the extension: the pickle of another
+     * class. No name in SQL and no option leads to that class.
+     */
+    private static PythonFunction entry(PythonFunction stock) {
+      String pickle = "c" + Vocabulary.Entry.MODULE + "\n" + Vocabulary.Entry.CLASS + "\n.";
+      return new SimplePythonFunction(
+          pickle.getBytes(StandardCharsets.US_ASCII), stock.envVars(), stock.pythonIncludes(),
+          stock.pythonExec(), stock.pythonVer(), stock.broadcastVars(), stock.accumulator());
     }
 
     /** Tasks get Spark's own class: executors need none of the jar. */
@@ -58,8 +74,11 @@ class PlakeSource extends PythonDataSourceV2 {
     @Override
     public PythonDataSourceCreationResult createDataSourceInPython(
         String shortName, CaseInsensitiveStringMap options, Option<StructType> schema) {
+      CaseInsensitiveStringMap opened = OwnOptions.opened(options);
       try {
-        return super.createDataSourceInPython(shortName, options, schema);
+        return OwnOptions.areIn(opened)
+            ? ours.createDataSourceInPython(shortName, opened, schema)
+            : super.createDataSourceInPython(shortName, opened, schema);
       } catch (Exception e) {
         throw Refusal.told(e);
       }
@@ -79,8 +98,12 @@ class PlakeSource extends PythonDataSourceV2 {
     public PythonDataSourceWriteInfo createWriteInfoInPython(
         String shortName, StructType schema, CaseInsensitiveStringMap options, boolean overwrite,
         boolean isStreaming) {
+      CaseInsensitiveStringMap opened =
+          OwnOptions.opened(isStreaming ? options : Channel.withSettings(options));
       try {
-        return super.createWriteInfoInPython(shortName, schema, options, overwrite, isStreaming);
+        return OwnOptions.areIn(opened)
+            ? ours.createWriteInfoInPython(shortName, schema, opened, overwrite, isStreaming)
+            : super.createWriteInfoInPython(shortName, schema, opened, overwrite, isStreaming);
       } catch (Exception e) {
         throw isStreaming ? Refusal.toldInStream(e) : Refusal.told(e);
       }

@@ -191,6 +191,16 @@ class PlakeTable extends PythonTable
     return VERSIONS.contains(option.toLowerCase(Locale.ROOT));
   }
 
+  /**
+   * What commits of this table changed.
+   *
+   * @param given options that tell which commits
+   * @throws org.apache.spark.sql.AnalysisException there is no such range, undeclared
+   */
+  ChangesTable changes(Map<String, String> given) {
+    return ChangesTable.of(channel, Channel.about(null, identifier), given);
+  }
+
   /** The newest version, as plake knows it now. */
   long newestVersion() {
     Channel.Answer answer = channel.ask(Channel.about(Vocabulary.Ask.LOAD, identifier));
@@ -269,7 +279,7 @@ class PlakeTable extends PythonTable
 
   @Override
   public boolean truncateTable() {
-    channel.ask(Channel.about(Vocabulary.Ask.TRUNCATE, identifier));
+    channel.change(Channel.about(Vocabulary.Ask.TRUNCATE, identifier));
     return true;
   }
 

@@ -18,7 +18,7 @@ import org.apache.spark.sql.types.StructType;
  * <p>It travels as marks in the metadata of the first column. The schema is the only thing that
  * Spark hands to {@code DataSource.reader} for each scan: options belong to the pickled instance,
  * which all scans of a frame share. The reading side is {@code Pushdown} in
- * {@code lakehouse_source/spark/pushdown.py}; the names are those of {@link Vocabulary}.
+ * {@code lakehouse_source/spark/reading/pushdown.py}; the names are those of {@link Vocabulary}.
  */
 final class Pushdown {
   private static final int NO_LIMIT = -1;

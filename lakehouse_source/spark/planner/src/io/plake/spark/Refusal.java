@@ -17,6 +17,7 @@ import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.catalyst.trees.Origin;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import scala.Option;
 import scala.collection.immutable.Map$;
@@ -138,6 +139,12 @@ final class Refusal {
     Refused(String condition, String message, Throwable cause) {
       super(message, Option.empty(), Option.empty(), Option.apply(cause), Option.apply(condition),
           Map$.MODULE$.empty(), new QueryContext[0]);
+    }
+
+    /** Spark would make another exception, of which PySpark logs a text that it does not have. */
+    @Override
+    public AnalysisException withPosition(Origin origin) {
+      return this;
     }
   }
 

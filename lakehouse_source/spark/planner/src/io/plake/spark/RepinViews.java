@@ -128,23 +128,25 @@ final class RepinViews extends Rule<LogicalPlan> {
       }
       for (Iterator<String> it = command.options().keysIterator(); it.hasNext(); ) {
         String key = it.next().toLowerCase(Locale.ROOT);
-        if (VERSIONS.contains(key) || key.equals(Vocabulary.Option.VIEW)) {
+        if (VERSIONS.contains(key) || OwnOptions.isOwn(key)) {
           return command;
         }
       }
       String schema = command.userSpecifiedSchema().isEmpty()
           ? Vocabulary.Schema.STORED : Vocabulary.Schema.GIVEN;
+      Map<String, String> options = new HashMap<>(CollectionConverters.asJava(command.options()));
+      OwnOptions.put(options, Vocabulary.Option.VIEW, schema);
       return command.copy(
           command.tableIdent(), command.userSpecifiedSchema(), command.replace(),
           command.global(), command.provider(),
-          command.options().updated(Vocabulary.Option.VIEW, schema));
+          scala.collection.immutable.Map.from(CollectionConverters.asScala(options)));
     }
 
     private static LogicalPlan repinned(View view) {
       DataSourceV2Relation relation = (DataSourceV2Relation) CharPadding.below(view.child());
       Map<String, String> options =
           new HashMap<>(relation.options().asCaseSensitiveMap());
-      options.keySet().removeIf(key -> key.equalsIgnoreCase(Vocabulary.Option.VIEW));
+      options.keySet().removeIf(OwnOptions::isOwn);
       boolean given =
           Vocabulary.Schema.GIVEN.equals(relation.options().get(Vocabulary.Option.VIEW));
       CaseInsensitiveStringMap unmarked = new CaseInsensitiveStringMap(options);

@@ -22,12 +22,9 @@ import org.apache.spark.sql.connector.write.RowLevelOperation;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
-import scala.Tuple2;
-import scala.collection.Iterator;
 
 /**
  * Takes the rows of one statement, whatever columns they have, to plake's writer in Python.
@@ -38,15 +35,20 @@ final class RowChangeTable extends PythonTable {
   private final StatementTable target;
   private final RowLevelOperation.Command command;
   private final RowOperation operation;
+  private final boolean rescans;
 
-  /** @param operation null where all rows are new: they have the columns of the dataset only */
+  /**
+   * @param operation null where all rows are new: they have the columns of the dataset only
+   * @param rescans whether datasets of plake are read besides the rows that may change
+   */
   RowChangeTable(
       StatementTable target, RowLevelOperation.Command command, RowOperation operation,
-      StructType rows) {
+      StructType rows, boolean rescans) {
     super(new PlakeSource(target.name()), target.name(), rows);
     this.target = target;
     this.command = command;
     this.operation = operation;
+    this.rescans = rescans;
   }
 
   @Override
@@ -60,14 +62,8 @@ final class RowChangeTable extends PythonTable {
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     Map<String, String> options = new HashMap<>(info.options().asCaseSensitiveMap());
-    Iterator<Tuple2<String, String>> settings = SQLConf.get().getAllConfs().iterator();
-    while (settings.hasNext()) {
-      Tuple2<String, String> setting = settings.next();
-      if (setting._1().startsWith(Vocabulary.Setting.STATEMENT)) {
-        options.put(setting._1().substring(Vocabulary.Setting.STATEMENT.length()), setting._2());
-      }
-    }
-    options.put(Vocabulary.Option.STATEMENT, statement());
+    OwnOptions.put(options, Vocabulary.Option.STATEMENT, statement());
+    Channel.tellApplication(options);
     WriteBuilder stock = super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options)));
     // A DELETE writes no rows, and the tasks of its scan have whole row groups already.
     boolean clustered = operation != null && command != RowLevelOperation.Command.DELETE;
@@ -83,6 +79,7 @@ final class RowChangeTable extends PythonTable {
     return "{\"" + Vocabulary.Statement.COMMAND + "\":\"" + nameOf(command)
         + "\",\"" + Vocabulary.Statement.VERSION + "\":" + target.version
         + ",\"" + Vocabulary.Statement.ADDED + "\":" + (operation == null)
+        + ",\"" + Vocabulary.Statement.RESCANS + "\":" + rescans
         + ",\"" + Vocabulary.Statement.CONDITION + "\":"
         + Arrays.stream(condition).map(Metadata::json).collect(Collectors.joining(",", "[", "]"))
         + "}";

@@ -44,7 +44,7 @@ final class RowStatements extends Rule<LogicalPlan> {
       return plan;
     }
     try {
-      checkStreams(plan);
+      checkTargets(plan);
       return plan.transformUp(new Targets()).transformUp(new GroupFilters());
     } catch (LinkageError e) {
       Part.STATEMENTS.failed(e);
@@ -52,8 +52,11 @@ final class RowStatements extends Rule<LogicalPlan> {
     }
   }
 
-  /** A stream has no columns that tell where a row is stored; Spark would read others instead. */
-  private static void checkStreams(LogicalPlan plan) {
+  /**
+   * Refuses what no statement can change. A stream has no columns that tell where a row is stored;
+   * Spark would read others instead.
+   */
+  private static void checkTargets(LogicalPlan plan) {
     if (plan instanceof StreamingRelationV2) {
       StreamingRelationV2 stream = (StreamingRelationV2) plan;
       if ((stream.table() instanceof PlakeTable || stream.table() instanceof StreamReads.Source)
@@ -65,9 +68,31 @@ final class RowStatements extends Rule<LogicalPlan> {
     if (target instanceof StreamingRelationV2 && isOurs((StreamingRelationV2) target)) {
       throw Targets.refused("changes tables, and not streams");
     }
-    for (Iterator<LogicalPlan> it = plan.children().iterator(); it.hasNext(); ) {
-      checkStreams(it.next());
+    if (target != null && target.resolved() && !Targets.isRelation(target)) {
+      checkNoQuery(Targets.given(plan), "");
     }
+    for (Iterator<LogicalPlan> it = plan.children().iterator(); it.hasNext(); ) {
+      checkTargets(it.next());
+    }
+  }
+
+  /** Spark has no plan for a statement on a view that is made of a query, and fails inside. */
+  private static void checkNoQuery(LogicalPlan target, String name) {
+    if (target instanceof SubqueryAlias) {
+      checkNoQuery(((SubqueryAlias) target).child(),
+          ((SubqueryAlias) target).identifier().toString());
+    } else if (target instanceof View && reads(target)) {
+      throw Targets.refused("changes tables, and the view " + name + " is made of a query. Name the"
+          + " table, and put the condition of the view into that of the statement");
+    }
+  }
+
+  private static boolean reads(LogicalPlan plan) {
+    boolean found = IsolateScans.isOurs(plan);
+    for (Iterator<LogicalPlan> it = plan.children().iterator(); !found && it.hasNext(); ) {
+      found = reads(it.next());
+    }
+    return found;
   }
 
   private static boolean isOurs(StreamingRelationV2 stream) {
@@ -140,19 +165,27 @@ final class RowStatements extends Rule<LogicalPlan> {
 
     /** Whether the target is a view, which may be over a frame of an older version. */
     private static boolean isView(LogicalPlan node) {
-      LogicalPlan target = node instanceof MergeIntoTable
-          ? ((MergeIntoTable) node).targetTable() : node.children().head();
+      LogicalPlan target = given(node);
       while (target instanceof SubqueryAlias) {
         target = target.children().head();
       }
       return target instanceof View;
     }
 
-    /** What a statement changes, below its names and views; null where the node is no statement. */
-    private static LogicalPlan below(LogicalPlan node) {
-      LogicalPlan target = node instanceof DeleteFromTable ? ((DeleteFromTable) node).table()
+    /** What a statement changes, as Spark found it; null where the node is no statement. */
+    private static LogicalPlan given(LogicalPlan node) {
+      return node instanceof DeleteFromTable ? ((DeleteFromTable) node).table()
           : node instanceof UpdateTable ? ((UpdateTable) node).table()
           : node instanceof MergeIntoTable ? ((MergeIntoTable) node).targetTable() : null;
+    }
+
+    private static boolean isRelation(LogicalPlan target) {
+      return target instanceof DataSourceV2Relation;
+    }
+
+    /** What a statement changes, below its names and views; null where the node is no statement. */
+    private static LogicalPlan below(LogicalPlan node) {
+      LogicalPlan target = given(node);
       while (target instanceof SubqueryAlias
           || target instanceof View && ((View) target).isTempView()) {
         target = target.children().head();

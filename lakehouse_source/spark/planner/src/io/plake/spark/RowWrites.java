@@ -7,10 +7,14 @@ import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.connector.write.RowLevelOperation;
+import org.apache.spark.sql.execution.columnar.InMemoryRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import scala.Function1;
 import scala.Option;
+import scala.collection.Iterator;
 import scala.collection.immutable.Map$;
 import scala.runtime.AbstractPartialFunction;
 
@@ -55,7 +59,8 @@ final class RowWrites extends Rule<LogicalPlan> {
         return (B1) append(
             (DataSourceV2Relation) delta.table(), delta.query(),
             new RowChangeTable(
-                operation.table(), operation.command(), operation, delta.query().schema()));
+                operation.table(), operation.command(), operation, delta.query().schema(),
+                scans(delta.query()) > 1));
       }
       V2WriteCommand added = (V2WriteCommand) node; // AppendData, InsertOnlyMerge from 4.3 on
       if (targetOf(added.table()) == null) {
@@ -65,7 +70,25 @@ final class RowWrites extends Rule<LogicalPlan> {
           (DataSourceV2Relation) added.table(), added.query(),
           new RowChangeTable(
               targetOf(added.table()), RowLevelOperation.Command.MERGE, null,
-              added.query().schema()));
+              added.query().schema(), scans(added.query()) > 1));
+    }
+
+    /** How many scans of Python's sources, plake's among them, a query and its subqueries have. */
+    private static int scans(LogicalPlan plan) {
+      boolean python = plan instanceof DataSourceV2ScanRelation
+          && ((DataSourceV2ScanRelation) plan).relation().table() instanceof PythonTable;
+      boolean files = plan instanceof LogicalRelation
+          && ((LogicalRelation) plan).relation() instanceof PlakeFiles.Relation;
+      boolean unknown =
+          plan instanceof DataSourceV2Relation || plan instanceof InMemoryRelation;
+      int found = python || files || unknown ? 1 : 0;
+      for (Iterator<LogicalPlan> it = plan.children().iterator(); it.hasNext(); ) {
+        found += scans(it.next());
+      }
+      for (Iterator<LogicalPlan> it = plan.subqueries().iterator(); it.hasNext(); ) {
+        found += scans(it.next());
+      }
+      return found;
     }
 
     private static RowOperation operationOf(LogicalPlan table) {

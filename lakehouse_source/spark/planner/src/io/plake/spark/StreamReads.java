@@ -1,9 +1,13 @@
 package io.plake.spark;
 
+import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
+import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
+import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
@@ -20,6 +24,8 @@ import org.apache.spark.sql.internal.connector.SupportsMetadata;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Function1;
+import scala.Option;
+import scala.Some;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractPartialFunction;
 
@@ -34,12 +40,23 @@ final class StreamReads extends Rule<LogicalPlan> {
 
   private static final String[] VERSIONS = {"versionAsOf", "timestampAsOf", "version"};
 
+  /** Names, not classes: 4.1 cannot load the catalog with views. */
+  private static final Set<String> CATALOGS =
+      Set.of("io.plake.spark.PlakeCatalog", "io.plake.spark.PlakeViewCatalog");
+
+  private static final String OF_SESSION =
+      PlakeSessionCatalog.SETTING.substring("spark.sql.catalog.".length());
+
   /** The constructor's argument of a {@link StreamingRelationV2} that is its table. */
   private static final int TABLE = 2;
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
     return IsolateScans.isOn() ? plan.transformUp(new Tell()) : plan;
+  }
+
+  private static boolean namesVersion(CaseInsensitiveStringMap options) {
+    return Arrays.stream(VERSIONS).anyMatch(options::containsKey);
   }
 
   private static void checkNoVersion(CaseInsensitiveStringMap options) {
@@ -72,7 +89,7 @@ final class StreamReads extends Rule<LogicalPlan> {
     private void check(LogicalPlan plan) {
       if (plan instanceof UnresolvedRelation) {
         UnresolvedRelation table = (UnresolvedRelation) plan;
-        if (table.isStreaming() && isOurs(table)) {
+        if (table.isStreaming() && namesVersion(table.options()) && isOurs(table)) {
           checkNoVersion(table.options());
         }
       }
@@ -84,10 +101,28 @@ final class StreamReads extends Rule<LogicalPlan> {
     /** Whether the name is looked for in a catalog of plake. Spark's manager of them differs in 4.1. */
     private boolean isOurs(UnresolvedRelation table) {
       List<String> parts = CollectionConverters.asJava(table.multipartIdentifier());
-      String named = classOf(parts.get(0));
-      String found = parts.size() > 1 && !named.isEmpty()
-          ? named : classOf(session.catalog().currentCatalog());
-      return PlakeCatalog.class.getName().equals(found);
+      boolean isNamed = parts.size() > 1
+          && (OF_SESSION.equals(parts.get(0)) || !classOf(parts.get(0)).isEmpty());
+      String catalog = isNamed ? parts.get(0) : session.catalog().currentCatalog();
+      return CATALOGS.contains(classOf(catalog))
+          || OF_SESSION.equals(catalog) && isInMetastore(parts.subList(isNamed ? 1 : 0, parts.size()));
+    }
+
+    private boolean isInMetastore(List<String> name) {
+      SessionCatalog metastore =
+          ((org.apache.spark.sql.classic.SparkSession) session).sessionState().catalog();
+      String table = name.get(name.size() - 1);
+      TableIdentifier known = name.size() == 1 ? new TableIdentifier(table)
+          : new TableIdentifier(table, new Some<>(name.get(0)));
+      if (name.size() > 2 || metastore.isTempView(known) || !metastore.tableExists(known)) {
+        return false;
+      }
+      try {
+        Option<String> provider = metastore.getTableMetadata(known).provider();
+        return provider.isDefined() && IsolateScans.SOURCE.equalsIgnoreCase(provider.get());
+      } catch (AnalysisException e) { // dropped just now, which Spark will say
+        return false;
+      }
     }
 
     private static String classOf(String catalog) {

@@ -3,25 +3,33 @@ package io.plake.spark;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.WriteToStream;
+import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Lets streams into a path tell plake's errors as plake tells them, where the format {@code plake} is
- * the Python source and not {@link PlakeProvider}.
+ * the Python source and not {@link PlakeProvider}. Refuses the output mode {@code update}.
  */
 final class StreamWrites extends Rule<LogicalPlan> {
 
   @Override
   @SuppressWarnings("deprecation") // schema() of a table
   public LogicalPlan apply(LogicalPlan plan) {
-    if (!(plan instanceof WriteToStream) || !IsolateScans.isOn()) {
+    if (!(plan instanceof WriteToStream)) {
       return plan;
     }
     WriteToStream write = (WriteToStream) plan;
+    if (write.outputMode().equals(OutputMode.Update()) && isPlakes(write.sink())) {
+      throw noUpdates(write);
+    }
+    if (!IsolateScans.isOn()) {
+      return plan;
+    }
     if (!isOurs(write.sink())) {
       return plan;
     }
@@ -32,6 +40,21 @@ final class StreamWrites extends Rule<LogicalPlan> {
       }
     }
     return write.makeCopy(arguments);
+  }
+
+  private static boolean isPlakes(Table sink) {
+    return sink instanceof PlakeTable || sink instanceof PythonTable
+        && IsolateScans.SOURCE.equalsIgnoreCase(((PythonTable) sink).name());
+  }
+
+  /** Spark itself says so in the first batch, where the caller of {@code start} does not see it. */
+  private static RuntimeException noUpdates(WriteToStream write) {
+    String made = write.catalogAndIdent().isEmpty() ? ""
+        : " Spark creates a table that is missing before it asks: drop " + write.sink().name()
+            + " if you did not have it.";
+    return Refusal.because("[PLAKE_INVALID_OPTION] outputMode 'update': plake appends the rows of a"
+        + " batch, or replaces all of them. Use 'append' or 'complete', or foreachBatch with"
+        + " MERGE." + made);
   }
 
   private static boolean isOurs(Object sink) {

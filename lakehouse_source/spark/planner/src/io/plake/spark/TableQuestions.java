@@ -26,6 +26,7 @@ import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.CharType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -60,11 +61,11 @@ final class TableQuestions {
       }
     }
     List<Transform> identities = new ArrayList<>();
-    ArrayNode sorted = question.putArray(Vocabulary.Question.SORT_BY);
+    ArrayNode clustered = question.putArray(Vocabulary.Question.CLUSTER_BY);
     for (Transform transform : partitions) {
       if (transform instanceof ClusterByTransform) {
         for (NamedReference column : transform.references()) {
-          sorted.add(single(column));
+          clustered.add(path(column));
         }
       } else {
         identities.add(transform);
@@ -72,7 +73,13 @@ final class TableQuestions {
     }
     ArrayNode partitionBy = question.putArray(Vocabulary.Question.PARTITION_BY);
     FormatWrites.columns(identities.toArray(new Transform[0])).forEach(partitionBy::add);
-    put(question, properties);
+    Map<String, String> given = new HashMap<>(properties);
+    // `saveAsTable` names Spark's default format where the user names none.
+    String usual = SQLConf.get().defaultDataSourceName();
+    if (usual.equalsIgnoreCase(given.get(TableCatalog.PROP_PROVIDER))) {
+      given.remove(TableCatalog.PROP_PROVIDER);
+    }
+    put(question, given);
     return question;
   }
 
@@ -104,6 +111,7 @@ final class TableQuestions {
           TableCatalog.PROP_IS_MANAGED_LOCATION));
     }
     found.putAll(asked.properties());
+    found.remove(TableCatalog.PROP_PROVIDER); // of the other table
     return found;
   }
 
@@ -137,11 +145,8 @@ final class TableQuestions {
     }
   }
 
-  private static String single(NamedReference column) {
-    if (column.fieldNames().length != 1) {
-      throw Refusal.because("plake sorts by columns, and not by fields of structs: " + column);
-    }
-    return column.fieldNames()[0];
+  private static String path(NamedReference column) {
+    return String.join(".", column.fieldNames());
   }
 
   /** The value of a column, in the form of a condition. */
@@ -187,10 +192,10 @@ final class TableQuestions {
             .put(Vocabulary.Question.FIELD, ((TableChange.RemoveProperty) change).property())
             .putNull(Vocabulary.Question.VALUE);
       } else if (change instanceof TableChange.ClusterBy) {
-        one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.SORT);
-        ArrayNode sorted = one.putArray(Vocabulary.Question.VALUE);
+        one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.CLUSTER);
+        ArrayNode clustered = one.putArray(Vocabulary.Question.VALUE);
         for (NamedReference column : ((TableChange.ClusterBy) change).clusteringColumns()) {
-          sorted.add(single(column));
+          clustered.add(path(column));
         }
       } else if (change instanceof TableChange.ColumnChange) {
         column(one, (TableChange.ColumnChange) change, columns);

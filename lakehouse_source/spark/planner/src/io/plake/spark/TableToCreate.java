@@ -22,6 +22,7 @@ final class TableToCreate extends PythonTable implements StagedTable {
   private final Channel channel;
   private final ObjectNode question;
   private final Map<String, String> options;
+  private final String staged;
   private final String name;
   private final Transform[] partitioning;
   private final Runnable undo;
@@ -44,6 +45,7 @@ final class TableToCreate extends PythonTable implements StagedTable {
     this.undo = undo;
     this.name = told.get(Vocabulary.Answer.TABLE).asText();
     this.options = PlakeTable.texts(told.get(Vocabulary.Answer.OPTIONS));
+    this.staged = told.get(Vocabulary.Answer.STAGED).asText();
   }
 
   /** The options by which plake's writer finds what it is to create. */
@@ -71,6 +73,7 @@ final class TableToCreate extends PythonTable implements StagedTable {
     isWritten = true;
     Map<String, String> all = PlakeTable.withoutPlace(info.options());
     all.putAll(options);
+    OwnOptions.put(all, Vocabulary.Option.STAGED, staged);
     return super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(all)));
   }
 
@@ -79,7 +82,7 @@ final class TableToCreate extends PythonTable implements StagedTable {
   public void commitStagedChanges() {
     if (!isWritten) {
       question.put(Vocabulary.Question.COMMAND, Vocabulary.Ask.CREATE);
-      channel.ask(question);
+      channel.change(question);
     }
   }
 

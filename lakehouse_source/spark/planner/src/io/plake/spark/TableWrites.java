@@ -36,7 +36,8 @@ final class TableWrites implements SupportsOverwriteV2, SupportsDynamicOverwrite
     this.isPartitioned = isPartitioned;
     this.info = info;
     this.options = new HashMap<>(options.asCaseSensitiveMap());
-    this.options.put(Vocabulary.Option.MODE, Vocabulary.Mode.EXISTING);
+    OwnOptions.put(this.options, Vocabulary.Option.MODE, Vocabulary.Mode.EXISTING);
+    Channel.tellApplication(this.options);
   }
 
   /** {@link #overwrite} says what is wrong with others. */
@@ -52,7 +53,7 @@ final class TableWrites implements SupportsOverwriteV2, SupportsDynamicOverwrite
       throw Refusal.because("plake cannot replace the rows of this condition: "
           + Arrays.toString(conditions) + ". Compare columns with constants.");
     }
-    options.put(Vocabulary.Option.OVERWRITE, Arrays.stream(replaced.terms())
+    OwnOptions.put(options, Vocabulary.Option.OVERWRITE, Arrays.stream(replaced.terms())
         .map(Metadata::json).collect(Collectors.joining(",", "[", "]")));
     overwrites = true;
     return this;

@@ -1,7 +1,7 @@
 package io.plake.spark;
 
 /**
- * The names that Java and Python share. Generated from {@code planner/vocabulary.py} by
+ * The names that Java and Python share. Generated from {@code protocol/vocabulary.py} by
  * {@code planner/build.py}: change them there.
  */
 final class Vocabulary {
@@ -100,6 +100,7 @@ final class Vocabulary {
     static final String POSITION = "_pos";
     static final String ROW = "_row_id";
     static final String COMMIT = "_commit_version";
+    static final String LAST_CHANGED = "_last_changed_version";
 
     private MetadataColumn() {}
   }
@@ -109,6 +110,7 @@ final class Vocabulary {
     static final String VERSION = "base_version";
     static final String ADDED = "added";
     static final String CONDITION = "condition";
+    static final String RESCANS = "rescans";
 
     private Statement() {}
   }
@@ -139,7 +141,7 @@ final class Vocabulary {
     static final String SCHEMA = "schema";
     static final String DEFAULTS = "defaults";
     static final String PARTITION_BY = "partition_columns";
-    static final String SORT_BY = "sort_columns";
+    static final String CLUSTER_BY = "cluster_columns";
     static final String PROPERTIES = "texts";
     static final String STAGE = "stage";
     static final String PURGE = "purge";
@@ -156,6 +158,7 @@ final class Vocabulary {
     static final String PROCEDURE = "procedure";
     static final String ARGUMENTS = "arguments";
     static final String CURRENT = "current_namespace";
+    static final String VIEW = "view";
     static final String MESSAGES = "messages";
 
     private Question() {}
@@ -171,6 +174,7 @@ final class Vocabulary {
 
   static final class Ask {
     static final String LOAD = "load_table";
+    static final String LOAD_CHANGES = "load_changes";
     static final String TRUNCATE = "truncate_table";
     static final String EXISTS = "exists";
     static final String LIST_TABLES = "list_tables";
@@ -188,8 +192,30 @@ final class Vocabulary {
     static final String LIST_PROCEDURES = "list_procedures";
     static final String LOAD_PROCEDURE = "load_procedure";
     static final String CALL = "call";
+    static final String LIST_VIEWS = "list_views";
+    static final String LOAD_VIEW = "load_view";
+    static final String PUT_VIEW = "put_view";
+    static final String DROP_VIEW = "drop_view";
+    static final String RENAME_VIEW = "rename_view";
 
     private Ask() {}
+  }
+
+  static final class Changes {
+    static final String READ = "readChangeFeed";
+    static final String STARTING_VERSION = "startingVersion";
+    static final String ENDING_VERSION = "endingVersion";
+    static final String STARTING_TIMESTAMP = "startingTimestamp";
+    static final String ENDING_TIMESTAMP = "endingTimestamp";
+    static final String STARTING_INCLUSIVE = "startingBoundInclusive";
+    static final String ENDING_INCLUSIVE = "endingBoundInclusive";
+    static final String DEDUPLICATION = "deduplicationMode";
+    static final String COMPUTE_UPDATES = "computeUpdates";
+    static final String COLUMNS = "columns";
+    static final String WHERE = "where";
+    static final String SPLIT_SIZE = "splitSize";
+
+    private Changes() {}
   }
 
   static final class Stage {
@@ -202,7 +228,7 @@ final class Vocabulary {
 
   static final class Change {
     static final String PROPERTY = "set_property";
-    static final String SORT = "sort_by";
+    static final String CLUSTER = "cluster_by";
     static final String ADD = "add_column";
     static final String RENAME = "rename_column";
     static final String DELETE = "delete_column";
@@ -228,6 +254,7 @@ final class Vocabulary {
     static final String KIND = "kind";
     static final String MESSAGE = "message";
     static final String OPTIONS = "options";
+    static final String STAGED = "staged";
     static final String TABLE = "table";
     static final String AT = "at";
     static final String PARTITION_BY = "partition_by";
@@ -239,10 +266,24 @@ final class Vocabulary {
     static final String PARAMETERS = "parameters";
     static final String COLUMNS = "columns";
     static final String ROWS = "rows";
+    static final String VIEW = "view";
     static final String CHANGED = "changed";
     static final String TASKS = "tasks";
 
     private Answer() {}
+  }
+
+  static final class View {
+    static final String SQL = "sql";
+    static final String COLUMNS = "columns";
+    static final String QUERY_COLUMNS = "query_columns";
+    static final String CATALOG = "catalog";
+    static final String NAMESPACE = "namespace";
+    static final String CONFIGS = "configs";
+    static final String SCHEMA_MODE = "schema_mode";
+    static final String PROPERTIES = "properties";
+
+    private View() {}
   }
 
   static final class Parameter {
@@ -272,6 +313,7 @@ final class Vocabulary {
     static final String VIEWS = "views";
     static final String STATEMENTS = "statements";
     static final String CATALOG = "catalog";
+    static final String CATALOG_VIEWS = "catalog views";
     static final String PROVIDER = "save modes";
     static final String READER = "reader";
     static final String METRICS = "metrics";
@@ -284,6 +326,9 @@ final class Vocabulary {
     static final String BATCHES = "spark.plake.planner.batches.enabled";
     static final String STATEMENT = "spark.plake.statement.";
     static final String READER = "spark.plake.planner.reader";
+    static final String ENV_ALLOWED = "spark.plake.env.allowed";
+    static final String HOSTS_ALLOWED = "spark.plake.hosts.allowed";
+    static final String STATIC = "PLAKE_STATIC_CONFIGURATION";
 
     private Setting() {}
   }
@@ -296,14 +341,28 @@ final class Vocabulary {
     private Reader() {}
   }
 
+  static final class Entry {
+    static final String MODULE = "lakehouse_source.spark.source";
+    static final String CLASS = "FromExtension";
+
+    private Entry() {}
+  }
+
   static final class Option {
+    static final String OWN = "plake.";
+    static final String SEAL = "plake.seal";
     static final String VIEW = "plake.view";
     static final String STATEMENT = "plake.statement";
     static final String QUESTION = "plake.question";
+    static final String COMMAND = "plake.command";
     static final String TASKS = "plake.tasks";
     static final String OVERWRITE = "plake.overwrite";
     static final String READS = "plake.reads";
+    static final String SESSION_PARTITIONS = "plake.session_partitions";
+    static final String STAGED = "plake.staged";
+    static final String SETTINGS = "plake.settings";
     static final String MODE = "plake.mode";
+    static final String APPLICATION = "plake.application";
 
     private Option() {}
   }

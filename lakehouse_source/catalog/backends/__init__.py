@@ -1,0 +1,1 @@
+"""Edge. One folder for each database that can hold a catalog."""

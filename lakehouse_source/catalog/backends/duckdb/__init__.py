@@ -1,0 +1,1 @@
+"""Edge. Catalogs in a file of DuckDB."""

@@ -1,0 +1,165 @@
+"""What the catalogs in one local file have in common: their path, and who made its tables."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import ClassVar, TypeAlias
+from urllib.parse import quote
+
+from lakehouse_source.catalog.base import Connection, PooledCatalog
+from lakehouse_source.catalog.sql import migrations
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.storage import RESERVED_FOLDER
+
+BUSY_SECONDS = 30.0
+# Set to 1, it lets the group of the folder use the catalogs that this process makes there.
+SHARED = "PLAKE_CATALOG_SHARED"
+# The kind of an object of a database, its name, and its definition.
+DatabaseObject: TypeAlias = tuple[str, str, str]
+
+
+class FileCatalog(PooledCatalog[Connection]):
+    """A catalog in a database file at an absolute path.
+
+    `dataset` names the dataset for which the catalog is opened, for messages.
+    `make_folder` lets the file's folder be made with it.
+    """
+
+    scheme: ClassVar[str]
+    # What the names of the files end with that the database makes beside its own.
+    beside: ClassVar[tuple[str, ...]]
+    absent = "there is no such file"
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        create: bool = True,
+        dataset: str | None = None,
+        make_folder: bool = False,
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> None:
+        if not os.path.isabs(path):
+            raise InvalidOptionError(
+                option="catalog",
+                value=path,
+                reason=f"needs an absolute path: {self.scheme}:///folder/catalog.db.",
+            )
+        url = f"{self.scheme}://{quote(path, safe='/')}"
+        super().__init__(url, url, create=create, dataset=dataset)
+        self.path = path
+        self._make_folder = make_folder
+        self._busy_seconds = busy_seconds
+        if not create:
+            self._check_file()
+
+    def _check_file(self) -> bool:
+        """Tell whether the file is there already. Where it is not, it may be made now.
+
+        Raises:
+            CatalogUnavailableError, DatasetNotFoundError: there is no file and none may be made.
+            CatalogUnavailableError: it is a link, or a file beside it is.
+        """
+        folder = os.path.dirname(self.path)
+        if os.path.basename(folder) == RESERVED_FOLDER and os.path.islink(folder):
+            raise self._unavailable(
+                f"its folder {folder} is a symbolic link. Name the folder that it leads to"
+            )
+        for suffix in self.beside:
+            if self._is_file(self.path + suffix) is False:
+                raise self._unavailable(f"{self.path + suffix} is no plain file. Remove it first")
+        found = self._is_file(self.path)
+        if found is False:
+            raise self._unavailable(
+                "it cannot be opened: it is no plain file. Name the file itself, not a link to it"
+            )
+        if found:
+            return True
+        if not self._create:
+            raise self._missing(self.absent)
+        if self._make_folder:
+            try:
+                os.makedirs(folder, exist_ok=True)
+            except OSError as exc:
+                raise self._unavailable(f"it cannot be created: {exc.strerror}") from exc
+        elif not os.path.isdir(folder):
+            raise self._unavailable(f"its folder {folder} does not exist. Create it first")
+        return False
+
+    @contextmanager
+    def _new_file(self) -> Iterator[str]:
+        """Where the file is made that gets its name when it is whole and durable."""
+        folder, part = os.path.dirname(self.path), f"{self.path}.{secrets.token_hex(8)}.part"
+        beside = [self.path + suffix for suffix in ("", *self.beside)]
+        if any(os.path.lexists(path) for path in beside):
+            raise self._taken()
+        try:
+            # Before a row is in it, and with nobody's link in its place.
+            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            if self.scheme == "duckdb":
+                os.remove(part)  # DuckDB opens no empty file
+            yield part
+            os.chmod(part, 0o600)
+            for path in (part, folder):
+                descriptor = os.open(path, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                    if path == part:
+                        os.link(part, self.path)  # unlike a rename, it replaces nothing
+                finally:
+                    os.close(descriptor)
+            self._share(folder)
+        except OSError as exc:
+            raise self._unavailable(f"it cannot be created: {exc.strerror}") from exc
+        finally:
+            for suffix in ("", *self.beside):
+                with suppress(FileNotFoundError):
+                    os.remove(part + suffix)
+
+    def _share(self, folder: str) -> None:
+        """Give a new file the group of its folder, which may read and write it, if asked to."""
+        if os.environ.get(SHARED) == "1":
+            group = os.stat(folder).st_gid
+            if hasattr(os, "chown") and os.stat(self.path).st_gid != group:
+                os.chown(self.path, -1, group)
+            os.chmod(self.path, 0o660)
+
+    def _is_file(self, path: str) -> bool | None:
+        """Tell whether a plain file is at a path; None: nothing is. Links are not followed.
+
+        A database writes to what a link leads to, and deletes journals when it is done.
+        """
+        try:
+            return stat.S_ISREG(os.lstat(path).st_mode)
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            raise self._unavailable(f"it cannot be read: {exc.strerror}") from exc
+
+    def _checked_format(
+        self, found: frozenset[DatabaseObject], number: int, expected: frozenset[DatabaseObject]
+    ) -> int:
+        """The format of a database with these objects, which has to be exactly a catalog.
+
+        A file of strangers may have triggers, views or columns that run code when rows are read
+        or written, and the file of another program is not to be changed.
+
+        Raises:
+            CatalogUnavailableError: it has other objects than a catalog of its format.
+        """
+        if number > migrations.LATEST:
+            return number  # refused by its number
+        surplus = sorted(found - expected, key=str)
+        missing = sorted(expected - found, key=str)
+        if surplus or missing:
+            kind, name, _ = (surplus or missing)[0]
+            has = f"has a {kind} {name!r} that is not plake's" if surplus else ""
+            raise self._unavailable(
+                f"the database {has or f'lacks the {kind} {name!r} of a catalog'}. It was not "
+                "changed. Use another file"
+            )
+        return number

@@ -1,0 +1,1 @@
+"""Edge. Catalogs on a server of PostgreSQL."""

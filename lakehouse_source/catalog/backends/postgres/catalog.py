@@ -1,0 +1,503 @@
+"""The catalog in a PostgreSQL database.
+
+Everything lives inside transactions (no session state, no prepared statements,
+no session locks), so a transaction pooler may stand in between. What an error
+means is read from its SQLSTATE, never from its text.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from itertools import chain, zip_longest
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from lakehouse_source.catalog.backends.postgres import pipeline
+from lakehouse_source.catalog.backends.postgres.address import connection_string
+from lakehouse_source.catalog.backends.postgres.connections import (
+    MOST_SETTING,
+    WAIT_SECONDS,
+    Connection,
+    connect,
+    disconnect,
+    most_connections,
+    shared_connections,
+)
+from lakehouse_source.catalog.base import CatalogReader, PooledCatalog
+from lakehouse_source.catalog.shown_url import UrlOfQuery
+from lakehouse_source.catalog.sql import migrations
+from lakehouse_source.catalog.sql.session import Row, Session, Statement
+from lakehouse_source.catalog.sql.statements import POSTGRES
+from lakehouse_source.errors import (
+    CATALOG_ROLES,
+    AccessDeniedError,
+    CommitAcknowledgementLostError,
+    PlakeError,
+)
+
+# How long to wait for a lock. Commits take milliseconds: a process that holds a lock for
+# longer is stuck.
+BUSY_SECONDS = 30.0
+# How long a transaction of ours may be idle before the server ends it. A process that was
+# suspended in a transaction would keep its locks. It loses no write: its files stay, and a
+# transaction whose connection is lost is run again.
+IDLE_SECONDS = 300.0
+# More rows than this are inserted by COPY, which takes one more round trip per table.
+_FEW_ROWS = 16
+_MIGRATION_LOCK = 0x706C616B65  # "plake"; transaction-scoped
+_ACTIVE_ELSEWHERE = {"40001", "40P01"}
+_SERVER_GONE = {"57P01", "57P02", "57P03", "53300", "25P03"}
+_LOCK_TIMEOUT = "55P03"
+_NO_RIGHT = "42501"
+_ROLES_OF_LOGIN = (
+    "SELECT session_user, ARRAY(SELECT CAST(rolname AS TEXT) FROM pg_catalog.pg_roles "
+    "WHERE rolname = ANY (%s) AND pg_has_role(session_user, oid, 'MEMBER') "
+    "AND NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = session_user AND rolsuper))"
+)
+
+# Every statement of ours is an index scan, or a nested loop of index scans. Without these
+# settings, tables without statistics, or with wrong ones, get plans that read whole tables.
+# JIT compilation takes longer than our longest statement.
+_PLANS = "".join(
+    f"; SET LOCAL {name} = off"
+    for name in (
+        "enable_seqscan",
+        "enable_bitmapscan",
+        "enable_hashjoin",
+        "enable_mergejoin",
+        "jit",
+    )
+)
+# One round trip each.
+_BEGIN_READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY{_PLANS}".encode()
+# READ COMMITTED: after waiting for a lock, a statement sees what its last holder committed.
+_BEGIN_WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE{_PLANS}"
+# When the wait for a row lock is over, the server no longer tells who holds it. This is the
+# oldest transaction that may hold one.
+_HOLDER = (
+    "SELECT a.pid, a.application_name, a.state, "
+    "CAST(extract(epoch FROM clock_timestamp() - a.xact_start) AS BIGINT) "
+    "FROM pg_catalog.pg_stat_activity AS a WHERE a.datname = current_database() "
+    "AND a.pid IN (SELECT l.pid FROM pg_catalog.pg_locks AS l "
+    "WHERE l.granted AND l.mode NOT IN ('AccessShareLock', 'ShareUpdateExclusiveLock') "
+    "AND l.relation IN ('datasets'::regclass, 'pending_writes'::regclass)) "
+    "ORDER BY a.xact_start NULLS LAST LIMIT 1"
+)
+
+
+def _passes_by_itself(error: psycopg.Error) -> bool:
+    """Tell whether the same transaction may well succeed when it is run again."""
+    state = error.sqlstate
+    if state is None:
+        # Raised by the client library itself: no server, or the connection broke.
+        return isinstance(error, psycopg.OperationalError)
+    return _connection_lost(error) or state in _ACTIVE_ELSEWHERE
+
+
+def _connection_lost(error: psycopg.Error) -> bool:
+    state = error.sqlstate
+    if state is None:
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return state.startswith("08") or state in _SERVER_GONE
+
+
+def _is_usable(kept: Connection) -> bool:
+    """Tell whether the server has not ended a connection, nor anybody changed the format since.
+
+    The connection is closed where it is not usable.
+    """
+    usable = False
+    try:
+        row = kept.execute("SELECT version FROM catalog_format").fetchone()
+        usable = row == (migrations.LATEST,)
+    except psycopg.Error:
+        pass
+    finally:
+        if not usable:
+            disconnect(kept)
+    return usable
+
+
+# Statistics, paths, partition values, notes of commits.
+_TELL_OF_ROWS = (
+    *("files", "row_groups", "partitions", "column_bounds", "deletion_vectors"),
+    *("transactions", "datasets"),
+)
+_OPEN_SNAPSHOTS = (
+    b"SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_xmin IS NOT NULL "
+    b"AND datname = current_database() AND pid <> pg_backend_pid()"
+)
+
+
+class PostgresCatalog(PooledCatalog[Connection]):
+    """A catalog in a PostgreSQL database; `url` is what libpq takes, password and all.
+
+    `dataset` names the dataset for which the catalog is opened, for messages.
+    """
+
+    is_server = True
+    absent = "the database has no plake catalog"
+
+    def __init__(
+        self,
+        url: str,
+        redacted_url: str,
+        *,
+        create: bool = True,
+        dataset: str | None = None,
+        busy_seconds: float = BUSY_SECONDS,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        super().__init__(url, redacted_url, create=create, dataset=dataset)
+        self._ready = False
+        self._busy_seconds = busy_seconds
+        self._lock_timeout = f"SET LOCAL lock_timeout = {round(busy_seconds * 1000)}"
+        self._begin_write = (
+            f"{_BEGIN_WRITE}; {self._lock_timeout}; "
+            f"SET LOCAL idle_in_transaction_session_timeout = {round(idle_seconds * 1000)}"
+        ).encode()
+        self._conninfo = connection_string(url, redacted_url)
+
+    # --- connections
+
+    def _acquire(self) -> Connection:
+        with self._guard():
+            if self._closed:
+                raise self._unavailable("it was closed")
+        return self._connect()
+
+    def _connect(self) -> Connection:
+        try:
+            hold = shared_connections.hold(self._conninfo)
+        except TimeoutError as exc:
+            raise self._unavailable(
+                f"other threads of this process held all of its {most_connections()} connections "
+                f"for {WAIT_SECONDS:g} seconds. {MOST_SETTING} allows more"
+            ) from exc
+        try:
+            connection = self._kept_or_new()
+        except BaseException:
+            shared_connections.free(hold)
+            raise
+        connection.process, connection.hold = os.getpid(), hold
+        return connection
+
+    def _kept_or_new(self) -> Connection:
+        kept = shared_connections.take(self._conninfo)
+        while kept is not None:
+            # Whoever knows the catalog finds a lost connection at once, by the first statement.
+            if self._ready or _is_usable(kept):
+                self._ready = True
+                return kept
+            kept = shared_connections.take(self._conninfo)
+        with self._translated():
+            connection = connect(self._conninfo)
+        try:
+            with self._translated():
+                if not self._ready:
+                    self._check_format(connection)
+                    self._ready = True
+        except BaseException:
+            disconnect(connection)
+            raise
+        return connection
+
+    def _release(self, connection: Connection, usable: bool) -> None:
+        connection.recovered |= self._recovered
+        shared_connections.give_back(connection, usable and not self._closed)
+
+    def _drop_idle(self) -> None:
+        shared_connections.close_all(self._conninfo)
+
+    def release(self) -> None:
+        with self._guard():
+            self._closed = True
+
+    def _recover(self) -> None:
+        if not self._recovered:
+            # A stream opens its catalog twice in each batch.
+            self._recovered = shared_connections.recovered(self._conninfo)
+        super()._recover()
+
+    def _format_of(self, connection: Connection) -> int:
+        # Not to_regclass: in the transaction that waited for another one's migration it
+        # answers from a cache that does not know of it.
+        row = connection.execute(
+            "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class WHERE relname = 'catalog_format' "
+            "AND pg_catalog.pg_table_is_visible(oid))"
+        ).fetchone()
+        if row is None or not row[0]:
+            return 0
+        row = connection.execute("SELECT version FROM catalog_format").fetchone()
+        return 0 if row is None else int(row[0])
+
+    def _migrate(self, connection: Connection) -> int:
+        with connection.transaction():
+            connection.execute(self._lock_timeout.encode())
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
+            found = self._format_of(connection)
+            try:
+                for statement in migrations.steps(found):
+                    connection.execute(sql.SQL(POSTGRES.render(statement)))
+            except psycopg.errors.DuplicateTable as exc:
+                raise self._unavailable(
+                    "the schema has a table of another program under one of plake's names. "
+                    "Use another database or search_path"
+                ) from exc
+            except psycopg.errors.InsufficientPrivilege as exc:
+                raise AccessDeniedError(
+                    catalog=self.redacted_url,
+                    reason=f"its tables have format {found} and this version of plake needs "
+                    f"{migrations.LATEST}. Only their owner can make or change them: open the "
+                    "catalog once as the owner",
+                ) from exc
+        return found
+
+    def fill(self, ids: Mapping[str, int], work: Callable[[Session], None]) -> None:
+        with self._translated():
+            connection = connect(self._conninfo)
+        try:
+            with self._translated():
+                connection.execute(self._begin_write)
+                if self._migrate(connection):
+                    raise self._taken()
+            session = self._session(connection)
+            work(session)
+            session.flush()
+            with self._translated():
+                for table, id in ids.items():
+                    if id:
+                        name = f"{table}_id_seq"
+                        connection.execute("SELECT setval(%s::regclass, %s)", (name, id))
+                connection.execute(b"COMMIT")
+        finally:
+            disconnect(connection)
+
+    @staticmethod
+    def _disconnect(connection: Connection) -> None:
+        shared_connections.give_back(connection, usable=False)
+
+    # --- transactions
+
+    def _begin(self, connection: Connection, read_only: bool) -> None:
+        with self._translated():
+            connection.execute(_BEGIN_READ if read_only else self._begin_write)
+
+    @contextmanager
+    def read_autocommit(self) -> Iterator[CatalogReader]:
+        # Without BEGIN and ROLLBACK, which are two of three round trips.
+        connection = self._acquire()
+        session = self._session(connection)
+        try:
+            yield CatalogReader(session)
+        finally:
+            self._end_session(session)
+            idle = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+            self._release(connection, idle)
+
+    def _commit(self, connection: Connection, session: Session) -> None:
+        assert isinstance(session, _PostgresSession)
+        try:
+            # After a statement that fails, the server runs none of the same round trip.
+            answer = pipeline.run(connection, [*session.unsent(), (b"COMMIT", ())])[-1].tag
+        except psycopg.Error as exc:
+            if connection.closed or _connection_lost(exc):
+                reason = self._reason(exc)
+                raise CommitAcknowledgementLostError(
+                    catalog=self.redacted_url, reason=reason
+                ) from exc
+            raise self._translate(exc) from exc
+        if answer != "COMMIT":
+            # A statement had failed and somebody swallowed its error. PostgreSQL then
+            # carries COMMIT out as ROLLBACK, without an error.
+            raise self._unavailable(
+                "the transaction had failed and was rolled back; nothing was committed"
+            )
+
+    def _rollback(self, connection: Connection) -> bool:
+        try:
+            connection.execute("ROLLBACK")
+        except psycopg.Error:
+            return False
+        return not connection.closed
+
+    def _session(self, connection: Connection) -> Session:
+        return _PostgresSession(self, connection)
+
+    def _end_session(self, session: Session) -> None:
+        assert isinstance(session, _PostgresSession)
+        session.connection = None
+
+    def overwrite_free_pages(self) -> tuple[str, ...]:
+        """Write the tables that tell of rows anew; the old files of the tables are deleted."""
+        refused: list[str] = []
+        connection = self._acquire()
+        try:
+            connection.add_notice_handler(
+                # A table that the role may not write anew is a warning, and no error.
+                lambda notice: (
+                    refused.append(notice.message_primary or "")
+                    if notice.severity_nonlocalized == "WARNING"
+                    else None
+                )
+            )
+            with self._translated():
+                connection.execute(self._lock_timeout.replace("SET LOCAL", "SET").encode())
+                for table in _TELL_OF_ROWS:
+                    connection.execute(f"VACUUM (FULL, ANALYZE) {table}".encode())
+                # What ANALYZE sampled before. Only a superuser may.
+                connection.execute(b"VACUUM (FULL) pg_catalog.pg_statistic")
+                others = connection.execute(_OPEN_SNAPSHOTS).fetchone()
+        finally:
+            self._disconnect(connection)
+        kept = "PostgreSQL's WAL, its archive, replicas and backups, until they are recycled"
+        notes = [kept, *(f"of the database: {message}" for message in refused)]
+        if others is not None and others[0]:
+            notes.append(
+                f"of the database: row versions that {others[0]} open transactions may still "
+                "see. Erase again when these have ended"
+            )
+        return tuple(notes)
+
+    # --- errors
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as exc:
+            raise self._translate(exc) from exc
+
+    def _translate(self, exc: psycopg.Error) -> PlakeError:
+        if isinstance(exc, psycopg.IntegrityError):
+            return self._refused_row(exc.diag.message_primary)
+        if exc.sqlstate == _NO_RIGHT:
+            return self._denied(exc)
+        if exc.sqlstate == _LOCK_TIMEOUT:
+            return self._unavailable(self._busy())
+        return self._unavailable(self._reason(exc), retryable=_passes_by_itself(exc))
+
+    def _denied(self, exc: psycopg.Error) -> AccessDeniedError:
+        """Say which roles the login has, on a connection of its own."""
+        login, roles = "", list[str]()
+        assert self._conninfo is not None
+        with (
+            suppress(psycopg.Error),
+            psycopg.connect(self._conninfo, autocommit=True) as asking,
+        ):
+            found = asking.execute(_ROLES_OF_LOGIN, (list(CATALOG_ROLES),)).fetchone()
+            assert found is not None
+            login, roles = found[0], [one for one in CATALOG_ROLES if one in found[1]]
+        return AccessDeniedError(
+            catalog=self.redacted_url,
+            reason=exc.diag.message_primary or self._reason(exc),
+            login=login,
+            roles=roles,
+        )
+
+    def _busy(self) -> str:
+        reason = f"it was locked by another transaction for {self._busy_seconds:g} seconds"
+        # On a connection of its own: the transaction that waited has failed.
+        with (
+            suppress(psycopg.Error),
+            psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None) as asking,
+        ):
+            holder = asking.execute(_HOLDER.encode()).fetchone()
+            if holder is not None:
+                pid, name, state, seconds = holder
+                reason += (
+                    f". The oldest one is that of server process {pid} ({name or 'unnamed'}, "
+                    f"{state or 'of another user'}, {seconds or '?'} s old): where it is stuck, "
+                    f"end it with pg_terminate_backend({pid})"
+                )
+        return reason
+
+    def _reason(self, exc: psycopg.Error) -> str:
+        reason = " ".join(str(exc).split())
+        if isinstance(self.url, UrlOfQuery) and "password" in reason:
+            reason += (
+                ". A query named this host, so that no variable or file of libpq was used: allow "
+                "it in spark.plake.hosts.allowed, in the application's configuration"
+            )
+        return reason
+
+
+class _PostgresSession:
+    """The open transaction on one connection."""
+
+    dialect = POSTGRES
+
+    def __init__(self, catalog: PostgresCatalog, connection: Connection) -> None:
+        self.redacted_url = catalog.redacted_url
+        self.catalog_path: str | None = None
+        self.catalog = catalog
+        self.connection: Connection | None = connection
+        self._sent: list[pipeline.Statement] = []
+
+    def _open(self) -> Connection:
+        if self.connection is None:
+            raise RuntimeError("this catalog transaction has ended")
+        return self.connection
+
+    def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        return self._run([(statement, values)])[-1].rows
+
+    def query_all(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        answers = self._run(statements)
+        return [answer.rows for answer in answers[len(answers) - len(statements) :]]
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> int:
+        return self._run([(statement, values)])[-1].count
+
+    def send(self, statement: str, values: Sequence[Any] = ()) -> None:
+        self._open()
+        self._sent.append((_rendered(statement), values))
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        names = f"{table} ({', '.join(columns)})"
+        if len(rows) <= _FEW_ROWS:
+            marks = ", ".join([f"({', '.join('?' * len(columns))})"] * len(rows))
+            values = tuple(value for row in rows for value in row)
+            self.send(f"INSERT INTO {names} VALUES {marks}", values)
+            return
+        self.flush()
+        with (
+            self.catalog._translated(),
+            self._open().cursor() as cursor,
+            cursor.copy(f"COPY {names} FROM STDIN".encode()) as copy,
+        ):
+            for row in rows:
+                copy.write_row(row)
+
+    def flush(self) -> None:
+        if self._sent:
+            self._run(())
+
+    def unsent(self) -> list[pipeline.Statement]:
+        """What is to be run and was not, for who runs it now."""
+        statements, self._sent = self._sent, []
+        return statements
+
+    def id_list(self, ids: Iterable[int]) -> Any:
+        return list(ids)
+
+    def _run(self, statements: Sequence[Statement]) -> list[pipeline.Answer]:
+        """What was sent and not run yet, and then `statements`, in one round trip."""
+        connection = self._open()
+        wanted = [*self.unsent(), *((_rendered(text), values) for text, values in statements)]
+        with self.catalog._translated():
+            return pipeline.run(connection, wanted)
+
+
+@lru_cache(maxsize=256)
+def _rendered(statement: str) -> bytes:
+    parts = POSTGRES.render(statement).split("?")
+    marks = [POSTGRES.placeholder + str(number) for number in range(1, len(parts))]
+    return "".join(chain.from_iterable(zip_longest(parts, marks, fillvalue=""))).encode()

@@ -1,0 +1,540 @@
+"""The catalog in one SQLite file.
+
+Rollback journal with synchronous=FULL, always: SQLite before 3.51.3 can corrupt
+a WAL database (the WAL-reset bug), the library in use differs from process to
+process, and a rollback journal also works on network drives and read-only media.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import re
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from lakehouse_source.catalog.backends.file_catalog import DatabaseObject, FileCatalog
+from lakehouse_source.catalog.backends.sqlite.forks import forks
+from lakehouse_source.catalog.backends.sqlite.stored_types import check_types
+from lakehouse_source.catalog.sql import migrations
+from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.catalog.sql.session import Row, Session, Statement
+from lakehouse_source.catalog.sql.statements import SQLITE
+from lakehouse_source.catalog.sql.writer import CatalogTransaction
+from lakehouse_source.errors import CommitAcknowledgementLostError, PlakeError
+
+# Primary result codes, https://www.sqlite.org/rescode.html
+_BUSY = 5
+_LOCKED = 6
+_READ_ONLY = 8
+_IO_ERROR = 10
+_FULL = 13
+_CANNOT_OPEN = 14
+_NOT_A_DATABASE = 26
+_ROLLED_BACK = "the transaction had failed and was rolled back; nothing was committed"
+_REASONS = {
+    _BUSY: "it is locked: another process held the lock for longer than the busy timeout",
+    _LOCKED: "it is locked by this process",
+    _READ_ONLY: "it is read-only",
+    _FULL: "the disk is full",
+    _CANNOT_OPEN: "the file, or the journal beside it, cannot be opened",
+    _NOT_A_DATABASE: "the file is not a SQLite database",
+}
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+_TABLE_OF_SQLITE = re.compile(r"CREATETABLEsqlite_\w+\([a-z,]*\)")
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+# Connections of closed catalogs that are kept for the next one; each may hold 64 MiB of pages.
+_MOST_IDLE = 4
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that knows which file it opened."""
+
+    file: tuple[int, int] | None = None
+
+
+class _IdleConnections:
+    """Idle connections of catalogs that were closed, kept for the next catalog on the same file.
+
+    Opening a connection takes longer than planning a scan of one file. An idle connection
+    holds no lock. It is used again only if the file system says that the file is unchanged:
+    SQLite would not notice that somebody replaced the content of the file in place.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connections: list[tuple[_Key, _Stamp, _Connection]] = []
+
+    def keep(self, key: _Key, connection: _Connection) -> None:
+        """Keep a connection, or close it."""
+        stamp = _stamp(key[0])
+        if stamp is None or connection.file != stamp[:2]:
+            _close(connection)
+            return
+        with self._lock:
+            self._connections.append((key, stamp, connection))
+            surplus = self._connections[:-_MOST_IDLE]
+            del self._connections[:-_MOST_IDLE]
+        for _key, _stamp_then, old in surplus:
+            _close(old)
+
+    def take(self, key: _Key) -> _Connection | None:
+        """The connection that was kept last for a file, if the file is still the same."""
+        with self._lock:
+            mine = [one for one in self._connections if one[0] == key]
+            if not mine:
+                return None
+            stamp = _stamp(key[0])
+            found = mine.pop() if mine[-1][1] == stamp else None
+            # Those of another state of the file would never be taken.
+            outdated = [one for one in mine if one[1] != stamp]
+            gone = [*outdated, found]
+            self._connections = [one for one in self._connections if one not in gone]
+        for _key, _stamp_then, connection in outdated:
+            _close(connection)
+        return None if found is None else found[2]
+
+    def close_all(self) -> None:
+        with self._lock:
+            connections, self._connections = self._connections, []
+        for _key, _stamp_then, connection in connections:
+            _close(connection)
+
+    def forked(self) -> None:
+        """In a forked child: never close a connection of the parent.
+
+        That would release the file locks of the parent.
+        """
+        _of_parent.append(self._connections)
+        self._lock = threading.Lock()
+        self._connections = []
+
+
+# The path, and the seconds that a connection waits for a lock.
+_Key: TypeAlias = tuple[str, float]
+# Device, inode, time of the last change of any kind (nanoseconds), size (bytes).
+_Stamp: TypeAlias = tuple[int, int, int, int]
+_idle_connections = _IdleConnections()
+_of_parent: list[Any] = []
+atexit.register(_idle_connections.close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle_connections.forked)
+
+
+def _stamp(path: str) -> _Stamp | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
+
+
+def _objects(connection: sqlite3.Connection) -> frozenset[DatabaseObject]:
+    """Everything in a database but what SQLite made itself."""
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    found = ((kind, name, "".join((text or "").split())) for kind, name, text in rows)
+    return frozenset(one for one in found if not _is_of_sqlite(*one))
+
+
+def _is_of_sqlite(kind: str, name: str, definition: str) -> bool:
+    """Tell whether SQLite made an object: the sequence of ids, statistics, indexes of keys."""
+    if not name.startswith("sqlite_"):
+        return False
+    if kind == "index":
+        return definition == ""
+    return kind == "table" and _TABLE_OF_SQLITE.fullmatch(definition) is not None
+
+
+@lru_cache
+def _objects_of(number: int) -> frozenset[DatabaseObject]:
+    """What a catalog of a format has in it."""
+    return list(_objects_after_each(number))[-1]
+
+
+@lru_cache
+def columns_of_tables() -> Mapping[str, Mapping[str, str]]:
+    """The columns of each table of the newest format, with the type that SQLite notes of each."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for statement in migrations.steps(0):
+            connection.execute(SQLITE.render(statement))
+        return {
+            table: {row[1]: row[2] for row in connection.execute(f"PRAGMA table_info({table})")}
+            for table in migrations.TABLES
+        }
+
+
+@lru_cache
+def _names_of_all_formats() -> frozenset[str]:
+    every = _objects_after_each(migrations.LATEST)
+    return frozenset(name for found in every for _, name, _ in found)
+
+
+def _objects_after_each(number: int) -> Iterator[frozenset[DatabaseObject]]:
+    """What is in a catalog before the first migration, and after each of so many."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        yield _objects(connection)
+        for statements in migrations.MIGRATIONS[: max(0, number)]:
+            for statement in statements:
+                connection.execute(SQLITE.render(statement))
+            yield _objects(connection)
+
+
+def _close(connection: sqlite3.Connection) -> None:
+    with forks.outside(), suppress(sqlite3.Error):
+        connection.close()
+
+
+class SqliteCatalog(FileCatalog[_Connection]):
+    """A catalog in a SQLite file."""
+
+    scheme = "sqlite"
+    beside = ("-journal", "-wal", "-shm")
+
+    # --- connections
+
+    def _connect(self) -> _Connection:
+        if self._check_file():
+            kept = _idle_connections.take((self.path, self._busy_seconds))
+            if kept is not None:
+                return kept
+            self._refuse_super_journal()
+            self._look()
+        else:
+            self._make_file()
+        with self._translated():
+            connection = self._opened("mode=rw")
+        try:
+            with self._translated():
+                connection.file = self._file()
+                self._prepare(connection)
+        except BaseException:
+            self._disconnect(connection)
+            raise
+        return connection
+
+    def _opened(self, how: str) -> _Connection:
+        connection = sqlite3.connect(
+            f"file:{quote(self.path)}?{how}",
+            uri=True,
+            timeout=self._busy_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=_Connection,
+        )
+        # The file may be a stranger's: nothing in its schema may run what has side effects.
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        return connection
+
+    def _refuse_super_journal(self) -> None:
+        """Keep SQLite away from a journal that names another file.
+
+        SQLite plays back a journal that a crash left, and then deletes the super-journal that it
+        names, whatever file that is. Only transactions over attached databases have one.
+
+        Source: SQLite, pager.c, `readSuperJournal` and `pager_delsuper`.
+        """
+        journal = f"{self.path}-journal"
+        try:
+            descriptor = os.open(journal, os.O_RDONLY | _NO_FOLLOW)
+        except FileNotFoundError:
+            return
+        except OSError as exc:
+            raise self._unavailable(f"{journal} cannot be read: {exc.strerror}") from exc
+        try:
+            end = os.lseek(descriptor, 0, os.SEEK_END)
+            os.lseek(descriptor, max(0, end - len(_JOURNAL_MAGIC)), os.SEEK_SET)
+            last = os.read(descriptor, len(_JOURNAL_MAGIC))
+        finally:
+            os.close(descriptor)
+        if last == _JOURNAL_MAGIC:
+            raise self._unavailable(
+                f"{journal} names another file, which SQLite would delete. No journal of plake "
+                "does. Get the catalog again from where you trust it, without the journal"
+            )
+
+    def _look(self) -> None:
+        """Refuse the database of another program before SQLite brings its file up to date.
+
+        Without a journal, opening and reading a database change nothing.
+        """
+        if not any(os.path.exists(f"{self.path}{suffix}") for suffix in ("-journal", "-wal")):
+            return
+        # No lock and no journal: another process may be writing. What cannot be read now is
+        # read again under a lock.
+        with suppress(sqlite3.Error), closing(self._opened("mode=ro&immutable=1")) as connection:
+            for kind, name, _ in sorted(_objects(connection)):
+                if name not in _names_of_all_formats():
+                    raise self._unavailable(
+                        f"the database has a {kind} {name!r} that is not plake's. Use another file"
+                    )
+
+    def release(self) -> None:
+        with self._guard():
+            idle, self._idle[:] = list(self._idle), []
+        for connection in idle:
+            _idle_connections.keep((self.path, self._busy_seconds), connection)
+        self.close()
+
+    def _make_file(self) -> None:
+        # SQLite would let everybody read it; the journals that it makes later get the
+        # permissions of this file.
+        try:
+            with suppress(FileExistsError):
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+                self._share(os.path.dirname(self.path))
+        except OSError as exc:
+            raise self._unavailable(f"it cannot be created: {exc.strerror}") from exc
+
+    def _prepare(self, connection: _Connection) -> None:
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA synchronous = FULL")
+        # Deleted rows are overwritten: what vacuum forgets is not left in free pages.
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute("PRAGMA cache_size = -65536")
+        # Before the file is changed in any way.
+        self._format_of(connection)
+        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "delete":
+            connection.execute("PRAGMA journal_mode = DELETE")
+        self._check_format(connection)
+
+    def _format_of(self, connection: _Connection) -> int:
+        if connection.in_transaction:
+            return self._format_in_snapshot(connection)
+        connection.execute("BEGIN")
+        try:
+            return self._format_in_snapshot(connection)
+        finally:
+            connection.execute("ROLLBACK")
+
+    def _format_in_snapshot(self, connection: _Connection) -> int:
+        found = _objects(connection)
+        number = 0
+        if any((kind, name) == ("table", migrations.FORMAT_TABLE) for kind, name, _ in found):
+            row = connection.execute("SELECT version FROM catalog_format").fetchone()
+            number = row[0] if row else 0
+            if type(number) is not int:
+                raise self._unavailable("column catalog_format.version has no integer")
+        return self._checked_format(found, number, _objects_of(number))
+
+    def _migrate(self, connection: _Connection) -> int:
+        # Imported here: it imports pandas where that is installed, which takes a quarter
+        # of a second that only the making of tables has to pay.
+        from sqlite_utils import Database
+
+        database = Database(connection, recursive_triggers=False, execute_plugins=False)
+        # sqlite-utils commits only what it begins itself: all of this is one transaction.
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            found = self._format_of(connection)
+            for statement in migrations.steps(found):
+                database.execute(SQLITE.render(statement))
+        except BaseException:
+            with suppress(sqlite3.Error):
+                database.execute("ROLLBACK")
+            raise
+        database.execute("COMMIT")
+        return found
+
+    @contextmanager
+    def still(self) -> Iterator[CatalogReader]:
+        import tempfile
+
+        # A read would keep writers waiting until it ends. Copying the pages takes less time.
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "catalog.db")
+            connection = self._acquire()
+            try:
+                with self._translated(), closing(sqlite3.connect(path)) as snapshot:
+                    connection.backup(snapshot)
+            except BaseException:
+                self._disconnect(connection)
+                raise
+            self._release(connection, True)
+            with SqliteCatalog(path, create=False) as copied, copied.read() as reader:
+                yield reader
+
+    def fill(self, ids: Mapping[str, int], work: Callable[[Session], None]) -> None:
+        with (
+            self._translated(),
+            self._new_file() as part,
+            closing(sqlite3.connect(part, isolation_level=None, factory=_Connection)) as raw,
+        ):
+            for setting in ("foreign_keys = ON", "synchronous = FULL", "cache_size = -65536"):
+                raw.execute(f"PRAGMA {setting}")
+            raw.execute("BEGIN IMMEDIATE")
+            for statement in migrations.steps(0):
+                raw.execute(SQLITE.render(statement))
+            work(self._session(raw))
+            for table, id in ids.items():
+                if table != "row_groups":  # it has no sequence
+                    raw.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
+                    raw.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (table, id))
+            raw.execute("COMMIT")
+
+    def _file(self) -> tuple[int, int] | None:
+        stamp = _stamp(self.path)
+        return None if stamp is None else stamp[:2]
+
+    def _is_current(self, connection: _Connection) -> bool:
+        # The file may have been deleted, or replaced by a backup. Commits to the old one
+        # would be lost.
+        return connection.file is not None and connection.file == self._file()
+
+    @staticmethod
+    def _disconnect(connection: _Connection) -> None:
+        _close(connection)
+
+    # --- transactions
+
+    @contextmanager
+    def read(self) -> Iterator[CatalogReader]:
+        with forks.outside(), super().read() as reader:
+            yield reader
+
+    @contextmanager
+    def write(self) -> Iterator[CatalogTransaction]:
+        with forks.outside(), super().write() as transaction:
+            yield transaction
+
+    def _begin(self, connection: _Connection, read_only: bool) -> None:
+        self._refuse_super_journal()  # SQLite looks at the journal whenever it locks the file
+        with self._translated():
+            # A read transaction that turns into a write does not wait for the lock
+            # (ducklake#1309). Writes therefore take the lock when they begin.
+            connection.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+    def _commit(self, connection: _Connection, session: Session) -> None:
+        if not connection.in_transaction:
+            raise self._unavailable(_ROLLED_BACK)
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as exc:
+            if _code(exc) == _IO_ERROR or not connection.in_transaction:
+                raise CommitAcknowledgementLostError(
+                    catalog=self.redacted_url, reason=str(exc)
+                ) from exc
+            raise self._translate(exc) from exc
+
+    def _rollback(self, connection: _Connection) -> bool:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            return False
+        return True
+
+    def _session(self, connection: _Connection) -> Session:
+        return _SqliteSession(self, connection)
+
+    def _end_session(self, session: Session) -> None:
+        assert isinstance(session, _SqliteSession)
+        session.connection = None
+
+    def overwrite_free_pages(self) -> tuple[str, ...]:
+        with forks.outside():
+            self._vacuum()
+        return ()
+
+    def _vacuum(self) -> None:
+        connection = self._acquire()
+        try:
+            with self._translated():
+                # Writes every row into new pages, and the file again from these.
+                connection.execute("VACUUM")
+        except BaseException:
+            self._disconnect(connection)
+            raise
+        self._release(connection, True)
+
+    # --- errors
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as exc:
+            raise self._translate(exc) from exc
+
+    def _translate(self, exc: sqlite3.Error) -> PlakeError:
+        if isinstance(exc, sqlite3.IntegrityError):
+            return self._refused_row(exc)
+        # Never `retryable`: SQLite itself waited for a lock, for the busy timeout.
+        return self._unavailable(_REASONS.get(_code(exc), str(exc)))
+
+
+class _SqliteSession:
+    """The open transaction on one connection."""
+
+    dialect = SQLITE
+
+    def __init__(self, catalog: SqliteCatalog, connection: _Connection) -> None:
+        self.redacted_url = catalog.redacted_url
+        self.catalog_path: str | None = catalog.path
+        self.catalog = catalog
+        self.connection: _Connection | None = connection
+
+    def _open(self) -> _Connection:
+        if self.connection is None:
+            raise RuntimeError("this catalog transaction has ended")
+        # Some errors (a full disk) make SQLite roll the transaction back. Each statement
+        # after that would be committed by itself.
+        if not self.connection.in_transaction:
+            raise self.catalog._unavailable(_ROLLED_BACK)
+        return self.connection
+
+    def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        connection = self._open()
+        with self.catalog._translated():
+            cursor = connection.execute(_rendered(statement), values)
+            rows: list[Row] = cursor.fetchall()
+        if rows:
+            check_types(connection, cursor.description, rows, statement, self.redacted_url)
+        return rows
+
+    def query_all(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        return [self.query(text, values) for text, values in statements]
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> int:
+        with self.catalog._translated():
+            return self._open().execute(_rendered(statement), values).rowcount
+
+    def send(self, statement: str, values: Sequence[Any] = ()) -> None:
+        self.execute(statement, values)
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        marks = ", ".join("?" * len(columns))
+        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
+        with self.catalog._translated():
+            self._open().executemany(statement, rows)
+
+    def flush(self) -> None:
+        return None
+
+    def id_list(self, ids: Iterable[int]) -> Any:
+        return json.dumps(list(ids))
+
+
+@lru_cache(maxsize=256)
+def _rendered(statement: str) -> str:
+    return SQLITE.render(statement)
+
+
+def _code(exc: sqlite3.Error) -> int:
+    """The primary result code; -1 where it is unknown."""
+    code = getattr(exc, "sqlite_errorcode", None)
+    if code is not None:
+        return int(code) & 0xFF
+    # Python 3.10 does not tell. SQLite's messages are not translated.
+    known = {
+        "database is locked": _BUSY,
+        "database table is locked": _LOCKED,
+        "file is not a database": _NOT_A_DATABASE,
+    }
+    return known.get(str(exc), -1)

@@ -1,0 +1,73 @@
+"""Edge. A fork waits until no other thread of the process is inside of a SQLite database.
+
+A forked child has the memory of its parent and one of its threads. What another thread was in
+the middle of stays so for ever: a mutex of SQLite is never unlocked, and SQLite believes in
+file locks that only the parent holds. So the child would hang, or read without a lock.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# Transactions take milliseconds. One that waits for another process, for half a minute at most,
+# sleeps outside of SQLite's mutexes and holds no file lock: the fork does not wait for its end.
+_MOST_SECONDS = 2.0
+
+
+class Forks:
+    """Which threads are inside of a database, and which of them fork."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._changed = threading.Condition()
+        self._inside: Counter[int] = Counter()
+        self._forking: set[int] = set()
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Use a database while no thread forks. A thread may be in several at a time."""
+        me, changed = threading.get_ident(), self._changed
+        with changed:
+            if me not in self._inside and me not in self._forking:
+                changed.wait_for(lambda: not self._forking)
+            self._inside[me] += 1
+        try:
+            yield
+        finally:
+            with changed:
+                if changed is self._changed:  # else this is a child, which has its own
+                    self._inside[me] -= 1
+                    self._inside = +self._inside
+                    changed.notify_all()
+
+    def before(self) -> None:
+        """Wait until the other threads have left their databases, and keep them out."""
+        me = threading.get_ident()
+        with self._changed:
+            self._forking.add(me)
+            self._changed.wait_for(lambda: self._inside.keys() <= {me}, _MOST_SECONDS)
+
+    def after_in_parent(self) -> None:
+        """Let the other threads go on."""
+        with self._changed:
+            self._forking.discard(threading.get_ident())
+            self._changed.notify_all()
+
+    def after_in_child(self) -> None:
+        """The only thread of the child is in no database of its own."""
+        self._begin()
+
+
+forks = Forks()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=forks.before,
+        after_in_parent=forks.after_in_parent,
+        after_in_child=forks.after_in_child,
+    )

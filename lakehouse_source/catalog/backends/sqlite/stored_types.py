@@ -1,0 +1,100 @@
+"""Edge. Looks whether what SQLite answers has the types of the catalog's columns.
+
+SQLite keeps any value in any column. A catalog that plake wrote has no other types; one of a
+stranger may. A column is known by its name, which has one type in all tables. An expression is
+not known, unless it has the name of a column, or that name and `_or_null` where it may be NULL.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from functools import lru_cache
+
+from lakehouse_source.catalog.sql import migrations
+from lakehouse_source.catalog.sql.session import Row
+from lakehouse_source.catalog.sql.statements import SQLITE
+from lakehouse_source.errors import CorruptDatasetError
+
+_TYPES = {"TEXT": str, "BLOB": bytes}  # all others are integers
+_OR_NULL = "_or_null"
+# Names that statements give to columns.
+_ALIASES = {"namespace_name": "name"}
+
+
+@lru_cache
+def expected_types() -> dict[str, frozenset[type]]:
+    """The types that values of each column may have, by the column's name."""
+    found: dict[str, frozenset[type]] = {}
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for statement in migrations.steps(0):
+            connection.execute(SQLITE.render(statement))
+        for table in (*migrations.TABLES, migrations.FORMAT_TABLE):
+            for _, name, declared, not_null, default, in_key in connection.execute(
+                f"PRAGMA table_info({table})"
+            ):
+                types: set[type] = {_TYPES.get(declared, int)}
+                # One with a default was added to tables that had rows: DuckDB adds no NOT NULL.
+                if not (not_null or in_key or default is not None):
+                    types.add(type(None))
+                found[name] = found.get(name, frozenset()) | types
+    for name in list(found):
+        found[name + _OR_NULL] = found[name] | {type(None)}
+    return found | {alias: found[name] for alias, name in _ALIASES.items()}
+
+
+@lru_cache(maxsize=512)
+def _places(names: tuple[str, ...]) -> tuple[tuple[int, frozenset[type]], ...]:
+    known = expected_types()
+    return tuple((place, known[name]) for place, name in enumerate(names) if name in known)
+
+
+def check_types(
+    connection: sqlite3.Connection,
+    description: Sequence[Sequence[object]],
+    rows: list[Row],
+    statement: str,
+    catalog: str,
+) -> None:
+    """Check the rows of a statement; `description` is that of its cursor.
+
+    Raises:
+        CorruptDatasetError: a value is of another type. It names the table and the column.
+    """
+    names = tuple(str(one[0]) for one in description)
+    places = _places(names)
+    if len(rows) == 1:
+        (row,) = rows
+        wrong = [(at, {type(row[at])}) for at, types in places if type(row[at]) not in types]
+    else:
+        columns = list(zip(*rows))
+        wrong = [
+            (at, found) for at, types in places if (found := set(map(type, columns[at]))) - types
+        ]
+    for at, found in wrong:
+        name = _ALIASES.get(names[at], names[at].removesuffix(_OR_NULL))
+        allowed = expected_types()[names[at]]
+        kinds = ", ".join(sorted(one.__name__ for one in found - allowed)).replace(
+            "NoneType", "NULL"
+        )
+        expected = "".join(one.__name__ for one in allowed - {type(None)})
+        tables = "/".join(_tables_with(connection, name, allowed, statement)) or "?"
+        raise CorruptDatasetError(
+            path=catalog,
+            reason=f"column {tables}.{name} has a value of type {kinds}, not {expected}",
+        )
+
+
+def _tables_with(
+    connection: sqlite3.Connection, name: str, allowed: frozenset[type], statement: str
+) -> Iterator[str]:
+    """The tables of a statement that have a value of another type in a column."""
+    kinds = {str: "text", bytes: "blob", int: "integer", type(None): "null"}
+    good = ", ".join(f"'{kinds[one]}'" for one in allowed)
+    for table in migrations.TABLES:
+        if table in statement:
+            with suppress(sqlite3.Error):
+                query = f"SELECT 1 FROM {table} WHERE typeof({name}) NOT IN ({good}) LIMIT 1"
+                if connection.execute(query).fetchall():
+                    yield table

@@ -1,0 +1,89 @@
+"""Edge. Catalog URLs as they may be shown, and those that a query named."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote_plus
+
+# Parameters of libpq whose values are no secret and name no file that libpq would read a secret
+# from or write to; `timeout` is plake's own of SQLite. Values of all others are never shown.
+HARMLESS = frozenset(
+    {
+        *("host", "hostaddr", "port", "dbname", "user", "application_name"),
+        *("fallback_application_name", "client_encoding", "connect_timeout", "keepalives"),
+        *("keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout"),
+        *("sslmode", "sslnegotiation", "sslcompression", "sslrootcert", "sslsni", "sslcertmode"),
+        *("ssl_min_protocol_version", "ssl_max_protocol_version", "min_protocol_version"),
+        *("max_protocol_version", "channel_binding", "require_auth", "requirepeer"),
+        *("gssencmode", "krbsrvname", "target_session_attrs", "load_balance_hosts", "timeout"),
+    }
+)
+
+# Of a server everything from the second colon to the last `@`. Paths of files have both too.
+_USER_PASSWORD = re.compile(
+    r"^((?!sqlite:|duckdb:)[^:]*:[^:]*|[^:/?#]*:/*[^:@/?#]*):.*@", re.DOTALL | re.IGNORECASE
+)
+_ASSIGNMENT = re.compile(
+    r"(\w*(?:pass|pwd|secret|token|credential|(?:api|access|account|client|server)_?key)\w*\s*=\s*)"
+    r"(?:'(?:[^'\\]|\\.)*'|[^&\s]*)",
+    re.IGNORECASE,
+)
+# A user and a password in a value.
+_LOGIN = re.compile(r":[^/]*@")
+# How often a text may be encoded.
+_ENCODED_TIMES = 8
+
+
+class UrlOfQuery(str):
+    """A catalog's URL that a query named, not the program and not its configuration.
+
+    Variables and files with which libpq completes URLs are not for its host.
+    """
+
+    __slots__ = ()
+
+
+def redact(url: str) -> str:
+    """The URL with its password, and every parameter that may be secret, replaced by `***`.
+
+    Everything up to the last `@` is replaced, even if that is too much: no parser reads a
+    URL correctly whose password has unescaped characters. Names of parameters are decoded
+    first, as libpq does: `%70assword` is a password. Where a decoded value or address holds a
+    password, all of it is replaced.
+    """
+    address, mark, query = _without_password(url).partition("?")
+    shown = "&".join(map(_shown, query.split("&")))
+    decoded = _decoded(address)
+    if decoded != address and _without_secrets(_without_password(decoded)) != decoded:
+        return address.partition(":")[0] + "://***" + mark + shown
+    return _without_secrets(address) + mark + shown
+
+
+def _without_password(url: str) -> str:
+    return _USER_PASSWORD.sub(r"\1:***@", url)
+
+
+def _without_secrets(text: str) -> str:
+    return _ASSIGNMENT.sub(r"\1***", text)
+
+
+def _decoded(text: str) -> str:
+    """The text as whoever decodes it once or several times reads it."""
+    for _ in range(_ENCODED_TIMES):
+        before, text = text, unquote_plus(text)
+        if text == before:
+            break
+    return text
+
+
+def _shown(parameter: str) -> str:
+    name, equals, value = parameter.partition("=")
+    if not value and (equals or not name):
+        return parameter
+    if unquote_plus(name).strip().lower() not in HARMLESS:
+        return f"{name}=***" if equals else "***"
+    decoded = _decoded(value)
+    # libpq takes a `dbname` for a URL, and whoever sees `x%26password%3Dy` sees the password.
+    if _LOGIN.search(decoded) or (decoded != value and _ASSIGNMENT.search(decoded)):
+        return f"{name}=***"
+    return name + equals + _without_secrets(value)

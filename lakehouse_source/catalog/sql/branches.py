@@ -1,0 +1,184 @@
+"""Branches: datasets of their own, whose files are in the folder of another one. All SQL on them.
+
+A branch has the files of one version of its dataset, its base, under rows of its own, and
+the versions that were committed to it since. So all that reads or changes a dataset works on a
+branch. Its key in the catalog is that of the dataset and its name (`storage.with_branch`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lakehouse_source.catalog.sql import statements as sql
+from lakehouse_source.catalog.sql.session import Session
+
+_BRANCHES = (
+    "SELECT b.name, b.branch_id, b.base_version, d.current_version FROM dataset_branches AS b "
+    "JOIN datasets AS d ON d.id = b.branch_id WHERE b.dataset_id = ? AND d.dropped_at IS NULL "
+    "ORDER BY b.branch_id"
+)
+_INSERT = (
+    "INSERT INTO dataset_branches (branch_id, dataset_id, name, base_version) VALUES (?, ?, ?, ?)"
+)
+# The base is the oldest version that can be read.
+_BEGIN = (
+    "UPDATE datasets SET current_version = ?, oldest_version = ?, next_row_id = ?, "
+    "properties_json = ? WHERE id = ?"
+)
+# The history of the dataset, so that streams and idempotency pairs go on. Ids of writes are unique:
+# those of the copies begin with the id of the write that made the branch.
+_COPY_HISTORY = (
+    "INSERT INTO transactions (dataset_id, version, timestamp, operation, metadata_json, "
+    "summary_json, write_id, txn_app_id, txn_version, committed_by, committer_json) "
+    "SELECT b.branch_id, t.version, t.timestamp, "
+    "t.operation, t.metadata_json, t.summary_json, CAST(? AS TEXT) || ':' || t.write_id, "
+    "t.txn_app_id, t.txn_version, t.committed_by, t.committer_json FROM dataset_branches AS b "
+    "JOIN transactions AS t ON t.dataset_id = b.dataset_id AND t.version <= b.base_version "
+    "WHERE b.branch_id = ? ORDER BY t.version"
+)
+
+
+def _copies(table: str, columns: tuple[str, ...], key: str = "file_id") -> str:
+    """Insert the rows of files for other files: `m` has the old ids and the new ones."""
+    names = ", ".join((key, *columns))
+    values = ", ".join(("m.new_id", *(f"x.{column}" for column in columns)))
+    return (
+        f"INSERT INTO {table} ({names}) SELECT {values} FROM ({{id_pairs}}) AS m "
+        f"JOIN {table} AS x ON x.{key} = m.old_id"
+    )
+
+
+def _of_dataset(statement: str) -> str:
+    """The same statement for rows with a dataset, whose id is the first value then."""
+    return statement.replace("x.dataset_id", "CAST(? AS BIGINT)")
+
+
+_COPY_FILES = _of_dataset(_copies("files", sql.FILE_COLUMNS[1:], "id"))
+_COPY_ROW_GROUPS = _copies("row_groups", sql.ROW_GROUP_COLUMNS[1:])
+_COPY_PARTITIONS = _copies("partitions", sql.PARTITION_COLUMNS[1:])
+# In the order of the primary key: neighbours are written to one page.
+_COPY_BOUNDS = (
+    _of_dataset(
+        _copies("column_bounds", tuple(one for one in sql.BOUNDS_COLUMNS if one != "file_id"))
+    )
+    + " ORDER BY x.column_id, x.level, x.upper, x.lower"
+)
+_COPY_VECTORS = (
+    _of_dataset(
+        _copies("deletion_vectors", tuple(one for one in sql.VECTOR_COLUMNS if one != "file_id"))
+    )
+    + f" WHERE {sql.LIVE_VECTOR}"
+)
+
+
+def _expire_again(table: str) -> str:
+    """Expire again the expired files of a dataset that a readable version of its branch has."""
+    return (
+        f"UPDATE {table} SET expired_at = {{now}} WHERE dataset_id = ? "
+        "AND expired_at IS NOT NULL AND file_path IN "
+        f"(SELECT x.file_path FROM {table} AS x WHERE x.dataset_id = ? AND x.expired_at IS NULL)"
+    )
+
+
+def _insert_expired(table: str) -> str:
+    """Insert files that a branch has and its dataset has not, as those of an expired version 0."""
+    of_branch = f"SELECT file_path FROM {table} WHERE dataset_id = ?"
+    return (
+        "INSERT INTO files (dataset_id, version, removed_version, schema_version, file_path, "
+        "file_size_bytes, row_count, is_tombstoned, expired_at) "
+        "SELECT CAST(? AS BIGINT), 0, 0, 0, x.file_path, max(x.file_size_bytes), 0, TRUE, "
+        "CASE WHEN count(x.expired_at) < count(*) THEN {now} ELSE max(x.expired_at) END "
+        f"FROM {table} AS x WHERE x.dataset_id = ? "
+        f"AND x.file_path IN ({of_branch} EXCEPT {of_branch}) GROUP BY x.file_path"
+    )
+
+
+# Data files, and the files of deletion vectors.
+_WITH_FILES = ("files", "deletion_vectors")
+_EXPIRE_AGAIN = tuple(_expire_again(table) for table in _WITH_FILES)
+_INSERT_EXPIRED = tuple(_insert_expired(table) for table in _WITH_FILES)
+_SET_BASE = "UPDATE dataset_branches SET base_version = ? WHERE branch_id = ?"
+_FORGET = "DELETE FROM dataset_branches WHERE branch_id = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch of a dataset.
+
+    `dataset_id` is its own. Up to `base_version` its versions are those of the dataset, and
+    `version` is its newest one.
+    """
+
+    name: str
+    dataset_id: int
+    base_version: int
+    version: int
+
+
+def branches(session: Session, dataset_id: int) -> Mapping[str, Branch]:
+    """The branches of a dataset, by name, in the order in which they were made."""
+    return {row[0]: Branch(*row) for row in session.query(_BRANCHES, (dataset_id,))}
+
+
+def insert(
+    session: Session,
+    dataset_id: int,
+    branch: Branch,
+    next_row_id: int,
+    properties_json: str,
+    write_id: str,
+) -> None:
+    """Make a registered dataset a branch of another one.
+
+    It gets the history up to its base, and the files and deletion vectors of that version.
+    """
+    base, mine = branch.base_version, branch.dataset_id
+    session.execute(_INSERT, (mine, dataset_id, branch.name, base))
+    session.execute(_BEGIN, (base, base, next_row_id, properties_json, mine))
+    session.execute(_COPY_HISTORY, (write_id, mine))
+    files = session.query(sql.FILE_IDS, (dataset_id, base, base))
+    ids = copy_files(session, mine, (row[0] for row in files))
+    if ids:
+        session.execute(_COPY_VECTORS, (mine, _pairs(ids), base, base))
+
+
+def copy_files(session: Session, dataset_id: int, file_ids: Iterable[int]) -> dict[int, int]:
+    """Record files of one dataset for another one too; answers the new ids by the old ones."""
+    old = sorted(file_ids)
+    if not old:
+        return {}
+    new = sorted(row[0] for row in session.query(sql.NEW_FILE_IDS, (len(old),)))
+    ids = dict(zip(old, new))
+    pairs = _pairs(ids)
+    session.execute(_COPY_FILES, (dataset_id, pairs))
+    session.execute(_COPY_ROW_GROUPS, (pairs,))
+    session.execute(_COPY_PARTITIONS, (pairs,))
+    session.execute(_COPY_BOUNDS, (dataset_id, pairs))
+    return ids
+
+
+def _pairs(ids: Mapping[int, int]) -> str:
+    return json.dumps(ids, separators=(",", ":"))
+
+
+def set_base(session: Session, branch_id: int, version: int) -> None:
+    """Say up to which version a branch and its dataset are the same."""
+    session.execute(_SET_BASE, (version, branch_id))
+
+
+def expire_files(session: Session, dataset_id: int, branch_id: int) -> None:
+    """Let the files of a branch expire now, in the catalog's rows of its dataset.
+
+    A vacuum of the dataset deletes those that no other version needs, after its retention.
+    """
+    for statement in _EXPIRE_AGAIN:
+        session.execute(statement, (dataset_id, branch_id))
+    for statement in _INSERT_EXPIRED:
+        session.execute(statement, (dataset_id, branch_id, branch_id, dataset_id))
+
+
+def forget(session: Session, branch_id: int) -> None:
+    """Remove the record of a branch; nothing happens where the dataset is none."""
+    session.execute(_FORGET, (branch_id,))

@@ -1,0 +1,51 @@
+"""Consumers: readers of the change feed that come back, by name. All SQL about them.
+
+A consumer keeps the version up to which its reader has done its work, and those after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakehouse_source.catalog.sql.records import to_datetime
+from lakehouse_source.catalog.sql.session import Session
+from lakehouse_source.model import Consumer
+
+_CONSUMERS = (
+    "SELECT name, version, keep_seconds, created_at, advanced_at FROM dataset_consumers "
+    "WHERE dataset_id = ? ORDER BY name"
+)
+_ADD = (
+    "INSERT INTO dataset_consumers (dataset_id, name, version, keep_seconds) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT (dataset_id, name) DO NOTHING"
+)
+_ADVANCE = (
+    "UPDATE dataset_consumers SET version = ?, advanced_at = {now} "
+    "WHERE dataset_id = ? AND name = ?"
+)
+_DROP = "DELETE FROM dataset_consumers WHERE dataset_id = ? AND name = ?"
+
+
+def consumers(session: Session, dataset_id: int) -> Mapping[str, Consumer]:
+    """The consumers of a dataset, by name."""
+    return {
+        name: Consumer(name, version, keep_seconds, to_datetime(created), to_datetime(advanced))
+        for name, version, keep_seconds, created, advanced in session.query(
+            _CONSUMERS, (dataset_id,)
+        )
+    }
+
+
+def add(session: Session, dataset_id: int, name: str, version: int, keep_seconds: int) -> bool:
+    """Add a consumer; False where the dataset has one of that name."""
+    return session.execute(_ADD, (dataset_id, name, version, keep_seconds)) == 1
+
+
+def advance(session: Session, dataset_id: int, name: str, version: int) -> None:
+    """Move a consumer to a version, at this time."""
+    session.execute(_ADVANCE, (version, dataset_id, name))
+
+
+def drop(session: Session, dataset_id: int, name: str) -> bool:
+    """Remove a consumer; False where there is none."""
+    return session.execute(_DROP, (dataset_id, name)) == 1

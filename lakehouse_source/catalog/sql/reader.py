@@ -1,0 +1,382 @@
+"""Reading from the catalog, in one consistent snapshot: files, and all that `HistoryReader` has."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from lakehouse_source.catalog.sql import records, sweeps, write_states
+from lakehouse_source.catalog.sql import search as searching
+from lakehouse_source.catalog.sql import statements as sql
+from lakehouse_source.catalog.sql.history_reader import HistoryReader, within_int64
+from lakehouse_source.catalog.sql.records import to_datetime
+from lakehouse_source.catalog.sql.session import Row
+from lakehouse_source.catalog.sql.write_states import WriteState, WriteStatus
+from lakehouse_source.model import (
+    DatasetRecord,
+    DeletionVector,
+    ExpiredFile,
+    FileBounds,
+    FileRecord,
+    RemovedFile,
+    RowGroupMetadata,
+    Search,
+    VectorRecord,
+)
+
+_PATHS_AT_ONCE = 1000
+
+# Gives records of files, by id, for some of the ids that it is asked for.
+KnownRecords: TypeAlias = Callable[[Sequence[int]], Mapping[int, FileRecord]]
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetChanges:
+    """What commits added to a dataset and took out of it.
+
+    `vectors` has deletion vectors by version, by file id; `removed_files` and `removed_vectors`
+    have file ids by version.
+    """
+
+    files: list[FileRecord]
+    vectors: dict[int, dict[int, DeletionVector]]
+    removed_files: dict[int, list[int]]
+    removed_vectors: dict[int, list[int]]
+
+
+class CatalogReader(HistoryReader):
+    """One snapshot of the catalog; it ends with the `with` block that gave it."""
+
+    # --- files
+
+    def files(
+        self, dataset_id: int, version: int, search: Search | None = None
+    ) -> list[FileRecord]:
+        """The files live at a version, ordered by version and id; with `search`, those it finds."""
+        version = within_int64(version)
+        if search is None:
+            return self._files(sql.FILES, (dataset_id, version, version))
+        found = searching.compile_search(self._session, dataset_id, search)
+        return self._files(
+            sql.files_found(found.statement), (*found.values, dataset_id, version, version)
+        )
+
+    def small_files(self, dataset_id: int, size_bytes: int) -> list[FileRecord]:
+        """The files of the newest version that are smaller, ordered by version and id."""
+        return self._files(sql.SMALL_FILES, (dataset_id, within_int64(size_bytes)))
+
+    def files_by_id(self, file_ids: Sequence[int]) -> list[FileRecord]:
+        """Files, live or not, ordered by version and id."""
+        if not file_ids:
+            return []
+        return self._files(sql.FILES_BY_ID, (self._session.id_list(file_ids),))
+
+    def iter_files(
+        self,
+        dataset_id: int,
+        version: int,
+        search: Search | None,
+        at_once: int,
+        *,
+        without: Search | None = None,
+        known: KnownRecords | None = None,
+    ) -> Iterator[list[FileRecord]]:
+        """The records that `files` lists, in lists of at most `at_once`.
+
+        One query gives the first list. For the others only ids are held in memory. With
+        `without` the files that `count_certain_rows` counts are left out. `known` gives the
+        records that the caller has already, by id: they are not made again.
+        """
+        values: tuple[Any, ...] = (dataset_id, *[within_int64(version)] * 2)
+        first, every = sql.FIRST_FILES, sql.FILE_IDS
+        if search is not None:
+            found = searching.compile_search(self._session, dataset_id, search)
+            others = None if without is None else searching.compile_certain(without)
+            condition = "TRUE" if others is None else f"NOT {others.statement}"
+            values = (*found.values, *values, *(() if others is None else others.values))
+            first = sql.first_files_found(found.statement, condition)
+            every = sql.file_ids_found(found.statement, condition)
+        files = self._files(first, (*values, at_once), known)
+        yield files
+        if len(files) < at_once:
+            return
+        ids = array("q", (row[0] for row in self._session.query(every, values)))
+        for start in range(at_once, len(ids), at_once):
+            some = ids[start : start + at_once]
+            yield self._files(sql.FILES_BY_ID, (self._session.id_list(some),), known)
+
+    def count_certain_rows(
+        self, dataset_id: int, version: int, search: Search, certain: Search
+    ) -> int:
+        """The rows of files that `search` finds and whose bounds are within those of `certain`.
+
+        All bounds of a column are within one range, and no value of it is NULL. Deleted rows
+        are not counted.
+        """
+        condition = searching.compile_certain(certain)
+        if condition is None:
+            return 0
+        found = searching.compile_search(self._session, dataset_id, search)
+        version = within_int64(version)
+        # The version comes first: the part of the statement about deleted rows does.
+        values = (version, version, *found.values, dataset_id, version, version)
+        values += condition.values
+        rows = self._session.query(sql.sum_rows_found(found.statement, condition.statement), values)
+        return int(rows[0][0])
+
+    def count_files(self, dataset_id: int, version: int, search: Search) -> int:
+        """How many files are live at a version and found by `search`."""
+        version = within_int64(version)
+        found = searching.compile_search(self._session, dataset_id, search)
+        values = (*found.values, dataset_id, version, version)
+        return int(self._session.query(sql.count_found(found.statement), values)[0][0])
+
+    def live_paths(self, dataset_id: int, version: int) -> dict[str, int]:
+        """The ids of the files of a version, by their paths."""
+        version = within_int64(version)
+        return dict(self._session.query(sql.LIVE_PATHS, (dataset_id, version, version)))
+
+    def removed_files(self, dataset_id: int, paths: Sequence[str]) -> list[RemovedFile]:
+        """What is known of files at these paths that a version of a dataset removed.
+
+        Of a branch, versions of its dataset up to its base are versions of the branch too.
+        """
+        found = []
+        for start in range(0, len(paths), _PATHS_AT_ONCE):
+            some = paths[start : start + _PATHS_AT_ONCE]
+            values = (dataset_id, dataset_id, *some)
+            rows = self._session.query(sql.removed_files(len(some)), values)
+            found += [RemovedFile(*row) for row in rows]
+        return found
+
+    def rewritten_paths(
+        self, dataset_id: int, moving: Sequence[str], keeping: Sequence[str]
+    ) -> set[str]:
+        """Files that a rewrite removed whose rows are all in the newest version, in other files.
+
+        `moving` are the operations that rewrite files, and `keeping` all those that remove no row.
+        """
+        values = (dataset_id, *moving, dataset_id, *keeping)
+        statement = sql.rewritten_paths(len(moving), len(keeping))
+        rows = self._session.query(statement, values)
+        return {str(path) for (path,) in rows}
+
+    def files_added_since(self, dataset_id: int, version: int) -> list[FileRecord]:
+        """Every file that was added after a version, those removed since then too."""
+        return self._files(sql.FILES_ADDED_SINCE, (dataset_id, within_int64(version)))
+
+    def files_following(
+        self,
+        dataset_id: int,
+        version: int,
+        file_id: int,
+        through: int,
+        limit: int,
+        *,
+        live_at: int | None = None,
+    ) -> list[FileRecord]:
+        """The first files that versions up to `through` added and that follow a file.
+
+        Files are ordered by the version that added them and by id. Removed ones are among them;
+        with `live_at` only those that this version has.
+        """
+        version = within_int64(version)
+        values = (dataset_id, version, within_int64(through), version, within_int64(file_id))
+        if live_at is None:
+            return self._files(sql.FILES_FOLLOWING, (*values, limit))
+        live_at = within_int64(live_at)
+        return self._files(sql.LIVE_FILES_FOLLOWING, (*values, live_at, limit))
+
+    def vectors(self, file_ids: Sequence[int], version: int) -> dict[int, DeletionVector]:
+        """The deletion vectors of files that are live at a version, by file id."""
+        if not file_ids:
+            return {}
+        version = within_int64(version)
+        values = (self._session.id_list(file_ids), version, version)
+        rows = self._session.query(sql.VECTORS_OF_FILES, values)
+        return {row[0]: records.vector_record(row).vector for row in rows}
+
+    def checksums(self, file_ids: Sequence[int]) -> dict[int, bytes]:
+        """The SHA-256 of files, by id; a file whose bytes plake did not write has none."""
+        if not file_ids:
+            return {}
+        rows = self._session.query(sql.CHECKSUMS, (self._session.id_list(file_ids),))
+        return {row[0]: records.stored_bytes(row[1]) for row in rows}
+
+    def live_among(self, file_ids: Sequence[int]) -> set[int]:
+        """Those of the files that the newest version has."""
+        rows = self._session.query(sql.LIVE_AMONG, (self._session.id_list(file_ids),))
+        return {row[0] for row in rows}
+
+    def all_vectors(self, dataset_id: int, version: int) -> list[VectorRecord]:
+        """The deletion vectors that are live at a version, ordered by file id."""
+        version = within_int64(version)
+        rows = self._session.query(sql.VECTORS, (dataset_id, version, version))
+        return [records.vector_record(row) for row in rows]
+
+    def changes_since(
+        self, dataset_id: int, version: int, through: int | None = None
+    ) -> DatasetChanges:
+        """What the commits after a version added to a dataset and took out of it.
+
+        Up to the version `through`; None: up to the newest one.
+        """
+        last = 2**63 - 1 if through is None else through
+        values = (dataset_id, within_int64(version), within_int64(last))
+        changes = DatasetChanges(self._files(sql.FILES_ADDED_BETWEEN, values), {}, {}, {})
+        for row in self._session.query(sql.VECTORS_ADDED_BETWEEN, values):
+            found = records.vector_record(row)
+            changes.vectors.setdefault(found.version, {})[found.file_id] = found.vector
+        for removed, statement in (
+            (changes.removed_files, sql.FILES_REMOVED_BETWEEN),
+            (changes.removed_vectors, sql.VECTORS_REMOVED_BETWEEN),
+        ):
+            for removed_version, file_id in self._session.query(statement, values):
+                removed.setdefault(removed_version, []).append(file_id)
+        return changes
+
+    def vectors_since(self, file_ids: Sequence[int], version: int) -> list[VectorRecord]:
+        """The deletion vectors that files got after a version, oldest first for each file."""
+        if not file_ids:
+            return []
+        values = (self._session.id_list(file_ids), within_int64(version))
+        rows = self._session.query(sql.VECTORS_SINCE, values)
+        return [records.vector_record(row) for row in rows]
+
+    def row_groups(
+        self, file_ids: Sequence[int], *, statistics: bool = True
+    ) -> dict[int, list[RowGroupMetadata]]:
+        """The row groups of files, ordered by index; an entry for every id asked for.
+
+        Without `statistics` they hold counts and sizes only.
+        """
+        result: dict[int, list[RowGroupMetadata]] = {file_id: [] for file_id in file_ids}
+        statement = sql.ROW_GROUPS if statistics else sql.BARE_ROW_GROUPS
+        if result:
+            for row in self._session.query(statement, (self._session.id_list(result),)):
+                result[row[0]].append(records.row_group(row[1:]))
+        return result
+
+    def file_bounds(
+        self, file_ids: Sequence[int], column_ids: Sequence[int]
+    ) -> dict[int, dict[int, FileBounds]]:
+        """What the search index has of columns over whole files: by file id, by column id."""
+        result: dict[int, dict[int, FileBounds]] = {}
+        if file_ids and column_ids:
+            ids = self._session.id_list
+            values = (ids(file_ids), ids(column_ids))
+            for file_id, *bounds in self._session.query(sql.FILE_BOUNDS, values):
+                result.setdefault(file_id, {})[bounds[0]] = FileBounds(*bounds)
+        return result
+
+    # --- what a look at the whole layout asks
+
+    def sweep_files(self, dataset_id: int, version: int) -> Iterator[list[Row]]:
+        """Of each live file: id, bytes, rows, schema version and version, in pages."""
+        return sweeps.files(self._session, dataset_id, version)
+
+    def sweep_partitions(self, dataset_id: int, version: int, first: int, last: int) -> list[Row]:
+        """File id, key and value of the partitions of live files with ids in a range."""
+        return sweeps.partitions(self._session, dataset_id, version, first, last)
+
+    def sweep_bounds(self, dataset_id: int, column_id: int) -> Iterator[list[Row]]:
+        """Level, upper and lower key and file id of a column's index, in pages."""
+        return sweeps.bounds(self._session, dataset_id, column_id)
+
+    def old_files(self, dataset: DatasetRecord) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Files and bytes that only expired versions have; those that only older versions have."""
+        return sweeps.old_files(self._session, dataset)
+
+    # --- what an erasure asks
+
+    def readable_files(self, dataset: DatasetRecord) -> list[tuple[FileRecord, int | None]]:
+        """The file rows of all readable versions, each with the version that removed the file."""
+        rows = self._session.query(sql.READABLE_FILES, (dataset.id, dataset.oldest_version))
+        partitions = self._partitions(row[0] for row in rows)
+        return [
+            (records.file_record(row, partitions.get(row[0])), removed) for *row, removed in rows
+        ]
+
+    def readable_vectors(self, dataset: DatasetRecord) -> list[tuple[VectorRecord, int | None]]:
+        """The vectors of all readable versions, each with the version that replaced it."""
+        rows = self._session.query(sql.READABLE_VECTORS, (dataset.id, dataset.oldest_version))
+        return [(records.vector_record(row), removed) for *row, removed in rows]
+
+    # --- what vacuum asks
+
+    def expired_files(self, dataset: DatasetRecord) -> list[ExpiredFile]:
+        """The file rows that belong to no readable version, ordered by id.
+
+        Another row with the same path may belong to one.
+        """
+        rows = self._session.query(sql.EXPIRED_FILES, (dataset.id, dataset.oldest_version))
+        return [
+            ExpiredFile(identity, path, size_bytes, self._expired_at(expired_at))
+            for identity, path, size_bytes, expired_at in rows
+        ]
+
+    def _expired_at(self, microseconds: int | None) -> datetime:
+        """When a file expired: now, where a tag held it that was dropped since the last vacuum."""
+        return self.now() if microseconds is None else to_datetime(microseconds)
+
+    def paths(self, dataset: DatasetRecord) -> tuple[set[str], set[str]]:
+        """The paths of files of readable versions, and all paths that the catalog has.
+
+        Data files and the Puffin files of deletion vectors are among them.
+        """
+        readable: set[str] = set()
+        known: set[str] = set()
+        for statement in (sql.ALL_PATHS, sql.VECTOR_PATHS):
+            for path, removed, is_tagged in self._session.query(statement, (dataset.id,)):
+                known.add(path)
+                if removed is None or removed > dataset.oldest_version or is_tagged:
+                    readable.add(path)
+        return readable, known
+
+    def expired_vectors(self, dataset: DatasetRecord) -> list[ExpiredFile]:
+        """The Puffin files with a vector that no readable version contains, ordered by path.
+
+        A file may hold other vectors that a readable version contains. The ids are 0.
+        """
+        rows = self._session.query(sql.EXPIRED_VECTORS, (dataset.id, dataset.oldest_version))
+        return [
+            ExpiredFile(0, path, size_bytes, self._expired_at(expired_at))
+            for path, size_bytes, expired_at in rows
+        ]
+
+    def write_states(self, write_ids: Iterable[str]) -> dict[str, WriteStatus]:
+        """What became of writes; those that this catalog does not know are left out."""
+        return write_states.states(self._session, write_ids)
+
+    def recorded_writes(self, dataset_id: int) -> set[str]:
+        """The ids of all writes to a dataset that this catalog knows, in any state."""
+        return write_states.recorded(self._session, dataset_id)
+
+    def silent_writes(self, seconds: float) -> dict[str, WriteState]:
+        """Writes that may still commit, without a heartbeat for so long by the database's clock."""
+        return write_states.silent(self._session, seconds)
+
+    # --- rows to records
+
+    def _files(
+        self, statement: str, values: Sequence[Any], known: KnownRecords | None = None
+    ) -> list[FileRecord]:
+        rows = self._session.query(statement, values)
+        have = {} if known is None else known([row[0] for row in rows])
+        partitions = self._partitions(row[0] for row in rows if row[0] not in have)
+        return [
+            have.get(row[0]) or records.file_record(row, partitions.get(row[0])) for row in rows
+        ]
+
+    def _partitions(self, file_ids: Iterable[int]) -> dict[int, dict[str, str | None]]:
+        ids = list(file_ids)
+        result: dict[int, dict[str, str | None]] = {}
+        if ids:
+            for file_id, key, value in self._session.query(
+                sql.PARTITIONS, (self._session.id_list(ids),)
+            ):
+                result.setdefault(file_id, {})[key] = value
+        return result

@@ -1,0 +1,230 @@
+"""Edge. Rows of the catalog as values, and its timestamps.
+
+Equal rows of a description are parsed once in a process. They hold everything that the
+answer is made of, so that a cached answer is never out of date.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.catalog.sql.session import Row
+from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
+from lakehouse_source.model import (
+    DatasetProperties,
+    DatasetRecord,
+    DeletionVector,
+    FileRecord,
+    RowGroupMetadata,
+    TransactionRecord,
+    VectorRecord,
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
+# Of one file. All positions of such a file as a bitmap take 50 MB.
+_MOST_ROWS = 1 << 36
+
+
+def to_datetime(microseconds: int) -> datetime:
+    """The instant (UTC) of a catalog timestamp.
+
+    Raises:
+        CorruptDatasetError: there is no such year.
+    """
+    try:
+        return _EPOCH + microseconds * _MICROSECOND
+    except OverflowError as exc:
+        raise CorruptDatasetError(
+            path="the catalog", reason=f"{microseconds} microseconds since 1970 are no time"
+        ) from exc
+
+
+def to_microseconds(instant: datetime) -> int:
+    """The catalog timestamp of an instant.
+
+    Raises:
+        InvalidOptionError: the datetime has no zone.
+    """
+    if instant.utcoffset() is None:
+        raise InvalidOptionError(
+            option="timestamp", value=instant, reason="has no time zone; give it one."
+        )
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+class SchemasByVersion(dict[int, pa.Schema]):
+    """Schemas by version. One that a file has and the catalog lacks is an error."""
+
+    def __missing__(self, version: int) -> pa.Schema:
+        raise CorruptDatasetError(
+            path="the catalog", reason=f"it has no schema of version {version}, which a file has"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Description:
+    """A dataset, all of its schemas by their version, and the summary of one version.
+
+    `write_id` is that of the write that made the newest version, None before the first.
+    `has_vectors`: a version of the dataset has, or had, a file with deleted rows.
+    """
+
+    dataset: DatasetRecord
+    schemas: dict[int, pa.Schema]
+    summary: dict[str, Any]
+    write_id: str | None
+    has_vectors: bool
+
+
+@lru_cache(maxsize=64)
+def description(rows: tuple[Row, ...], catalog: str) -> Description:
+    """The answer to `statements.DESCRIPTION`, at least one row."""
+    first = rows[0]
+    schemas = {row[8]: schema(row[9], catalog) for row in rows if row[8]}
+    return Description(
+        dataset_record(first[:7], catalog),
+        SchemasByVersion(sorted(schemas.items())),
+        {} if first[7] is None else document(first[7], catalog),
+        first[10],
+        bool(first[11]),
+    )
+
+
+def dataset_record(row: Sequence[Any], catalog: str) -> DatasetRecord:
+    """A row of `datasets`."""
+    identity, name, base_uri, current_version, properties, oldest, next_row_id = row
+    try:
+        parsed = DatasetProperties.from_json(document(properties, catalog))
+    except (TypeError, ValueError) as exc:
+        raise CorruptDatasetError(
+            path=catalog, reason=f"the properties of dataset {base_uri} cannot be read: {exc}"
+        ) from exc
+    return DatasetRecord(identity, name, base_uri, current_version, parsed, oldest, next_row_id)
+
+
+def _texts(json_text: str | None, catalog: str) -> dict[str, str]:
+    if json_text is None:
+        return {}
+    return {name: str(value) for name, value in document(json_text, catalog).items()}
+
+
+def transaction_records(rows: Iterable[Row], catalog: str) -> list[TransactionRecord]:
+    """Rows of `transactions`."""
+    return [
+        TransactionRecord(
+            version,
+            to_datetime(timestamp),
+            operation,
+            document(metadata, catalog),
+            document(summary, catalog),
+            write_id,
+            txn_app_id,
+            txn_version,
+            committed_by,
+            _texts(committer, catalog),
+        )
+        for (
+            version, timestamp, operation, metadata, summary, write_id, txn_app_id, txn_version,
+            committed_by, committer,
+        ) in rows
+    ]  # fmt: skip
+
+
+_NOTHING: Mapping[str, str | None] = {}
+
+
+def file_record(row: Sequence[Any], partitions: Mapping[str, str | None] | None) -> FileRecord:
+    """A row of `files`, and the file's rows of `partitions`."""
+    identity, path, size_bytes, row_count, schema_version, version, stats_complete, first = row
+    _check_row_count(row_count)
+    return FileRecord(
+        identity,
+        path,
+        size_bytes,
+        row_count,
+        schema_version,
+        version,
+        _NOTHING if partitions is None else partitions,
+        bool(stats_complete),
+        first,
+    )
+
+
+def _check_row_count(rows: int) -> None:
+    """Memory is taken by the rows of a file or a row group."""
+    if not 0 <= rows <= _MOST_ROWS:
+        raise CorruptDatasetError(path="the catalog", reason=f"a file has {rows:,} rows")
+
+
+def row_group(row: Sequence[Any]) -> RowGroupMetadata:
+    """A row of `row_groups` without its file.
+
+    Raises:
+        CorruptDatasetError: no file has such a row group.
+    """
+    group = RowGroupMetadata(*row)
+    _check_row_count(group.row_count)
+    if not 0 <= group.index < 1 << 31:
+        raise CorruptDatasetError(
+            path="the catalog", reason=f"a row group is number {group.index:,}"
+        )
+    return group
+
+
+def stored_bytes(value: object) -> bytes:
+    """A value of a column of bytes. SQLite keeps any value there, and `bytes(10**10)` is 10 GB.
+
+    Raises:
+        CorruptDatasetError: it is of another type.
+    """
+    if not isinstance(value, (bytes, memoryview, bytearray)):
+        raise CorruptDatasetError(
+            path="the catalog", reason=f"a value of type {type(value).__name__} stands for bytes"
+        )
+    return bytes(value)
+
+
+def vector_record(row: Sequence[Any]) -> VectorRecord:
+    """A row of `deletion_vectors`."""
+    file_id, version, path, size_bytes, offset, length, cardinality, blob, sha256 = row
+    content, digest = (None if one is None else stored_bytes(one) for one in (blob, sha256))
+    vector = DeletionVector(path, size_bytes, offset, length, cardinality, content, digest)
+    return VectorRecord(file_id, version, vector)
+
+
+@lru_cache(maxsize=64)
+def schema(raw: bytes, catalog: str) -> pa.Schema:
+    """A schema as `schema_versions` has it.
+
+    Raises:
+        CorruptDatasetError: it cannot be read.
+    """
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(raw))
+    except (pa.ArrowException, OSError, TypeError) as exc:
+        raise CorruptDatasetError(path=catalog, reason=f"a schema cannot be read: {exc}") from exc
+
+
+def document(text: str, catalog: str) -> dict[str, Any]:
+    """A JSON object.
+
+    Raises:
+        CorruptDatasetError: it is none.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise CorruptDatasetError(
+            path=catalog, reason=f"a JSON document cannot be read: {exc}"
+        ) from exc
+    if not isinstance(found, dict):
+        raise CorruptDatasetError(path=catalog, reason="a JSON document is not an object")
+    return found

@@ -1,0 +1,239 @@
+"""Turns a search tree into one SELECT of file ids over the bounds index.
+
+The answer is exact with respect to the index: the files whose keys overlap the ranges of
+the search, and no others. The cost grows with the answer, not with the table: each level
+of the index (pruning/levels.py) is searched by itself, from the first file that ends at or
+above the start of a range to the last that can begin in it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakehouse_source.catalog.sql import statements as sql
+from lakehouse_source.catalog.sql.session import Row, Session
+from lakehouse_source.model import Search, SearchAll, SearchRanges
+from lakehouse_source.pruning.levels import spans
+from lakehouse_source.pruning.ranges import Span, disjoint, one_per_column
+
+# A condition of so many ranges is part of the statement. The files of one with more ranges
+# are looked up before.
+_MOST_RANGES = 8
+# The same for the terms of an AND or OR, and for values: SQLite allows 32,766.
+_MOST_TERMS = 50
+_MOST_VALUES = 8000
+# Spans of one statement: four values each, or four lists of values.
+_SPANS_AT_ONCE = 200
+_SPANS_IN_LISTS = 10_000
+# Reading so many rows of the index takes as long as looking for one range in it.
+_ROWS_PER_RANGE = 10
+# Up to so many files that one condition of an AND leaves, the other conditions are
+# checked file by file; a condition is asked for the second number only where none has few.
+_FEW_FILES = (1000, 20_000)
+# Checking a file takes as long as reading so many neighbouring rows of the index.
+_ROWS_PER_FILE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A SELECT whose first column is `file_id`, or another part of a statement, and its values."""
+
+    statement: str
+    values: tuple[Any, ...]
+
+
+def compile_search(session: Session, dataset_id: int, search: Search) -> Found:
+    """The SELECT that finds the files of `search`; it may run queries of its own."""
+    if isinstance(search, SearchRanges):
+        return _ranges(session, dataset_id, search.column_id, disjoint(search.ranges))
+    if isinstance(search, SearchAll):
+        return _all(session, dataset_id, search.terms)
+    terms = one_per_column(search.terms)
+    return _merged(session, [compile_search(session, dataset_id, term) for term in terms], "UNION")
+
+
+def compile_certain(search: Search) -> Found | None:
+    """A condition on files `f`: the bounds of each of its columns are within one range.
+
+    It holds of no file that may have a NULL in one of the columns. None: there are too
+    many ranges for one statement.
+    """
+    if isinstance(search, SearchRanges):
+        spans = disjoint(search.ranges)
+        if len(spans) > _MOST_RANGES:
+            return None
+        bounds = tuple(key for span in spans for key in span)
+        return Found(sql.bounds_within(len(spans)), (search.column_id, *bounds))
+    terms = [compile_certain(term) for term in search.terms]
+    known = [term for term in terms if term is not None]
+    if len(known) < len(terms) or len(terms) > _MOST_TERMS:
+        return None
+    operator = " AND " if isinstance(search, SearchAll) else " OR "
+    text = operator.join(term.statement for term in known)
+    return Found(f"({text})", tuple(value for term in known for value in term.values))
+
+
+def _all(session: Session, dataset_id: int, terms: Sequence[Search]) -> Found:
+    """An AND. Where one condition matches few files, the others are checked on these alone.
+
+    Which condition that is cannot be known before, so each is asked for its first files.
+    """
+    leaves = [term for term in terms if isinstance(term, SearchRanges)]
+    others = [term for term in terms if not isinstance(term, SearchRanges)]
+    leaves.sort(key=lambda leaf: len(leaf.ranges))
+    first, few = _fewest(session, dataset_id, leaves)
+    if few is None:
+        parts = [compile_search(session, dataset_id, term) for term in terms]
+        return _merged(session, parts, "INTERSECT")
+    for leaf in leaves:
+        if leaf is not first:
+            few = _those_overlapping(session, dataset_id, leaf, few)
+    if not few:
+        return Found(sql.NO_FILE, ())
+    parts = [_compiled_ids(session, few)]
+    parts += [compile_search(session, dataset_id, term) for term in others]
+    return _merged(session, parts, "INTERSECT")
+
+
+def _fewest(
+    session: Session, dataset_id: int, leaves: Sequence[SearchRanges]
+) -> tuple[SearchRanges | None, list[int] | None]:
+    """A condition that few files match, and these files; None where each matches many."""
+    looked_up: dict[int, list[int]] = {}
+    for most in _FEW_FILES:
+        for number, leaf in enumerate(leaves):
+            if number in looked_up:
+                found = looked_up[number]
+            else:
+                found = _first_files(session, dataset_id, leaf, most)
+                if len(leaf.ranges) > _MOST_RANGES:
+                    looked_up[number] = found
+            if len(found) <= most:
+                return leaf, found
+    return None, None
+
+
+def _first_files(session: Session, dataset_id: int, leaf: SearchRanges, most: int) -> list[int]:
+    """The files of one condition; of more than `most` files at least one more than these."""
+    ranges = disjoint(leaf.ranges)
+    if len(ranges) > _MOST_RANGES:
+        return _overlapping_any(session, dataset_id, leaf.column_id, ranges)
+    part = _ranges(session, dataset_id, leaf.column_id, ranges)
+    rows = session.query(f"{part.statement} LIMIT {most + 1}", part.values)
+    return [row[0] for row in rows]
+
+
+def _those_overlapping(
+    session: Session, dataset_id: int, leaf: SearchRanges, ids: Sequence[int]
+) -> list[int]:
+    """Those of some files that a condition matches."""
+    if not ids:
+        return []
+    most = _ROWS_PER_FILE * len(ids)
+    if len(ids) > _FEW_FILES[0]:
+        # The files lie anywhere in the index, what the condition matches lies together.
+        found = _first_files(session, dataset_id, leaf, most)
+        if len(found) <= most:
+            return sorted(set(ids).intersection(found))
+    rows = session.query(sql.BOUNDS_OF_FILES, (session.id_list(ids), leaf.column_id))
+    return _overlapping(rows, disjoint(leaf.ranges))
+
+
+def _compiled_ids(session: Session, ids: Iterable[int]) -> Found:
+    return Found(session.dialect.ids, (session.id_list(ids),))
+
+
+def _merged(session: Session, parts: Sequence[Found], operator: str) -> Found:
+    """All parts (at least one) by UNION or INTERSECT."""
+    if len(parts) == 1:
+        return parts[0]
+    values = tuple(value for part in parts for value in part.values)
+    if len(parts) <= _MOST_TERMS and len(values) <= _MOST_VALUES:
+        # Nested and named, because compound SELECTs have no parentheses in SQLite.
+        terms = (f"SELECT file_id FROM ({part.statement}) AS t" for part in parts)
+        return Found(f" {operator} ".join(terms), values)
+    ids: set[int] | None = None
+    for part in parts:
+        found = {row[0] for row in session.query(part.statement, part.values)}
+        if ids is None:
+            ids = found
+        elif operator == "UNION":
+            ids |= found
+        else:
+            ids &= found
+    return _compiled_ids(session, sorted(ids or ()))
+
+
+def _ranges(session: Session, dataset_id: int, column_id: int, ranges: Sequence[Span]) -> Found:
+    if not ranges:
+        return Found(sql.NO_FILE, ())
+    if len(ranges) > _MOST_RANGES:
+        ids = _overlapping_any(session, dataset_id, column_id, ranges)
+        return _compiled_ids(session, ids)
+    column = (dataset_id, column_id)
+    if not session.dialect.levels:
+        parts = [Found(sql.OVERLAPPING, (*column, *range_)) for range_ in ranges]
+        return _merged(session, parts, "UNION")
+    wanted = [
+        span
+        for level in _levels(session, *column)
+        for one in ranges
+        for span in spans([one], level)
+    ]
+    if not wanted:
+        return Found(sql.NO_FILE, ())
+    bound = _bound(session, wanted)
+    # A file may overlap two of the ranges.
+    what = "b.file_id" if len(ranges) == 1 else "DISTINCT b.file_id"
+    return Found(sql.in_spans(what, bound.statement), (*bound.values, *column))
+
+
+def _levels(session: Session, dataset_id: int, column_id: int) -> list[int]:
+    column = (dataset_id, column_id)
+    return [row[0] for row in session.query(session.dialect.levels, (*column, *column))]
+
+
+def _bound(session: Session, wanted: Sequence[tuple[int, bytes, bytes, bytes]]) -> Found:
+    """Spans as a relation."""
+    if session.dialect.spans:
+        return Found(session.dialect.spans, tuple(list(column) for column in zip(*wanted)))
+    rows = ", ".join(["(?, ?, ?, ?)"] * len(wanted))
+    return Found(f"VALUES {rows}", tuple(value for span in wanted for value in span))
+
+
+def _overlapping_any(
+    session: Session, dataset_id: int, column_id: int, ranges: Sequence[Span]
+) -> list[int]:
+    """The files that overlap one of many ranges, each once."""
+    column = (dataset_id, column_id)
+    most = _ROWS_PER_RANGE * len(ranges)
+    if (
+        not session.dialect.levels
+        or session.query(sql.COUNT_BOUNDS, (*column, most + 1))[0][0] <= most
+    ):
+        values = (*column, ranges[0][0], ranges[-1][1])
+        return _overlapping(session.query(sql.BOUNDS_OVERLAPPING, values), ranges)
+    wanted = [span for level in _levels(session, *column) for span in spans(ranges, level)]
+    at_once = _SPANS_IN_LISTS if session.dialect.spans else _SPANS_AT_ONCE
+    found: list[int] = []
+    for start in range(0, len(wanted), at_once):
+        bound = _bound(session, wanted[start : start + at_once])
+        statement = sql.in_spans("b.lower, b.upper, b.file_id", bound.statement)
+        found += _overlapping(session.query(statement, (*bound.values, *column)), ranges)
+    return found
+
+
+def _overlapping(bounds: Iterable[Row], ranges: Sequence[Span]) -> list[int]:
+    """The ids among `bounds` (lower, upper, id) that overlap one of the disjoint ranges."""
+    lowers = [lower for lower, _upper in ranges]
+    found: list[int] = []
+    for lower, upper, file_id in bounds:
+        # The last range that starts at or below the file's upper key ends above
+        # its lower key, or no range overlaps the file.
+        nearest = bisect_right(lowers, upper) - 1
+        if nearest >= 0 and ranges[nearest][1] >= lower:
+            found.append(file_id)
+    return found

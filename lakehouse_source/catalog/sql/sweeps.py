@@ -1,0 +1,80 @@
+"""Passes over all files of a dataset, a page at a time: their sizes, ranges and partitions.
+
+A dataset may have more files than records of them fit into memory. The caller keeps a few numbers
+of each file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from lakehouse_source.catalog.sql.history_reader import within_int64
+from lakehouse_source.catalog.sql.session import Row, Session
+from lakehouse_source.catalog.sql.statements import LIVE, TAGGED
+from lakehouse_source.model import DatasetRecord
+
+PAGE = 100_000
+
+_FILES = (
+    "SELECT f.id, f.file_size_bytes, f.row_count, f.schema_version, f.version FROM files AS f "
+    f"WHERE {LIVE} AND f.id > ? ORDER BY f.id LIMIT ?"
+)
+_PARTITIONS = (
+    "SELECT p.file_id, p.key, p.value FROM files AS f JOIN partitions AS p ON p.file_id = f.id "
+    f"WHERE {LIVE} AND f.id BETWEEN ? AND ? ORDER BY p.file_id, p.key"
+)
+# In the order of the primary key, which a page begins behind the last row of the one before.
+_BOUNDS = (
+    "SELECT level, upper, lower, file_id FROM column_bounds "
+    "WHERE dataset_id = ? AND column_id = ? AND (level, upper, lower, file_id) > (?, ?, ?, ?) "
+    "ORDER BY level, upper, lower, file_id LIMIT ?"
+)
+# A file that was restored has several rows: it is freed when none of them needs it. A vacuum
+# frees those of class 0, and an expiry of old versions and a vacuum those of class 1.
+_OLD_BYTES = f"""SELECT class, count(*), sum(size) FROM (
+    SELECT max(CASE WHEN removed_version IS NULL THEN 2
+            WHEN {TAGGED.format("files")} THEN 2
+            WHEN removed_version > ? THEN 1 ELSE 0 END) AS class,
+        max(file_size_bytes) AS size
+    FROM files WHERE dataset_id = ? GROUP BY file_path) AS each_file
+    WHERE class < 2 GROUP BY class"""
+_ANY_REMOVED = "SELECT 1 FROM files WHERE dataset_id = ? AND removed_version IS NOT NULL LIMIT 1"
+
+
+def files(session: Session, dataset_id: int, version: int) -> Iterator[list[Row]]:
+    """Of each live file: id, bytes, rows, schema version and version, ordered by id."""
+    version, last = within_int64(version), -1
+    while True:
+        page = session.query(_FILES, (dataset_id, version, version, last, PAGE))
+        if page:
+            yield page
+        if len(page) < PAGE:
+            return
+        last = page[-1][0]
+
+
+def partitions(session: Session, dataset_id: int, version: int, first: int, last: int) -> list[Row]:
+    """File id, key and value of each partition value of the live files with ids in a range."""
+    version = within_int64(version)
+    return session.query(_PARTITIONS, (dataset_id, version, version, first, last))
+
+
+def bounds(session: Session, dataset_id: int, column_id: int) -> Iterator[list[Row]]:
+    """Of each row of the index, of live files and others: level, upper key, lower key and file."""
+    after: Sequence[object] = (-1, b"", b"", -1)
+    while True:
+        page = session.query(_BOUNDS, (dataset_id, column_id, *after, PAGE))
+        if page:
+            yield page
+        if len(page) < PAGE:
+            return
+        after = page[-1]
+
+
+def old_files(session: Session, dataset: DatasetRecord) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Files and bytes that only expired versions have; those that only older versions have."""
+    if not session.query(_ANY_REMOVED, (dataset.id,)):
+        return (0, 0), (0, 0)
+    rows = session.query(_OLD_BYTES, (dataset.oldest_version, dataset.id))
+    found = {int(kind): (int(count), int(size)) for kind, count, size in rows}
+    return found.get(0, (0, 0)), found.get(1, (0, 0))

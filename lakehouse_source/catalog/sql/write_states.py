@@ -1,0 +1,306 @@
+"""The life of a write: its states, who may change them, and all of their SQL.
+
+    nothing ── register ──> PENDING ── abandon ──> ABANDONED
+                               ^ └─<── heartbeat ──<──┘
+    nothing, PENDING, ABANDONED ── commit ──> COMMITTED
+    nothing, PENDING, ABANDONED ── fence ───> FENCED
+             PENDING, ABANDONED ── forget ──> nothing
+
+FENCED and COMMITTED are final, and exclude each other: a commit and a fence write the same
+row first (`claim`), so that one waits for the other and then sees what it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from lakehouse_source.catalog.sql.session import Row, Session, Statement
+from lakehouse_source.errors import CorruptDatasetError
+
+
+class WriteState(Enum):
+    """What became of a write. The values are those in the catalog, which never change.
+
+    COMMITTED is a row of `transactions`; the others are rows of `pending_writes`. A write
+    that has neither is one that the catalog never heard of, or that it was told to forget.
+    """
+
+    PENDING = "pending"
+    ABANDONED = "abandoned"
+    FENCED = "closed"
+    COMMITTED = "committed"
+
+    @property
+    def may_commit(self) -> bool:
+        return self in COMMIT.before
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStatus:
+    """A write's state, and the dataset that it writes to where the catalog knows it."""
+
+    state: WriteState
+    dataset_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One way from states to a state; None is a write that the catalog does not know."""
+
+    name: str
+    before: tuple[WriteState | None, ...]
+    after: WriteState | None
+    who: str
+    why: str
+
+
+_P, _A, _F, _C = WriteState
+
+REGISTER = Transition(
+    "register",
+    (None,),
+    _P,
+    who="the writer, before its first byte",
+    why="vacuum leaves the files of a registered write alone",
+)
+HEARTBEAT = Transition(
+    "heartbeat",
+    (_P, _A),
+    _P,
+    who="the writer, while it writes files",
+    why="a write that was silent for too long and goes on after all is alive",
+)
+ABANDON = Transition(
+    "abandon",
+    (_P,),
+    _A,
+    who="whoever opens the catalog, and vacuum, after a time without a heartbeat",
+    why="its process has probably died; it may still commit, so its files stay for now",
+)
+COMMIT = Transition(
+    "commit",
+    (None, _P, _A),
+    _C,
+    who="the writer, under the dataset's lock",
+    why="its files are a version; None: a restore writes no files and does not register",
+)
+FENCE = Transition(
+    "fence",
+    (None, _P, _A, _F),
+    _F,
+    who="the writer that gives up, and vacuum before it deletes orphans",
+    why="no commit that is still on its way can succeed, so its files may be deleted",
+)
+FORGET = Transition(
+    "forget",
+    (_P, _A),
+    None,
+    who="the writer that never began, or whose work another write has done",
+    why="there are no files to protect; a fence stays for ever",
+)
+TRANSITIONS = (REGISTER, HEARTBEAT, ABANDON, COMMIT, FENCE, FORGET)
+
+
+def described() -> str:
+    """The table of transitions and its diagram, as the Markdown that `docs/formats.md` has."""
+
+    def name(state: WriteState | None) -> str:
+        return "unknown" if state is None else state.value
+
+    drawn = [
+        f"    {name(before)} --> {name(one.after)}: {one.name}"
+        for one in TRANSITIONS
+        for before in one.before
+    ]
+    rows = [
+        f"| {one.name} | {', '.join(map(name, one.before))} | {name(one.after)} "
+        f"| {one.who} | {one.why} |"
+        for one in TRANSITIONS
+    ]
+    head = ["| transition | from | to | who | why |", "|---|---|---|---|---|"]
+    return "\n".join(["```mermaid", "stateDiagram-v2", *drawn, "```", "", *head, *rows])
+
+
+# --- SQL ------------------------------------------------------------------------
+
+
+def _text(state: WriteState | None) -> str:
+    assert state is not None
+    return f"'{state.value}'"
+
+
+def _stored(states: Iterable[WriteState | None]) -> str:
+    """A condition: the row of `pending_writes` has one of these states."""
+    rows = [state for state in states if state not in (None, WriteState.COMMITTED)]
+    return f"state IN ({', '.join(_text(state) for state in rows)})"
+
+
+_IS_COMMITTED = "EXISTS (SELECT 1 FROM transactions WHERE write_id = ?)"
+_SILENT = "heartbeat_at <= {now} - ?"
+
+# A column of another statement: the state of a write that is not committed.
+STATE_OF = "(SELECT p.state FROM pending_writes AS p WHERE p.write_id = ?)"
+# A condition of another statement: a write that goes on began before the commit `t`.
+BEGAN_BEFORE = (
+    "EXISTS (SELECT 1 FROM pending_writes AS p WHERE p.dataset_id = t.dataset_id "
+    f"AND p.state = {_text(_P)} AND p.started_at <= t.timestamp)"
+)
+_REGISTER = (
+    "INSERT INTO pending_writes (write_id, dataset_id, state) "
+    f"SELECT ?, ?, {_text(REGISTER.after)} WHERE NOT {_IS_COMMITTED} "
+    "ON CONFLICT (write_id) DO NOTHING"
+)
+_HEARTBEAT = (
+    f"UPDATE pending_writes SET heartbeat_at = {{now}}, state = {_text(HEARTBEAT.after)} "
+    f"WHERE write_id = ? AND {_stored(HEARTBEAT.before)}"
+)
+_ABANDON = (
+    f"UPDATE pending_writes SET state = {_text(ABANDON.after)} "
+    f"WHERE {_stored(ABANDON.before)} AND {_SILENT}"
+)
+_FENCE = (
+    f"UPDATE pending_writes SET state = {_text(FENCE.after)} "
+    f"WHERE write_id = ? AND {_stored(FENCE.before)}"
+)
+_FORGET = f"DELETE FROM pending_writes WHERE write_id = ? AND {_stored(FORGET.before)}"
+_FORGET_DATASET = "DELETE FROM pending_writes WHERE dataset_id = ?"
+# Takes the row's lock whatever the state is, and changes no state.
+_CLAIM = (
+    f"INSERT INTO pending_writes (write_id, dataset_id, state) VALUES (?, ?, {_text(_P)}) "
+    "ON CONFLICT (write_id) DO UPDATE SET heartbeat_at = pending_writes.heartbeat_at"
+)
+_STATE = "SELECT state, dataset_id FROM pending_writes WHERE write_id = ?"
+_COMMITTED = "SELECT dataset_id FROM transactions WHERE write_id = ?"
+_RECORDED = (
+    "SELECT write_id FROM transactions WHERE dataset_id = ? "
+    "UNION SELECT write_id FROM pending_writes WHERE dataset_id = ?"
+)
+_OF_BRANCH = (
+    "FROM dataset_branches AS b JOIN datasets AS d ON d.id = b.dataset_id WHERE b.branch_id = ?"
+)
+_KEEP_COMMITTED = (
+    "INSERT INTO pending_writes (write_id, dataset_id, state) "
+    f"SELECT t.write_id, b.dataset_id, {_text(FENCE.after)} FROM transactions AS t "
+    f"JOIN ({_OF_BRANCH.replace('FROM', 'SELECT b.branch_id, b.dataset_id FROM', 1)}) AS b "
+    # The history that the branch began with has ids with a colon (catalog/sql/branches.py).
+    "ON b.branch_id = t.dataset_id WHERE t.write_id NOT LIKE '%:%' "
+    "ON CONFLICT (write_id) DO NOTHING"
+)
+_KEEP_PENDING = (
+    f"UPDATE pending_writes SET dataset_id = (SELECT b.dataset_id {_OF_BRANCH}) "
+    f"WHERE dataset_id = ? AND EXISTS (SELECT 1 {_OF_BRANCH})"
+)
+_SILENT_WRITES = (
+    f"SELECT write_id, state FROM pending_writes WHERE {_stored(COMMIT.before)} AND {_SILENT}"
+)
+
+
+# --- changes --------------------------------------------------------------------
+
+
+def register(session: Session, write_id: str, dataset_id: int) -> None:
+    """Register a write; nothing happens where the catalog knows it already."""
+    session.send(_REGISTER, (write_id, dataset_id, write_id))
+
+
+def heartbeat(session: Session, write_id: str) -> bool:
+    """False where the write may not go on: it is committed, fenced or unknown."""
+    return session.execute(_HEARTBEAT, (write_id,)) == 1
+
+
+def abandon(session: Session, silent_seconds: float) -> None:
+    """Abandon every pending write without a heartbeat for so long, by the database's clock."""
+    session.execute(_ABANDON, (_microseconds(silent_seconds),))
+
+
+def claim(write_id: str, dataset_id: int | None) -> list[Statement]:
+    """What to run, in this order, before a commit or a fence.
+
+    After it nobody else changes the write's state until the transaction ends. The second
+    answer is for `claimed`.
+    """
+    return [(_CLAIM, (write_id, dataset_id)), (_STATE, (write_id,))]
+
+
+def claimed(answer: Iterable[Row]) -> WriteState:
+    """The state of a claimed write, unless `transactions` has it: then it is committed."""
+    ((state, _dataset_id),) = answer
+    return _stored_state(state)
+
+
+def commit(session: Session, write_id: str) -> None:
+    """End a claim: from now on, the write's row of `transactions` is its state."""
+    forget(session, write_id)
+
+
+def fence(session: Session, write_id: str) -> bool:
+    """Fence a write, or answer False where it is committed. A commit under way is waited for."""
+    session.query_all(claim(write_id, None))
+    if session.query(_COMMITTED, (write_id,)):
+        forget(session, write_id)
+        return False
+    session.execute(_FENCE, (write_id,))
+    return True
+
+
+def forget(session: Session, write_id: str) -> None:
+    """Delete a write's row, unless it is fenced."""
+    session.send(_FORGET, (write_id,))
+
+
+def forget_dataset(session: Session, dataset_id: int) -> None:
+    """Delete the rows of all writes to a dataset that was dropped: none can be committed."""
+    session.execute(_FORGET_DATASET, (dataset_id,))
+
+
+def keep_for_dataset(session: Session, branch_id: int) -> None:
+    """Let the dataset of a branch that ends remember the branch's writes.
+
+    Their files are in the dataset's folder, and a vacuum deletes only files whose write is
+    recorded. None of these writes can be committed any more.
+    """
+    session.execute(_KEEP_COMMITTED, (branch_id,))
+    session.execute(_KEEP_PENDING, (branch_id, branch_id, branch_id))
+
+
+# --- questions ------------------------------------------------------------------
+
+
+def states(session: Session, write_ids: Iterable[str]) -> dict[str, WriteStatus]:
+    """The states of those writes that the catalog knows."""
+    found: dict[str, WriteStatus] = {}
+    for write_id in write_ids:
+        committed = session.query(_COMMITTED, (write_id,))
+        if committed:
+            found[write_id] = WriteStatus(WriteState.COMMITTED, committed[0][0])
+            continue
+        for state, dataset_id in session.query(_STATE, (write_id,)):
+            found[write_id] = WriteStatus(_stored_state(state), dataset_id)
+    return found
+
+
+def recorded(session: Session, dataset_id: int) -> set[str]:
+    """The ids of all writes to a dataset that the catalog knows."""
+    return {row[0] for row in session.query(_RECORDED, (dataset_id, dataset_id))}
+
+
+def silent(session: Session, seconds: float) -> dict[str, WriteState]:
+    """Writes that may still commit and had no heartbeat for so long, by the database's clock."""
+    rows = session.query(_SILENT_WRITES, (_microseconds(seconds),))
+    return {write_id: _stored_state(state) for write_id, state in rows}
+
+
+def _stored_state(text: str) -> WriteState:
+    try:
+        return WriteState(text)
+    except ValueError as exc:
+        raise CorruptDatasetError(
+            path="the catalog",
+            reason=f"column pending_writes.state has {text!r}, no state",
+        ) from exc
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)

@@ -1,0 +1,1 @@
+"""Door. The command `plake`: the operations at a terminal and in scripts."""

@@ -1,0 +1,210 @@
+"""Door. Makes a command of an operation: its arguments, options, help and question."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from typing import Any, TypeVar
+
+import click
+
+from lakehouse_source.cli.commands import Command
+from lakehouse_source.cli.output import write_rows
+from lakehouse_source.cli.target import Given
+from lakehouse_source.operations.entry import Call, Operation, Parameter, Subject, Type
+from lakehouse_source.operations.listing import OPERATIONS
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FOUND_SOMETHING = 3
+_COMMON = ("catalog", "storage", "output", "quiet")
+
+
+class Moment(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A time in ISO 8601; one without a zone is in UTC."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        try:
+            found = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+        except ValueError:
+            self.fail(f"{value!r} is no time such as 2026-11-24T02:00:00Z.", param, ctx)
+        return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
+
+
+_TYPES: Mapping[Type, Any] = {
+    Type.TEXT: click.STRING,
+    Type.TEXTS: click.STRING,
+    Type.INT: click.INT,
+    Type.LONG: click.INT,
+    Type.DOUBLE: click.FLOAT,
+    Type.TIMESTAMP: Moment(),
+}
+
+
+def common(outputs: tuple[str, ...] = ("table", "json", "csv")) -> Callable[[F], F]:
+    """The options that every command has."""
+
+    def decorate(function: F) -> F:
+        for option in (
+            click.option("--quiet", "-q", is_flag=True, help="Show no progress."),
+            click.option(
+                "--output",
+                "-o",
+                type=click.Choice(outputs),
+                default="table",
+                show_default=True,
+                help="How results are shown.",
+            ),
+            click.option(
+                "--storage",
+                multiple=True,
+                metavar="NAME=VALUE",
+                help="A storage option; env:NAME takes its value from a variable. Repeatable.",
+            ),
+            click.option(
+                "--catalog",
+                metavar="URL",
+                help="The catalog, such as sqlite:////data/lake.db or env:PLAKE_NAME; by default "
+                "the variable PLAKE_CATALOG, or the one in the dataset's folder.",
+            ),
+        ):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def given(
+    text: str, catalog: str | None, storage: tuple[str, ...], *, creates: bool = False
+) -> Given:
+    """The dataset that the arguments of a command mean."""
+    options = {}
+    for one in storage:
+        name, equals, value = one.partition("=")
+        if not equals:
+            raise click.UsageError("--storage must be NAME=VALUE.")
+        options[name] = value
+    return Given(text, catalog, options, creates)
+
+
+def confirm(what: str, yes: bool) -> None:
+    """Ask before something is deleted, or refuse where nobody can answer."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{what} Add --yes to do it without a question.")
+    if not click.confirm(f"{what} Go on?", err=True):
+        click.echo("nothing was done", err=True)
+        raise click.exceptions.Exit(1)
+
+
+def listed(texts: tuple[str, ...]) -> list[str]:
+    """Names in options that may hold several with commas; one with a comma stands in quotes."""
+    return [name.strip() for row in csv.reader(texts, skipinitialspace=True) for name in row]
+
+
+def command_of(spec: Command) -> click.Command:
+    """The command of one operation."""
+    operation = OPERATIONS[spec.operation]
+    parameters = list(operation.parameters)
+    decorators: list[Callable[[Any], Any]] = []
+    if operation.subject is not Subject.NONE:
+        subject = parameters.pop(0)
+        shown = "NAME" if operation.subject is Subject.NAME else "DATASET"
+        shown = "FOLDER" if operation.subject is Subject.FOLDER else shown
+        decorators.append(click.argument(subject.name, metavar=shown))
+    by_name = {one.name: one for one in parameters}
+    decorators += [_argument(by_name.pop(name)) for name in spec.arguments]
+    if "paths" in spec.arguments:
+        by_name.pop("path", None)
+    decorators += [_option(one, one.name in spec.split) for one in by_name.values()]
+    if spec.asks is not None:
+        decorators.append(click.option("--yes", "-y", is_flag=True, help="Do not ask."))
+
+    if spec.checks_if_asked:
+        text = "End with the code 3 where upkeep is worth doing."
+        decorators.append(click.option("--check", is_flag=True, help=text))
+
+    def run(**values: Any) -> None:
+        _run(spec, operation, values)
+
+    function: Any = common()(run)
+    for decorator in reversed(decorators):
+        function = decorator(function)
+    help_text = f"{operation.description}\n\n\b\nExample:\n  {spec.example}"
+    return click.command(name=spec.name, help=help_text, short_help=_short(operation))(function)
+
+
+def _short(operation: Operation) -> str:
+    return operation.description.partition(". ")[0].rstrip(".")
+
+
+def _argument(parameter: Parameter) -> Callable[[Any], Any]:
+    several = parameter.type is Type.TEXTS
+    return click.argument(
+        parameter.name,
+        type=_TYPES[parameter.type],
+        nargs=-1 if several else 1,
+        required=parameter.required or several,
+        metavar=parameter.name.upper().removesuffix("S") + "..."
+        if several
+        else parameter.name.upper()
+        if parameter.required
+        else f"[{parameter.name.upper()}]",
+    )
+
+
+def _option(parameter: Parameter, is_split: bool) -> Callable[[Any], Any]:
+    name, text = f"--{parameter.name.replace('_', '-')}", parameter.comment
+    text = f"{text[:1].upper()}{text[1:]}."
+    if parameter.type is Type.FLAG:
+        if parameter.default is None:
+            return click.option(f"{name}/--no-{name[2:]}", default=None, help=text)
+        return click.option(name, is_flag=True, help=text)
+    several = parameter.type is Type.TEXTS
+    if several:
+        text += " With commas, or repeated." if is_split else " May be repeated."
+    return click.option(
+        name,
+        type=_TYPES[parameter.type],
+        multiple=several,
+        required=parameter.required,
+        default=None if several else parameter.default,
+        show_default=parameter.default is not None,
+        help=text,
+    )
+
+
+def _run(spec: Command, operation: Operation, values: dict[str, Any]) -> None:
+    catalog, storage, output, quiet = (values.pop(name) for name in _COMMON)
+    yes, checks = values.pop("yes", False), values.pop("check", not spec.checks_if_asked)
+    subject = ""
+    if operation.subject is not Subject.NONE:
+        subject = values.pop(operation.parameters[0].name)
+    creates = operation.subject is Subject.NEW
+    target = given(subject, catalog, storage, creates=creates)
+    types = {one.name: one.type for one in operation.parameters}
+    arguments = {}
+    for name, value in values.items():
+        if types[name] is Type.TEXTS:
+            value = listed(value) if name in spec.split else list(value)
+            value = value or None
+        if value is not None:
+            arguments[name] = value
+    call = Call(target, arguments, False if quiet else None)
+    names = [column.name for column in operation.columns]
+    if spec.asks is not None and not arguments.get("dry_run", False):
+        if not yes and sys.stdin.isatty() and "dry_run" in types:
+            would = operation.run(Call(target, {**arguments, "dry_run": True}, False))
+            write_rows(names, list(would), "table", to=sys.stderr)
+        confirm(spec.asks, yes)
+    rows = [tuple(row) for row in operation.run(call)]
+    write_rows(names, rows, output, upright=spec.upright)
+    if checks and any(spec.finds(dict(zip(names, row))) for row in rows if spec.finds):
+        raise click.exceptions.Exit(FOUND_SOMETHING)

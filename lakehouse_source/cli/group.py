@@ -1,0 +1,71 @@
+"""Door. The group of all commands; each is built when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+import click
+
+from lakehouse_source import __version__
+from lakehouse_source.cli.build import command_of
+from lakehouse_source.cli.commands import COMMANDS
+
+# Commands that are more than one operation, or whose rows have the columns of a dataset:
+# the module of each, in which it has the name of the command.
+_OWN = {
+    "branch": "refs",
+    "catalog": "catalogs",
+    "changes": "rows",
+    "consumer": "refs",
+    "completion": "completion",
+    "doctor": "doctor",
+    "properties": "refs",
+    "scan": "rows",
+    "serve": "serve",
+    "sql": "sql",
+    "tag": "refs",
+}
+
+
+class Lazy(click.Group):
+    """A group that imports the module of a command when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*COMMANDS, *_OWN])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in COMMANDS:
+            return command_of(COMMANDS[cmd_name])
+        if cmd_name not in _OWN:
+            return None
+        module = import_module(f"lakehouse_source.cli.{_OWN[cmd_name]}")
+        found: click.Command = getattr(module, cmd_name)
+        return found
+
+
+def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"plake {__version__}")
+        ctx.exit()
+
+
+def _group() -> Callable[[], None]:
+    def plake() -> None:
+        """Tables of plake at the terminal: `plake COMMAND DATASET [options]`.
+
+        DATASET is a path, a URI, or a name in the catalog that --catalog or the variable
+        PLAKE_CATALOG gives. `plake COMMAND --help` has an example of each command.
+        """
+
+    return plake
+
+
+PLAKE = click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Show the version and exit.",
+)(click.group(name="plake", cls=Lazy)(_group()))

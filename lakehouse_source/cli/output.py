@@ -1,0 +1,202 @@
+"""Door. Rows as a table, as JSON or as CSV; nothing that strangers named reaches the terminal raw.
+
+JSON is an array with one object a row. Times are ISO 8601, bytes base64, decimals and durations
+texts, and NaN and the infinities the texts "NaN", "Infinity" and "-Infinity". In CSV, NULL is an
+empty field and the empty text is "".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time, timezone
+from itertools import chain, islice
+from math import isfinite, isnan
+from typing import Any, TextIO
+
+Row = Sequence[Any]
+# C0 and C1 controls, DEL; marks that turn the direction of text; line separators; surrogates.
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+# Rows after which the widths of a table are fixed.
+_MEASURED_ROWS = 1000
+_WIDEST = 80
+
+
+class NoReaderError(Exception):
+    """Nobody reads the output any more."""
+
+
+def escaped(text: str) -> str:
+    """A text with its control characters as escapes, which a terminal shows and does not obey."""
+    return _UNSAFE.sub(
+        lambda found: (
+            repr(found.group())[1:-1]
+            if ord(found.group()) < 256
+            else f"\\u{ord(found.group()):04x}"
+        ),
+        text,
+    )
+
+
+def one_line(text: str) -> str:
+    """A text in one line, for an error."""
+    return escaped(" ".join(text.split()))
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return (
+            value
+            if isfinite(value)
+            else "NaN"
+            if isnan(value)
+            else ("Infinity" if value > 0 else "-Infinity")
+        )
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    return str(value)
+
+
+def _json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+
+
+def _text(value: Any, null: str) -> str:
+    found = plain(value)
+    if found is None:
+        return null
+    return found if isinstance(found, str) else _json(found)
+
+
+def write_rows(
+    names: Sequence[str],
+    rows: Iterable[Row],
+    how: str,
+    *,
+    upright: bool = False,
+    to: TextIO | None = None,
+) -> None:
+    """Write rows with columns of these names: `how` is table, json, jsonl or csv."""
+    sink = sys.stdout if to is None else to
+    lines = _UPRIGHT if upright and how == "table" else _WRITERS[how]
+    if how == "table" and not upright and sink.isatty():
+        _rich_table(names, rows)
+        return
+    try:
+        for line in lines(names, rows):
+            sink.write(line if how != "csv" or not sink.isatty() else escaped(line[:-1]) + "\n")
+    except BrokenPipeError as error:
+        raise NoReaderError from error  # which click would not make an exit code of its own
+
+
+def _json_array(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+    separator = "[\n"
+    for line in _json_lines(names, rows):
+        yield f"{separator}{line[:-1]}"
+        separator = ",\n"
+    yield "[]\n" if separator == "[\n" else "\n]\n"
+
+
+def _json_lines(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+    for row in rows:
+        yield f"{_json(dict(zip(names, map(plain, row))))}\n"
+
+
+def _csv(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+    for row in chain([names], rows):
+        yield ",".join("" if cell is None else _csv_cell(_text(cell, "")) for cell in row) + "\n"
+
+
+def _csv_cell(text: str) -> str:
+    if text and text == text.strip() and not any(c in text for c in ',"\r\n'):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _table(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+    left = iter(rows)
+    first = list(islice(left, _MEASURED_ROWS))
+    right = [
+        all(isinstance(row[i], (int, float, type(None))) for row in first)
+        for i in range(len(names))
+    ]
+    cells = (tuple(escaped(_text(cell, "NULL")) for cell in row) for row in chain(first, left))
+    titles = [escaped(name) for name in names]
+    measured = [titles, *islice(cells, len(first))]
+    widths = [min(_WIDEST, max(len(row[i]) for row in measured)) for i in range(len(names))]
+
+    def laid_out(row: Sequence[str]) -> str:
+        fitted = (
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(row, widths, right)
+        )
+        return "  ".join(fitted).rstrip() + "\n"
+
+    yield laid_out(titles)
+    yield laid_out(["-" * width for width in widths])
+    for row in chain(measured[1:], cells):
+        yield laid_out(row)
+
+
+def _upright(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+    width = max(map(len, names))
+    for row in rows:
+        for name, cell in zip(names, row):
+            texts = (
+                [_text(one, "NULL") for one in cell] if _is_list(cell) else [_text(cell, "NULL")]
+            )
+            for number, text in enumerate(texts or ["none"]):
+                yield f"{'' if number else name:<{width}}  {escaped(text)}\n"
+
+
+def _is_list(cell: Any) -> bool:
+    return isinstance(cell, (list, tuple)) and all(isinstance(one, Mapping) for one in cell)
+
+
+def _rich_table(names: Sequence[str], rows: Iterable[Row]) -> None:
+    """A table for a terminal: it fits its width, and the header has a colour."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    left = iter(rows)
+    while True:
+        some = list(islice(left, _MEASURED_ROWS))
+        table = Table(box=None, header_style="bold cyan", pad_edge=False)
+        for number, name in enumerate(names):
+            numeric = bool(some) and all(isinstance(row[number], (int, float)) for row in some)
+            table.add_column(
+                Text(escaped(name)), justify="right" if numeric else "left", overflow="fold"
+            )
+        for row in some:
+            table.add_row(*(Text(escaped(_text(cell, "NULL"))) for cell in row))
+        console.print(table)
+        if len(some) < _MEASURED_ROWS:
+            return
+
+
+_UPRIGHT: Callable[[Sequence[str], Iterable[Row]], Iterator[str]] = _upright
+_WRITERS: Mapping[str, Callable[[Sequence[str], Iterable[Row]], Iterator[str]]] = {
+    "table": _table,
+    "json": _json_array,
+    "jsonl": _json_lines,
+    "csv": _csv,
+}

@@ -1,0 +1,185 @@
+"""Door. The commands whose rows have the columns of a dataset: scan and changes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakehouse_source.cli.build import Moment, common, given, listed
+from lakehouse_source.cli.output import write_rows
+from lakehouse_source.errors import StorageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OUTPUTS = ("table", "json", "jsonl", "csv", "parquet")
+TO = click.option("--to", metavar="FILE", help="Write to a file, which must be new.")
+_WHERE = click.option("--where", help="Which rows, as SQL.")
+_LIMIT = click.option("--limit", type=click.IntRange(min=0), help="At most so many rows.")
+_COLUMNS = click.option(
+    "--columns", multiple=True, help="Which columns; by default all. With commas, or repeated."
+)
+
+
+@click.command(short_help="Show rows, or write them to a file")
+@click.argument("dataset")
+@_WHERE
+@_COLUMNS
+@_LIMIT
+@click.option("--version", help="A version or a tag; by default the newest.")
+@click.option("--timestamp", type=Moment(), help="Or a time: the version that was the newest.")
+@TO
+@common(OUTPUTS)
+def scan(
+    dataset: str,
+    where: str | None,
+    columns: tuple[str, ...],
+    limit: int | None,
+    version: str | None,
+    timestamp: datetime | None,
+    to: str | None,
+    catalog: str | None,
+    storage: tuple[str, ...],
+    output: str,
+    quiet: bool,
+) -> None:
+    """Show the rows that match a condition, or write them to a file.
+
+    \b
+    Example:
+      plake scan flights --where "month = 3" --columns carrier,dep_delay --limit 10
+    """
+    opened = given(dataset, catalog, storage).dataset()
+    found = opened.scan(where, listed(columns) or None, version, timestamp, limit=limit)
+    schema = opened.scan(None, listed(columns) or None, version, timestamp).head(0).schema
+    write_batches(schema, found.to_batches(), output, to)
+
+
+@click.command(short_help="Show what commits changed, row by row")
+@click.argument("dataset")
+@click.option("--start", required=True, help="The first version, or a tag.")
+@click.option("--end", help="The last version, or a tag; by default the newest.")
+@_WHERE
+@_COLUMNS
+@_LIMIT
+@click.option("--net", is_flag=True, help="Only in what the end differs from before the start.")
+@TO
+@common(OUTPUTS)
+def changes(
+    dataset: str,
+    start: str,
+    end: str | None,
+    where: str | None,
+    columns: tuple[str, ...],
+    limit: int | None,
+    net: bool,
+    to: str | None,
+    catalog: str | None,
+    storage: tuple[str, ...],
+    output: str,
+    quiet: bool,
+) -> None:
+    """Show the rows that commits inserted, updated and deleted.
+
+    \b
+    Example:
+      plake changes flights --start 2 --columns carrier --output jsonl
+    """
+    opened = given(dataset, catalog, storage).dataset()
+    found = opened.changes(
+        _bound(start),
+        None if end is None else _bound(end),
+        where=where,
+        columns=listed(columns) or None,
+        net=net,
+    )
+    write_batches(found.schema, _first(found.to_batches(), limit), output, to)
+
+
+def _first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    """The first rows of batches, at most so many."""
+    left = limit
+    for batch in batches:
+        if left is None:
+            yield batch
+        elif left > 0:
+            yield batch.slice(0, left)
+            left -= min(left, batch.num_rows)
+        else:
+            return
+
+
+def _bound(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+def write_batches(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: str, to: str | None
+) -> None:
+    """Write batches of rows to standard output, or to a new file.
+
+    Raises:
+        StorageError: the file cannot be written, or is there already.
+    """
+    if output == "parquet":
+        if to is None:
+            raise click.UsageError("--output parquet needs --to FILE.")
+        _write_parquet(schema, batches, to)
+    elif to is None:
+        write_rows(schema.names, _rows(batches), output)
+    else:
+        with _new_file(to) as path, open(path, "w", encoding="utf-8", newline="") as sink:
+            write_rows(schema.names, _rows(batches), output, to=sink)
+
+
+def _write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], to: str) -> None:
+    import pyarrow.parquet as pq
+
+    with _new_file(to) as path, pq.ParquetWriter(path, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+@contextmanager
+def _new_file(to: str) -> Iterator[str]:
+    """Where to write a file that has its name only when it is whole."""
+    part = f"{to}.{os.getpid()}.part"
+    try:
+        if os.path.lexists(to):
+            raise FileExistsError(17, "it is there already")
+        yield part
+        os.link(part, to)  # unlike a rename, it replaces nothing
+    except OSError as exc:
+        raise StorageError(path=to, reason=f"cannot be written: {exc.strerror or exc}") from exc
+    finally:
+        with suppress(OSError):
+            os.remove(part)
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[Any]]:
+    for batch in batches:
+        yield from zip(*(_values(column) for column in batch.columns))
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """The values of a column; of times and durations, the texts that Arrow has for them.
+
+    Python has no nanoseconds, and no years above 9999.
+    """
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
+        texts: list[Any] = column.cast(pa.string()).to_pylist()
+        if pa.types.is_timestamp(kind):
+            return [None if text is None else text.replace(" ", "T", 1) for text in texts]
+        return texts
+    if pa.types.is_duration(kind):
+        return list(column.cast(pa.int64()).to_pylist())
+    found: list[Any] = column.to_pylist()
+    return found

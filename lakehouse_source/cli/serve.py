@@ -1,0 +1,78 @@
+"""Door. The command `plake serve`: a catalog over HTTP, for readers of Iceberg."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import click
+
+from lakehouse_source.errors import InvalidOptionError
+
+_VARIABLE = "PLAKE_CATALOG"
+
+
+@click.command(short_help="Serve a catalog to readers of Iceberg")
+@click.option("--catalog", metavar="URL", help="The catalog; by default the one in PLAKE_CATALOG.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--port", default=8181, show_default=True, help="Where to listen.")
+@click.option("--token", metavar="env:NAME", help="The variable with what clients must give.")
+@click.option("--tls-cert", metavar="FILE", help="A certificate in PEM.")
+@click.option("--tls-key", metavar="FILE", help="Its key in PEM.")
+@click.option(
+    "--storage",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A storage option of the server; env:NAME takes its value from a variable. Repeatable.",
+)
+@click.option(
+    "--vend-credentials",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting that every client gets with each table. Repeatable. Default: none.",
+)
+@click.option(
+    "--newest-versions",
+    default=10,
+    show_default=True,
+    help="So many of the newest versions can be read without a tag.",
+)
+def serve(
+    catalog: str | None,
+    host: str,
+    port: int,
+    token: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    storage: tuple[str, ...],
+    vend_credentials: tuple[str, ...],
+    newest_versions: int,
+) -> None:
+    """Serve the named datasets of a catalog as a REST catalog of Iceberg, to be read.
+
+    Without a token it listens on this machine only.
+
+    \b
+    Example:
+      plake serve --catalog sqlite:////data/lake.db
+    """
+    from lakehouse_source.server.__main__ import serve as run
+
+    url = catalog or os.environ.get(_VARIABLE)
+    if not url:
+        raise InvalidOptionError(
+            option="catalog", reason=f"is missing: give --catalog, or set {_VARIABLE}."
+        )
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+    click.echo(f"serving on {'https' if tls_cert else 'http'}://{host}:{port}", err=True)
+    run(
+        url,
+        host=host,
+        port=port,
+        token=token,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        storage=storage,
+        vend_credentials=vend_credentials,
+        newest_versions=newest_versions,
+    )

@@ -1,0 +1,1 @@
+"""Verb. Scans handed over to other engines, one file for each engine."""

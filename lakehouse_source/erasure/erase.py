@@ -1,0 +1,298 @@
+"""Verb. Erases rows: from every version that can be read, from storage, and from the catalog.
+
+Rows are found, the files that hold them are written anew without them, and one transaction lets
+the catalog name the new files. Then the old ones are deleted, with all other files that no version
+needs, and the free pages of the catalog are overwritten. A crash before the transaction leaves the
+dataset as it was; one after it leaves files that the catalog knows as expired. Either way the next
+erasure, and a vacuum, deletes what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lakehouse_source.arguments import mapping
+from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
+from lakehouse_source.catalog.retry import PATIENCE_SECONDS, in_transaction, is_committed
+from lakehouse_source.deletion.vector import Positions
+from lakehouse_source.erasure.family import Identity, Member, family, versions_of
+from lakehouse_source.erasure.find_rows import Finder, Matches
+from lakehouse_source.erasure.record import Erased, erase_texts, record
+from lakehouse_source.erasure.rewritten import Vectors, write_others
+from lakehouse_source.erasure.texts import texts_of
+from lakehouse_source.errors import ErasureIncompleteError, InvalidOptionError, PlakeError
+from lakehouse_source.failpoints import reach
+from lakehouse_source.maintenance.reports import ErasureReport, VacuumReport
+from lakehouse_source.maintenance.vacuum import REFUSED, UNDELETED, vacuum_dataset
+from lakehouse_source.maintenance.vacuum_plan import PENDING, UNKNOWN, VacuumOptions, lock_branches
+from lakehouse_source.model import FileMetadata
+from lakehouse_source.parquet.names import own_name
+from lakehouse_source.read.address import Address
+from lakehouse_source.schema.fields import dataframe_schema, without_metadata
+from lakehouse_source.storage import Storage
+from lakehouse_source.write.commit.base_version import begin_after
+from lakehouse_source.write.commit.commit import abort
+from lakehouse_source.write.commit.conflicts import Change
+from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
+from lakehouse_source.write.rows.stage import heartbeat_of, with_heartbeat
+
+# While other commits come first, files are read and written so many times without the lock. After
+# that it is done under the lock, so that others cannot keep an erasure from its end.
+_TRIES_WITHOUT_LOCK = 4
+FOREIGN = ("refuse", "rewrite")
+# So many paths are named in an error and in a report.
+_NAMED = 10
+
+
+def erase(
+    catalog: Catalog,
+    address: Address,
+    where: Any,
+    *,
+    foreign: str = "refuse",
+    commit_metadata: Mapping[str, Any] | None = None,
+) -> ErasureReport:
+    """Erase the rows of a condition from a dataset and its branches.
+
+    Raises:
+        DatasetNotFoundError, InvalidPredicateError, InvalidOptionError
+        ErasureIncompleteError: the rows are gone from all versions, and files or pages are left.
+        StorageError, CorruptDatasetError: a file cannot be read or written; nothing was erased.
+        CommitUnknownError: the catalog was lost during the commit. Erase again.
+    """
+    if address.is_branch:
+        raise InvalidOptionError(
+            option="path",
+            value=address.uri,
+            reason="is a branch. Erase in the dataset, which erases in its branches too.",
+        )
+    if where is None:
+        raise InvalidOptionError(option="where", reason="is missing: say which rows are erased.")
+    if foreign not in FOREIGN:
+        raise InvalidOptionError(
+            option="foreign", value=foreign, reason="is unknown.", known=FOREIGN
+        )
+    metadata = dict(mapping("commit_metadata", commit_metadata or {}))
+    work = _Erasure(catalog, address, where, foreign, metadata)
+    try:
+        work.commit()
+    except BaseException as failure:
+        if work.staged is not None:
+            abort(catalog, work.staged, work.written, failure=failure)
+        raise
+    reach("after COMMIT")
+    if work.staged is not None and not work.versions:
+        abort(catalog, work.staged, work.written)  # others removed the rows before
+    options = VacuumOptions(of_any_age=True)
+    vacuumed = vacuum_dataset(catalog, address, options, progress=False)
+    _check_deleted(address, vacuumed)
+    try:
+        notes = catalog.database.overwrite_free_pages()
+    except PlakeError as error:
+        raise ErasureIncompleteError(
+            dataset=address.uri, left=(f"free pages of the catalog: {error}",)
+        ) from error
+    return work.report(vacuumed, notes)
+
+
+class _Outdated(Exception):
+    """Another commit came first: the files have to be looked at again."""
+
+
+class _Erasure:
+    """What an erasure has found and written so far, over all of its tries."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        address: Address,
+        where: Any,
+        foreign: str,
+        metadata: Mapping[str, Any],
+    ) -> None:
+        self.catalog = catalog
+        self.address = address
+        self.foreign = foreign
+        self.metadata = metadata
+        self.storage = Storage(address.location)
+        self.finder = Finder(where, self.storage)
+        self.texts = texts_of(where)
+        self.staged: StagedWrite | None = None
+        self.written: list[FileMetadata] = []
+        self.versions: dict[int, int] = {}
+        self._others: dict[Identity, tuple[Positions, FileMetadata | None]] = {}
+        self._members: list[Member] = []
+        self._erased = Erased({}, {}, {}, {})
+        self._notes = 0
+
+    def commit(self) -> None:
+        """Find the rows, write the files anew, and record them; again where others came first."""
+        for tries_left in reversed(range(_TRIES_WITHOUT_LOCK + 1)):
+            with self.catalog.read() as reader:
+                self._plan(reader)
+            vectors = self._write()
+            if not tries_left and self.staged is None:
+                # Below, the lock of the dataset would not allow to register the write.
+                self.staged = self._begin()
+            try:
+                self._record(vectors, under_lock=not tries_left)
+                return
+            except _Outdated:
+                continue
+
+    def _plan(self, reader: CatalogReader) -> None:
+        self._members = family(self.catalog, reader, self.address)
+        self.finder.plan(reader, self._members)
+
+    def _write(self, *, beat: bool = True) -> Vectors:
+        """Write what the files that were found have beside the erased rows."""
+        found = self.finder.find()
+        reach("rows to keep found")
+        self._check_foreign(found)
+        vectors = Vectors(self._members, self.storage)
+        if not found:
+            self._erased = Erased({}, {}, {}, {})
+            return vectors
+        if self.staged is None:
+            self.staged = self._begin()
+        of_file = {
+            Identity.of(one.file): (member, one.file)
+            for member in reversed(self._members)
+            for one in member.files
+        }
+        wanted: Iterable[Identity] = [
+            one
+            for one, matches in found.items()
+            if one not in self._others or self._others[one][0] != matches.positions
+        ]
+        if beat:
+            wanted = with_heartbeat(wanted, heartbeat_of(self.catalog, self.staged))
+        for identity in wanted:
+            member, file = of_file[identity]
+            matches = found[identity]
+            new = write_others(self.staged.spec, member.snapshot, file, matches, self.storage)
+            self._others[identity] = (Positions(matches.positions), new)
+            if new is not None:
+                self.written.append(new)
+        files = {one: self._others[one][1] for one in found}
+        moved = vectors.moved(found, files, self.staged.write_id)
+        self._erased = Erased(found, files, moved, vectors.touched(found))
+        reach("rows written anew")
+        return vectors
+
+    def _begin(self) -> StagedWrite:
+        newest = self._members[0].snapshot
+        incoming = dataframe_schema(without_metadata(newest.schema))
+        options = WriteOptions(row_change=Change.REWRITE)
+        return begin_after(self.catalog, self.address, newest, incoming, options)
+
+    def _record(self, vectors: Vectors, *, under_lock: bool) -> None:
+        uri, key = self.address.uri, self.address.key
+        write_id = "" if self.staged is None else self.staged.write_id
+
+        def apply(tx: CatalogTransaction) -> dict[int, int]:
+            mine = vectors
+            dataset = tx.lock_dataset(key)
+            if dataset is not None:
+                lock_branches(tx, dataset)
+            reach("dataset locked")
+            now = family(self.catalog, tx, self.address)
+            if versions_of(now) != versions_of(self._members):
+                if not under_lock:
+                    raise _Outdated
+                self._plan(tx)
+                mine = self._write(beat=False)
+            ids = [one.record.id for one in self._members]
+            self._notes = erase_texts(tx, ids, self.texts)
+            return record(tx, self._members, self._erased, mine, write_id, self.metadata)
+
+        done = is_committed(key, write_id) if write_id else None
+        self.versions = in_transaction(
+            self.catalog,
+            uri,
+            write_id,
+            apply,
+            carried_out=done,
+            resolve=bool(write_id),
+            patience_seconds=PATIENCE_SECONDS,
+        )
+
+    def _check_foreign(self, found: Mapping[Identity, Matches]) -> None:
+        """Check that plake may rewrite the files: it never deletes what others wrote.
+
+        Raises:
+            InvalidOptionError
+        """
+        names = sorted({one.path for one in found if own_name(one.path) is None})
+        if names and self.foreign != "rewrite":
+            raise InvalidOptionError(
+                option="foreign",
+                value=self.foreign,
+                reason=f"does not erase rows of {len(names):,} files that plake did not write: "
+                f"{_listed(names)}. With foreign='rewrite' the dataset gets copies without the "
+                "rows. The originals stay where they are, and you delete them.",
+            )
+
+    def report(self, vacuumed: VacuumReport, notes: Iterable[str]) -> ErasureReport:
+        """What was erased, and what may still hold the values."""
+        erased, members = self._erased, self._members
+        seen: set[Identity] = set()
+        rows = 0
+        for member in members:
+            # Identities of rows are unique in a dataset, and branches give the same ones.
+            new = {Identity.of(one.file) for one in erased.of(member)} - seen
+            ids = Positions()
+            for identity in new:
+                ids |= erased.found[identity].row_ids
+            rows += len(ids)
+            seen |= new
+        left = [f"{one} (yours to delete)" for one in sorted({f.path for f in seen})
+                if own_name(one) is None]  # fmt: skip
+        left += [
+            f"{tally.files:,} files, such as {tally.paths[0]} ({tally.what})"
+            for tally in vacuumed.left
+            if tally.what in (PENDING, UNKNOWN)
+        ]
+        left += self._in_schemas()
+        return ErasureReport(
+            dataset=self.address.uri,
+            version=self.versions.get(members[0].record.id, members[0].record.current_version),
+            rows=rows,
+            files_rewritten=sum(1 for one in erased.files.values() if one is not None),
+            files_removed=vacuumed.files_removed,
+            notes_changed=self._notes,
+            left=(*left, *notes),
+        )
+
+    def _in_schemas(self) -> Iterable[str]:
+        """Where a text of the condition is kept that is no row: defaults, comments, properties."""
+        for member in self._members:
+            kept = {f"schema of version {version}": schema.serialize().to_pybytes()
+                    for version, schema in member.schemas.items()}  # fmt: skip
+            texts = member.record.properties.table_properties
+            kept["table properties"] = repr(dict(texts)).encode()
+            for place, content in kept.items():
+                if any(text.encode() in content for text in self.texts):
+                    yield f"a text of the condition, in the {place} (a default, or a comment)"
+
+
+def _check_deleted(address: Address, vacuumed: VacuumReport) -> None:
+    """Check that every old file is gone.
+
+    Raises:
+        ErasureIncompleteError
+    """
+    failed = [
+        tally
+        for tally in vacuumed.left
+        if tally.what == REFUSED or tally.what.startswith(UNDELETED)
+    ]
+    if failed:
+        left = tuple(f"{path} ({tally.what})" for tally in failed for path in tally.paths)
+        raise ErasureIncompleteError(dataset=address.uri, left=left)
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")

@@ -1,0 +1,301 @@
+"""Pure. Schemas as Iceberg has them, with plake's field ids, and what Iceberg cannot say.
+
+A type, or a file written under another schema, that a reader of Iceberg might read with other
+values than plake does is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as t
+
+from lakehouse_source.errors import IcebergUnsupportedError
+from lakehouse_source.schema.defaults import initial_ordinals
+from lakehouse_source.schema.fields import (
+    CHAR_VARCHAR,
+    SPARK_METADATA,
+    SPARK_TYPE,
+    children,
+    field_id,
+    has_collation,
+    is_list_like,
+)
+
+_MOST_DIGITS = 38
+_CAST = "Write it as another type, or leave the column out in a dataset for other engines."
+_REWRITE = "Write the rows anew: compact() does so for small files, or copy them to a new dataset."
+# Arrow types whose values Parquet and Iceberg mean alike.
+_NAMES: Mapping[pa.DataType, str] = {
+    pa.bool_(): "boolean",
+    pa.int8(): "int",
+    pa.int16(): "int",
+    pa.int32(): "int",
+    pa.uint8(): "int",
+    pa.uint16(): "int",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.date32(): "date",
+    pa.time64("us"): "time",
+    pa.timestamp("us"): "timestamp",
+    pa.timestamp("ms"): "timestamp",
+    pa.timestamp("us", "UTC"): "timestamptz",
+    pa.timestamp("ms", "UTC"): "timestamptz",
+    pa.string(): "string",
+    pa.binary(): "binary",
+}
+
+
+def leaf_type(type_: pa.DataType) -> str | None:
+    """Iceberg's name of a type that is not nested; None: it has none."""
+    if t.is_decimal128(type_) and 0 <= type_.scale <= type_.precision <= _MOST_DIGITS:
+        return f"decimal({type_.precision}, {type_.scale})"
+    if t.is_fixed_size_binary(type_):
+        return f"fixed[{type_.byte_width}]"
+    return _NAMES.get(type_)
+
+
+def iceberg_schema(schema: pa.Schema, schema_id: int, dataset: str) -> dict[str, Any]:
+    """The JSON of a schema.
+
+    Raises:
+        IcebergUnsupportedError: a column has a type that Iceberg cannot say.
+    """
+    fields = [_field(field, (field.name,), dataset) for field in schema]
+    return {"type": "struct", "schema-id": schema_id, "fields": fields}
+
+
+def _field(field: pa.Field, path: tuple[str, ...], dataset: str) -> dict[str, Any]:
+    return {
+        "id": _id(field, path, dataset),
+        "name": field.name,
+        "required": not field.nullable,
+        "type": _type(field, path, dataset),
+    }
+
+
+def _id(field: pa.Field, path: tuple[str, ...], dataset: str) -> int:
+    identity = field_id(field)
+    if identity is None:
+        raise refused(dataset, path, "has no field id", "The catalog was damaged.")
+    return identity
+
+
+def _type(field: pa.Field, path: tuple[str, ...], dataset: str) -> Any:
+    type_ = field.type
+    _check_spark_type(field, path, dataset)
+    below = children(type_)
+    if t.is_struct(type_):
+        if not below:
+            raise refused(dataset, path, "is a struct without fields", _CAST)
+        fields = [_field(one, (*path, one.name), dataset) for one in below]
+        return {"type": "struct", "fields": fields}
+    if t.is_map(type_):
+        key, value = below
+        return {
+            "type": "map",
+            "key-id": _id(key, (*path, "key"), dataset),
+            "key": _type(key, (*path, "key"), dataset),
+            "value-id": _id(value, (*path, "value"), dataset),
+            "value": _type(value, (*path, "value"), dataset),
+            "value-required": not value.nullable,
+        }
+    if is_list_like(type_):
+        inner = (*path, "element")
+        return {
+            "type": "list",
+            "element-id": _id(below[0], inner, dataset),
+            "element": _type(below[0], inner, dataset),
+            "element-required": not below[0].nullable,
+        }
+    name = leaf_type(type_)
+    if name is None:
+        raise refused(dataset, path, f"has type {type_}, which Iceberg cannot say", _CAST)
+    return name
+
+
+def _check_spark_type(field: pa.Field, path: tuple[str, ...], dataset: str) -> None:
+    """Refuse what only Spark's own readers see in the stored values."""
+    metadata = field.metadata or {}
+    if SPARK_TYPE in metadata and not has_collation(field):
+        said = metadata[SPARK_TYPE].decode(errors="replace")
+        raise refused(dataset, path, f"has Spark's type {said}, which Iceberg cannot say", _CAST)
+    told = json.loads(metadata.get(SPARK_METADATA, b"{}")).get(CHAR_VARCHAR, "")
+    if str(told).lower().startswith("char("):
+        raise refused(dataset, path, f"is {told}, which Spark pads and Iceberg does not", _CAST)
+
+
+def refused(
+    dataset: str, path: Sequence[str], reason: str, hint: str = _REWRITE
+) -> IcebergUnsupportedError:
+    """The error that a column cannot be shown to readers of Iceberg."""
+    return IcebergUnsupportedError(dataset=dataset, column=".".join(path), reason=reason, hint=hint)
+
+
+# --- files of other schemas -----------------------------------------------------------
+
+
+def check_files(written: pa.Schema, schema: pa.Schema, dataset: str) -> None:
+    """Check that readers of Iceberg read files of one schema rightly under another one.
+
+    Raises:
+        IcebergUnsupportedError: a column was promoted as Iceberg promotes none, or has a default
+            that the files do not store.
+    """
+    if written is schema:
+        return
+    by_id = dict(_by_id(written))
+    for field_path, field in _walk(list(schema), ()):
+        _check_file_field(field, field_path, by_id, dataset)
+    lacking = initial_ordinals(schema).keys() - by_id.keys()
+    for field_path, field in _walk(list(schema), ()):
+        if field_id(field) in lacking:
+            reason = "has a default for rows of files that lack it, which not every reader knows"
+            raise refused(dataset, field_path, reason)
+
+
+def _check_file_field(
+    field: pa.Field, path: tuple[str, ...], by_id: Mapping[int, pa.Field], dataset: str
+) -> None:
+    stored = by_id.get(field_id(field) or 0)
+    if stored is None:
+        return
+    if t.is_struct(field.type) and t.is_struct(stored.type):
+        inside = {field_id(one) for one in children(stored.type)}
+        if not inside & {field_id(one) for one in children(field.type)}:
+            reason = "is a struct of which older files store no field that it has now"
+            raise refused(dataset, path, reason)
+    elif children(field.type) or children(stored.type):
+        same = field.type.id == stored.type.id or (
+            is_list_like(field.type) and is_list_like(stored.type)
+        )
+        if not same:
+            raise refused(dataset, path, f"was {stored.type} and is {field.type}")
+    elif not _reads_as(stored.type, field.type):
+        reason = (
+            f"was {stored.type} and is {field.type}: files have the old type, and Iceberg has no "
+            "such promotion"
+        )
+        raise refused(dataset, path, reason)
+
+
+def _reads_as(stored: pa.DataType, now: pa.DataType) -> bool:
+    before, after = leaf_type(stored), leaf_type(now)
+    if before is None or after is None:
+        return False
+    if t.is_decimal128(stored) and t.is_decimal128(now):
+        return bool(stored.scale == now.scale and stored.precision <= now.precision)
+    return before == after or (before, after) in (("int", "long"), ("float", "double"))
+
+
+def _walk(
+    fields: Sequence[pa.Field], above: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], pa.Field]]:
+    for field in fields:
+        path = (*above, field.name)
+        yield path, field
+        yield from _walk(children(field.type), path)
+
+
+def _by_id(schema: pa.Schema) -> Iterator[tuple[int, pa.Field]]:
+    for _path, field in _walk(list(schema), ()):
+        identity = field_id(field)
+        if identity is not None:
+            yield identity, field
+
+
+def same_bounds(one: pa.Schema, other: pa.Schema) -> bool:
+    """Tell whether bounds that were written under one schema are right under another one.
+
+    So they are where each column of both has one type of Iceberg.
+    """
+    mine, theirs = dict(_by_id(one)), dict(_by_id(other))
+    return all(
+        leaf_type(mine[id].type) == leaf_type(theirs[id].type) for id in mine.keys() & theirs.keys()
+    )
+
+
+# --- partitions and names ---------------------------------------------------------------
+
+
+def partition_spec(schema: pa.Schema, names: Sequence[str]) -> list[dict[str, Any]]:
+    """The JSON of the partition fields: each column by its value."""
+    return [
+        {
+            "source-id": field_id(schema.field(name)),
+            "field-id": 1000 + position,
+            "name": name,
+            "transform": "identity",
+        }
+        for position, name in enumerate(names)
+    ]
+
+
+def name_mapping(
+    schemas: Mapping[int, pa.Schema], partition_by: Sequence[str], dataset: str
+) -> list[dict[str, Any]]:
+    """How columns of files without field ids are found: the names of each id.
+
+    `schemas` are those that such files were added under, by version.
+
+    Raises:
+        IcebergUnsupportedError: one name means two columns, in files of several schemas.
+    """
+    found: dict[tuple[str, ...], int] = {}
+    for schema in schemas.values():
+        for path, field in _walk_mapped(list(schema), ()):
+            identity = field_id(field) or 0
+            if found.setdefault(path, identity) != identity:
+                reason = (
+                    "is the name of two columns in files that were added under different schemas"
+                )
+                raise refused(dataset, path, reason, "Add such files as copies with plake's ids.")
+    return _mapped(found, (), frozenset(partition_by))
+
+
+def _walk_mapped(
+    fields: Sequence[pa.Field], above: tuple[str, ...], parent: pa.DataType | None = None
+) -> Iterator[tuple[tuple[str, ...], pa.Field]]:
+    for position, field in enumerate(fields):
+        name = field.name
+        if parent is not None and t.is_map(parent):
+            name = ("key", "value")[position]
+        elif parent is not None and is_list_like(parent):
+            name = "element"
+        yield (*above, name), field
+        yield from _walk_mapped(children(field.type), (*above, name), field.type)
+
+
+def _mapped(
+    found: Mapping[tuple[str, ...], int], above: tuple[str, ...], without: frozenset[str]
+) -> list[dict[str, Any]]:
+    names: dict[int, list[str]] = {}
+    for path, identity in found.items():
+        if path[:-1] == above and path[-1] not in without:
+            names.setdefault(identity, []).append(path[-1])
+    result = []
+    for identity, some in names.items():
+        one: dict[str, Any] = {"field-id": identity, "names": some}
+        below = _merged(_mapped(found, (*above, name), frozenset()) for name in some)
+        if below:
+            one["fields"] = below
+        result.append(one)
+    return result
+
+
+def _merged(parts: Iterator[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The fields below several names of one field: each id once."""
+    by_id: dict[int, dict[str, Any]] = {}
+    for part in parts:
+        for one in part:
+            known = by_id.setdefault(one["field-id"], one)
+            if known is not one:
+                known["names"] = list(dict.fromkeys([*known["names"], *one["names"]]))
+                below = _merged(iter([known.get("fields", []), one.get("fields", [])]))
+                if below:
+                    known["fields"] = below
+    return list(by_id.values())

@@ -1,0 +1,148 @@
+"""Pure. Values as Iceberg stores them: bounds as bytes, partition values for Avro and JSON.
+
+Source: Apache Iceberg, table specification, Appendix D (single-value serialization).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.iceberg.types import leaf_type
+from lakehouse_source.model import ColumnBounds, Ordinal
+from lakehouse_source.schema.ordinal import domain, from_ordinal
+
+_INT = struct.Struct("<i")
+_LONG = struct.Struct("<q")
+_FLOAT = struct.Struct("<f")
+_DOUBLE = struct.Struct("<d")
+_LONGS = ("time", "timestamp", "timestamptz")
+
+
+def microseconds(ordinal: int, type_: pa.DataType) -> int:
+    """A temporal ordinal of a type with a unit, in microseconds."""
+    return ordinal * domain(type_).unit_ns // 1000
+
+
+def encoder(type_: pa.DataType) -> Callable[[Ordinal], bytes]:
+    """What makes the bytes of a value of a type.
+
+    It raises `struct.error` or `OverflowError` for a value that Iceberg's type has no room for.
+    """
+    name = leaf_type(type_)
+    if name == "boolean":
+        return lambda value: b"\x01" if value else b"\x00"
+    if name in ("int", "date"):
+        return _INT.pack
+    if name == "long":
+        return _LONG.pack
+    if name == "float":
+        return _FLOAT.pack
+    if name == "double":
+        return _DOUBLE.pack
+    if name in _LONGS:
+        return lambda value: _LONG.pack(microseconds(int(value), type_))
+    if name is not None and name.startswith("decimal"):
+        return lambda value: _unscaled(int(value))
+    return lambda value: value if isinstance(value, bytes) else b""
+
+
+def _unscaled(value: int) -> bytes:
+    """The fewest bytes of a number in two's complement, big-endian."""
+    size = (value if value >= 0 else ~value).bit_length() // 8 + 1
+    return value.to_bytes(size, "big", signed=True)
+
+
+def encoded_bounds(
+    known: ColumnBounds, type_: pa.DataType, encode: Callable[[Ordinal], bytes]
+) -> tuple[bytes | None, bytes | None]:
+    """Lower and upper bound of a column as bytes, None where unknown.
+
+    NaN is greater than every number for Spark, and readers of Iceberg prune by an upper bound
+    that leaves NaN out: where NaN may be there, the bound is left out. Of zeros the lower bound
+    is -0.0, which the specification orders before 0.0.
+    """
+    lower, upper = known.lower, known.upper
+    if domain(type_).kind == "float":
+        if known.may_contain_nan:
+            upper = None
+        lower = -0.0 if lower == 0 else lower
+        upper = 0.0 if upper == 0 else upper
+    return _bytes(lower, encode), _bytes(upper, encode)
+
+
+def _bytes(value: Ordinal | None, encode: Callable[[Ordinal], bytes]) -> bytes | None:
+    if value is None:
+        return None
+    try:
+        return encode(value)
+    except (struct.error, OverflowError):
+        return None
+
+
+def avro_value(ordinal: Ordinal | None, type_: pa.DataType) -> Any:
+    """A partition value as Avro stores it; None is NULL."""
+    if ordinal is None:
+        return None
+    name = leaf_type(type_)
+    if name == "boolean":
+        return bool(ordinal)
+    if name in _LONGS:
+        return microseconds(int(ordinal), type_)
+    if isinstance(ordinal, bytes):
+        return ordinal.decode() if name == "string" else ordinal
+    if name is not None and name.startswith("decimal"):
+        return int(ordinal).to_bytes(_decimal_bytes(type_.precision), "big", signed=True)
+    return ordinal
+
+
+def _decimal_bytes(precision: int) -> int:
+    """How many bytes a decimal of so many digits takes."""
+    return (int(10**precision) - 1).bit_length() // 8 + 1
+
+
+def avro_type(type_: pa.DataType, name: str) -> Any:
+    """The Avro type of a partition column. `name` makes the names of fixed types unique."""
+    kind = leaf_type(type_) or ""
+    simple = {"boolean": "boolean", "int": "int", "long": "long", "float": "float"}
+    simple |= {"double": "double", "string": "string", "binary": "bytes"}
+    if kind in simple:
+        return simple[kind]
+    if kind == "date":
+        return {"type": "int", "logicalType": "date"}
+    if kind == "time":
+        return {"type": "long", "logicalType": "time-micros"}
+    if kind in _LONGS:
+        zoned = kind == "timestamptz"
+        return {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": zoned}
+    if kind.startswith("decimal"):
+        return {
+            "type": "fixed",
+            "name": f"decimal_{name}",
+            "size": _decimal_bytes(type_.precision),
+            "logicalType": "decimal",
+            "precision": type_.precision,
+            "scale": type_.scale,
+        }
+    return {"type": "fixed", "name": f"fixed_{name}", "size": type_.byte_width}
+
+
+def json_value(ordinal: Ordinal | None, type_: pa.DataType) -> Any:
+    """A partition value as the REST catalog's JSON has it; None is NULL."""
+    if ordinal is None:
+        return None
+    value = from_ordinal(ordinal, type_)
+    name = leaf_type(type_)
+    if isinstance(value, bytes):
+        return value.hex().upper()
+    if name in ("boolean", "int", "long", "string"):
+        return value
+    if name in ("float", "double"):
+        number = float(value)  # type: ignore[arg-type]
+        return number if number - number == 0 else repr(number)
+    if isinstance(value, int) or not hasattr(value, "isoformat"):
+        return str(value)  # a decimal, or a time that Python's types have no room for
+    return value.isoformat()

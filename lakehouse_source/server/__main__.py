@@ -1,0 +1,130 @@
+"""Door. `python -m lakehouse_source.server`: the server as a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from lakehouse_source.errors import InvalidOptionError, PlakeError
+from lakehouse_source.iceberg.metadata import NEWEST_VERSIONS
+from lakehouse_source.server.routes import app
+
+PORT = 8181
+
+
+def serve(
+    catalog: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    token: str | None = None,
+    tls_cert: str | None = None,
+    tls_key: str | None = None,
+    storage: Sequence[str] = (),
+    vend_credentials: Sequence[str] = (),
+    newest_versions: int = NEWEST_VERSIONS,
+) -> None:
+    """Serve a catalog until the process is told to end.
+
+    `token` is `env:NAME`. `storage` and `vend_credentials` are texts `name=value`; a value
+    `env:NAME` is that of an environment variable.
+
+    Raises:
+        InvalidOptionError: a token is missing where others than this machine reach the server.
+    """
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise InvalidOptionError(
+            option="server", reason="needs uvicorn: pip install 'plake[server]'."
+        ) from error
+    known = _token(token)
+    if known is None and not _is_loopback(host):
+        raise InvalidOptionError(
+            option="host",
+            value=host,
+            reason="is reached by other machines: give --token env:NAME.",
+        )
+    application = app(
+        catalog,
+        token=known,
+        storage_options=_pairs("storage", storage),
+        vend_credentials=_pairs("vend-credentials", vend_credentials),
+        newest_versions=newest_versions,
+    )
+    logging.getLogger("plake.server").setLevel(logging.INFO)
+    uvicorn.run(
+        application,
+        host=host,
+        port=port,
+        ssl_certfile=tls_cert,
+        ssl_keyfile=tls_key,
+        access_log=False,  # the guard has one, without queries
+        log_level="warning",
+        server_header=False,
+    )
+
+
+def _token(given: str | None) -> str | None:
+    if given is None:
+        return None
+    if not given.startswith("env:"):
+        # Other users of the machine see the arguments of a process.
+        raise InvalidOptionError(option="token", reason="must be env:NAME, a variable's name.")
+    return _variable(given, "token")
+
+
+def _variable(given: str, option: str) -> str:
+    value = os.environ.get(given.removeprefix("env:"), "")
+    if not value:
+        raise InvalidOptionError(option=option, value=given, reason="is not set, or is empty.")
+    return value
+
+
+def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for one in given:
+        name, sign, value = one.partition("=")
+        if not sign or not name:
+            raise InvalidOptionError(option=option, value=name, reason="must be name=value.")
+        found[name] = _variable(value, option) if value.startswith("env:") else value
+    return found
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the server that the arguments describe; answers the exit code."""
+    parser = argparse.ArgumentParser(prog="plake serve", description=__doc__)
+    parser.add_argument("--catalog", required=True, help="its URL, or env:NAME")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=PORT)
+    parser.add_argument("--token", help="env:NAME: the variable with the token")
+    parser.add_argument("--tls-cert", help="a file in PEM")
+    parser.add_argument("--tls-key", help="a file in PEM")
+    parser.add_argument("--storage", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--vend-credentials", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--newest-versions", type=int, default=NEWEST_VERSIONS)
+    given = vars(parser.parse_args(arguments))
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+    try:
+        serve(**given)
+    except PlakeError as error:
+        print(f"{error.code}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,176 @@
+"""Pure. Conditions of Iceberg, as its JSON has them, become conditions of plake.
+
+They may become weaker and never stronger: readers apply their own to the rows. Iceberg's `not-eq`
+holds for NULL, and clients order NaN and -0.0 in several ways. What is not known here is TRUE.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.expression.constants import literal
+from lakehouse_source.predicate.nodes import (
+    And,
+    Column,
+    Compare,
+    Constant,
+    In,
+    IsNull,
+    Node,
+    Not,
+    Or,
+    StartsWith,
+)
+from lakehouse_source.schema.ordinal import domain
+
+_TRUE, _FALSE = Constant(True), Constant(False)
+MOST_DEPTH = 200
+MOST_VALUES = 10_000
+_OPPOSITES = {
+    "eq": "not-eq", "lt": "gt-eq", "gt": "lt-eq", "in": "not-in", "is-null": "not-null",
+    "is-nan": "not-nan", "starts-with": "not-starts-with",
+}  # fmt: skip
+_OPPOSITES |= {value: key for key, value in _OPPOSITES.items()}
+_OPERATORS = {"eq": "=", "lt": "<", "lt-eq": "<=", "gt": ">", "gt-eq": ">="}
+
+# Finds a column by its dotted name: the names from the top down, and its type.
+Find = Callable[[str], "tuple[tuple[str, ...], pa.DataType] | None"]
+
+
+def condition(document: Any, find: Find) -> Node:
+    """The condition of an expression of Iceberg.
+
+    Raises:
+        InvalidPredicateError: it is no expression.
+    """
+    return _node(document, find, False, 0)
+
+
+def _node(document: Any, find: Find, negated: bool, depth: int) -> Node:
+    if depth > MOST_DEPTH:
+        raise InvalidPredicateError(reason=f"the filter is nested more than {MOST_DEPTH} deep")
+    if isinstance(document, bool):
+        return Constant(document != negated)
+    if not isinstance(document, Mapping) or not isinstance(document.get("type"), str):
+        raise InvalidPredicateError(reason="a part of the filter has no type")
+    kind = document["type"].lower()
+    if kind in ("true", "false"):
+        return Constant((kind == "true") != negated)
+    if kind == "literal":
+        return _node(bool(document.get("value")), find, negated, depth)
+    if kind == "not":
+        return _node(document.get("child"), find, not negated, depth + 1)
+    if kind in ("and", "or"):
+        sides = (document.get("left"), document.get("right"))
+        terms = tuple(_node(side, find, negated, depth + 1) for side in sides)
+        return And(terms) if (kind == "and") != negated else Or(terms)
+    if negated:
+        kind = _OPPOSITES.get(kind, "")
+    return _leaf(kind, document, find)
+
+
+def _leaf(kind: str, document: Mapping[str, Any], find: Find) -> Node:
+    term = document.get("term")
+    if isinstance(term, Mapping) and term.get("type") == "reference":
+        term = term.get("term")
+    if not isinstance(term, str):
+        return _TRUE  # a transform of a column
+    found = find(term)
+    if found is None:
+        return _TRUE
+    column, type_ = Column(found[0]), found[1]
+    if kind == "is-null":
+        return IsNull(column)
+    if kind == "not-null":
+        return Not(IsNull(column))
+    if kind in ("in", "not-in"):
+        return _in(kind, column, type_, document.get("values"))
+    value = _value(document.get("value"), type_)
+    if value is None:
+        return _TRUE
+    if kind == "starts-with":
+        return StartsWith(column, value) if isinstance(value, str) else _TRUE
+    if kind == "not-eq":
+        if domain(type_).kind == "float":
+            return _TRUE
+        return Or((Compare(column, "!=", literal(value)), IsNull(column)))
+    if kind not in _OPERATORS:
+        return _TRUE
+    operator = _OPERATORS[kind]
+    if domain(type_).kind == "float" and operator in ("<", ">"):
+        operator += "="  # some order -0.0 before 0.0
+    return Compare(column, operator, literal(value))
+
+
+def _in(kind: str, column: Column, type_: pa.DataType, given: Any) -> Node:
+    if not isinstance(given, list):
+        raise InvalidPredicateError(reason="'in' of the filter has no list of values")
+    values = [_value(one, type_) for one in given]
+    if len(values) > MOST_VALUES or any(value is None for value in values):
+        return _TRUE
+    if kind == "in":
+        return In(column, tuple(literal(value) for value in values)) if values else _FALSE
+    if domain(type_).kind == "float" or not values:
+        return _TRUE
+    return Or((Not(In(column, tuple(literal(value) for value in values))), IsNull(column)))
+
+
+def _value(given: Any, type_: pa.DataType) -> Any:
+    """A value of JSON as Python's value of the column; None: it is not certain which it is."""
+    if isinstance(given, Mapping):
+        given = given.get("value")
+    kind = domain(type_).kind
+    try:
+        return _READERS[kind](given, type_) if kind in _READERS else None
+    except (ValueError, TypeError, OverflowError, InvalidOperation):
+        return None
+
+
+def _integer(given: Any, _: pa.DataType) -> Any:
+    return given if type(given) is int else None
+
+
+def _float(given: Any, _: pa.DataType) -> Any:
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return None
+    number = float(given)
+    return number if number - number == 0 else None
+
+
+def _decimal(given: Any, _: pa.DataType) -> Any:
+    if not isinstance(given, str | int) or isinstance(given, bool) or len(str(given)) > 80:
+        return None
+    number = Decimal(given)
+    return number if number.is_finite() else None
+
+
+def _date(given: Any, _: pa.DataType) -> Any:
+    return datetime.date.fromisoformat(given) if isinstance(given, str) else None
+
+
+def _moment(given: Any, type_: pa.DataType) -> Any:
+    if not isinstance(given, str):
+        return None
+    moment = datetime.datetime.fromisoformat(given.replace("Z", "+00:00"))
+    return moment if (moment.tzinfo is not None) == domain(type_).zoned else None
+
+
+def _text(given: Any, _: pa.DataType) -> Any:
+    return given if isinstance(given, str) and "\0" not in given else None
+
+
+_READERS: dict[str, Callable[[Any, pa.DataType], Any]] = {
+    "bool": lambda given, _: given if isinstance(given, bool) else None,
+    "int": _integer,
+    "float": _float,
+    "decimal": _decimal,
+    "date": _date,
+    "timestamp": _moment,
+    "string": _text,
+}

@@ -1,0 +1,31 @@
+package io.plake.spark;
+
+import java.util.Set;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.connector.catalog.Changelog;
+import org.apache.spark.sql.connector.catalog.ChangelogContext;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** {@link PlakeSessionCatalog} with changes of tables, from Spark 4.2 on: 4.1 lacks their classes. */
+public final class PlakeSessionChangelogs extends PlakeSessionCatalog {
+
+  /** Spark calls it. */
+  public PlakeSessionChangelogs() {}
+
+  @Override
+  public Changelog loadChangelog(
+      Identifier name, ChangelogContext asked, CaseInsensitiveStringMap options)
+      throws NoSuchTableException {
+    Table table = loadTable(name);
+    return table instanceof PlakeTable
+        ? new PlakeChangelog(((PlakeTable) table).changes(PlakeChangelog.options(asked, options)))
+        : super.loadChangelog(name, asked, options);
+  }
+
+  @Override
+  public Set<String> changelogStateOptionKeys() {
+    return PlakeChangelog.stateOptions();
+  }
+}

@@ -1,0 +1,196 @@
+package io.plake.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchViewException;
+import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.catalyst.analysis.ViewAlreadyExistsException;
+import org.apache.spark.sql.connector.catalog.Changelog;
+import org.apache.spark.sql.connector.catalog.ChangelogContext;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.Relation;
+import org.apache.spark.sql.connector.catalog.RelationCatalog;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
+import org.apache.spark.sql.connector.catalog.View;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * {@link PlakeCatalog} with views and changes of tables, from Spark 4.2 on: 4.1 has neither in
+ * catalogs like this, and lacks classes that this one needs.
+ *
+ * <p>A view is a text that Spark made and reads. plake keeps it, and its name.
+ */
+public final class PlakeViewCatalog extends PlakeCatalog implements RelationCatalog {
+
+  /** Spark calls it. */
+  public PlakeViewCatalog() {}
+
+  /** What commits of a table changed. */
+  @Override
+  public Changelog loadChangelog(
+      Identifier table, ChangelogContext asked, CaseInsensitiveStringMap options) {
+    return new PlakeChangelog(ChangesTable.of(
+        channel(), Channel.about(null, table), PlakeChangelog.options(asked, options)));
+  }
+
+  /** A table or a view: tables are asked for far more often, and come first. */
+  @Override
+  public Relation loadRelation(Identifier name) throws NoSuchTableException {
+    try {
+      return loadTable(name);
+    } catch (NoSuchTableException e) {
+      View view = find(name);
+      if (view == null) {
+        throw e;
+      }
+      return view;
+    }
+  }
+
+  /** Of the target of a write that is a view Spark would say that there is nothing of that name. */
+  @Override
+  public Table loadTable(Identifier table, Set<TableWritePrivilege> privileges)
+      throws NoSuchTableException {
+    try {
+      return super.loadTable(table, privileges);
+    } catch (NoSuchTableException e) {
+      if (!privileges.isEmpty() && viewExists(table)) {
+        throw Refusal.because(table + " is a view of the catalog " + name() + ", and a statement"
+            + " changes tables. Name the table that the view reads.");
+      }
+      throw e;
+    }
+  }
+
+  @Override
+  public View loadView(Identifier name) throws NoSuchViewException {
+    View view = find(name);
+    if (view == null) {
+      throw new NoSuchViewException(name);
+    }
+    return view;
+  }
+
+  @Override
+  public boolean viewExists(Identifier name) {
+    return find(name) != null;
+  }
+
+  @Override
+  public Identifier[] listViews(String[] namespace) throws NoSuchNamespaceException {
+    List<Identifier> found = new ArrayList<>();
+    ObjectNode question = about(Vocabulary.Ask.LIST_VIEWS, namespace);
+    for (JsonNode view : channel().ask(question).told.get(Vocabulary.Answer.NAMES)) {
+      found.add(Identifier.of(namespace, view.asText()));
+    }
+    return found.toArray(new Identifier[0]);
+  }
+
+  @Override
+  public View createView(Identifier name, View view)
+      throws ViewAlreadyExistsException, NoSuchNamespaceException {
+    return put(name, view, Vocabulary.Stage.CREATE);
+  }
+
+  @Override
+  public View createOrReplaceView(Identifier name, View view)
+      throws ViewAlreadyExistsException, NoSuchNamespaceException {
+    return put(name, view, Vocabulary.Stage.EITHER);
+  }
+
+  @Override
+  public View replaceView(Identifier name, View view) throws NoSuchViewException {
+    return put(name, view, Vocabulary.Stage.REPLACE);
+  }
+
+  @Override
+  public boolean dropView(Identifier name) {
+    return channel().change(Channel.about(Vocabulary.Ask.DROP_VIEW, name))
+        .told.get(Vocabulary.Answer.EXISTS).asBoolean();
+  }
+
+  @Override
+  public void renameView(Identifier name, Identifier renamed) {
+    ObjectNode question = Channel.about(Vocabulary.Ask.RENAME_VIEW, name);
+    Channel.add(question.putArray(Vocabulary.Question.RENAMED), renamed);
+    channel().change(question);
+  }
+
+  private View put(Identifier name, View view, String kind) {
+    ObjectNode question = Channel.about(Vocabulary.Ask.PUT_VIEW, name)
+        .put(Vocabulary.Question.STAGE, kind);
+    ObjectNode told = question.putObject(Vocabulary.Question.VIEW)
+        .put(Vocabulary.View.SQL, view.queryText())
+        .put(Vocabulary.View.COLUMNS, view.schema().json())
+        .put(Vocabulary.View.CATALOG, view.currentCatalog())
+        .put(Vocabulary.View.SCHEMA_MODE, view.schemaMode());
+    put(told.putArray(Vocabulary.View.NAMESPACE), view.currentNamespace());
+    put(told.putArray(Vocabulary.View.QUERY_COLUMNS), view.queryColumnNames());
+    put(told.putObject(Vocabulary.View.CONFIGS), view.sqlConfigs());
+    put(told.putObject(Vocabulary.View.PROPERTIES), view.properties());
+    try {
+      channel().change(question);
+    } catch (RuntimeException e) {
+      throw e;
+    } catch (Exception e) { // undeclared: Spark expects another one where a table has the name
+      throw Refusal.undeclared(e instanceof TableAlreadyExistsException
+          ? new ViewAlreadyExistsException(name) : e);
+    }
+    return view;
+  }
+
+  private static void put(ArrayNode list, String[] texts) {
+    for (String text : texts == null ? new String[0] : texts) {
+      list.add(text);
+    }
+  }
+
+  private static void put(ObjectNode object, Map<String, String> texts) {
+    if (texts != null) {
+      texts.forEach(object::put);
+    }
+  }
+
+  private View find(Identifier name) {
+    JsonNode told = channel().ask(Channel.about(Vocabulary.Ask.LOAD_VIEW, name))
+        .told.get(Vocabulary.Answer.VIEW);
+    if (told == null) {
+      return null;
+    }
+    View.Builder view = new View.Builder()
+        .withQueryText(told.get(Vocabulary.View.SQL).asText())
+        .withCurrentNamespace(texts(told.get(Vocabulary.View.NAMESPACE)))
+        .withQueryColumnNames(texts(told.get(Vocabulary.View.QUERY_COLUMNS)))
+        .withSqlConfigs(PlakeTable.texts(told.get(Vocabulary.View.CONFIGS)));
+    if (!told.get(Vocabulary.View.CATALOG).isNull()) {
+      view.withCurrentCatalog(told.get(Vocabulary.View.CATALOG).asText());
+    }
+    if (!told.get(Vocabulary.View.SCHEMA_MODE).isNull()) {
+      view.withSchemaMode(told.get(Vocabulary.View.SCHEMA_MODE).asText());
+    }
+    view.withSchema((StructType) DataType.fromJson(told.get(Vocabulary.View.COLUMNS).asText()));
+    view.withProperties(PlakeTable.texts(told.get(Vocabulary.View.PROPERTIES)));
+    return view.build();
+  }
+
+  private static String[] texts(JsonNode list) {
+    List<String> found = new ArrayList<>();
+    list.forEach(text -> found.add(text.asText()));
+    return found.toArray(new String[0]);
+  }
+
+  @Override
+  public Set<String> changelogStateOptionKeys() {
+    return PlakeChangelog.stateOptions();
+  }
+}

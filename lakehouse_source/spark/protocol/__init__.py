@@ -1,0 +1,1 @@
+"""Door. The words and messages that the JVM and Python exchange."""

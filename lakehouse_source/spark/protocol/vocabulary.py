@@ -1,0 +1,464 @@
+"""Door. The names that the planner extension (Java) and the data source (Python) share.
+
+This is the one table of them. `build.py` writes `Vocabulary.java` from it and Java uses no
+name that is not there; a test holds both. The forms of values are told beside the types.
+"""
+
+from __future__ import annotations
+
+
+class Mark:
+    """Keys in the metadata of the first column of a scan's schema."""
+
+    ISOLATED = "plake.isolated"  # true: the scan has a read plan of its own
+    CONDITION = "plake.condition"  # conditions, as `Key` tells
+    JOIN_KEYS = "plake.join_keys"  # conditions that hold for one run of the query
+    ROWS_ONLY = "plake.rows_only"  # true: Spark counts rows and uses no value
+    DECIMALS = "plake.decimals"  # {column: [precision, scale]} of decimals wanted as longs
+    LIMIT = "plake.limit"  # so many rows are enough
+    AGGREGATE = "plake.aggregate"  # a question, as `Key` tells
+    PARALLELISM = "plake.parallelism"  # Spark's default parallelism
+    METADATA = "plake.metadata"  # {column: name} of columns that tell where a row is stored
+    READER = "plake.reader"  # a value of `Reader`: answer files where Spark's reader may read them
+    CHANGED_FILES = "plake.changed_files"  # true: files with LAYOUTS or DELETED may be answered
+    JOINED = "plake.joined"  # true: answer also `Pickle.KEY_COLUMNS`
+
+
+class Key:
+    """Keys of conditions and of questions.
+
+    A condition is `{op, terms}` (AND, OR, NOT), `{op}` (TRUE, FALSE), `{op, column}` (IS_NULL) or
+    `{op, column, type, values, null}`. `column` is a list of names from the top, `values` are
+    texts in the form of the type, and `null: true` puts NULL among the values.
+    A question is `{group, functions, columns}`: functions and columns go in pairs, and
+    the column of `count(*)` is the empty text.
+    """
+
+    OP = "op"
+    TERMS = "terms"
+    COLUMN = "column"
+    TYPE = "type"
+    VALUES = "values"
+    NULL = "null"
+    GROUP = "group"
+    FUNCTIONS = "functions"
+    COLUMNS = "columns"
+
+
+class Operator:
+    """Values of `Key.OP`."""
+
+    TRUE = "true"
+    FALSE = "false"
+    AND = "and"
+    OR = "or"
+    NOT = "not"
+    IS_NULL = "is_null"
+    EQUAL = "="
+    NULL_SAFE_EQUAL = "<=>"
+    LESS = "<"
+    LESS_OR_EQUAL = "<="
+    GREATER = ">"
+    GREATER_OR_EQUAL = ">="
+    IN = "in"
+    STARTS_WITH = "starts_with"
+    ENDS_WITH = "ends_with"
+    CONTAINS = "contains"
+
+
+class Type:
+    """Values of `Key.TYPE`, each with the text that a value has."""
+
+    BOOLEAN = "boolean"  # true or false
+    LONG = "long"  # decimal digits, of integers of every width
+    FLOAT = "float"  # as Java prints the double of the same value
+    DOUBLE = "double"  # as Java prints it
+    DECIMAL = "decimal"  # digits without an exponent
+    STRING = "string"  # itself
+    BINARY = "binary"  # hexadecimal
+    DATE = "date"  # days since 1970-01-01
+    TIMESTAMP = "timestamp"  # microseconds since 1970-01-01 00:00 UTC
+    TIMESTAMP_NTZ = "timestamp_ntz"  # microseconds since 1970-01-01 00:00 of the wall clock
+    DURATION = "duration"  # microseconds
+
+
+class Function:
+    """Aggregates that the catalog may answer."""
+
+    COUNT = "count"
+    MIN = "min"
+    MAX = "max"
+
+
+class Pickle:
+    """Keys in pickles of partitions, which Java reads."""
+
+    ROW_COUNT = "row_count"  # of `packing.ScanPartition` and `SparkFiles`: at most so many rows
+    BYTE_COUNT = "byte_count"  # of the same: the bytes of the row groups that are read
+    COUNTS = "counts"  # of the same: {name: number}, with the names of `Count`
+    VALUE = "value"  # of Spark's `InputPartition`: the rows of an answer, or None
+    VERSION = "frame_version"  # of `source.PlakeDataSource`: the version that a frame reads
+    NOTE = "note"  # of both ways to read: why this reader was chosen
+    KEY_COLUMNS = "key_columns"  # of both: columns by which keys of a join may prune the scan
+
+
+class Count:
+    """Keys in `Pickle.COUNTS`. Metrics of scans in Spark's plans have these names too."""
+
+    FILES = "filesOfTable"
+    FILES_BY_PARTITION = "filesPrunedByPartition"
+    FILES_BY_STATISTICS = "filesPrunedByStatistics"
+    FILES_BY_JOIN_KEYS = "filesPrunedByJoinKeys"  # Java counts them: keys come at run time
+    FILES_READ = "filesToRead"
+    ROW_GROUPS = "rowGroupsOfTable"
+    ROW_GROUPS_PRUNED = "rowGroupsPruned"
+    ROW_GROUPS_READ = "rowGroupsToRead"
+
+
+class Files:
+    """Keys in the pickle of `spark_files.SparkFiles`: files for Spark's own Parquet reader."""
+
+    ROOT = "root"  # the dataset's folder as Hadoop names it
+    PATHS = "paths"  # of files, relative to the folder
+    SIZES = "sizes"  # in bytes, in the order of the paths
+    PARTITIONED = "partitioned"  # columns that are not in the files
+    VALUES = "partition_values"  # rows of texts, as in answers: the values of these columns
+    VALUES_OF = "values_of"  # for each file the place of its values
+    # Ways to store columns: {column: [name in the files, None] or [None, value as text]} of those
+    # that the files do not store as they are now. Of a column in PLACES: [name under which files
+    # store it for moved rows, None], or [None, None] where no file stores it
+    LAYOUTS = "layouts"
+    LAYOUT_OF = "layout_of"  # for each file the place of its layout
+    # For each file None, or of its deletion vector: the number of deleted rows, that of all rows
+    # of the file, the Puffin file relative to the folder, offset and length in bytes, a copy
+    DELETED = "deleted"
+    UNPUSHED = "unpushed"  # columns whose conditions Spark must not push into Parquet
+    PLACES = "places"  # {column: its name in MetadataColumn} of those that tell where a row is
+    IDENTITIES = "identities"  # with PLACES: for each file its first row id, and its version
+
+
+class MetadataColumn:
+    """Columns that tell where a row is stored, as `schema/metadata_columns.py` describes them."""
+
+    FILE = "_file"
+    POSITION = "_pos"
+    ROW = "_row_id"
+    COMMIT = "_commit_version"
+    LAST_CHANGED = "_last_changed_version"  # the same in the change feed
+
+
+class Statement:
+    """Keys of the JSON in `Option.STATEMENT`.
+
+    The rows of a write that does a statement have the columns `Row.OPERATION`, those of the
+    dataset (a DELETE has none), and `_file`, `_pos` and `_row_id` under names that no column
+    has. With `ADDED` true they are all new, and have the columns of the dataset only.
+    """
+
+    COMMAND = "command"  # a value of `Command`
+    VERSION = "base_version"  # the version that the statement read
+    ADDED = "added"  # true: every row is new
+    CONDITION = "condition"  # conditions, as `Key` tells, of the rows that it may change
+    RESCANS = "rescans"  # false: no other rows of plake's datasets are read, as by a subquery
+
+
+class Command:
+    """Values of `Statement.COMMAND`."""
+
+    DELETE = "delete"
+    UPDATE = "update"
+    MERGE = "merge"
+
+
+class Row:
+    """Columns of a statement's rows."""
+
+    OPERATION = "__row_operation"  # 1: deleted, 2: updated, 3: inserted
+
+
+class Question:
+    """Keys of the JSON in `Option.QUESTION`: what Spark's catalog asks `spark/tables/commands.py`.
+
+    Types and schemas are Spark's JSON. A value is `{FIELD, VALUE}` as text: the name of a column
+    and a condition, as `Key` tells, that the column equals it; or null.
+    """
+
+    COMMAND = "ask"  # a value of `Ask`
+    CATALOG = "spark_catalog"  # the name of the catalog in Spark
+    IDENTIFIER = "identifier"  # the parts of a table's name, the namespace first
+    SHOWN = "shown"  # the parts of the table's name to show, where IDENTIFIER is a path
+    NAMESPACE = "namespace"  # its parts
+    VERSION = "at_version"  # the text after VERSION AS OF
+    MICROSECONDS = "at_microseconds"  # TIMESTAMP AS OF, since 1970-01-01 00:00 UTC
+    MUST_BE_NEW = "must_be_new"  # of EXISTS: true fails where there is a dataset
+    SCHEMA = "schema"  # of CREATE and STAGE
+    DEFAULTS = "defaults"  # of CREATE and STAGE: values
+    PARTITION_BY = "partition_columns"
+    CLUSTER_BY = "cluster_columns"
+    PROPERTIES = "texts"  # {name: text}
+    STAGE = "stage"  # of STAGE: a value of `Stage`
+    PURGE = "purge"  # of DROP: delete the files
+    CASCADE = "cascade"  # of DROP_NAMESPACE
+    RENAMED = "renamed"  # of RENAME: the new identifier
+    CHANGES = "changes"  # of ALTER: a list of {CHANGE, FIELD, ...}
+    CHANGE = "change"  # a value of `Change`
+    FIELD = "field"  # the path of a column; the name of a property or of a value's column
+    VALUE = "new"  # the new name, property, default value or list of columns
+    NULLABLE = "nullable"
+    COMMENT = "note"
+    TYPE = "data_type"
+    AFTER = "after"  # the column before; null for the first place; absent for the last
+    PROCEDURE = "procedure"  # of LOAD_PROCEDURE and CALL: its name
+    ARGUMENTS = "arguments"  # of CALL: {name: value}, null where it is NULL
+    CURRENT = "current_namespace"  # of CALL: the session's, quoted; null: it is in another catalog
+    VIEW = "view"  # of PUT_VIEW: an object, as `View` tells
+    MESSAGES = "messages"  # of CALL: what its tasks told; absent before they have run
+
+
+class Place:
+    """Options that say where a table is. Spark's catalog has them; a query must not."""
+
+    PATH = "path"
+    CATALOG = "catalog"
+    WAREHOUSE = "warehouse"
+
+
+class Ask:
+    """Values of `Question.COMMAND`."""
+
+    LOAD = "load_table"  # the frame at one version; the columns come with the answer
+    LOAD_CHANGES = "load_changes"  # a frame of the change feed, as options in `Changes` tell
+    TRUNCATE = "truncate_table"
+    EXISTS = "exists"  # is there a dataset at the path that the identifier is?
+    LIST_TABLES = "list_tables"
+    CREATE = "create_table"
+    STAGE = "stage_table"  # the options of a write that creates or replaces the table
+    ALTER = "alter_table"
+    DROP = "drop_table"
+    RENAME = "rename_table"
+    LIST_NAMESPACES = "list_namespaces"
+    LOAD_NAMESPACE = "load_namespace"
+    CREATE_NAMESPACE = "create_namespace"
+    ALTER_NAMESPACE = "alter_namespace"
+    DROP_NAMESPACE = "drop_namespace"
+    LIST_PARTITIONS = "list_partitions"  # of the table at VERSION
+    LIST_PROCEDURES = "list_procedures"
+    LOAD_PROCEDURE = "load_procedure"
+    CALL = "call"
+    LIST_VIEWS = "list_views"
+    LOAD_VIEW = "load_view"
+    PUT_VIEW = "put_view"
+    DROP_VIEW = "drop_view"
+    RENAME_VIEW = "rename_view"
+
+
+class Changes:
+    """Options of a frame of the change feed. Spark has these names."""
+
+    READ = "readChangeFeed"
+    STARTING_VERSION = "startingVersion"
+    ENDING_VERSION = "endingVersion"
+    STARTING_TIMESTAMP = "startingTimestamp"
+    ENDING_TIMESTAMP = "endingTimestamp"
+    STARTING_INCLUSIVE = "startingBoundInclusive"
+    ENDING_INCLUSIVE = "endingBoundInclusive"
+    DEDUPLICATION = "deduplicationMode"
+    COMPUTE_UPDATES = "computeUpdates"
+    COLUMNS = "columns"
+    WHERE = "where"
+    SPLIT_SIZE = "splitSize"
+
+
+class Stage:
+    """Values of `Question.STAGE`."""
+
+    CREATE = "must_create"
+    REPLACE = "must_replace"
+    EITHER = "create_or_replace"
+
+
+class Change:
+    """Values of `Question.CHANGE`."""
+
+    PROPERTY = "set_property"  # VALUE null: removed
+    CLUSTER = "cluster_by"
+    ADD = "add_column"
+    RENAME = "rename_column"
+    DELETE = "delete_column"
+    WIDEN = "change_type"
+    NULLABILITY = "set_nullable"
+    COMMENT = "set_comment"
+    MOVE = "move_column"
+    DEFAULT = "set_default"
+
+
+class Namespace:
+    """Namespaces that are always there."""
+
+    DEFAULT = "default"
+    SYSTEM = "system"  # of procedures; no table is in it by itself
+
+
+class Answer:
+    """Keys of an answer, which is JSON in the metadata of the last column of a schema."""
+
+    MARK = "plake.answer"  # the key of the metadata
+    ERROR = "error"  # {KIND, MESSAGE} where the question failed, and nothing else
+    KIND = "kind"  # a value of `Failure`
+    MESSAGE = "message"
+    OPTIONS = "options"  # of a table: the options by which the data source finds it
+    STAGED = "staged"  # of STAGE: the value of `Option.STAGED`
+    TABLE = "table"  # its name
+    AT = "at"  # the version that was read
+    PARTITION_BY = "partition_by"  # names of columns
+    IS_METADATA = "is_metadata"  # true: rows about a table, such as its files; nothing is written
+    PROPERTIES = "properties"  # {name: text}
+    EXISTS = "found"  # of EXISTS, DROP and LOAD_PROCEDURE: true or false
+    NAMES = "names"  # of tables, namespaces or procedures
+    DESCRIPTION = "description"  # of a procedure
+    PARAMETERS = "parameters"  # a schema as Spark's JSON; `Parameter` tells of its metadata
+    COLUMNS = "columns"  # of a procedure's rows: a schema as Spark's JSON
+    ROWS = "rows"  # lists of values
+    VIEW = "view"  # of LOAD_VIEW: an object, as `View` tells; absent where there is none
+    CHANGED = "changed"  # of CALL: the table that may show other rows now, as SQL
+    TASKS = "tasks"  # of CALL: true where tasks must do the work first, see `Option.TASKS`
+
+
+class View:
+    """Keys of a view: what Spark must know to read its text."""
+
+    SQL = "sql"
+    COLUMNS = "columns"  # a schema as Spark's JSON
+    QUERY_COLUMNS = "query_columns"  # the names that the query gives to them
+    CATALOG = "catalog"  # the current one when it was made; names in the text are found from there
+    NAMESPACE = "namespace"
+    CONFIGS = "configs"  # {name: text} of SQL settings
+    SCHEMA_MODE = "schema_mode"
+    PROPERTIES = "properties"  # {name: text}
+
+
+class Parameter:
+    """Keys of the metadata of a procedure's parameter."""
+
+    DEFAULT = "default"  # SQL text; absent where an argument must be given
+
+
+class Failure:
+    """Values of `Answer.KIND`: the class of Spark's exception."""
+
+    NO_TABLE = "no_table"
+    TABLE_EXISTS = "table_exists"
+    NO_NAMESPACE = "no_namespace"
+    NAMESPACE_EXISTS = "namespace_exists"
+    NAMESPACE_NOT_EMPTY = "namespace_not_empty"
+    OTHER = "other"
+
+
+class Part:
+    """What of the extension works or does not work on its own."""
+
+    PUSHDOWN = "pushdown"
+    AGGREGATES = "aggregates"
+    FUNCTIONS = "functions"
+    JOIN_KEYS = "join keys"
+    BATCHES = "batches"
+    DECIMALS = "decimals"
+    VIEWS = "views"
+    STATEMENTS = "statements"
+    CATALOG = "catalog"
+    CATALOG_VIEWS = "catalog views"
+    PROVIDER = "save modes"
+    READER = "reader"
+    METRICS = "metrics"
+
+
+class Setting:
+    """Settings of a session. false turns the extension, or a part of it, off."""
+
+    PLANNER = "spark.plake.planner.enabled"
+    BATCHES = "spark.plake.planner.batches.enabled"
+    # Before the name of an option: of all writes of the session, but those of streams.
+    STATEMENT = "spark.plake.statement."
+    # A value of `Reader`: who reads Parquet files.
+    READER = "spark.plake.planner.reader"
+    # Of the application's own configuration, never of a session: which environment variables
+    # `env:NAME` may read besides PLAKE_*, and which hosts that a query names get secrets.
+    ENV_ALLOWED = "spark.plake.env.allowed"
+    HOSTS_ALLOWED = "spark.plake.hosts.allowed"
+    # An environment variable of planning workers: these two and the hosts of catalogs, as JSON.
+    STATIC = "PLAKE_STATIC_CONFIGURATION"
+
+
+class Reader:
+    """Values of `Setting.READER`."""
+
+    AUTO = "auto"  # Spark where it is exact and faster, else Python
+    PYTHON = "python"
+    SPARK = "spark"  # Spark where it is exact, else Python
+
+
+class Entry:
+    """The class by which the extension makes the data source with options of its own."""
+
+    MODULE = "lakehouse_source.spark.source"
+    CLASS = "FromExtension"
+
+
+class Option:
+    """Options of the data source that the extension sets, and nobody else (`OwnOptions.java`)."""
+
+    OWN = "plake."  # how all their names begin
+    SEAL = "plake.seal"  # beside them while Spark has them: that the extension set them
+
+    # Of a temporary view without a version: Schema.STORED, or Schema.GIVEN by the user.
+    VIEW = "plake.view"
+    # Of a write: what a DELETE, UPDATE or MERGE does, as `Statement` tells.
+    STATEMENT = "plake.statement"
+    # Of a frame: what Spark's catalog asks, as `Question` tells.
+    QUESTION = "plake.question"
+    # Of a frame: the same, of a statement that may change what is stored.
+    COMMAND = "plake.command"
+    # Of a frame: a CALL, as `Question` tells, whose work the tasks of the frame do. Its rows are
+    # the messages for `Question.MESSAGES`.
+    TASKS = "plake.tasks"
+    # Of an overwrite: conditions, as `Key` tells, of the rows that are replaced.
+    OVERWRITE = "plake.overwrite"
+    # Of a write that replaces rows: pairs of a path and a version, the datasets of plake that its
+    # query reads, without versions that the user named.
+    READS = "plake.reads"
+    # Of an overwrite by path: the session's `spark.sql.sources.partitionOverwriteMode`.
+    SESSION_PARTITIONS = "plake.session_partitions"
+    # Of a write that creates or replaces a table: what `Answer.STAGED` told.
+    STAGED = "plake.staged"
+    # Of a write: the session's settings `Setting.STATEMENT`, as {name: value}.
+    SETTINGS = "plake.settings"
+    # Of a write: a value of `Mode`.
+    MODE = "plake.mode"
+    # Of a write or a question: Spark's id of the application, for the history.
+    APPLICATION = "plake.application"
+
+
+class Mode:
+    """Values of `Option.MODE`."""
+
+    CREATE = "create"  # the dataset must be new
+    EXISTING = "existing"  # the dataset must be there: it is a table that was found by its name
+
+
+class Schema:
+    """Values of `Option.VIEW`."""
+
+    STORED = "stored"
+    GIVEN = "given"
+
+
+GROUPS = (
+    *(Mark, Key, Operator, Type, Function, Pickle, MetadataColumn, Statement, Command, Row),
+    *(Question, Place, Ask, Changes, Stage, Change, Namespace, Answer, View, Parameter, Failure),
+    *(Part, Setting, Reader, Entry, Option, Mode, Schema, Files, Count),
+)
+
+
+def names(group: type) -> dict[str, str]:
+    """The constants of one group, by their names."""
+    return {name: value for name, value in vars(group).items() if name.isupper()}

@@ -1,0 +1,83 @@
+"""Door. Answers aggregates of a query from the catalog, without a scan.
+
+The planner extension asks while Spark plans (`planner/src/io/plake/spark/
+CatalogQuestion.java`). Spark has no call for such a question. The extension therefore
+makes a read plan that is never run, and the answer is its only partition: rows of text,
+which `CatalogAnswer.java` turns into Spark's values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.read.aggregates import Aggregate, aggregate
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.fields import find_field
+from lakehouse_source.spark.protocol.vocabulary import Function, Key
+from lakehouse_source.spark.reading.batch_read import ReadRequest
+from lakehouse_source.spark.reading.decode_conditions import decode_all
+from lakehouse_source.spark.reading.pushdown import Pushdown
+from lakehouse_source.spark.types.answer_text import as_text, has_text_form
+from lakehouse_source.spark.types.spark_types import spark_schema
+
+Rows = list[list[str | None]]
+
+
+class AggregateReader(DataSourceReader):
+    """Its one partition holds the rows of the answer, or None: Spark has to scan."""
+
+    def __init__(self, request: ReadRequest, pushdown: Pushdown) -> None:
+        self.request = request
+        self.pushdown = pushdown
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with self.request.opened() as (reader, snapshot):
+            return [InputPartition(self._answer(reader, snapshot))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise AssertionError("the read plan of an aggregate is never run")
+
+    def _answer(self, reader: CatalogReader, snapshot: Snapshot) -> Rows | None:
+        asked = self.pushdown.aggregate or {}
+        types = self._types(snapshot, asked)
+        condition = decode_all(self.pushdown.condition, snapshot.schema)
+        if types is None or condition is None:
+            return None
+        found = aggregate(
+            reader,
+            snapshot,
+            (PredicateSet.of(self.request.where) & condition).bind(snapshot.schema),
+            asked[Key.GROUP],
+            [Aggregate(f, c or None) for f, c in zip(asked[Key.FUNCTIONS], asked[Key.COLUMNS])],
+        )
+        if found is None:
+            return None
+        return [[as_text(value, type_) for value, type_ in zip(row, types)] for row in found]
+
+    def _types(self, snapshot: Snapshot, asked: Mapping[str, Any]) -> list[pa.DataType] | None:
+        """The stored types of the answer's columns, or None where one cannot be sent as text."""
+        fields = list(snapshot.schema)
+        types: list[pa.DataType] = []
+        wanted = [(name, "group") for name in asked[Key.GROUP]]
+        wanted += list(zip(asked[Key.COLUMNS], asked[Key.FUNCTIONS]))
+        for name, function in wanted:
+            if not name:
+                types.append(pa.int64())
+                continue
+            field = find_field(name, fields)
+            if field is None:
+                return None
+            # A schema that the user gave may show the column as another type.
+            stored = spark_schema(pa.schema([field])).fields[0].dataType
+            if stored != self.pushdown.schema[name].dataType:
+                return None
+            if function != Function.COUNT and not has_text_form(field.type):
+                return None
+            types.append(pa.int64() if function == Function.COUNT else field.type)
+        return types

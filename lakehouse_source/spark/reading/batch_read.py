@@ -1,0 +1,296 @@
+"""Door. Batch reads: the driver plans scan tasks, and executors turn them into batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.model import ScanTask
+from lakehouse_source.parquet.reader import read_task
+from lakehouse_source.parquet.spec import ReadSpec
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.plan import ScanPlan, plan
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.align import align, by_name
+from lakehouse_source.schema.metadata_columns import (
+    METADATA_COLUMNS,
+    unused_names,
+    with_metadata,
+)
+from lakehouse_source.spark.protocol.vocabulary import Pickle, Reader
+from lakehouse_source.spark.reading.decode_conditions import decode_supported
+from lakehouse_source.spark.reading.join_keys import coarsened
+from lakehouse_source.spark.reading.packing import ScanPartition, counts, decoded_share, pack
+from lakehouse_source.spark.reading.pushdown import Pushdown
+from lakehouse_source.spark.reading.reader_worth import (
+    check_matches,
+    is_small,
+    key_columns,
+    needs_statistics,
+)
+from lakehouse_source.spark.reading.spark_files import SparkFiles, Unsuited, spark_files
+from lakehouse_source.spark.session.static_configuration import catalog_of_query
+from lakehouse_source.spark.session.workers import freeze_gc
+from lakehouse_source.spark.types.decimals import decimals_to_longs
+from lakehouse_source.spark.types.spark_types import batch_schema, columns_for, narrowed_structs
+from lakehouse_source.storage import Storage
+
+METADATA = {column.name: column for column in METADATA_COLUMNS}
+# Rows of a batch that is handed to the JVM.
+BATCH_ROWS = 65_536
+# Of more files it is not counted which are pruned by partition values alone.
+MOST_COUNTED = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What a frame reads: a dataset, its version, and the options that narrow it."""
+
+    path: str
+    catalog: str | None
+    version: int
+    columns: tuple[str, ...] | None
+    where: str | None
+    split_size_bytes: int | None
+    # The frame has the columns of `METADATA_COLUMNS` too, under names that no other column has.
+    metadata_columns: bool = False
+    # By name, as given: secrets are names of environment variables of the driver.
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    # The frame shows this metadata table instead of the rows.
+    metadata_table: str | None = None
+
+    @property
+    def address(self) -> Address:
+        """Where the dataset is, on the driver."""
+        return Address(self.path, catalog_of_query(self.catalog), self.storage_options)
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[CatalogReader, Snapshot]]:
+        """A reader of the catalog, and the version of the frame."""
+        address = self.address
+        with address.open() as catalog, catalog.read() as reader:
+            yield reader, address.snapshot(catalog, reader, self.version)
+
+
+class PlakeReader(DataSourceReader):
+    """Reads one scan. Plans on the driver when Spark first needs the plan.
+
+    It has no `pushFilters`: Spark shares one read plan among all scans of a frame, and
+    would prune one scan by the filters of another. Filters come with `pushdown` instead.
+    A pickled `PlakeReader` becomes a `TaskReader`, so executors get neither catalog nor plan.
+    """
+
+    def __init__(self, request: ReadRequest, pushdown: Pushdown) -> None:
+        self.request = request
+        self.pushdown = pushdown
+        self.schema = pushdown.schema
+        self._plan: ScanPlan | None = None
+        self._snapshot: Snapshot | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (TaskReader, self._task_reader_arguments())
+
+    def _task_reader_arguments(self) -> tuple[Any, ...]:
+        pushed = self.pushdown
+        return (self.plan().spec, self.schema, pushed.rows_only, pushed.limit, pushed.unscaled)
+
+    def plan(self) -> ScanPlan:
+        """The scan's tasks, planned once."""
+        if self._plan is None:
+            self._plan = self._make_plan()
+        return self._plan
+
+    def _make_plan(self) -> ScanPlan:
+        request, pushed = self.request, self.pushdown
+        with request.opened() as (reader, snapshot):
+            self._snapshot = snapshot
+            condition = PredicateSet.of(request.where) & decode_supported(
+                pushed.condition, snapshot.schema
+            )
+            metadata = [METADATA[kind].with_name(name) for name, kind in pushed.metadata.items()]
+            if request.metadata_columns:
+                metadata = unused_names(METADATA_COLUMNS, snapshot.schema.names)
+            columns = with_metadata(snapshot.schema, self.schema.names, metadata)
+            keys = coarsened(pushed.join_keys, snapshot.summary.get("live_row_groups", 0))
+            made = plan(
+                reader,
+                snapshot,
+                read_uri=request.address.location,
+                predicates=condition & decode_supported(keys, snapshot.schema),
+                columns=columns_for(self.schema, columns),
+                limit=pushed.limit,
+                metadata=metadata,
+                account=_is_accounted(pushed, snapshot),
+            )
+        narrowed = narrowed_structs(self.schema, snapshot.schema)
+        spec = replace(made.spec, narrowed=narrowed, file_schemas=snapshot.file_schemas)
+        if pushed.join_keys:
+            # Join keys choose tasks only. Without them in the spec, every run of the query has
+            # the same spec, and the reader of any run can read the tasks of any other.
+            bound = condition.bind(snapshot.schema)
+            spec = replace(spec, predicate=None if bound.always_true else bound)
+        return replace(made, spec=spec)
+
+    def partitions(self) -> list[InputPartition]:
+        """The tasks of the scan, or one `SparkFiles`, where that is asked and Spark is to read."""
+        if self.pushdown.reader is not None:
+            try:
+                return [self._files()]
+            except Unsuited as reason:
+                return self._tasks_with(note=str(reason))
+        return self._tasks_with() if self.pushdown.isolated else self._tasks()
+
+    def _tasks_with(self, note: str | None = None) -> list[InputPartition]:
+        """The tasks of the scan, and what the planner extension is told beside them."""
+        first, *others = self._tasks() or [ScanPartition(())]
+        assert isinstance(first, ScanPartition)
+        told = replace(
+            first,
+            counts=counts(self.plan().pruning),
+            note=note,
+            key_columns=self._key_columns(),
+        )
+        return [told, *others]
+
+    def _key_columns(self) -> tuple[str, ...] | None:
+        """The columns by which keys of a join may prune the scan, if that is asked."""
+        made, snapshot = self.plan(), self._snapshot
+        assert snapshot is not None
+        if not self.pushdown.joined:
+            return None
+        with self.request.opened() as (reader, _):
+            return key_columns(reader, snapshot, made, self.schema.names)
+
+    def _files(self) -> SparkFiles:
+        request = self.request
+        if request.metadata_columns:
+            raise Unsuited("the places of rows are read")
+        if request.split_size_bytes is not None:
+            raise Unsuited("the frame has a splitSize")
+        made, snapshot = self.plan(), self._snapshot
+        assert snapshot is not None
+        found = spark_files(self.pushdown, snapshot, made, request.where)
+        is_free = self.pushdown.reader == Reader.AUTO and not is_small(self.pushdown, made)
+        if is_free and needs_statistics(made):
+            with request.opened() as (reader, _):
+                check_matches(reader, snapshot, made)
+        # Spark's reader has no use for keys of other columns: they would be found for nothing.
+        by_spark = self.pushdown.joined and not is_free
+        keys = snapshot.partition_by if by_spark else self._key_columns()
+        return found if keys is None else found.with_values({Pickle.KEY_COLUMNS: [*keys]})
+
+    def _tasks(self) -> list[InputPartition]:
+        tasks = self.plan().tasks
+        if not (self.pushdown.rows_only and has_placeholder(self.schema)):
+            return self._pack(tasks)
+        # Tasks that are only counted open no file: one partition is enough for all of them.
+        known = [task for task in tasks if task.certain_row_count is not None]
+        others = [task for task in tasks if task.certain_row_count is None]
+        return [ScanPartition(tuple(known)), *self._pack(others)]
+
+    def _pack(self, tasks: Sequence[ScanTask]) -> list[InputPartition]:
+        share = decoded_share(self.plan().spec)
+        parallelism = self.pushdown.parallelism
+        return [*pack(tasks, self.request.split_size_bytes, share, parallelism)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return TaskReader(*self._task_reader_arguments()).read(partition)
+
+
+class TaskReader(DataSourceReader):
+    """Runs on executors. Reads scan tasks as batches of exactly Spark's schema."""
+
+    def __init__(
+        self,
+        spec: ReadSpec,
+        schema: StructType,
+        rows_only: bool,
+        limit: int | None,
+        unscaled: tuple[str, ...],
+    ) -> None:
+        self.spec = spec
+        self.schema = schema
+        self.rows_only = rows_only
+        self.limit = limit
+        self.unscaled = unscaled
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        left = self.limit
+        for decoded in self._batches(partition):
+            batch = decimals_to_longs(decoded, self.unscaled)
+            if left is None:
+                yield batch
+                continue
+            if left > 0:
+                yield batch.slice(0, left)
+            left -= batch.num_rows
+            if left <= 0:
+                return
+
+    def _batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        freeze_gc()
+        target = batch_schema(self.schema)
+        storage = Storage(self.spec.uri)
+        assert not isinstance(partition, SparkFiles)  # these are for Spark's own reader
+        # Where there is nothing to read, Spark makes a partition of its own, without tasks.
+        tasks = partition.tasks if isinstance(partition, ScanPartition) else ()
+        counting = self.rows_only and has_placeholder(self.schema)
+        for task in tasks:
+            certain = task.certain_row_count if counting else None
+            if certain is not None:
+                yield from _placeholder_batches(certain, target)
+                continue
+            for table in read_task(self.spec, task, storage):
+                aligned = align(table, target, table.schema, by_name).combine_chunks()
+                for batch in aligned.to_batches(max_chunksize=BATCH_ROWS):
+                    yield checked(batch, target)
+
+
+def _is_accounted(pushed: Pushdown, snapshot: Snapshot) -> bool:
+    """Tell whether to count the files that partition values alone prune."""
+    few = snapshot.summary.get("live_files", 0) <= MOST_COUNTED
+    return few and pushed.isolated and not pushed.join_keys
+
+
+def checked(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    """The batch, if it has the columns that Spark planned with.
+
+    The JVM does not look: it would take the bytes of one column for values of another.
+
+    Raises:
+        AssertionError: it has others.
+    """
+    if not batch.schema.equals(target):
+        raise AssertionError(f"a batch has the columns {batch.schema}, and Spark expects {target}")
+    return batch
+
+
+def has_placeholder(schema: StructType) -> bool:
+    """Tell whether values of the first column can be invented where Spark only counts rows."""
+    field = batch_schema(schema).field(0)
+    return bool(field.nullable or pa.types.is_primitive(field.type))
+
+
+def _placeholder_batches(count: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """`count` rows of invented values. No file is opened."""
+    while count > 0:
+        size = min(count, BATCH_ROWS)
+        columns = [_placeholder(field, size) for field in schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        count -= size
+
+
+def _placeholder(field: pa.Field, size: int) -> pa.Array:
+    """Values that nobody looks at: NULL in a nullable column, else zero bits."""
+    if field.nullable:
+        return pa.nulls(size, field.type)
+    zeros = pa.py_buffer(bytes(-(-size * field.type.bit_width // 8)))
+    return pa.Array.from_buffers(field.type, size, [None, zeros])

@@ -1,0 +1,85 @@
+"""Door. A metadata table of a dataset, such as its files, as a frame.
+
+The rows come from the catalog, which executors do not know. The driver reads them while it
+plans, and sends them as Arrow data in the partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.read.inspect import SCHEMAS, Inspection
+from lakehouse_source.schema.align import align, by_name
+from lakehouse_source.spark.reading.batch_read import ReadRequest, checked
+from lakehouse_source.spark.reading.pushdown import Pushdown
+from lakehouse_source.spark.types.spark_types import batch_schema, spark_schema
+
+# Rows of one partition.
+PARTITION_ROWS = 50_000
+
+
+def metadata_schema(name: str) -> StructType:
+    """The columns of a metadata table.
+
+    Raises:
+        InvalidOptionError: there is none of that name.
+    """
+    if name not in SCHEMAS:
+        raise InvalidOptionError(
+            option="metadataTable", value=name, reason="is not a metadata table.", known=SCHEMAS
+        )
+    return spark_schema(SCHEMAS[name])
+
+
+class MetadataTableReader(DataSourceReader):
+    """Reads one metadata table. Conditions and aggregates are left to Spark."""
+
+    def __init__(self, request: ReadRequest, pushdown: Pushdown) -> None:
+        self.request = request
+        self.pushdown = pushdown
+        self.schema = pushdown.schema
+
+    def __reduce__(self) -> tuple[type[MetadataRowsReader], tuple[StructType]]:
+        return MetadataRowsReader, (self.schema,)
+
+    def partitions(self) -> list[InputPartition]:
+        if self.pushdown.aggregate is not None:
+            return [InputPartition(None)]  # no answer: Spark has to scan
+        assert self.request.metadata_table is not None
+        inspection = Inspection(self.request.address, self.request.version)
+        table = inspection.table(self.request.metadata_table).select(self.schema.names)
+        return [
+            InputPartition(_packed(table.slice(start, PARTITION_ROWS)))
+            for start in range(0, table.num_rows, PARTITION_ROWS)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return MetadataRowsReader(self.schema).read(partition)
+
+
+class MetadataRowsReader(DataSourceReader):
+    """Runs on executors, with what the partitions hold."""
+
+    def __init__(self, schema: StructType) -> None:
+        self.schema = schema
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # Where there is nothing to read, Spark makes a partition of its own.
+        if partition is None or not isinstance(partition.value, bytes):
+            return
+        target = batch_schema(self.schema)
+        table = pa.ipc.open_stream(partition.value).read_all()
+        for batch in align(table, target, table.schema, by_name).combine_chunks().to_batches():
+            yield checked(batch, target)
+
+
+def _packed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return bytes(sink.getvalue())

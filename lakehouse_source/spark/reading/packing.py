@@ -1,0 +1,169 @@
+"""Door. Distributes scan tasks over Spark partitions of about equal cost.
+
+A Spark partition costs about 50 ms of a core however small it is: small files share
+one, and large files are divided by row groups.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from lakehouse_source.model import ScanTask
+from lakehouse_source.parquet.spec import ReadSpec
+from lakehouse_source.read.plan import Pruning
+from lakehouse_source.schema.fields import children, is_nested
+from lakehouse_source.spark.protocol.vocabulary import Count, Pickle
+
+SPLIT_SIZE_BYTES = 128 * 1024 * 1024
+# What opening one more file costs, in bytes that could have been read meanwhile.
+FILE_COST_BYTES = 1024 * 1024
+# A smaller partition costs more to start than it saves.
+SMALLEST_SPLIT_BYTES = 4 * 1024 * 1024
+# The size of a value without a fixed width, as in `defaultSize` of Spark's types.
+VARIABLE_WIDTH_BYTES = 20
+
+
+@dataclass(frozen=True)
+class ScanPartition(InputPartition):
+    """The scan tasks of one Spark partition.
+
+    The pickle holds the numbers of rows and bytes beside the packed tasks. The planner extension
+    reads it (`planner/src/io/plake/spark/ReaderAnswer.java`), and can read plain values only. It
+    also reads `counts`: how much planning pruned; `note`: why Spark's own reader does not read
+    the scan; and `key_columns`: columns by which keys of a join may prune it.
+    """
+
+    tasks: tuple[ScanTask, ...]
+    counts: Mapping[str, int] | None = None
+    note: str | None = None
+    key_columns: tuple[str, ...] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        told: dict[str, Any] = {}
+        if self.counts is not None:
+            told[Pickle.COUNTS] = dict(self.counts)
+        if self.note is not None:
+            told[Pickle.NOTE] = self.note
+        if self.key_columns is not None:
+            told[Pickle.KEY_COLUMNS] = [*self.key_columns]
+        return {
+            Pickle.ROW_COUNT: sum(task.row_count for task in self.tasks),
+            Pickle.BYTE_COUNT: sum(task.byte_count for task in self.tasks),
+            "packed": pickle.dumps(self.tasks),
+            **told,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        object.__setattr__(self, "tasks", pickle.loads(state["packed"]))
+        object.__setattr__(self, "counts", state.get(Pickle.COUNTS))
+        object.__setattr__(self, "note", state.get(Pickle.NOTE))
+        object.__setattr__(self, "key_columns", state.get(Pickle.KEY_COLUMNS))
+
+
+def counts(pruning: Pruning) -> dict[str, int]:
+    """How much of a dataset a scan reads, as the planner extension shows it in metrics."""
+    return {
+        Count.FILES: pruning.files_total,
+        Count.FILES_BY_PARTITION: pruning.files_pruned_by_partition,
+        Count.FILES_BY_STATISTICS: pruning.files_pruned_by_statistics,
+        Count.FILES_READ: pruning.files_read,
+        Count.ROW_GROUPS: pruning.row_groups_total,
+        Count.ROW_GROUPS_PRUNED: pruning.row_groups_total - pruning.row_groups_read,
+        Count.ROW_GROUPS_READ: pruning.row_groups_read,
+    }
+
+
+def pack(
+    tasks: Sequence[ScanTask],
+    split_size_bytes: int | None,
+    share: float = 1.0,
+    parallelism: int | None = None,
+) -> list[ScanPartition]:
+    """Distribute tasks over partitions of about equal cost.
+
+    Args:
+        split_size_bytes: the size of a partition, counted in all bytes of its row
+            groups. None: only the part of the bytes that is decoded counts, and there
+            is one partition per core, fewer where they would be too small and more
+            where they would be too large.
+        share: the part of the bytes of a row group that the scan decodes.
+        parallelism: the cores of the cluster, Spark's default parallelism. None: the
+            cores of this machine.
+    """
+    share = 1.0 if split_size_bytes is not None else max(share, 1e-6)
+
+    def cost(task: ScanTask) -> float:
+        return task.byte_count * share + FILE_COST_BYTES
+
+    total = sum(map(cost, tasks))
+    cores = parallelism or os.cpu_count() or 1
+    one_per_core = max(SMALLEST_SPLIT_BYTES, total / cores)
+    size = split_size_bytes or min(SPLIT_SIZE_BYTES, one_per_core)
+    pieces = [piece for task in tasks for piece in _divide(task, size / share)]
+    # Counted by whole tasks: the cost of opening a file twice must not add a partition.
+    count = min(max(1, math.ceil(total / size)), len(pieces))
+    return [ScanPartition(tuple(group)) for group in _balance(pieces, count, cost)]
+
+
+def _balance(
+    pieces: list[ScanTask], count: int, cost: Callable[[ScanTask], float]
+) -> list[list[ScanTask]]:
+    """The pieces in `count` groups of about equal cost.
+
+    The largest piece goes first, each into the group that costs least so far. No group
+    costs more than 4/3 of what it would in the best distribution (Graham 1969).
+    """
+    groups: list[list[ScanTask]] = [[] for _ in range(count)]
+    costs = [0.0] * count
+    for piece in sorted(pieces, key=cost, reverse=True):
+        cheapest = costs.index(min(costs))
+        groups[cheapest].append(piece)
+        costs[cheapest] += cost(piece)
+    return groups
+
+
+def _divide(task: ScanTask, size_bytes: float) -> Iterator[ScanTask]:
+    """The task in pieces of whole row groups, of about `size_bytes` each."""
+    groups = task.row_groups
+    parts = min(math.ceil(task.byte_count / size_bytes), len(groups or ()))
+    if groups is None or parts <= 1:
+        yield task
+        return
+    for index in range(parts):
+        chosen = groups[index * len(groups) // parts : (index + 1) * len(groups) // parts]
+        part = len(chosen) / len(groups)
+        yield replace(
+            task,
+            row_groups=chosen,
+            row_count=int(task.row_count * part),
+            byte_count=int(task.byte_count * part),
+        )
+
+
+def decoded_share(spec: ReadSpec) -> float:
+    """The part of the bytes of a row group that a scan decodes, by the widths of its columns."""
+    decoded = {field.name: field for field in spec.target}
+    for name in spec.predicate.columns if spec.predicate is not None else ():
+        decoded[name] = spec.schema.field(name)
+    stored = [field for field in spec.schema if field.name not in spec.partition_by]
+    total = sum(_width_bytes(field) for field in stored)
+    part = sum(_width_bytes(decoded[field.name]) for field in stored if field.name in decoded)
+    return part / total if total else 1.0
+
+
+def _width_bytes(field: pa.Field) -> int:
+    """The size of one value before it is encoded."""
+    if is_nested(field.type):
+        return sum(_width_bytes(child) for child in children(field.type))
+    try:
+        return max(1, int(field.type.bit_width) // 8)
+    except ValueError:
+        return VARIABLE_WIDTH_BYTES

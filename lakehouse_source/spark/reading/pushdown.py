@@ -1,0 +1,98 @@
+"""Door. What one scan pushes down, as the planner extension hands it over.
+
+Spark shares one read plan among all scans of a frame. A reader may therefore act on what one
+query asks only if its scan has a plan of its own. The planner extension gives it one
+(`planner/src/io/plake/spark/Pushdown.java`) and says so in the metadata of the first column of
+the schema that `DataSource.reader(schema)` receives. Only this schema differs from scan to scan:
+the options belong to the pickled instance, which all scans of a frame share. A schema without
+marks comes from a Spark without the extension: the reader must then be complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakehouse_source.spark.protocol.vocabulary import Mark, names
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+MARKS = frozenset(names(Mark).values())
+
+
+@dataclass(frozen=True, slots=True)
+class Pushdown:
+    """What one scan asks for.
+
+    `schema`: the columns to read, without the marks.
+    `isolated`: the scan has a read plan of its own and may be pruned. Where it is false, no
+    other field is set.
+    `condition`: conditions, as `decode_conditions.decode_usable` reads them, that are true of every
+    row that is wanted. Spark applies them again.
+    `join_keys`: more such conditions. They hold for one run of the query: they may change which
+    tasks are planned, and must not change how a task is read.
+    `rows_only`: Spark counts rows and uses no value. `schema` then holds one column, whose
+    values may be any of its type, or NULL if it is nullable.
+    `unscaled`: columns whose decimals Spark wants as longs without their scale. `schema` has
+    them as decimals.
+    `limit`: any so many rows are enough.
+    `aggregate`: a question, as `aggregate_pushdown` reads it, to answer from the catalog
+    instead of planning a scan. `schema` then holds the columns in the question.
+    `parallelism`: how many tasks Spark runs at a time, by its default parallelism.
+    `metadata`: for columns of `schema` that tell where a row is stored their names in
+    `schema/metadata_columns.py`.
+    `reader`: a value of `vocabulary.Reader`. The scan is then planned either for Python or as
+    `spark_files.SparkFiles`; None: for Python.
+    `changed_files`: Spark's reader can also read files with deleted rows or changed columns.
+    `joined`: a join may give keys of columns while the query runs. The answer then tells of which
+    columns they may prune.
+    """
+
+    schema: StructType
+    isolated: bool = False
+    condition: tuple[Mapping[str, Any], ...] = ()
+    join_keys: tuple[Mapping[str, Any], ...] = ()
+    rows_only: bool = False
+    unscaled: tuple[str, ...] = ()
+    limit: int | None = None
+    aggregate: Mapping[str, Any] | None = None
+    parallelism: int | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    reader: str | None = None
+    changed_files: bool = False
+    joined: bool = False
+
+
+def read_pushdown(schema: StructType) -> Pushdown:
+    """Read the marks of the scan that asks for `schema`."""
+    from pyspark.sql.types import DecimalType, StructField, StructType
+
+    first = schema.fields[0] if schema.fields else None
+    marks = (first.metadata or {}) if first is not None else {}
+    if first is None or marks.get(Mark.ISOLATED) is not True:
+        return Pushdown(schema)
+    metadata = {key: value for key, value in marks.items() if key not in MARKS}
+    fields = [StructField(first.name, first.dataType, first.nullable, metadata)]
+    fields += schema.fields[1:]
+    decimals = marks.get(Mark.DECIMALS, {})
+    for i, one in enumerate(fields):
+        if one.name in decimals:
+            type_ = DecimalType(*decimals[one.name])
+            fields[i] = StructField(one.name, type_, one.nullable, one.metadata)
+    return Pushdown(
+        schema=StructType(fields),
+        isolated=True,
+        condition=tuple(marks.get(Mark.CONDITION, ())),
+        join_keys=tuple(marks.get(Mark.JOIN_KEYS, ())),
+        rows_only=marks.get(Mark.ROWS_ONLY) is True,
+        unscaled=tuple(decimals),
+        limit=marks.get(Mark.LIMIT),
+        aggregate=marks.get(Mark.AGGREGATE),
+        parallelism=marks.get(Mark.PARALLELISM),
+        metadata=marks.get(Mark.METADATA, {}),
+        reader=marks.get(Mark.READER),
+        changed_files=marks.get(Mark.CHANGED_FILES) is True,
+        joined=marks.get(Mark.JOINED) is True,
+    )

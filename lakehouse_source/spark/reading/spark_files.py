@@ -1,0 +1,420 @@
+"""Door. Decides whether Spark's own Parquet reader can read a scan, and tells it the files.
+
+The planner extension asks when Spark makes a physical plan (`planner/src/io/plake/spark/
+ChooseReader.java`). Spark's reader sees less than plake in some types, and reads what the files
+hold. Where rows of a file are deleted, or columns were renamed, added or promoted after it was
+written, the answer says so, and the extension makes the version's rows of what Spark's reader gives
+(`PlakeParquet.java`). Spark's reader is chosen only if this gives exactly plake's rows for every
+file of the scan. All else is read by Python, as without the question. Whether it is also faster,
+`reader_worth.py` decides.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
+
+from lakehouse_source.errors import PlakeError
+from lakehouse_source.model import ScanTask
+from lakehouse_source.parquet.names import is_foreign, own_name
+from lakehouse_source.read.plan import ScanPlan
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.align import by_id
+from lakehouse_source.schema.defaults import initial_default, initial_ordinal
+from lakehouse_source.schema.fields import children, is_nested, is_same_with_ids, leaves
+from lakehouse_source.schema.metadata_columns import hidden_columns, may_be_hidden
+from lakehouse_source.schema.partitions import partition_ordinal
+from lakehouse_source.spark.protocol.vocabulary import Files, MetadataColumn, Pickle
+from lakehouse_source.spark.reading.packing import counts
+from lakehouse_source.spark.reading.pushdown import Pushdown
+from lakehouse_source.spark.types.answer_text import as_text, has_text_form
+from lakehouse_source.spark.types.spark_types import narrowed_structs, spark_schema
+from lakehouse_source.storage import Storage, canonical_uri, check_relative, local_path
+
+# So many footers are read to learn the codecs of as many writes.
+MOST_WRITES = 256
+# Spark's Parquet library has no other.
+CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4", "LZ4_RAW"})
+
+
+# How files store the columns that they do not store as they are now: the name that they have for a
+# column, or its value as text where they lack it. Pickled for the planner extension.
+Layout: TypeAlias = dict[str, list[str | None]]
+# Each has a reader of its own in every task.
+MOST_LAYOUTS = 32
+
+
+class Unsuited(Exception):
+    """Spark's reader is not to read the scan. The text says why, for `explain()`."""
+
+
+@dataclass(frozen=True)
+class SparkFiles(InputPartition):
+    """The answer: files for Spark's reader. No task reads it.
+
+    Its pickle is read by the planner extension, which can read plain values only. The keys are
+    those of `vocabulary.Files`.
+    """
+
+    values: Mapping[str, Any]
+
+    def with_values(self, more: Mapping[str, Any]) -> SparkFiles:
+        return SparkFiles({**self.values, **more})
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self.values)
+
+
+def spark_files(
+    pushdown: Pushdown, snapshot: Snapshot, plan: ScanPlan, where: str | None
+) -> SparkFiles:
+    """The files of a planned scan, for Spark's reader.
+
+    Args:
+        where: a condition that only plake's reader applies.
+
+    Raises:
+        Unsuited: Spark's reader would not give the same rows.
+    """
+    _check_request(pushdown, where)
+    tasks = plan.tasks
+    columns = _Columns(pushdown, snapshot)
+    layouts = _Layouts(columns, tasks)
+    if not pushdown.changed_files:
+        layouts.check_plain(tasks)
+    root = _root(plan)
+    _check_files(root, tasks)
+    _check_codecs(root, tasks)
+    values: dict[tuple[str | None, ...], int] = {}
+    values_of = [values.setdefault(columns.values(task), len(values)) for task in tasks]
+    total = plan.pruning.files_total
+    note = f"{len(tasks):,} of {total:,} file{'' if total == 1 else 's'}"
+    cut = sum(task.deleted is not None for task in tasks)
+    if cut:
+        note += f", {cut:,} with deleted rows"
+    changed = sum(layouts.is_changed(number) for number in layouts.of_tasks)
+    if changed:
+        note += f", {changed:,} with other columns"
+    return SparkFiles(
+        {
+            Pickle.ROW_COUNT: plan.pruning.rows_read,
+            Pickle.BYTE_COUNT: plan.pruning.bytes_read,
+            Pickle.COUNTS: counts(plan.pruning),
+            Pickle.NOTE: note,
+            Files.ROOT: "file:" + root,
+            Files.PATHS: [task.path for task in tasks],
+            Files.SIZES: [task.size_bytes for task in tasks],
+            Files.PARTITIONED: [field.name for field in columns.partitioned],
+            Files.VALUES: [list(row) for row in values],
+            Files.VALUES_OF: values_of,
+            Files.LAYOUTS: layouts.all,
+            Files.LAYOUT_OF: layouts.of_tasks,
+            Files.DELETED: [_vector(task) for task in tasks],
+            Files.UNPUSHED: sorted(columns.unpushed),
+            Files.PLACES: dict(columns.places),
+            Files.IDENTITIES: [_identity(task) for task in tasks] if columns.places else [],
+        }
+    )
+
+
+def _check_request(pushdown: Pushdown, where: str | None) -> None:
+    if pushdown.rows_only:
+        raise Unsuited("rows are only counted")
+    if pushdown.metadata and not pushdown.changed_files:
+        raise Unsuited("the places of rows are read, and executors lack plake-planner.jar")
+    if where is not None:
+        raise Unsuited("the frame has a condition of its own")
+
+
+# --- columns ---------------------------------------------------------------------
+
+
+class _Columns:
+    """The columns that a scan reads, and how files must hold them."""
+
+    def __init__(self, pushdown: Pushdown, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.partition_by = snapshot.partition_by
+        self.texts = snapshot.partition_texts()
+        narrowed = narrowed_structs(pushdown.schema, snapshot.schema)
+        fields = {field.name: field for field in snapshot.schema}
+        self.places = pushdown.metadata
+        self.wanted: list[pa.Field] = []
+        columns = [one for one in pushdown.schema.fields if one.name not in self.places]
+        for asked in columns:
+            if asked.name not in fields:
+                raise Unsuited(f"column {asked.name} is not stored under this name")
+            self.wanted.append(fields[asked.name])
+        parts = pa.schema([narrowed.get(field.name, field) for field in self.wanted])
+        for asked, own, field in zip(columns, spark_schema(parts), self.wanted):
+            if not _is_plain(asked.dataType) or own.dataType != asked.dataType:
+                raise Unsuited(f"column {asked.name} is read as {asked.dataType.simpleString()}")
+            if not _is_readable(field.type):
+                raise Unsuited(f"column {asked.name} is stored as {field.type}")
+        names = [field.name.lower() for field in self.wanted]
+        if len(set(names)) < len(names):
+            raise Unsuited("names of columns differ by case only")
+        if self.places and any(may_be_hidden(name) for name in snapshot.schema.names):
+            raise Unsuited("a column is named like those that tell the identity of a row")
+        self.partitioned = [field for field in self.wanted if field.name in self.partition_by]
+        for field in self.partitioned:
+            if not has_text_form(field.type):
+                raise Unsuited(f"column {field.name} is a partition column of type {field.type}")
+        self.stored = [field for field in self.wanted if field.name not in self.partition_by]
+        self.unpushed: set[str] = set()
+        self._places = [self.partition_by.index(field.name) for field in self.partitioned]
+        self._values: dict[tuple[Any, ...], tuple[str | None, ...]] = {}
+
+    def layout(self, version: int) -> Layout:
+        """How the files of a schema version store the columns."""
+        schema = self.snapshot.file_schemas[version]
+        fields = list(schema)
+        lowered = [field.name.lower() for field in fields]
+        dotted = any("." in name for one in fields for name in (one.name, *_names(one.type)))
+        paths = [".".join(leaf.path) for leaf in leaves(schema)] if dotted else []
+        ambiguous = {path for path in paths if paths.count(path) > 1}
+        changed: Layout = {}
+        for wanted in self.stored:
+            stored = by_id(wanted, fields)
+            name = wanted.name
+            same_name = lowered.count(name.lower())
+            if stored is None:
+                value = self._initial(wanted)
+                # Spark's reader gives NULL where the files have no column of this name.
+                if value is not None or same_name or may_be_hidden(name):
+                    changed[name] = [None, value]
+                continue
+            if lowered.count(stored.name.lower()) != 1:
+                raise Unsuited(f"files have columns like {stored.name}")
+            is_same = is_same_with_ids(stored.type, wanted.type)
+            if not is_same and not (
+                _is_readable(stored.type) and _widens(stored.type, wanted.type)
+            ):
+                raise Unsuited(f"files have column {name} as {stored.type}")
+            if not is_same or stored.name != name:
+                changed[name] = [stored.name, None]
+            mine = {".".join(leaf.path) for leaf in leaves(pa.schema([stored]))} if dotted else ()
+            if "." in name or ambiguous & {*mine} or any("." in p for p in _names(stored.type)):
+                self.unpushed.add(name)
+        return {**changed, **self._hidden(schema)}
+
+    def _hidden(self, schema: pa.Schema) -> Layout:
+        """The names under which files of a schema store what they know of moved rows."""
+        row, version = hidden_columns(schema)
+        names = {MetadataColumn.ROW: row.name, MetadataColumn.COMMIT: version.name}
+        return {name: [names.get(kind), None] for name, kind in self.places.items()}
+
+    def _initial(self, field: pa.Field) -> str | None:
+        """The value of a column in files that lack it, as a text; None: NULL."""
+        if initial_default(field) is None:
+            return None
+        if not has_text_form(field.type):
+            raise Unsuited(f"files lack column {field.name}, which has a default")
+        return as_text(initial_ordinal(field), field.type)
+
+    def values(self, task: ScanTask) -> tuple[str | None, ...]:
+        """The partition values of a file, as texts from which the extension makes Spark's."""
+        if task.partitions not in self._values:
+            self._values[task.partitions] = tuple(
+                as_text(partition_ordinal(task.partitions[place], field.type), field.type)
+                for place, field in zip(self._places, self.partitioned)
+            )
+        return self._values[task.partitions]
+
+
+class _Layouts:
+    """The ways in which the files of some tasks store the columns."""
+
+    def __init__(self, columns: _Columns, tasks: Sequence[ScanTask]) -> None:
+        self.all: list[Layout] = []
+        numbers: dict[int, int] = {}
+        for version in sorted({task.schema_version for task in tasks}):
+            layout = columns.layout(version)
+            if layout not in self.all:
+                self.all.append(layout)
+            numbers[version] = self.all.index(layout)
+        if len(self.all) > MOST_LAYOUTS:
+            raise Unsuited(f"files store the columns in more than {MOST_LAYOUTS} ways")
+        self.of_tasks = [numbers[task.schema_version] for task in tasks]
+        self._places = columns.places
+
+    def is_changed(self, number: int) -> bool:
+        """Tell whether files store a column of the version otherwise."""
+        return bool(self.all[number].keys() - self._places.keys())
+
+    def check_plain(self, tasks: Sequence[ScanTask]) -> None:
+        """Check that Spark's reader can read the files without the extension's classes."""
+        for task, number in zip(tasks, self.of_tasks):
+            if task.deleted is not None:
+                raise Unsuited("files have deleted rows, and executors lack plake-planner.jar")
+            for name in self.all[number]:
+                raise Unsuited(
+                    f"files store {name} otherwise, and executors lack plake-planner.jar"
+                )
+
+
+def _is_plain(type_: DataType) -> bool:
+    """Tell whether Spark's type is one that any Parquet file without plake's metadata has."""
+    if isinstance(type_, StructType):
+        return all(not f.metadata and _is_plain(f.dataType) for f in type_.fields)
+    if isinstance(type_, ArrayType):
+        return _is_plain(type_.elementType)
+    if isinstance(type_, MapType):
+        return _is_plain(type_.keyType) and _is_plain(type_.valueType)
+    if isinstance(type_, StringType):
+        return type_.simpleString() == "string"
+    return type(type_).__name__ in _PLAIN
+
+
+_PLAIN = frozenset(
+    f"{name}Type"
+    for name in (
+        *("Boolean", "Byte", "Short", "Integer", "Long", "Float", "Double", "Decimal"),
+        *("Binary", "Date", "Timestamp", "TimestampNTZ"),
+    )
+)
+
+
+def _is_readable(type_: pa.DataType) -> bool:
+    """Tell whether Spark's reader gives the values of a stored type as plake does."""
+    t = pa.types
+    if t.is_struct(type_) or t.is_list(type_) or t.is_large_list(type_) or t.is_map(type_):
+        parts = children(type_)
+        lowered = [part.name.lower() for part in parts]
+        return len(set(lowered)) == len(lowered) and all(_is_readable(one.type) for one in parts)
+    if is_nested(type_):
+        return False
+    if t.is_timestamp(type_):
+        return bool(type_.unit == "us")
+    plain = (
+        *(t.is_boolean, t.is_signed_integer, t.is_float32, t.is_float64, t.is_decimal128),
+        *(t.is_string, t.is_large_string, t.is_binary, t.is_large_binary, t.is_date32),
+    )
+    return any(check(type_) for check in plain)
+
+
+def _widens(old: pa.DataType, new: pa.DataType) -> bool:
+    """Tell whether Spark's reader gives the values of an old type exactly in a new one.
+
+    Source: `ParquetVectorUpdaterFactory` of Spark 4.1 to 4.3.
+    """
+    t = pa.types
+    if t.is_signed_integer(old):
+        return bool(
+            (t.is_signed_integer(new) and new.bit_width >= old.bit_width)
+            or (t.is_float64(new) and old.bit_width <= 32)
+            or (t.is_decimal(new) and new.precision - new.scale >= (10, 20)[old.bit_width > 32])
+        )
+    if t.is_decimal(old) and t.is_decimal(new):
+        more = new.scale - old.scale
+        return bool(more >= 0 and new.precision - old.precision >= more)
+    if t.is_date32(old):
+        return bool(t.is_timestamp(new) and new.tz is None)
+    return bool(t.is_float32(old) and t.is_float64(new))
+
+
+def _names(type_: pa.DataType) -> list[str]:
+    """The names of all fields in a type."""
+    if not is_nested(type_):
+        return []
+    return [name for one in children(type_) for name in (one.name, *_names(one.type))]
+
+
+# --- files -----------------------------------------------------------------------
+
+
+def _root(plan: ScanPlan) -> str:
+    """The dataset's folder on this machine."""
+    uri = plan.spec.uri if isinstance(plan.spec.uri, str) else plan.spec.uri.given
+    path = local_path(canonical_uri(uri))
+    if path is None:
+        raise Unsuited("the files are in an object store")
+    return path
+
+
+def _check_files(root: str, tasks: Sequence[ScanTask]) -> None:
+    """Check what plake's own reader checks of each file before it reads it.
+
+    Python then reads the scan, and fails with plake's error where something is wrong.
+    """
+    real_root = os.path.realpath(root).rstrip("/") + "/"
+    inside: dict[str, bool] = {}
+
+    def check(path: str, size_bytes: int) -> None:
+        try:
+            check_relative(path)
+            found = os.lstat(f"{root}/{path}")
+        except (PlakeError, OSError):
+            raise Unsuited("a file is missing") from None
+        folder = path.rpartition("/")[0]
+        if folder not in inside:
+            real = os.path.realpath(f"{root}/{folder}") + "/"
+            inside[folder] = real.startswith(real_root)
+        if not stat.S_ISREG(found.st_mode) or not inside[folder]:
+            raise Unsuited("a file is a link")
+        if found.st_size != size_bytes:
+            raise Unsuited("a file has not the size in the catalog")
+
+    for task in tasks:
+        check(task.path, task.size_bytes)
+        if is_foreign(task.path):
+            raise Unsuited("plake did not write some files")
+    puffins = {
+        (task.deleted.path, task.deleted.size_bytes)
+        for task in tasks
+        if task.deleted is not None and task.deleted.blob is None
+    }
+    for path, size_bytes in sorted(puffins):
+        check(path, size_bytes)
+
+
+def _vector(task: ScanTask) -> list[Any] | None:
+    """Where the deletion vector of a file is."""
+    found = task.deleted
+    if found is None:
+        return None
+    place = [found.path, found.offset, found.length, found.blob]
+    return [found.cardinality, task.file_row_count, *place]
+
+
+def _identity(task: ScanTask) -> list[int]:
+    """The identity of a file's first row, and the version that added the file."""
+    place = task.place
+    assert place is not None  # a plan with metadata columns has it
+    return [place.first_row_id, place.version]
+
+
+_known_writes: set[UUID] = set()
+
+
+def _check_codecs(root: str, tasks: Sequence[ScanTask]) -> None:
+    """Read a footer of each write: all files of a write have the same codecs."""
+    unknown: dict[UUID, str] = {}
+    for task in tasks:
+        name = own_name(task.path)
+        if name is not None and name[0] not in _known_writes:
+            unknown[name[0]] = task.path
+    if len(unknown) > MOST_WRITES:
+        raise Unsuited(f"more than {MOST_WRITES} writes made the files")
+    storage = Storage(root)
+    for write, path in unknown.items():
+        try:
+            with storage.open_input(path) as source:
+                footer = pq.read_metadata(source)
+        except (PlakeError, pa.ArrowException, OSError):
+            raise Unsuited("a footer cannot be read") from None
+        for group in range(min(1, footer.num_row_groups)):
+            for column in range(footer.num_columns):
+                codec = footer.row_group(group).column(column).compression
+                if codec not in CODECS:
+                    raise Unsuited(f"a file is compressed by {codec}")
+        _known_writes.add(write)

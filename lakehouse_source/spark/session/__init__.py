@@ -1,0 +1,1 @@
+"""Door. What a Spark session is told: settings, options, secrets, workers."""

@@ -1,0 +1,276 @@
+"""Door. Loads the planner extension into Spark sessions, new ones and running ones.
+
+Without the extension plake's frames are right and slow: Spark then tells a Python source neither
+which columns it needs nor filters that are safe to use.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import re
+import shutil
+import tempfile
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.spark.protocol.vocabulary import Setting
+from lakehouse_source.spark.session.late_rules import add_missing
+from lakehouse_source.spark.session.planner_status import (
+    EXTENSION,
+    find_rule,
+    is_classic,
+    java_array,
+    status,
+)
+from lakehouse_source.spark.session.python_executable import register_if_missing, use_this_python
+from lakehouse_source.spark.session.session_folder import remove_at_exit
+
+_JARS = "spark.jars"
+_REDACTION = "spark.sql.redaction.options.regex"
+_REDACTION_DEFAULT = "(?i)url"
+
+# Spark 4.1 lacks what the catalog with views needs.
+_CATALOG_CLASS = "io.plake.spark.PlakeCatalog"
+_CATALOG_WITH_VIEWS = "io.plake.spark.PlakeViewCatalog"
+_MUTABLE_LOADER = "org.apache.spark.util.MutableURLClassLoader"
+
+Builder = TypeVar("Builder")
+
+
+def planner_jar() -> Path:
+    """The jar of the planner extension, inside the installed package.
+
+    >>> lake.spark.planner_jar().name
+    'plake-planner.jar'
+    """
+    return Path(__file__).parents[1] / "planner" / "plake-planner.jar"
+
+
+def configure(
+    builder: Builder,
+    catalog: str | None = None,
+    name: str = "plake",
+    warehouse: str | None = None,
+) -> Builder:
+    """Make the sessions of a `SparkSession.builder` load the planner extension.
+
+    Args:
+        catalog: the URL of the plake catalog whose tables Spark's catalog `name` has; `env:NAME`
+            takes it from an environment variable of the driver. Without it Spark's catalog has
+            datasets by their paths only.
+        name: the name of the catalog in Spark: `SELECT * FROM plake.`/data/flights``.
+        warehouse: the folder or URI of tables that are created without a location.
+
+    Adds the jar to `spark.jars`, which must be set before the JVM starts; for a session that runs
+    already there is `enable`. Jars that this builder has are kept. Jars of a `spark-defaults.conf`
+    are not, because a setting in code replaces that of the file. Also hides the option `catalog`
+    in plans and logs, because it may hold a password. Does not set
+    `spark.sql.python.filterPushdown.enabled`: plake does not need it, and with it other Python
+    sources lose rows.
+
+    Raises:
+        InvalidOptionError: the builder is for a Spark Connect server that runs
+            elsewhere; its administrator configures it (`spark_conf/README.md`).
+
+    >>> from pyspark.sql import SparkSession
+    >>> spark = lake.spark.configure(SparkSession.builder).getOrCreate()
+    >>> spark.read.format("plake").load("/data/flights").where("month = 1").count()
+    2
+    >>> spark.sql("SELECT count(*) FROM plake.`/data/flights` WHERE month = 1").first()[0]
+    2
+    """
+    options: dict[str, Any] = getattr(builder, "_options", {})
+    remote = str(options.get("spark.remote", ""))
+    if remote.startswith("sc://"):
+        raise _connect_error(remote.split(";", maxsplit=1)[0])
+    jars = [jar for jar in str(options.get(_JARS, "")).split(",") if jar]
+    ours = str(planner_jar())
+    if ours not in jars:
+        jars.append(ours)
+    settings = {
+        _JARS: ",".join(jars),
+        _REDACTION: _with_catalog(str(options.get(_REDACTION, _REDACTION_DEFAULT))),
+        **_catalog_settings(catalog, name, warehouse),
+    }
+    for key, value in settings.items():
+        builder.config(key, value)  # type: ignore[attr-defined]
+    use_this_python(options)
+    remove_at_exit()
+    return builder
+
+
+def _catalog_settings(catalog: str | None, name: str, warehouse: str | None) -> dict[str, str]:
+    """Spark's settings of the catalog. A URL with a password is concealed: Spark shows settings."""
+    if not re.fullmatch(r"\w+", name) or name.lower() in ("spark_catalog", "system"):
+        raise InvalidOptionError(
+            option="name",
+            value=name,
+            reason="cannot name a catalog of Spark: use letters, digits and underscores.",
+        )
+    import pyspark
+
+    has_views = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)
+    kind = _CATALOG_WITH_VIEWS if has_views else _CATALOG_CLASS
+    settings = {f"spark.sql.catalog.{name}": kind}
+    if catalog is not None:
+        # Imported here: it imports the catalog, which a session without one does not need.
+        from lakehouse_source.spark.session.secrets import conceal
+
+        settings[f"spark.sql.catalog.{name}.catalog"] = conceal(catalog) or ""
+    if warehouse is not None:
+        settings[f"spark.sql.catalog.{name}.warehouse"] = warehouse
+    return settings
+
+
+def enable(
+    spark: Any, catalog: str | None = None, name: str = "plake", warehouse: str | None = None
+) -> Any:
+    """Load the planner extension into a session that runs already; returns it.
+
+    `catalog`, `name` and `warehouse` are as in `configure`. Once the session has used a `catalog`,
+    it keeps that one: Spark reads its settings once.
+
+    Takes effect for queries that are planned from now on. Sessions that share this one's
+    extensions (`spark.newSession()`) get it too; set `spark.plake.planner.enabled` to false in one
+    to leave it out. A second call does nothing. `status(spark)` tells what works.
+
+    Raises:
+        InvalidOptionError: a Spark Connect session; its server is configured by
+            its administrator (`spark_conf/README.md`).
+
+    >>> spark = lake.spark.enable(spark)
+    >>> lake.spark.is_enabled(spark)
+    True
+    """
+    from py4j.protocol import Py4JError
+
+    _require_classic(spark)
+    settings = _catalog_settings(catalog, name, warehouse)
+    if find_rule(spark) is None:
+        _apply_extension(spark, spark._jsparkSession.extensions())
+        find_rule(spark)  # the rules are made: `spark_catalog` is plake's from the first query on
+    with suppress(Py4JError):  # `status` tells where that is not possible
+        add_missing(spark)
+    _give_to_executors(spark)
+    register_if_missing(spark)
+    remove_at_exit()
+    spark.conf.set(Setting.PLANNER, "true")
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    if catalog is not None:
+        # Imported here: it imports the catalog, which a session without one does not need.
+        from lakehouse_source.spark.session.static_configuration import allow_hosts_of
+
+        allow_hosts_of(spark, catalog)
+    spark.conf.set(_REDACTION, _with_catalog(spark.conf.get(_REDACTION, _REDACTION_DEFAULT)))
+    return spark
+
+
+def is_enabled(spark: Any) -> bool:
+    """Tell whether queries of this session push down, as `status(spark)` has it.
+
+    Raises:
+        InvalidOptionError: a Spark Connect session, which cannot see its planner.
+
+    >>> spark.conf.set("spark.plake.planner.enabled", "false")
+    >>> lake.spark.is_enabled(spark)
+    False
+    >>> spark.conf.set("spark.plake.planner.enabled", "true")
+    """
+    _require_classic(spark)
+    return status(spark).is_enabled
+
+
+def _connect_error(session: object) -> InvalidOptionError:
+    return InvalidOptionError(
+        option="spark",
+        value=session,
+        reason="a Spark Connect client cannot change its server's planner. Give the server "
+        "the settings of spark_conf/spark-defaults.conf.",
+    )
+
+
+def _require_classic(spark: Any) -> None:
+    if not is_classic(spark):
+        raise _connect_error(type(spark).__module__)
+
+
+def _apply_extension(spark: Any, extensions: Any) -> None:
+    """Load the extension from the packaged jar and let it add its rules."""
+    jvm = spark._jvm
+    extension = _loader(spark).loadClass(EXTENSION)
+    none = java_array(spark, jvm.java.lang.Class), java_array(spark, jvm.java.lang.Object)
+    instance = extension.getConstructor(none[0]).newInstance(none[1])
+    # Not `instance.apply(...)`: Py4J remembers methods by the name of their class and would call
+    # that of an earlier loader, once a second session in this JVM is enabled.
+    anything = java_array(spark, jvm.java.lang.Class, jvm.Class.forName("java.lang.Object"))
+    arguments = java_array(spark, jvm.java.lang.Object, extensions)
+    extension.getMethod("apply", anything).invoke(instance, arguments)
+
+
+def _loader(spark: Any) -> Any:
+    """A class loader of the driver that has the extension.
+
+    Spark loads catalogs by their names from its own class loader, so the classes are added there.
+    The services that the jar names are not: they would load the extension into every new session
+    of this JVM. Where Spark's loader takes no classes, only the extension is loaded.
+    """
+    jvm, jar = spark._jvm, planner_jar()
+    spark_loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+    mutable = spark_loader
+    while mutable is not None and not _is_mutable(mutable.getClass()):
+        mutable = mutable.getParent()
+    if mutable is not None:
+        digest = hashlib.sha256(jar.read_bytes()).hexdigest()[:16]
+        entry = EXTENSION.replace(".", "/") + ".class"
+        if mutable.getResource(entry) is None:
+            mutable.addURL(jvm.java.io.File(_classes(jar, digest)).toURI().toURL())
+        found = str(mutable.getResource(entry).toString())
+        if digest in found or jar.as_posix() in found:
+            return spark_loader
+        spark_loader = mutable.getParent()  # it has the classes of another plake
+    url = jvm.java.io.File(str(jar)).toURI().toURL()
+    return jvm.java.net.URLClassLoader(java_array(spark, jvm.java.net.URL, url), spark_loader)
+
+
+def _classes(jar: Path, digest: str) -> str:
+    """A folder with the classes of a jar, until this process ends."""
+    folder = tempfile.mkdtemp(prefix=f"plake-planner-{digest}-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with zipfile.ZipFile(jar) as archive:
+        archive.extractall(folder, [one for one in archive.namelist() if one.endswith(".class")])
+    return folder
+
+
+def _is_mutable(kind: Any) -> bool:
+    """Tell whether a Java class is Spark's loader that takes more classes."""
+    while kind is not None and kind.getName() != _MUTABLE_LOADER:
+        kind = kind.getSuperclass()
+    return kind is not None
+
+
+def _give_to_executors(spark: Any) -> None:
+    """Add the jar to those of the application, as `spark.jars` does: executors need one class.
+
+    Where that is forbidden, scans come as rows, and `status` says so.
+    """
+    from py4j.protocol import Py4JError
+
+    jar, context = planner_jar(), spark.sparkContext._jsc
+    with suppress(Py4JError):
+        listed = str(context.sc().listJars().mkString("\n")).splitlines()
+        if not any(url.endswith(f"/{jar.name}") for url in listed):
+            context.addJar(str(jar))
+
+
+def _with_catalog(regex: str) -> str:
+    """A redaction pattern that also covers the option `catalog`."""
+    if "catalog" in regex:
+        return regex
+    if not regex:
+        return "(?i)catalog"
+    return f"{regex}|catalog" if regex.startswith("(?i)") else f"{regex}|(?i)catalog"

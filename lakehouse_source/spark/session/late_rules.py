@@ -1,0 +1,82 @@
+"""Door. Rules and functions of the extension in a session whose analyzer was made before `enable`.
+
+Spark makes an optimizer for every query, but one analyzer per session, at its first query, and
+keeps the rules that extensions had then. The analyzer asks its lists of rules for every
+query, so rules that came later are added to these lists, at their end, where Spark adds those of
+extensions too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_PACKAGE = "io.plake.spark."
+# The analyzer's lists, and the methods of a session's extensions that make rules for them.
+_LISTS = {
+    "hintResolutionRules": "buildHintResolutionRules",
+    "extendedResolutionRules": "buildResolutionRules",
+    "postHocResolutionRules": "buildPostHocResolutionRules",
+}
+_FUNCTION = "table_changes"
+_COLUMNAR = "columnarRules"  # a list of the session's state
+
+
+def add_missing(spark: Any) -> None:
+    """Add the extension's rules to the lists of a session that lack them, and its functions.
+
+    Raises:
+        Py4JError: this Spark has no such lists.
+    """
+    for owner, name, rules in _missing(spark):
+        field = _field(owner, name)
+        found = field.get(owner)
+        for rule in rules:
+            found = found.appended(rule)
+        field.set(owner, found)
+    registry = spark._jsparkSession.sessionState().tableFunctionRegistry()
+    name = spark._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(_FUNCTION)
+    if not registry.functionExists(name):
+        spark._jsparkSession.extensions().registerTableFunctions(registry)
+
+
+def are_missing(spark: Any) -> bool:
+    """Tell whether a list lacks a rule of the extension; also where that cannot be seen."""
+    from py4j.protocol import Py4JError
+
+    try:
+        return bool(_missing(spark))
+    except Py4JError:
+        return True
+
+
+def _missing(spark: Any) -> list[tuple[Any, str, list[Any]]]:
+    """The object that has a list, the list's name, and the rules of the extension that it lacks."""
+    session = spark._jsparkSession
+    extensions, state = session.extensions(), session.sessionState()
+    analyzer = state.analyzer()
+    made = [
+        (analyzer, name, getattr(extensions, method)(session)) for name, method in _LISTS.items()
+    ]
+    made.append((state, _COLUMNAR, extensions.buildColumnarRules(session)))
+    found = []
+    for owner, name, rules in made:
+        names = {rule.getClass().getName() for rule in _items(_field(owner, name).get(owner))}
+        lacking = [
+            rule
+            for rule in _items(rules)
+            if rule.getClass().getName().startswith(_PACKAGE)
+            and rule.getClass().getName() not in names
+        ]
+        if lacking:
+            found.append((owner, name, lacking))
+    return found
+
+
+def _field(owner: Any, name: str) -> Any:
+    field = owner.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field
+
+
+def _items(seq: Any) -> list[Any]:
+    return [seq.apply(at) for at in range(seq.size())]

@@ -1,0 +1,174 @@
+"""Door. Tells which parts of the planner extension work in a session, and why one does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from lakehouse_source.spark.protocol.vocabulary import Part, Setting
+from lakehouse_source.spark.session.late_rules import are_missing
+
+EXTENSION = "io.plake.spark.PlakeExtension"
+RULE = "io.plake.spark.IsolateScans"
+STATUS = "status"  # its static method
+
+# What each part does. Without it a query is slower and right, a view shows an older version, and
+# a statement that changes rows is refused.
+EFFECTS = {
+    Part.PUSHDOWN: "scans read only the columns, files and row groups that they need",
+    Part.AGGREGATES: "the catalog answers counts, minima and maxima",
+    Part.FUNCTIONS: "conditions on functions of dates and times prune",
+    Part.JOIN_KEYS: "the keys of a broadcast join prune",
+    Part.BATCHES: "Spark reads batches and does not copy them row by row",
+    Part.DECIMALS: "decimals of up to 18 digits are read as longs",
+    Part.VIEWS: "temporary views show the newest version",
+    Part.STATEMENTS: "DELETE, UPDATE and MERGE change rows",
+    Part.CATALOG: "Spark's catalog has tables of plake",
+    Part.CATALOG_VIEWS: "Spark's catalog has views of plake",
+    Part.PROVIDER: "format('plake') has all save modes and partitionBy",
+    Part.READER: "Spark's own Parquet reader reads where it is exact and faster",
+    Part.METRICS: "scans show how many files and row groups were pruned, and by what",
+}
+
+_NOT_LOADED = "the extension is not loaded: call lakehouse_source.spark.enable(spark)"
+_LATE = (
+    "the session ran a query before the extension was loaded: call "
+    "lakehouse_source.spark.enable(spark), or use spark.newSession()"
+)
+_CONNECT = "a Spark Connect client cannot see the planner of its server"
+
+
+@dataclass(frozen=True, slots=True)
+class PartStatus:
+    """One part. `works` is None where that cannot be seen; `reason` says why it is not True.
+
+    >>> part = lake.spark.status(spark)["aggregates"]
+    >>> part.works, part.effect
+    (True, 'the catalog answers counts, minima and maxima')
+    """
+
+    name: str
+    effect: str
+    works: bool | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerStatus:
+    """All parts. Prints as a table.
+
+    >>> lake.spark.status(spark).is_enabled
+    True
+    """
+
+    parts: tuple[PartStatus, ...]
+
+    def __getitem__(self, name: str) -> PartStatus:
+        """The part of that name, such as `status["batches"]`."""
+        for part in self.parts:
+            if part.name == name:
+                return part
+        raise KeyError(name)
+
+    @property
+    def is_enabled(self) -> bool:
+        """Tell whether queries push down; the other parts depend on it, but for views."""
+        return self[Part.PUSHDOWN].works is True
+
+    def __str__(self) -> str:
+        said = {True: "works", False: "does not work", None: "unknown"}
+        rows = [(p.name, said[p.works], p.effect, p.reason or "") for p in self.parts]
+        rows = [("part", "state", "effect", "reason"), *rows]
+        widths = [max(len(row[i]) for row in rows) for i in range(3)]
+        return "\n".join(
+            "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[3]]).rstrip()
+            for row in rows
+        )
+
+
+def status(spark: Any) -> PlannerStatus:
+    """Tell which parts of the planner extension work in this session, and why one does not.
+
+    A part does not work if the session does not load the extension or turns the part off, if this
+    version of Spark lacks what the part needs, if executors do not have the jar (batches), or if it
+    failed in a query of this driver before. Starts no job. Answers `works=None` for a session of
+    Spark Connect, whose planner is on the server.
+
+    >>> print(lake.spark.status(spark))
+    part        state  effect ...
+    pushdown    works  scans read only the columns, files and row groups that they need ...
+    """
+    if not is_classic(spark):
+        return _all(None, _CONNECT)
+    rule = find_rule(spark)
+    if rule is None:
+        return _all(False, _NOT_LOADED)
+    if _is_off(spark, Setting.PLANNER):
+        return _all(False, f"switched off by {Setting.PLANNER}")
+    reasons = _reasons(spark, rule)
+    if _is_off(spark, Setting.BATCHES):
+        reasons[Part.BATCHES] = f"switched off by {Setting.BATCHES}"
+    if are_missing(spark):
+        for part in (Part.VIEWS, Part.STATEMENTS, Part.CATALOG, Part.PROVIDER):
+            reasons[part] = reasons[part] or _LATE
+    if reasons[Part.PUSHDOWN]:
+        without = (Part.PUSHDOWN, Part.VIEWS, Part.CATALOG, Part.CATALOG_VIEWS, Part.PROVIDER)
+        needy = set(reasons).difference(without)
+        reasons |= dict.fromkeys(needy, f"needs {Part.PUSHDOWN}")
+    return PlannerStatus(
+        tuple(
+            PartStatus(name, effect, not reasons[name], reasons[name] or None)
+            for name, effect in EFFECTS.items()
+        )
+    )
+
+
+def is_classic(spark: Any) -> bool:
+    """Tell a session whose JVM is in reach from one of a Spark Connect client."""
+    # A Connect session raises on `_jsparkSession` instead of lacking it.
+    classic = ".connect." not in f"{type(spark).__module__}."
+    return classic and getattr(spark, "_jsparkSession", None) is not None
+
+
+def find_rule(spark: Any) -> Any:
+    """The extension's rule in the session's planner, whoever put it there, or None."""
+    session = spark._jsparkSession
+    rules = session.extensions().buildPreCBORules(session)
+    found = (rules.apply(i) for i in range(rules.size()))
+    return next((rule for rule in found if rule.ruleName() == RULE), None)
+
+
+def java_array(spark: Any, kind: Any, *items: Any) -> Any:
+    """A Java array for Java's reflection."""
+    made = spark.sparkContext._gateway.new_array(kind, len(items))
+    for i, item in enumerate(items):
+        made[i] = item
+    return made
+
+
+def _reasons(spark: Any, rule: Any) -> dict[str, str]:
+    """For each part why it does not work, the empty text where it does."""
+    from py4j.protocol import Py4JError
+
+    jvm = spark._jvm
+    try:
+        # By reflection: Py4J remembers methods by the name of a class, and sessions of one JVM
+        # may have loaded the class more than once.
+        extension = rule.getClass().getClassLoader().loadClass(EXTENSION)
+        method = extension.getMethod(STATUS, java_array(spark, jvm.java.lang.Class))
+        answer = method.invoke(None, java_array(spark, jvm.java.lang.Object))
+    except Py4JError as error:
+        text = str(error).strip().splitlines()[-1]
+        return dict.fromkeys(EFFECTS, f"the jar that is loaded is of another plake: {text}")
+    known = {str(key): str(value) for key, value in answer.items()}
+    return {name: known.get(name, "the jar that is loaded lacks it") for name in EFFECTS}
+
+
+def _is_off(spark: Any, setting: str) -> bool:
+    return str(spark.conf.get(setting, "true")).lower() != "true"
+
+
+def _all(works: bool | None, reason: str) -> PlannerStatus:
+    return PlannerStatus(
+        tuple(PartStatus(name, effect, works, reason) for name, effect in EFFECTS.items())
+    )

@@ -1,0 +1,166 @@
+"""Door. Which hosts a query may send secrets to: those that the application itself names.
+
+A query (SQL, options, `SET`) may name any host. The application's own configuration, which no
+query changes, and the environment name those that get secrets: `spark.plake.hosts.allowed`, and
+where Spark's catalogs are configured to be. Planning workers get that configuration in their
+environment (`PlakeSource.java`), the program on the driver asks its `SparkConf`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from lakehouse_source.catalog.shown_url import UrlOfQuery
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.spark.protocol.vocabulary import Place, Setting
+from lakehouse_source.spark.session.secrets import reveal
+from lakehouse_source.storage.options import is_from_environment
+from lakehouse_source.storage.permitted import HOSTS_SETTING, allow, gets_secrets, split_host
+from lakehouse_source.storage.uris import (
+    AZURE_SCHEMES,
+    GCS_SCHEMES,
+    HADOOP_SCHEMES,
+    S3_SCHEMES,
+    azure_names,
+    scheme_of,
+)
+
+_CATALOGS = "spark.sql.catalog."
+_STORAGE = "storage."
+_SERVERS = ("postgresql://", "postgres://")
+# Of a name of an option that says where a server is, in any driver.
+_PLACE_WORDS = ("endpoint", "host", "url", "authority", "server", "addr", "proxy")
+# The clouds of Microsoft. A request to one of them goes to nobody else.
+_AZURE = (
+    *(".core.windows.net", ".core.usgovcloudapi.net", ".core.chinacloudapi.cn"),
+    *(".fabric.microsoft.com", ".storage.azure.net"),
+)
+
+
+def take_configuration() -> None:
+    """Permit what the static configuration of this application permits."""
+    _take(_configuration())
+
+
+def catalog_of_query(url: str | None) -> str | None:
+    """The catalog's URL that an option tells, of its token too (`secrets`).
+
+    It is marked (`UrlOfQuery`) unless the configuration names all of its hosts.
+
+    Raises:
+        CatalogUnavailableError: this machine does not have the URL: it is not the driver.
+    """
+    take_configuration()
+    url = reveal(url)
+    if url is None or not url.lower().startswith(_SERVERS):
+        return url
+    # Imported here: the driver of the database takes long to import.
+    from lakehouse_source.catalog.backends.postgres.address import hosts_of
+
+    hosts = hosts_of(url)
+    return url if hosts and all(map(gets_secrets, hosts)) else UrlOfQuery(url)
+
+
+def allow_hosts_of(spark: Any, url: str) -> None:
+    """Add the hosts of a catalog, which the program names, to the configuration of a session."""
+    if not url.lower().startswith(_SERVERS):
+        return
+    from lakehouse_source.catalog.backends.postgres.address import hosts_of
+
+    conf = spark.sparkContext._jsc.sc().conf()
+    listed = conf.get(Setting.HOSTS_ALLOWED, "").split(",")
+    hosts = dict.fromkeys(one for one in (*listed, *(hosts_of(url) or ())) if one)
+    conf.set(Setting.HOSTS_ALLOWED, ",".join(hosts))
+
+
+def check_hosts(uri: str, storage: Mapping[str, str]) -> None:
+    """Refuse to send secrets to a host that the configuration does not name.
+
+    Raises:
+        InvalidOptionError: the URI or an option names such a host.
+    """
+    take_configuration()
+    has_secrets = any(map(is_from_environment, storage.values()))
+    for host in _hosts(uri, storage):
+        if gets_secrets(host) or not _gets_any(uri, host, storage, has_secrets):
+            continue
+        raise InvalidOptionError(
+            option="storage",
+            value=host,
+            reason="is a host that a query names, and would get secrets of this application. "
+            f"Allow it in the application's configuration, {Setting.HOSTS_ALLOWED}={host}, or "
+            f"in the environment variable {HOSTS_SETTING}.",
+        )
+
+
+def _gets_any(uri: str, host: str, storage: Mapping[str, str], has_secrets: bool) -> bool:
+    """Tell whether a store's client would send secrets there: given ones, or those it finds."""
+    if has_secrets:
+        return True
+    scheme = scheme_of(uri)
+    if scheme in AZURE_SCHEMES:
+        return not split_host(host)[0].endswith(_AZURE)
+    anonymous = {name.lower(): value for name, value in storage.items()}
+    flag = anonymous.get("anonymous", anonymous.get("anon", ""))
+    return scheme in S3_SCHEMES | GCS_SCHEMES and flag.lower() != "true"
+
+
+def _hosts(uri: str, storage: Mapping[str, str]) -> Iterator[str]:
+    """The hosts that a URI and its storage options name."""
+    for name, value in storage.items():
+        if any(word in name.lower() for word in _PLACE_WORDS) and not is_from_environment(value):
+            yield value
+    scheme = scheme_of(uri)
+    if scheme == "file" or scheme in HADOOP_SCHEMES:
+        return
+    parts = urlsplit(uri)
+    if scheme in S3_SCHEMES | GCS_SCHEMES:
+        yield from parse_qs(parts.query).get("endpoint_override", ())
+    elif scheme in AZURE_SCHEMES:
+        names = {name.lower(): value for name, value in storage.items()}
+        account = names.get("account_name", names.get("azure_storage_account_name"))
+        yield azure_names(uri, account)[1]
+    elif parts.netloc:
+        yield parts.netloc.rpartition("@")[2]
+
+
+def _configuration() -> dict[str, str]:
+    """The static configuration, as far as it names what is permitted."""
+    text = os.environ.get(Setting.STATIC)
+    if text is not None:
+        found = json.loads(text)
+        return found if isinstance(found, dict) else {}
+    pyspark = sys.modules.get("pyspark")
+    context = None if pyspark is None else pyspark.SparkContext._active_spark_context
+    if context is None:
+        return {}
+    return {k: v for k, v in context.getConf().getAll() if k.startswith("spark.")}
+
+
+def _take(configuration: Mapping[str, str]) -> None:
+    allow(
+        configuration.get(Setting.ENV_ALLOWED),
+        ",".join([configuration.get(Setting.HOSTS_ALLOWED, ""), *_of_catalogs(configuration)]),
+    )
+
+
+def _of_catalogs(configuration: Mapping[str, str]) -> Iterable[str]:
+    """The hosts of Spark's catalogs that the configuration sets."""
+    catalogs: dict[str, dict[str, str]] = {}
+    for key, value in configuration.items():
+        name, _, rest = key.removeprefix(_CATALOGS).partition(".")
+        if key.startswith(_CATALOGS) and rest:
+            catalogs.setdefault(name, {})[rest] = value
+    for settings in catalogs.values():
+        url = reveal(settings.get(Place.CATALOG))
+        if url is not None and url.lower().startswith(_SERVERS):
+            from lakehouse_source.catalog.backends.postgres.address import hosts_of
+
+            yield from hosts_of(url) or ()
+        storage = {k.removeprefix(_STORAGE): v for k, v in settings.items() if _STORAGE in k}
+        yield from _hosts(settings.get(Place.WAREHOUSE, "/"), storage)

@@ -1,0 +1,1 @@
+"""Door. Tables by name: Spark's catalog, its statements, procedures."""

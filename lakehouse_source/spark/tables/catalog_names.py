@@ -1,0 +1,75 @@
+"""Door. What Spark's catalog asks about namespaces and the names in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakehouse_source.catalog.qualified_names import DEFAULT_NAMESPACE
+from lakehouse_source.errors import InvalidOptionError, NamespaceNotFoundError
+from lakehouse_source.spark.protocol.vocabulary import Answer, Question
+from lakehouse_source.spark.session.catalog_request import Request, names_of
+
+
+def list_tables(request: Request) -> dict[str, Any]:
+    """The names of the tables in a namespace."""
+    with names_of(request) as catalog, catalog.read() as reader:
+        return {Answer.NAMES: reader.names.dataset_names(namespace_of(request))}
+
+
+def list_namespaces(request: Request) -> dict[str, Any]:
+    """All namespaces; below one there are none."""
+    with names_of(request) as catalog:
+        if request.question.get(Question.NAMESPACE):
+            catalog.namespace(namespace_of(request))
+            return {Answer.NAMES: []}
+        return {Answer.NAMES: catalog.namespaces()}
+
+
+def load_namespace(request: Request) -> dict[str, Any]:
+    """The properties of a namespace."""
+    with names_of(request) as catalog:
+        return {Answer.PROPERTIES: dict(catalog.namespace(namespace_of(request)).properties)}
+
+
+def create_namespace(request: Request) -> dict[str, Any]:
+    """Make a namespace."""
+    properties = request.question[Question.PROPERTIES]
+    if "location" in properties:
+        raise InvalidOptionError(
+            option="LOCATION",
+            reason="is not for namespaces of plake: give tables a location, or the catalog a "
+            "warehouse.",
+        )
+    with names_of(request) as catalog:
+        catalog.create_namespace(namespace_of(request), properties=properties)
+    return {}
+
+
+def alter_namespace(request: Request) -> dict[str, Any]:
+    """Set and remove properties of a namespace."""
+    with names_of(request) as catalog:
+        catalog.set_namespace_properties(
+            namespace_of(request), request.question[Question.PROPERTIES]
+        )
+    return {}
+
+
+def drop_namespace(request: Request) -> dict[str, Any]:
+    """Remove a namespace."""
+    with names_of(request) as catalog:
+        catalog.drop_namespace(namespace_of(request), cascade=request.question[Question.CASCADE])
+    return {}
+
+
+def namespace_of(request: Request) -> str:
+    """The one level of a namespace.
+
+    Raises:
+        NamespaceNotFoundError: it has several.
+    """
+    parts = request.question.get(Question.NAMESPACE, [])
+    if len(parts) > 1:
+        raise NamespaceNotFoundError(
+            namespace=".".join(parts), catalog=request.question[Question.CATALOG]
+        )
+    return parts[0] if parts else DEFAULT_NAMESPACE

@@ -1,0 +1,122 @@
+"""Door. What Spark's catalog asks about views: texts that Spark alone reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from lakehouse_source.catalog import CatalogTransaction
+from lakehouse_source.catalog.qualified_names import quoted
+from lakehouse_source.catalog.retry import in_transaction
+from lakehouse_source.datasets import DatasetCatalog
+from lakehouse_source.errors import (
+    CorruptDatasetError,
+    DatasetNotFoundError,
+    InvalidOptionError,
+    SchemaMismatchError,
+)
+from lakehouse_source.spark.protocol.vocabulary import Answer, Question, Stage, View
+from lakehouse_source.spark.session.catalog_request import Request, names_of, qualified
+from lakehouse_source.spark.tables.catalog_names import namespace_of
+from lakehouse_source.spark.types.spark_types import names_a_class
+
+
+def list_views(request: Request) -> dict[str, Any]:
+    """The names of the views in a namespace."""
+    with names_of(request) as catalog, catalog.read() as reader:
+        return {Answer.NAMES: reader.names.view_names(namespace_of(request))}
+
+
+def load_view(request: Request) -> dict[str, Any]:
+    """The text of a view.
+
+    Raises:
+        SchemaMismatchError: Spark would make an object of a class that its columns name.
+        CorruptDatasetError: what is kept of it is no view.
+    """
+    if request.is_path or len(request.identifier) > 2:
+        return {}
+    with names_of(request) as catalog, catalog.read() as reader:
+        view = reader.names.view(request.name)
+        where = catalog.redacted_url
+    if view is None:
+        return {}
+    try:
+        columns = json.loads(view[View.COLUMNS])
+    except (KeyError, TypeError, ValueError) as exc:
+        raise CorruptDatasetError(
+            path=where, reason=f"the view {request.shown} has no columns: {exc}"
+        ) from exc
+    if names_a_class(columns):
+        raise SchemaMismatchError(
+            column=request.shown,
+            reason="is a view with a column of a type of users",
+            hint="Make the view anew, with a query that casts it.",
+        )
+    return {Answer.VIEW: view}
+
+
+def put_view(request: Request) -> dict[str, Any]:
+    """Make a view, or give one another text.
+
+    Raises:
+        DatasetExistsError, DatasetNotFoundError: of the name, as the kind of the stage demands.
+    """
+    _refuse_path(request)
+    view, kind = request.question[Question.VIEW], request.question[Question.STAGE]
+
+    def put(tx: CatalogTransaction) -> None:
+        if kind == Stage.REPLACE and tx.names.view(request.name) is None:
+            raise _no_view(request)
+        tx.names.put_view(request.name, view, replace=kind != Stage.CREATE)
+
+    with names_of(request) as catalog:
+        _change(catalog, put)
+    return {}
+
+
+def drop_view(request: Request) -> dict[str, Any]:
+    """Remove a view. Tells whether there was one."""
+    if request.is_path:
+        return {Answer.EXISTS: False}
+    found: list[bool] = []
+    with names_of(request) as catalog:
+        _change(catalog, lambda tx: found.append(tx.names.remove_view(request.name)))
+    return {Answer.EXISTS: found[-1]}
+
+
+def rename_view(request: Request) -> dict[str, Any]:
+    """Give a view another name."""
+    _refuse_path(request)
+    renamed = request.question[Question.RENAMED]
+    if len(renamed) == 3 and renamed[0] == request.question[Question.CATALOG]:
+        renamed = renamed[1:]  # as of tables
+
+    def rename(tx: CatalogTransaction) -> None:
+        view = tx.names.view(request.name)
+        if view is None:
+            raise _no_view(request)
+        tx.names.remove_view(request.name)
+        tx.names.put_view(qualified(renamed), view)
+
+    with names_of(request) as catalog:
+        _change(catalog, rename)
+    return {}
+
+
+def _change(catalog: DatasetCatalog, work: Callable[[CatalogTransaction], None]) -> None:
+    in_transaction(catalog, catalog.redacted_url, "", work, resolve=False)
+
+
+def _no_view(request: Request) -> DatasetNotFoundError:
+    return DatasetNotFoundError(
+        dataset=quoted(request.name), catalog=request.question[Question.CATALOG]
+    )
+
+
+def _refuse_path(request: Request) -> None:
+    if request.is_path:
+        raise InvalidOptionError(
+            option="view", value=request.shown, reason="is a path: views have names."
+        )

@@ -1,0 +1,156 @@
+"""Door. `CALL compact` by tasks of Spark: they write the large files, and the driver commits them.
+
+A procedure runs in a planning worker of the driver, which can start no job. So Java runs one
+between two questions (`PlakeProcedure.java`): it reads a frame whose tasks write files, each task
+for some partitions of the dataset, and whose rows are messages about these files. With the rows it
+asks again, and the files are committed as `Dataset.compact` does it. Only rows of successful
+attempts of tasks reach the driver. Files of others, and of a job that failed, belong to no version:
+vacuum deletes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StringType, StructField, StructType
+
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.model import CompactionResult, FileMetadata, FileRecord
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.spark.protocol.typed_json import from_json, to_json
+from lakehouse_source.spark.session.catalog_request import Place
+from lakehouse_source.spark.session.workers import freeze_gc
+from lakehouse_source.spark.writing.task_files import restored, shortened
+from lakehouse_source.storage import Storage
+from lakehouse_source.write.commit.copy_rows import Copy
+from lakehouse_source.write.commit.options import StagedWrite
+from lakehouse_source.write.layout.compact import (
+    begin_compaction,
+    check_max_concurrent,
+    commit_compaction,
+)
+
+MESSAGES = StructType([StructField("message", StringType(), False)])
+
+
+Groups = tuple[tuple[Copy, tuple[FileRecord, ...]], ...]
+
+
+@dataclass(frozen=True)
+class CompactionPartition(InputPartition):
+    """The partitions of the dataset that one task compacts, each with its small files."""
+
+    staged: StagedWrite
+    groups: Groups
+    row_groups: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a task did: the files it wrote, with their schema, and those that they replace.
+
+    `staged` has no storage options, among which are keys: the driver has them.
+    """
+
+    staged: StagedWrite
+    files: tuple[FileMetadata, ...]
+    schema: pa.Schema
+    replaced: tuple[FileRecord, ...]
+    row_groups: Mapping[int, int]
+
+
+class CompactionReader(DataSourceReader):
+    """A frame whose tasks compact. Planned on the driver, where the catalog is."""
+
+    def __init__(self, place: Place, arguments: Mapping[str, Any]) -> None:
+        self.place = place
+        self.arguments = arguments
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CompactionTasks, ()
+
+    def partitions(self) -> list[InputPartition]:
+        """A task for each partition with small files, or at most `max_concurrent` tasks.
+
+        Raises:
+            DatasetNotFoundError, InvalidOptionError, InvalidPredicateError
+        """
+        arguments = dict(self.arguments)
+        where = PredicateSet.of(arguments.pop("where", None))
+        at_once = arguments.pop("max_concurrent", None)
+        if at_once is not None:
+            check_max_concurrent(at_once)
+        address = self.place.address()
+        with address.open() as catalog:
+            staged, work = begin_compaction(catalog, address, where, **arguments)
+        if staged is None:
+            return []
+        groups = list(zip(work.copies(staged.spec), work.groups))
+        count = len(groups) if at_once is None else min(at_once, len(groups))
+        return [
+            CompactionPartition(staged, mine, _counts_of(work.row_groups, mine))
+            for mine in (tuple(groups[first::count]) for first in range(count))
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        raise AssertionError("tasks compact with CompactionTasks")
+
+
+def _counts_of(row_groups: Mapping[int, int], groups: Groups) -> dict[int, int]:
+    """The numbers of row groups of the files that are replaced: a task needs no others."""
+    return {file.id: row_groups[file.id] for _, replaced in groups for file in replaced}
+
+
+class CompactionTasks(DataSourceReader):
+    """Runs on executors, with what the partitions hold."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # Where there is nothing to do, Spark makes a partition of its own.
+        if not isinstance(partition, CompactionPartition):
+            return
+        freeze_gc()
+        staged = partition.staged
+        storage = Storage(staged.spec.uri)
+        told = replace(staged, spec=replace(staged.spec, uri=staged.uri))
+        for copy, replaced in partition.groups:
+            done = Compacted(
+                told,
+                shortened(copy.write(storage)),
+                copy.spec.file_schema,
+                replaced,
+                {file.id: partition.row_groups[file.id] for file in replaced},
+            )
+            fields = pa.schema([pa.field("message", pa.string(), nullable=False)])
+            yield pa.record_batch([[to_json(done)]], schema=fields)
+
+
+def commit_messages(place: Place, messages: Sequence[str]) -> CompactionResult:
+    """Commit what the tasks wrote, as one version.
+
+    Raises:
+        CommitConflictError: another commit removed one of the files, or rows of one.
+        InvalidOptionError: a message is not what a task tells.
+    """
+    try:
+        parts = [from_json(text, Compacted) for text in messages]
+    except ValueError as error:
+        raise InvalidOptionError(
+            option="messages", reason=f"are not those of tasks that compact: {error}"
+        ) from error
+    address = place.address()
+    with address.open() as catalog:
+        if not parts:
+            with catalog.read() as reader:
+                return CompactionResult(address.snapshot(catalog, reader).version)
+        staged = parts[0].staged
+        return commit_compaction(
+            catalog,
+            replace(staged, spec=replace(staged.spec, uri=address.location)),
+            restored((file for part in parts for file in part.files), parts[0].schema),
+            [file for part in parts for file in part.replaced],
+            {id: count for part in parts for id, count in part.row_groups.items()},
+        )

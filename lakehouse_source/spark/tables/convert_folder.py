@@ -1,0 +1,176 @@
+"""Door. `convert`: takes over a folder with very many Parquet files, whose footers Spark reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakehouse_source.dataset import Dataset
+from lakehouse_source.errors import PlakeError
+from lakehouse_source.functions import convert_at
+from lakehouse_source.parquet.foreign import (
+    FooterReader,
+    ForeignFile,
+    ForeignRowGroup,
+    ForeignSchema,
+)
+from lakehouse_source.read.address import Address, CatalogLike, PathLike
+from lakehouse_source.spark.protocol.typed_json import ToldError, from_json, to_json
+from lakehouse_source.spark.session.static_configuration import take_configuration
+from lakehouse_source.spark.session.workers import freeze_gc
+from lakehouse_source.storage import Storage
+from lakehouse_source.write.adopt.add_files import read_footer
+from lakehouse_source.write.adopt.find_files import GivenFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# A footer takes 1 to 2 ms, and a Spark task 50 ms besides.
+_FILES_PER_TASK = 200
+
+
+def convert(
+    spark: SparkSession,
+    folder: PathLike,
+    *,
+    catalog: CatalogLike = None,
+    partitioning: str | None = "hive",
+    partition_types: Mapping[str, pa.DataType] | None = None,
+    index_columns: str | Sequence[str] | None = None,
+    commit_metadata: Mapping[str, Any] | None = None,
+    progress: bool | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Dataset:
+    """Make a dataset of a folder of Parquet files, as `lakehouse_source.convert` does.
+
+    The driver lists the folder, Spark tasks read the footers, and the driver commits. So the
+    folder must be one that the executors reach by the same path. Worth it from some ten
+    thousand files, or where requests to an object store are slow.
+
+    The arguments, the result and the errors are those of `lakehouse_source.convert`. Executors
+    get the storage options inside of the pickled function, which Spark shows and logs nowhere.
+
+    >>> df = spark.read.format("plake").load("/data/flights")
+    >>> df.write.parquet("/data/plain")
+    >>> lake.spark.convert(spark, "/data/plain").scan().count_rows()
+    4
+    """
+    take_configuration()
+    return convert_at(
+        Address(folder, catalog, storage_options),
+        partitioning=partitioning,
+        partition_types=partition_types,
+        index_columns=index_columns,
+        commit_metadata=commit_metadata,
+        progress=progress,
+        read_footers=partial(_read_footers, spark),
+    )
+
+
+def _read_footers(spark: SparkSession, given: Sequence[GivenFile]) -> Iterator[ForeignFile]:
+    """The footers of files below one folder, in their order.
+
+    Raises:
+        PlakeError: that of the first file that has one.
+    """
+    starts = range(0, len(given), _FILES_PER_TASK)
+    rows = [(at, [file.path for file in given[at : at + _FILES_PER_TASK]]) for at in starts]
+    chunks = spark.createDataFrame(rows, "at long, paths array<string>").repartition(len(rows))
+    # Not in a column: what Spark shows of a plan is columns.
+    read = _FooterTask(given[0].storage)
+    found = chunks.mapInArrow(read, "at long, footers string").collect()
+    schemas = _Schemas()
+    for row in sorted(found, key=lambda row: row.at):
+        told = from_json(row.footers, Footers)
+        yield from told.files(schemas)
+        if told.error is not None:
+            raise told.error.error()
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What the footer of a file says; `schema` is a place in `Footers.schemas`."""
+
+    size_bytes: int
+    row_count: int
+    schema: int
+    row_groups: tuple[ForeignRowGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Footers:
+    """What a task tells of its files, in their order, up to the first that has an error."""
+
+    schemas: tuple[ForeignSchema, ...]
+    footers: tuple[Footer, ...]
+    error: ToldError | None
+
+    @classmethod
+    def of(cls, files: Sequence[ForeignFile], error: PlakeError | None) -> Footers:
+        """The message about files; those with equal schemas share one object."""
+        places: dict[int, int] = {}
+        schemas: list[ForeignSchema] = []
+        footers = []
+        for file in files:
+            if id(file.described) not in places:
+                places[id(file.described)] = len(schemas)
+                schemas.append(file.described)
+            place = places[id(file.described)]
+            footers.append(Footer(file.size_bytes, file.row_count, place, file.row_groups))
+        told = None if error is None else ToldError.of(error)
+        return cls(tuple(schemas), tuple(footers), told)
+
+    def files(self, known: _Schemas) -> Iterator[ForeignFile]:
+        """The files, whose schemas are those objects that other messages have too."""
+        shared = [known.shared(schema) for schema in self.schemas]
+        for one in self.footers:
+            yield ForeignFile(one.size_bytes, one.row_count, shared[one.schema], one.row_groups)
+
+
+class _FooterTask:
+    """Runs on executors. Reads the footers of files; errors are answers too."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        freeze_gc()
+        reader = FooterReader()
+        for batch in batches:
+            rows = [
+                {"at": row["at"], "footers": to_json(self._footers(reader, row["paths"]))}
+                for row in batch.to_pylist()
+            ]
+            schema = pa.schema([("at", pa.int64()), ("footers", pa.string())])
+            yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+    def _footers(self, reader: FooterReader, paths: Sequence[str]) -> Footers:
+        found: list[ForeignFile] = []
+        for path in paths:
+            try:
+                found.append(read_footer(reader, GivenFile(self._storage, path, (), False)))
+            except PlakeError as error:
+                return Footers.of(found, error)
+        return Footers.of(found, None)
+
+
+class _Schemas:
+    """Makes files with equal schemas share one object, as `ForeignSchema` requires."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], ForeignSchema] = {}
+
+    def shared(self, mine: ForeignSchema) -> ForeignSchema:
+        """The first schema that is equal to one."""
+        key = (
+            mine.physical.serialize().to_pybytes(),
+            mine.schema.serialize().to_pybytes(),
+            mine.int96,
+            mine.columns,
+            mine.leaf_types,
+        )
+        return self._known.setdefault(key, mine)

@@ -1,0 +1,136 @@
+"""Door. What Spark's catalog asks about procedures; `PlakeProcedure.java` asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.types import DataType, StructField, StructType
+
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.operations.entry import Call, Column, Operation, Parameter, Subject, Type
+from lakehouse_source.spark.protocol.vocabulary import Answer, Question
+from lakehouse_source.spark.protocol.vocabulary import Parameter as ParameterKey
+from lakehouse_source.spark.session.catalog_request import Request, place_of
+from lakehouse_source.spark.tables.procedures import (
+    ARROW_TYPES,
+    BY_TASKS,
+    PROCEDURES,
+    CalledTable,
+    default_in_sql,
+)
+from lakehouse_source.spark.types.spark_types import spark_schema
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def list_procedures(_: Request) -> dict[str, Any]:
+    """The names of the procedures."""
+    return {Answer.NAMES: list(PROCEDURES)}
+
+
+def load_procedure(request: Request) -> dict[str, Any]:
+    """What a procedure takes and which rows it gives."""
+    procedure = PROCEDURES.get(request.question[Question.PROCEDURE])
+    if procedure is None:
+        return {Answer.EXISTS: False, Answer.NAMES: list(PROCEDURES)}
+    return {
+        Answer.EXISTS: True,
+        Answer.DESCRIPTION: _description(procedure),
+        Answer.PARAMETERS: _schema(procedure.parameters),
+        Answer.COLUMNS: _schema(procedure.columns),
+    }
+
+
+def call(request: Request) -> dict[str, Any]:
+    """Run a procedure; its rows. One for tasks is asked again, with the messages of its tasks.
+
+    Raises:
+        PlakeError: an argument is wrong, or the work failed.
+    """
+    procedure, about, arguments = _prepared(request)
+    by_tasks = BY_TASKS.get(procedure.name)
+    messages = request.question.get(Question.MESSAGES)
+    if by_tasks is None:
+        rows = procedure.run(Call(CalledTable(about), arguments))
+    elif messages is None:
+        place_of(about)  # refuses a table that is not there before tasks begin
+        return {Answer.TASKS: True}
+    else:
+        rows = by_tasks.rows(place_of(about), messages)
+    told: dict[str, Any] = {Answer.ROWS: [list(row) for row in rows]}
+    return told | {Answer.CHANGED: about.shown} if procedure.changes_rows else told
+
+
+def tasks(request: Request) -> DataSourceReader:
+    """The reader of the frame whose tasks do the work of a procedure.
+
+    Raises:
+        PlakeError: an argument is wrong.
+    """
+    procedure, about, arguments = _prepared(request)
+    return BY_TASKS[procedure.name].reader(place_of(about), arguments)
+
+
+def _prepared(request: Request) -> tuple[Operation, Request, dict[str, Any]]:
+    """The procedure that a question names, the table that it is called for, other arguments."""
+    procedure = PROCEDURES[request.question[Question.PROCEDURE]]
+    arguments = {
+        name: value
+        for name, value in request.question[Question.ARGUMENTS].items()
+        if value is not None
+    }
+    for parameter in procedure.parameters:
+        if parameter.required and parameter.name not in arguments:
+            raise InvalidOptionError(option=parameter.name, reason="must not be NULL.")
+        if parameter.type is Type.DOUBLE and parameter.name in arguments:
+            # JSON has no infinities and no NaN: they come as text.
+            arguments[parameter.name] = float(arguments[parameter.name])
+        if parameter.type is Type.TIMESTAMP and parameter.name in arguments:
+            since = timedelta(microseconds=arguments[parameter.name])
+            arguments[parameter.name] = _EPOCH + since
+    if procedure.subject is Subject.NONE:
+        return procedure, request, arguments
+    subject = procedure.parameters[0].name
+    about = request.about(arguments.pop(subject))
+    about.require_table()
+    if procedure.subject is Subject.FOLDER and not about.is_path:
+        raise InvalidOptionError(
+            option=subject, value=about.shown, reason="is not the path of a folder."
+        )
+    return procedure, about, arguments
+
+
+def _description(procedure: Operation) -> str:
+    """What DESCRIBE PROCEDURE shows: what it does, takes and gives."""
+    lines = [procedure.description, *(["Parameters:"] if procedure.parameters else [])]
+    for parameter in procedure.parameters:
+        default = default_in_sql(parameter)
+        chosen = "" if default is None else f" DEFAULT {default}"
+        lines.append(f"  {_declared(parameter)}{chosen}: {parameter.comment}")
+    lines.append("Columns of the rows:")
+    lines += [f"  {_declared(column)}: {column.comment}" for column in procedure.columns]
+    return "\n".join(lines)
+
+
+def _declared(member: Parameter | Column) -> str:
+    return f"{member.name} {_spark_type(member).simpleString().upper()}"
+
+
+def _spark_type(member: Parameter | Column) -> DataType:
+    return spark_schema(pa.schema([(member.name, ARROW_TYPES[member.type])])).fields[0].dataType
+
+
+def _schema(members: Iterable[Parameter | Column]) -> str:
+    """Parameters or columns as a schema in Spark's JSON."""
+    fields = []
+    for one in members:
+        told = {"comment": one.comment}
+        default = default_in_sql(one) if isinstance(one, Parameter) else None
+        if default is not None:
+            told[ParameterKey.DEFAULT] = default
+        fields.append(StructField(one.name, _spark_type(one), True, told))
+    return StructType(fields).json()

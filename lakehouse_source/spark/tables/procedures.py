@@ -1,0 +1,98 @@
+"""Door. The procedures of Spark's catalog: `CALL plake.system.vacuum(table => 'sales.orders')`.
+
+They are the operations of `operations/` that CALL offers. Here stand only Spark's types of them,
+and those whose work tasks of Spark do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader
+
+from lakehouse_source.catalog.qualified_names import QualifiedName
+from lakehouse_source.datasets import DatasetCatalog
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.operations.entry import Operation, Parameter, Rows, Type
+from lakehouse_source.operations.listing import OPERATIONS
+from lakehouse_source.read.address import Address
+from lakehouse_source.spark.session.catalog_request import Place, Request, names_of, place_of
+from lakehouse_source.spark.tables.compact_tasks import CompactionReader, commit_messages
+
+PROCEDURES: Mapping[str, Operation] = {
+    name: one for name, one in OPERATIONS.items() if one.is_called
+}
+ARROW_TYPES: Mapping[Type, pa.DataType] = {
+    Type.TEXT: pa.string(),
+    Type.FLAG: pa.bool_(),
+    Type.INT: pa.int32(),
+    Type.LONG: pa.int64(),
+    Type.DOUBLE: pa.float64(),
+    Type.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    Type.TEXTS: pa.list_(pa.string()),
+    Type.LONGS: pa.list_(pa.int64()),
+    Type.JSON: pa.string(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ByTasks:
+    """How tasks of Spark do the work of a procedure.
+
+    `reader` is that of the frame whose tasks do it; `rows` are made of their messages.
+    """
+
+    reader: Callable[[Place, Mapping[str, Any]], DataSourceReader]
+    rows: Callable[[Place, Sequence[str]], Rows]
+
+
+def _compacted(place: Place, messages: Sequence[str]) -> Rows:
+    return [astuple(commit_messages(place, messages))]
+
+
+BY_TASKS: Mapping[str, ByTasks] = {"compact": ByTasks(CompactionReader, _compacted)}
+
+
+@dataclass(frozen=True, slots=True)
+class CalledTable:
+    """The table that a procedure is called for."""
+
+    about: Request
+
+    @property
+    def is_path(self) -> bool:
+        return self.about.is_path
+
+    def address(self) -> Address:
+        return place_of(self.about).address()
+
+    def name(self) -> QualifiedName:
+        if self.is_path or self.about.branch is not None:
+            raise InvalidOptionError(
+                option="table", value=self.about.shown, reason="is not the name that a table had."
+            )
+        return self.about.name
+
+    @contextmanager
+    def names(self) -> Iterator[DatasetCatalog]:
+        with names_of(self.about) as catalog:
+            yield catalog
+
+    def storage_options(self) -> Mapping[str, Any] | None:
+        return self.about.storage or None
+
+
+def default_in_sql(parameter: Parameter) -> str | None:
+    """The default of a parameter as SQL; None: an argument must be given."""
+    if parameter.required:
+        return None
+    value = parameter.default
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"'{value}'" if isinstance(value, str) else f"{value:.1f}D"

@@ -1,0 +1,88 @@
+"""Door. TBLPROPERTIES of Spark: those with names of plake's own settings, and those of the user.
+
+`'compression' = 'zstd'` sets the property `compression` of the dataset, as
+`Dataset.set_properties` does; other names are texts that no rule of plake reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.model import COLUMN_LISTS, DatasetProperties
+from lakehouse_source.spark.session.options import Options
+from lakehouse_source.spark.types.to_spark_sql import quoted
+from lakehouse_source.write.commit.file_layout import LAYOUT_KEYWORDS, layout_of
+
+_LISTS = (*COLUMN_LISTS, "index_columns")
+_SIZES = ("target_file_size_bytes",)
+_NUMBERS = ("row_group_rows", "auto_compact_min_files")
+_FLAGS = ("promote_to_string", "auto_compact", "iceberg_metadata")
+OWN = (*LAYOUT_KEYWORDS, "index_columns", "expire_rows")
+# Names that say what a property cannot.
+_REFUSED = {
+    "partition_by": "is not set by TBLPROPERTIES: use PARTITIONED BY.",
+}
+
+
+def divided(
+    texts: Mapping[str, str | None],
+) -> tuple[dict[str, Any], dict[str, str | None]]:
+    """Plake's own properties with their values, and those of the user; None takes one back.
+
+    Raises:
+        InvalidOptionError: a text is no value of its property.
+    """
+    own: dict[str, Any] = {}
+    others: dict[str, str | None] = {}
+    for name, text in texts.items():
+        key = name.lower()
+        if key in _REFUSED:
+            raise InvalidOptionError(option=name, value=text, reason=_REFUSED[key])
+        if key in OWN:
+            own[key] = None if text is None else _value(key, text)
+        else:
+            others[name] = text
+    layout_of({name: value for name, value in own.items() if name in LAYOUT_KEYWORDS})
+    return own, others
+
+
+def _value(name: str, text: str) -> Any:
+    given = Options({name: text}, (name,), "the properties of")
+    if name in _LISTS:
+        return given.names(name) or ()
+    if given.text(name) is None:
+        raise InvalidOptionError(option=name, value=text, reason="is blank: UNSET takes it back.")
+    if name in _SIZES:
+        return given.size(name)
+    if name in _NUMBERS:
+        return given.number(name)
+    if name in _FLAGS:
+        return given.flag(name)
+    if name == "rewrite_threshold":
+        try:
+            return float(text)
+        except ValueError as error:
+            raise InvalidOptionError(
+                option=name, value=text, reason="must be a number from 0 to 1."
+            ) from error
+    return given.text(name)
+
+
+def shown(properties: DatasetProperties) -> dict[str, str]:
+    """What SHOW TBLPROPERTIES tells: those of the user, and those of plake that were chosen."""
+    own: dict[str, Any] = properties.layout.to_json()
+    if properties.index_columns is not None:
+        own["index_columns"] = properties.index_columns
+    if properties.expire_rows is not None:
+        own["expire_rows"] = properties.expire_rows
+    return {**properties.table_properties, **{name: _text(value) for name, value in own.items()}}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(quoted(name) if "," in name else name for name in value)
+    return str(value)

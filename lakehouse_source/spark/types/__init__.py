@@ -1,0 +1,1 @@
+"""Door. Spark's types, and Spark's texts of conditions and values."""

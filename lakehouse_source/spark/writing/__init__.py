@@ -1,0 +1,1 @@
+"""Door. Batch writes, streams and changes of rows."""

@@ -1,0 +1,151 @@
+"""Door. `write`: clusters the rows of a frame for pruning, then writes with format `plake`.
+
+A plain write moves no rows: each task writes a file for each partition value that it
+has, and the statistics of every file are as wide as the data. Here Spark first moves
+the rows of a partition, and rows with similar values, into the same files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lakehouse_source.arguments import column_names
+from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, SchemaMismatchError
+from lakehouse_source.model import DatasetProperties
+from lakehouse_source.read.address import Address, PathLike
+from lakehouse_source.schema.fields import find_name
+from lakehouse_source.spark.session.options import on_branch
+from lakehouse_source.spark.session.static_configuration import take_configuration
+from lakehouse_source.spark.session.storage_options import PREFIX
+from lakehouse_source.spark.types.to_spark_sql import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def write(
+    df: DataFrame,
+    uri: PathLike,
+    mode: str = "append",
+    partition_by: str | Sequence[str] | None = None,
+    sort_by: str | Sequence[str] | None = None,
+    catalog: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    **options: Any,
+) -> None:
+    """Write a frame in few files with narrow statistics, as one new version.
+
+    Costs one shuffle. With `sort_by` Spark also takes a sample, for which it computes
+    the frame a second time: cache an expensive frame. Spark's adaptive execution sets
+    the sizes of tasks, and so of files
+    (`spark.sql.adaptive.advisoryPartitionSizeInBytes`).
+
+    Args:
+        mode: `"append"` or `"overwrite"`.
+        partition_by: as the option `partitionBy`. Default: the partition columns of
+            the existing dataset. A partition value with far more rows than others is
+            divided among tasks.
+        sort_by: columns by which the whole frame is sorted. The files of a partition
+            value then do not overlap, so a condition on the first column reads only
+            the few files that can match it. Default: the property `sort_by` of the
+            existing dataset; an empty list: not sorted.
+        storage_options: as options `storage.NAME` of the format: secrets as `env:NAME`.
+        options: options of `df.write.format("plake")` under the same names, such as
+            `mergeSchema=True` or `targetFileSize="64m"`.
+
+    Raises:
+        InvalidOptionError: an unknown mode, or an option that is an argument here.
+        SchemaMismatchError: the frame lacks a column of `partition_by` or `sort_by`.
+        Everything that `df.write.format("plake").save()` raises.
+
+    >>> df = spark.read.format("plake").load("/data/flights")
+    >>> lake.spark.write(df, "/data/sorted", partition_by="month", sort_by=["miles"])
+    >>> lake.read_dataset("/data/sorted").num_rows
+    4
+    """
+    if mode not in ("append", "overwrite"):
+        known = ("append", "overwrite")
+        raise InvalidOptionError(
+            option="mode", value=mode, reason="is not a way to write.", known=known
+        )
+    for name in options:
+        if name.lower() in ("path", "catalog", "partitionby", "sortby"):
+            raise InvalidOptionError(
+                option=name, reason="is an argument here: uri, catalog, partition_by or sort_by."
+            )
+    take_configuration()
+    chosen = column_names("partition_by", partition_by)
+    sort_columns = column_names("sort_by", sort_by)
+    branch = next((value for name, value in options.items() if name.lower() == "branch"), None)
+    here = on_branch(os.fspath(uri), None if branch is None else str(branch))
+    existing = _existing_properties(here, catalog, storage_options)
+    partitions = existing.partition_by if chosen is None else chosen
+    if sort_columns is None:
+        # A column of the dataset that the frame lacks is NULL in all rows.
+        own = existing.layout.sort_by or ()
+        by = tuple(name for name in own if find_name(name, df.columns) is not None)
+    else:
+        by = sort_columns
+    clustered = _clustered(df, _columns_of(df, partitions), _columns_of(df, by))
+    writer = clustered.write.format("plake").mode(mode)
+    if chosen:
+        writer = writer.option("partitionBy", ",".join(f"`{name}`" for name in chosen))
+    if sort_columns is not None:
+        writer = writer.option("sortBy", ",".join(f"`{name}`" for name in sort_columns))
+    if catalog is not None:
+        writer = writer.option("catalog", catalog)
+    for name, value in options.items():
+        # None stands for the default, as in every function of plake.
+        if value is not None:
+            writer = writer.option(name, value)
+    for name, value in (storage_options or {}).items():
+        writer = writer.option(PREFIX + name, value)
+    writer.save(os.fspath(uri))
+
+
+def _clustered(
+    df: DataFrame, partitions: tuple[str, ...], sort_columns: tuple[str, ...]
+) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    columns = [F.col(quoted(name)) for name in (*partitions, *sort_columns)]
+    if not columns:
+        return df
+    # Ranges over all columns: a large partition is divided by the columns that sort it. Without
+    # an order, adaptive execution divides large partitions and joins small ones.
+    ranges = df.repartitionByRange(*columns) if sort_columns else df.hint("rebalance", *columns)
+    # Needed without `sort_by` too: a task then has one file open at a time.
+    return ranges.sortWithinPartitions(*columns)
+
+
+def _existing_properties(
+    uri: PathLike, catalog: str | None, storage_options: Mapping[str, str] | None
+) -> DatasetProperties:
+    """The properties of the dataset. Those without a choice where there is no dataset yet."""
+    address = Address(uri, catalog, storage_options)
+    try:
+        with address.open() as opened, opened.read() as reader:
+            return address.snapshot(opened, reader).dataset.properties
+    except DatasetNotFoundError:
+        return DatasetProperties()
+
+
+def _columns_of(df: DataFrame, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns as the frame spells them, each once.
+
+    Raises:
+        SchemaMismatchError: the frame lacks one.
+    """
+    chosen: dict[str, None] = {}
+    for name in names:
+        found = find_name(name, df.columns)
+        if found is None:
+            raise SchemaMismatchError(
+                column=name,
+                reason="is named in partition_by or sort_by and is not in the frame",
+                hint=f"It has: {', '.join(df.columns)}.",
+            )
+        chosen[found] = None
+    return tuple(chosen)

@@ -1,0 +1,61 @@
+"""Edge. Which drivers of fsspec a URI may ask for: a list, for fsspec knows drivers of any kind.
+
+Some of them run or reach more than a store: `reference` reads whatever a file names, caches
+write to the disk, `dask` and `jupyter` are servers that run code, `git`, `zip` and `tar` open
+files of strangers. Who wants another driver names it in the environment, which a URI cannot.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.storage.uris import (
+    AZURE_SCHEMES,
+    GCS_SCHEMES,
+    HADOOP_SCHEMES,
+    S3_SCHEMES,
+    redact_uri,
+    scheme_of,
+)
+
+# A comma between the names of protocols that are allowed beside these.
+ALLOWED_VARIABLE = "PLAKE_PROTOCOLS_ALLOWED"
+# Stores that PyArrow has clients for, object stores, and plain remote stores.
+_OWN = {"file"} | S3_SCHEMES | GCS_SCHEMES | AZURE_SCHEMES | HADOOP_SCHEMES
+_OBJECT_STORES = {"adl", "oci", "ocilake", "oss", "tos", "tosfs", "hf", "lakefs", "dbfs"}
+_PLAIN = {"memory", "http", "https", "ftp", "sftp", "ssh", "smb", "webdav", "webhdfs", "root"}
+_DRIVES = {"box", "dropbox", "gdrive"}
+ALLOWED = frozenset(_OWN | _OBJECT_STORES | _PLAIN | _DRIVES)
+
+
+def check_protocol(uri: str, options: Mapping[str, Any]) -> None:
+    """Check that a URI, and the options of its store, ask for a driver on the list.
+
+    Raises:
+        InvalidOptionError: they do not, or they ask for several drivers.
+    """
+    scheme = scheme_of(uri)
+    if scheme in _OWN:
+        return
+    more = os.environ.get(ALLOWED_VARIABLE, "").lower().split(",")
+    if scheme not in ALLOWED and scheme not in (one.strip() for one in more):
+        raise InvalidOptionError(
+            option="path",
+            value=redact_uri(uri),
+            reason=f"is of a kind that plake does not open by itself. Set the environment variable "
+            f"{ALLOWED_VARIABLE}={scheme} to allow it.",
+            known=sorted(ALLOWED),
+        )
+    # fsspec takes both for a chain of drivers, or for another driver than the URI names.
+    if "::" in uri:
+        raise InvalidOptionError(
+            option="path", value=redact_uri(uri), reason="is a chain of URLs, which is not allowed."
+        )
+    for name in options:
+        if name.lower() == "protocol":
+            raise InvalidOptionError(
+                option=f"storage_options[{name!r}]", reason="is what the URI says."
+            )

@@ -1,0 +1,1 @@
+"""Verb. Parquet files that were there before become part of a dataset."""

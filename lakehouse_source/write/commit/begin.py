@@ -1,0 +1,280 @@
+"""Verb. A write begins: it is registered in the catalog, and the layout of its files is fixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import uuid6
+
+from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransaction
+from lakehouse_source.catalog.committer import told
+from lakehouse_source.catalog.retry import in_transaction
+from lakehouse_source.catalog.sql.history_reader import Current
+from lakehouse_source.catalog.sql.write_states import WriteState
+from lakehouse_source.errors import (
+    CommitConflictError,
+    DatasetNotFoundError,
+    InvalidOptionError,
+    PlakeError,
+)
+from lakehouse_source.failpoints import reach
+from lakehouse_source.model import DatasetProperties, DatasetRecord
+from lakehouse_source.parquet.spec import (
+    COMPRESSION,
+    ROW_GROUP_ROWS,
+    TARGET_FILE_SIZE_BYTES,
+    WriteSpec,
+)
+from lakehouse_source.parquet.writer import check_can_write
+from lakehouse_source.pruning.indexed import check_index_columns
+from lakehouse_source.read.address import Address
+from lakehouse_source.schema.fields import initial, max_id, storage_schema
+from lakehouse_source.schema.partitions import check_partition_columns
+from lakehouse_source.schema.paths import leaf_paths
+from lakehouse_source.write.commit import reservations
+from lakehouse_source.write.commit.apply import check_may_commit, committed_before
+from lakehouse_source.write.commit.claim import claim
+from lakehouse_source.write.commit.evolution import (
+    evolve_properties,
+    first_properties,
+    merge_schema,
+    replaced_properties,
+)
+from lakehouse_source.write.commit.file_layout import AUTO_COMPACT_MIN_FILES, fitted
+from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class _Unclaimed:
+    """What a write finds whose folder is nobody's yet; `is_new`: nothing was committed there."""
+
+    is_new: bool
+
+
+def begin(
+    catalog: Catalog,
+    address: Address,
+    incoming: pa.Schema,
+    options: WriteOptions,
+    *,
+    base_version: int | None = None,
+) -> StagedWrite:
+    """Register a write to a dataset and fix the schema and layout of its files.
+
+    `catalog` is the open catalog of `address`; `incoming` is the schema of the rows. The
+    dataset is registered where it is not there yet. `base_version` is the version that the
+    caller has read already; what was committed after it is checked when the write commits.
+
+    Raises:
+        DatasetExistsError, SchemaMismatchError, InvalidOptionError,
+        InvalidPredicateError
+        DatasetNotFoundError: there is none, and it is not one that a write makes.
+        CommitConflictError: the dataset is not at `expected_version`, or has not reached
+            `base_version`.
+        ForeignFolderError: the folder is another catalog's, or has data of plake that no
+            dataset of this catalog has.
+    """
+    options.check()
+    # Spark commits in another process.
+    options = replace(options, committer={**told(), **options.committer})
+    incoming = storage_schema(incoming)
+    # Checked before the catalog changes, so that a wrong argument registers no dataset.
+    check_partition_columns(incoming, options.partition_by or ())
+    reserved, stale = reservations.take(catalog, address.key)
+    if reserved is not None:
+        begun = _begin_reserved(catalog, address, incoming, options, reserved, base_version)
+        if begun is not None:
+            return begun
+    write_id = str(uuid6.uuid7())
+    claimed = False
+
+    def register(tx: CatalogTransaction) -> StagedWrite | _Unclaimed:
+        current = tx.current(address.key)
+        if current is None and (address.is_branch or options.must_exist):
+            raise DatasetNotFoundError(dataset=address.uri, catalog=catalog.redacted_url)
+        if not claimed and (current is None or not current.is_claimed):
+            return _Unclaimed(current is None or current.dataset.current_version == 0)
+        if current is None:
+            tx.register_dataset(address.key, address.uri.rstrip("/").rsplit("/", 1)[-1])
+            current = tx.current(address.key)
+            assert current is not None  # `register_dataset` inserts it or waits for who does
+        staged = _stage(tx, current, address, incoming, options, write_id, base_version)
+        if not current.is_claimed:
+            tx.set_claimed(current.dataset.id)
+        tx.register_pending(write_id, current.dataset.id)
+        for unused in stale:
+            tx.finish_pending(unused)
+        reach("pending written")
+        return staged
+
+    reach("begin")
+    staged = in_transaction(catalog, address.uri, write_id, register, resolve=False)
+    if isinstance(staged, _Unclaimed):
+        # Before the catalog knows of the dataset, and in no transaction: a store may be slow.
+        claim(catalog, address.location, is_new=staged.is_new)
+        claimed = True
+        staged = in_transaction(catalog, address.uri, write_id, register, resolve=False)
+        assert isinstance(staged, StagedWrite)
+    reach("pending committed")
+    return staged
+
+
+def _begin_reserved(
+    catalog: Catalog,
+    address: Address,
+    incoming: pa.Schema,
+    options: WriteOptions,
+    write_id: str,
+    base_version: int | None,
+) -> StagedWrite | None:
+    """Begin a write whose id is registered already, which needs no transaction that writes.
+
+    None where the registration is gone or the catalog cannot be read just now.
+    """
+    try:
+        with catalog.read_autocommit() as reader:
+            current = reader.current(address.key, write_id)
+            if current is None or current.write_state is not WriteState.PENDING:
+                return None
+            return _stage(reader, current, address, incoming, options, write_id, base_version)
+    except PlakeError as error:
+        if error.retryable:
+            return None
+        reservations.give_back(catalog, address.key, write_id)
+        raise
+
+
+def _stage(
+    reader: CatalogReader,
+    current: Current,
+    address: Address,
+    incoming: pa.Schema,
+    options: WriteOptions,
+    write_id: str,
+    base_version: int | None,
+) -> StagedWrite:
+    """The schema and layout of the files of a write, for the dataset as it is now."""
+    uri, record = address.uri, current.dataset
+    _check_base(record, base_version, uri)
+    # A repetition gets the result of the first commit, whatever was committed after it.
+    if committed_before(reader, record, options) is None:
+        check_may_commit(uri, record, options)
+    if current.schema is None:
+        schema, properties = _first_schema(record, incoming, options, uri)
+    elif options.overwrite_schema:
+        schema, properties = _other_schema(record, current.schema, incoming, options, uri)
+    else:
+        schema, properties = _next_schema(reader, record, current.schema, incoming, options, uri)
+    must_match = None
+    if options.overwrite_where is not None:
+        must_match = options.overwrite_where.bind(schema)
+    if options.dynamic_partitions and not properties.partition_by:
+        raise InvalidOptionError(
+            option="partitionOverwriteMode",
+            value="dynamic",
+            reason=f"needs a partitioned dataset, and {uri} has no partition columns.",
+        )
+    layout = fitted(options.layout.over(properties.layout), schema)
+    spec = WriteSpec(
+        uri=address.location,
+        write_id=write_id,
+        schema=schema,
+        partition_by=properties.partition_by,
+        row_group_rows=layout.row_group_rows or ROW_GROUP_ROWS,
+        target_file_size_bytes=layout.target_file_size_bytes or TARGET_FILE_SIZE_BYTES,
+        compression=layout.compression or COMPRESSION,
+        sort_by=layout.sort_by or (),
+        cluster_by=tuple(
+            path
+            for path in leaf_paths(layout.cluster_by or (), schema)
+            if path[0] not in properties.partition_by
+        ),
+        bloom_filter_columns=layout.bloom_filter_columns or (),
+        must_match=must_match,
+    )
+    check_can_write(spec)
+    return StagedWrite(
+        uri=uri,
+        key=record.base_uri,
+        dataset_id=record.id,
+        base_version=record.current_version if base_version is None else base_version,
+        incoming=incoming,
+        options=options,
+        spec=spec,
+        indexed=properties.indexed_columns,
+        compact_min_files=(
+            (layout.auto_compact_min_files or AUTO_COMPACT_MIN_FILES)
+            if layout.auto_compact
+            else None
+        ),
+        iceberg_metadata=bool(layout.iceberg_metadata),
+    )
+
+
+def _check_base(record: DatasetRecord, version: int | None, uri: str) -> None:
+    if version is not None and version > record.current_version:
+        raise CommitConflictError(
+            dataset=uri,
+            base_version=version,
+            current_version=record.current_version,
+            reason="the dataset that was read was dropped, and made anew since",
+        )
+
+
+def _first_schema(
+    record: DatasetRecord, incoming: pa.Schema, options: WriteOptions, uri: str
+) -> tuple[pa.Schema, DatasetProperties]:
+    """The schema and properties that the first write gives to a dataset."""
+    schema = initial(incoming)
+    partition_by = check_partition_columns(schema, options.partition_by or ())
+    check_index_columns(schema, options.index_columns, None, partition_by, uri)
+    properties = first_properties(record.properties, schema, partition_by, options)
+    return schema, properties
+
+
+def _other_schema(
+    record: DatasetRecord,
+    current: pa.Schema,
+    incoming: pa.Schema,
+    options: WriteOptions,
+    uri: str,
+) -> tuple[pa.Schema, DatasetProperties]:
+    """The schema and properties of a dataset after a write that replaces its schema."""
+    schema = initial(incoming, max(record.properties.last_field_id, max_id(current)) + 1)
+    partition_by = check_partition_columns(schema, options.partition_by or ())
+    check_index_columns(schema, options.index_columns, None, partition_by, uri)
+    return schema, replaced_properties(record.properties, schema, partition_by, options)
+
+
+def _next_schema(
+    reader: CatalogReader,
+    record: DatasetRecord,
+    current: pa.Schema,
+    incoming: pa.Schema,
+    options: WriteOptions,
+    uri: str,
+) -> tuple[pa.Schema, DatasetProperties]:
+    """The schema and properties of a dataset after a later write."""
+    schema = merge_schema(reader, record, current, incoming, options, uri)
+    properties = record.properties
+    partition_by = properties.partition_by
+    _check_same_partitioning(current, partition_by, options, uri)
+    check_index_columns(schema, options.index_columns, properties, partition_by, uri)
+    if schema is not current:
+        properties = evolve_properties(properties, schema, current, partition_by)[0]
+    return schema, properties
+
+
+def _check_same_partitioning(
+    schema: pa.Schema, existing: tuple[str, ...], options: WriteOptions, uri: str
+) -> None:
+    if options.partition_by is None:
+        return
+    if check_partition_columns(schema, options.partition_by) != existing:
+        has = ", ".join(existing) if existing else "none"
+        raise InvalidOptionError(
+            option="partitionBy",
+            value=", ".join(options.partition_by),
+            reason=f"does not match the partition columns of {uri} ({has}). Leave the option out.",
+        )

@@ -1,0 +1,68 @@
+"""Verb. Before the first write to a folder: it becomes this catalog's, or the write is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow.fs as pafs
+
+from lakehouse_source.catalog.base import Catalog
+from lakehouse_source.catalog.owners import check_not_foreign, check_owner
+from lakehouse_source.errors import ForeignFolderError
+from lakehouse_source.parquet.names import own_name
+from lakehouse_source.read.address import refuse_what_reads_like_a_name
+from lakehouse_source.storage import Storage, StorageLocation, redact_uri
+
+
+def claim(catalog: Catalog, location: StorageLocation, *, is_new: bool) -> None:
+    """Make the folder of a dataset this catalog's own. `is_new`: the catalog has no data there.
+
+    Raises:
+        InvalidOptionError: a new dataset would be made at `sales.orders`.
+        ForeignFolderError: it is another catalog's, or it has data that plake wrote and that
+            this catalog does not know: the URL of the catalog is probably wrong.
+        CorruptDatasetError, StorageError
+    """
+    storage = Storage(location)
+    if is_new:
+        refuse_what_reads_like_a_name(location.given)
+        _refuse_unknown_data(catalog, storage)
+    check_owner(catalog, storage)
+
+
+def _refuse_unknown_data(catalog: Catalog, storage: Storage) -> None:
+    found: dict[str, str] = {}
+    for path in _data_files(storage, ""):
+        ids = own_name(path)
+        if ids is not None:
+            found[str(ids[0])] = path
+    if not found:
+        return
+    with catalog.read() as reader:
+        # Other first writes may be going on, or have died.
+        known = reader.write_states(found)
+    unknown = sorted(path for write_id, path in found.items() if write_id not in known)
+    if unknown:
+        check_not_foreign(catalog, storage)
+        raise ForeignFolderError(
+            folder=redact_uri(storage.uri),
+            reason=f"plake wrote {unknown[0]} there for a dataset that catalog "
+            f"{catalog.redacted_url} does not have. Check the catalog (option 'catalog', "
+            "environment variable PLAKE_CATALOG), or choose another folder",
+        )
+
+
+def _data_files(storage: Storage, folder: str) -> Iterator[str]:
+    """The files in a folder and in its partition folders, with their paths in the dataset.
+
+    Files elsewhere may belong to datasets in folders of their own.
+    """
+    path = storage.path(f"{folder}x").removesuffix("x")
+    with storage.errors(folder):
+        selector = pafs.FileSelector(path, allow_not_found=True)
+        listed = storage.filesystem.get_file_info(selector)
+    for info in listed:
+        if info.type == pafs.FileType.File:
+            yield folder + info.base_name
+        elif info.type == pafs.FileType.Directory and "=" in info.base_name:
+            yield from _data_files(storage, f"{folder}{info.base_name}/")

@@ -1,0 +1,228 @@
+"""Pure. Which two changes of a dataset conflict: a table. Knows no SQL, retries or Parquet."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+
+class Change(Enum):
+    """What a commit does to a dataset, as far as it matters to other commits."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    OVERWRITE_WHERE = "overwrite where"
+    SCHEMA = "schema change"
+    REWRITE = "rewrite"
+    DELETE = "delete"
+    UPDATE = "update"
+    MERGE = "merge"
+
+
+class Isolation(Enum):
+    """What a statement that changes rows must not miss of the commits since its base version.
+
+    SNAPSHOT: a change of a row that it changes too. WRITE_SERIALIZABLE, the default: for a MERGE
+    also rows that were added and that it may match. SERIALIZABLE: all that it read. The commits
+    then have the result of statements that run one after the other, in the order of versions.
+
+    What a statement reads is the rows that satisfy its condition, and that there are no others.
+    A DELETE and an UPDATE change every such row, so only rows that others added are to be looked
+    for besides. A MERGE leaves some alone: a row that it matched keeps a row of the source from
+    being inserted, whether a clause changed it or not. So under SERIALIZABLE
+    - an added row conflicts that may satisfy the condition, by its file's partition and bounds;
+    - a change of a row conflicts that a MERGE with a clause for rows without a match has matched;
+    - where Spark does not tell what was read, as of the source of its MERGE, every change of a
+      row conflicts in a file that may hold rows of the condition.
+    Other tables, and files that a source was made of, are not looked at.
+    """
+
+    SNAPSHOT = "snapshot"
+    WRITE_SERIALIZABLE = "write-serializable"
+    SERIALIZABLE = "serializable"
+
+
+class Verdict(Enum):
+    """What a commit has to do about another one that was committed after it began.
+
+    REBASE: take the next version. REBASE_SCHEMA: the same, if the schemas can be merged
+    again. CHECK_ADDED: rebase if no file that the other commit added can hold a row that
+    this one replaces. CHECK_MINE: rebase if the other commit removed no file that this one
+    rewrites, and no row of one. CHECK_ROWS: rebase if the other commit changed no row that
+    this one changes, and as the isolation asks. CONFLICT: raise an error.
+    """
+
+    REBASE = "rebase"
+    REBASE_SCHEMA = "re-merge the schema"
+    CHECK_ADDED = "check the files they added"
+    CHECK_MINE = "check the files mine rewrites"
+    CHECK_ROWS = "check the rows mine changes"
+    CONFLICT = "conflict"
+
+
+_A, _O, _W, _S, _R, _D, _U, _M = Change
+_ROWS = (_D, _U, _M)
+# Rows are this commit's change, columns the other one's. For a commit that only adds
+# files, another commit's overwrite of a condition or of partitions is like any overwrite:
+# it replaced rows that were there before. A rewrite changes no rows.
+TABLE: dict[Change, dict[Change, Verdict]] = {
+    _A: {
+        _A: Verdict.REBASE,
+        _O: Verdict.REBASE,
+        _W: Verdict.REBASE,
+        _S: Verdict.REBASE_SCHEMA,
+        _R: Verdict.REBASE,
+        **dict.fromkeys(_ROWS, Verdict.REBASE),
+    },
+    _O: {
+        _A: Verdict.REBASE,
+        _O: Verdict.REBASE,
+        _W: Verdict.REBASE,
+        _S: Verdict.REBASE_SCHEMA,
+        _R: Verdict.REBASE,
+        **dict.fromkeys(_ROWS, Verdict.REBASE),
+    },
+    # The rows to keep were read before: a row that was deleted since then would return.
+    _W: {
+        _A: Verdict.CHECK_ADDED,
+        _O: Verdict.CONFLICT,
+        _W: Verdict.CONFLICT,
+        _S: Verdict.CONFLICT,
+        _R: Verdict.CONFLICT,
+        **dict.fromkeys(_ROWS, Verdict.CONFLICT),
+    },
+    _S: {
+        _A: Verdict.REBASE,
+        _O: Verdict.REBASE,
+        _W: Verdict.REBASE,
+        _S: Verdict.CONFLICT,
+        _R: Verdict.REBASE,
+        **dict.fromkeys(_ROWS, Verdict.REBASE),
+    },
+    _R: {
+        _A: Verdict.CHECK_MINE,
+        _O: Verdict.CONFLICT,
+        _W: Verdict.CHECK_MINE,
+        _S: Verdict.CONFLICT,
+        _R: Verdict.CHECK_MINE,
+        **dict.fromkeys(_ROWS, Verdict.CHECK_MINE),
+    },
+    # Positions mean the same under every schema. Values do not: they were computed before.
+    _D: {
+        _A: Verdict.CHECK_ROWS,
+        _O: Verdict.CONFLICT,
+        _W: Verdict.CHECK_ROWS,
+        _S: Verdict.REBASE,
+        _R: Verdict.CHECK_ROWS,
+        **dict.fromkeys(_ROWS, Verdict.CHECK_ROWS),
+    },
+    _U: {
+        _A: Verdict.CHECK_ROWS,
+        _O: Verdict.CONFLICT,
+        _W: Verdict.CHECK_ROWS,
+        _S: Verdict.CONFLICT,
+        _R: Verdict.CHECK_ROWS,
+        **dict.fromkeys(_ROWS, Verdict.CHECK_ROWS),
+    },
+    _M: {
+        _A: Verdict.CHECK_ROWS,
+        _O: Verdict.CONFLICT,
+        _W: Verdict.CHECK_ROWS,
+        _S: Verdict.CONFLICT,
+        _R: Verdict.CHECK_ROWS,
+        **dict.fromkeys(_ROWS, Verdict.CHECK_ROWS),
+    },
+}
+
+# The names of operations in the history, and the change that each one is.
+OPERATIONS: dict[str, Change] = {
+    "append": Change.APPEND,
+    "create": Change.APPEND,
+    "replace": Change.OVERWRITE,
+    "overwrite": Change.OVERWRITE,
+    "overwrite where": Change.OVERWRITE_WHERE,
+    "overwrite partitions": Change.OVERWRITE_WHERE,
+    "restore": Change.OVERWRITE,
+    # Rows have other positions in their files afterwards, and rows that were read must not return.
+    "erase": Change.OVERWRITE,
+    "schema change": Change.SCHEMA,
+    # A property can name columns, and can allow a change of their types.
+    "set properties": Change.SCHEMA,
+    "rewrite": Change.REWRITE,
+    "delete": Change.DELETE,
+    "update": Change.UPDATE,
+    "merge": Change.MERGE,
+}
+
+
+def _operations(*changes: Change) -> tuple[str, ...]:
+    return tuple(name for name, change in OPERATIONS.items() if change in changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Collision:
+    """What a commit collides with: facts, and a text with their names in braces.
+
+    `version` and `operation` are the other commit's; None is a fact that is not known.
+    """
+
+    text: str
+    version: int | None = None
+    operation: str | None = None
+    path: str | None = None
+    columns: tuple[str, ...] = ()
+    rows: int | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The keywords of a `CommitConflictError`."""
+        facts = asdict(self)
+        text = facts.pop("text")
+        return {**facts, "reason": text.format(**{**facts, "columns": ", ".join(self.columns)})}
+
+
+# A commit is refused whose base is so old that nothing can be said of the commits after it.
+FORGOTTEN = Collision(
+    "commits since then were expired, and a vacuum has removed them from the history"
+)
+# The schema is not the one that was read.
+SCHEMA_CHANGED = Collision("the schema changed")
+
+
+def schema_changed(why: object, *columns: str) -> Collision:
+    """The schema is not the one that was read, and the change does not fit it."""
+    text = str(why).replace("{", "{{").replace("}", "}}")
+    return Collision(f"the schema changed: {text}", columns=columns)
+
+
+# The operations that move rows to other files, and all those that remove no row.
+MOVE_ROWS = _operations(Change.REWRITE)
+KEEP_ROWS = _operations(Change.APPEND, Change.SCHEMA, Change.REWRITE)
+
+
+def committed_first(version: int, operation: str, because: str = "") -> Collision:
+    """The whole of another commit collides."""
+    return Collision("version {version} did {operation!r}" + because, version, operation)
+
+
+def verdict(mine: Change, theirs: Change) -> Verdict:
+    """What a commit that does `mine` must do about a newer one that did `theirs`."""
+    return TABLE[mine][theirs]
+
+
+def changes_rows(theirs: Change) -> bool:
+    """Tell whether a change adds rows or takes rows out."""
+    return theirs not in (Change.SCHEMA, Change.REWRITE)
+
+
+def change_of(operation: str) -> Change | None:
+    """The change of an operation; None for an operation of a later release."""
+    return OPERATIONS.get(operation)
+
+
+def checks_added(mine: Change, isolation: Isolation) -> bool:
+    """Tell whether files that others added may hold no row that a statement would match."""
+    if isolation is Isolation.WRITE_SERIALIZABLE:
+        return mine is Change.MERGE
+    return isolation is Isolation.SERIALIZABLE

@@ -1,0 +1,132 @@
+"""Verb. Rows of existing files are written to new files as they are, with their identities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from lakehouse_source.model import DeletionVector, FileMetadata, FilePlace, FileRecord, ScanTask
+from lakehouse_source.parquet.reader import read_all, read_task
+from lakehouse_source.parquet.spec import ReadSpec, WriteSpec
+from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.metadata_columns import hidden_columns
+from lakehouse_source.storage import Storage
+from lakehouse_source.write.commit.sorted_rows import curve_of, sorted_rows
+
+# A curve is laid through so many rows of each of so many files.
+_SAMPLE_FILES = 64
+_SAMPLE_ROWS = 10_000
+# Decoded rows that wait to be sorted.
+_READ_AHEAD_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Rows to write to new files: which, and how they are read and written. Picklable."""
+
+    spec: WriteSpec
+    read: ReadSpec
+    tasks: tuple[ScanTask, ...]
+
+    def write(
+        self,
+        storage: Storage,
+        watch: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]] = iter,
+    ) -> list[FileMetadata]:
+        """Write the rows, in the order of the clustering columns where `spec` names some.
+
+        `watch` sees the batches go by.
+
+        Raises:
+            StorageError, CorruptDatasetError
+        """
+        if self.spec.cluster_by:
+            return self._write_sorted(storage, watch)
+        tables = read_all(self.read, self.tasks, storage)
+        batches = (batch for table in tables for batch in table.to_batches())
+        return write_files(self.spec, watch(batches), storage)
+
+    def _write_sorted(
+        self,
+        storage: Storage,
+        watch: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]],
+    ) -> list[FileMetadata]:
+        paths = self.spec.cluster_by
+        curve = curve_of(self._sample(storage), paths)
+        tables = read_all(self.read, self.tasks, storage, buffer_bytes=_READ_AHEAD_BYTES)
+        watched = watch(batch for table in tables for batch in table.to_batches())
+        rows = (pa.Table.from_batches([batch]) for batch in watched)
+        ordered = (
+            batch for table in sorted_rows(rows, paths, curve) for batch in table.to_batches()
+        )
+        # The writer would only sort runs of them.
+        return write_files(replace(self.spec, cluster_by=()), ordered, storage)
+
+    def _sample(self, storage: Storage) -> Iterator[pa.Table]:
+        """Some rows of some files, evenly spread, for a curve through several columns."""
+        if len(self.spec.cluster_by) < 2:
+            return
+        names = tuple(dict.fromkeys(path[0] for path in self.spec.cluster_by))
+        read = replace(self.read, columns=names)
+        step = -(-len(self.tasks) // _SAMPLE_FILES)
+        for task in self.tasks[::step]:
+            every = max(1, task.row_count // _SAMPLE_ROWS)
+            for table in read_task(read, task, storage):
+                chosen = pa.array(range(0, table.num_rows, every), pa.int64())
+                yield table.take(chosen)
+
+
+def copy_of(
+    spec: WriteSpec,
+    snapshot: Snapshot,
+    files: Iterable[tuple[FileRecord, DeletionVector | None]],
+) -> Copy:
+    """The copy of the rows of files, in order, without those that a vector marks.
+
+    The hidden columns keep the identity of each row and the version that last changed it.
+    `spec` has the schema of the snapshot.
+    """
+    texts = snapshot.partition_texts()
+    tasks = tuple(
+        ScanTask(
+            path=file.path,
+            size_bytes=file.size_bytes,
+            file_row_count=file.row_count,
+            row_count=file.row_count,
+            byte_count=file.size_bytes,
+            schema_version=file.schema_version,
+            row_groups=None,
+            partitions=texts(file),
+            filtered=False,
+            deleted=deleted,
+            place=FilePlace(file.id, file.first_row_id, file.version),
+        )
+        for file, deleted in files
+    )
+    hidden = hidden_columns(snapshot.schema)
+    read = ReadSpec(
+        uri=spec.uri,
+        schema=pa.schema([*snapshot.schema, *hidden]),
+        columns=(*snapshot.schema.names, *(column.name for column in hidden)),
+        partition_by=snapshot.partition_by,
+        file_schemas=snapshot.file_schemas,
+    )
+    return Copy(replace(spec, must_match=None, moved_rows=True), read, tasks)
+
+
+def copy_rows(
+    spec: WriteSpec,
+    snapshot: Snapshot,
+    files: Iterable[tuple[FileRecord, DeletionVector | None]],
+    storage: Storage,
+) -> list[FileMetadata]:
+    """Write the rows of files to new ones, as `copy_of` tells.
+
+    Raises:
+        StorageError, CorruptDatasetError
+    """
+    copy = copy_of(spec, snapshot, files)
+    return copy.write(storage) if copy.tasks else []

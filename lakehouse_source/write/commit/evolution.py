@@ -1,0 +1,294 @@
+"""Verb. How a write changes the schema of its dataset, and the properties that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.catalog.sql.writer import CatalogTransaction
+from lakehouse_source.errors import CommitConflictError, SchemaMismatchError
+from lakehouse_source.model import DatasetProperties, DatasetRecord
+from lakehouse_source.pruning import keys
+from lakehouse_source.pruning.indexed import is_wanted
+from lakehouse_source.schema.changes import renamed
+from lakehouse_source.schema.defaults import initial_default
+from lakehouse_source.schema.fields import children, field_id, is_nested, leaves, max_id
+from lakehouse_source.schema.merge import merge
+from lakehouse_source.schema.partitions import partitioned_anew, same_columns
+from lakehouse_source.schema.paths import walk
+from lakehouse_source.write.commit.conflicts import schema_changed
+from lakehouse_source.write.commit.file_layout import fitted, in_schema
+from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
+from lakehouse_source.write.commit.stored_values import stored_values_fit
+
+
+def merge_schema(
+    reader: CatalogReader,
+    record: DatasetRecord,
+    current: pa.Schema,
+    incoming: pa.Schema,
+    options: WriteOptions,
+    uri: str,
+) -> pa.Schema:
+    """The dataset's schema after a write with the schema `incoming`; `current` if unchanged.
+
+    Raises:
+        SchemaMismatchError: a column does not fit, or a partition column would get values
+            of another kind than the catalog stores for its files.
+    """
+    properties = record.properties
+    result = merge(
+        current,
+        incoming,
+        add_columns=options.schema_merge,
+        promote_to_string=bool(options.layout.over(properties.layout).promote_to_string),
+        next_id=max(properties.last_field_id, max_id(current)) + 1,
+        dataset=uri,
+        stored_values_fit=stored_values_fit(reader, record),
+    )
+    for name in properties.partition_by:
+        before, after = current.field(name).type, result.field(name).type
+        if keys.encoding(before) != keys.encoding(after):
+            raise SchemaMismatchError(
+                column=name,
+                expected=before,
+                got=after,
+                dataset=uri,
+                reason=f"is a partition column of type {before} and cannot become {after}",
+                hint="Cast the data.",
+            )
+    return result
+
+
+def schema_to_commit(
+    reader: CatalogReader, record: DatasetRecord, current: pa.Schema | None, staged: StagedWrite
+) -> pa.Schema:
+    """The schema of the version that a write commits, given the one that is in force.
+
+    The files are written already. Where other commits came first, their schema is merged
+    with the incoming one again, and every column must be what the files contain.
+
+    Returns:
+        `current` itself where the schema does not change.
+
+    Raises:
+        CommitConflictError: the schema in force does not fit the files any more.
+    """
+    if current is None:
+        return staged.spec.schema
+    if staged.options.overwrite_schema:
+        _check_new_ids(record, current, staged)
+        return staged.spec.schema
+    if record.current_version == staged.base_version:
+        unchanged = current.equals(staged.spec.schema, check_metadata=True)
+        return current if unchanged else staged.spec.schema
+
+    def conflict(why: object, *columns: str) -> CommitConflictError:
+        return CommitConflictError(
+            dataset=staged.uri,
+            base_version=staged.base_version,
+            current_version=record.current_version,
+            **schema_changed(why, *columns).facts,
+        )
+
+    try:
+        schema = merge_schema(reader, record, current, staged.incoming, staged.options, staged.uri)
+    except SchemaMismatchError as error:
+        # The data fitted the schema that was in force when the write began.
+        raise conflict(error, error.column) from error
+    for field in _lacking(schema, staged.spec.schema):
+        # Files give a default only where they are recorded with a schema that lacks the field.
+        if initial_default(field) is not None:
+            fits = schema_version_of(reader, record, staged) is not None
+        else:
+            fits = field.nullable
+        if not fits:
+            raise conflict(f"the files of this write lack column {field.name!r}", field.name)
+    merged = {field_id(field): field for field in schema}
+    for field in staged.spec.schema:
+        now = merged.get(field_id(field))
+        if now is None or not _holds(now, field):
+            why = f"column {field.name!r} is not what it was when this write began"
+            raise conflict(why, field.name)
+    return schema
+
+
+def _check_new_ids(record: DatasetRecord, current: pa.Schema, staged: StagedWrite) -> None:
+    """Check that no column had an id of the schema that replaces the one in force.
+
+    Raises:
+        CommitConflictError: another commit gave these ids to its columns.
+    """
+    given = max(record.properties.last_field_id, max_id(current))
+    if any((field_id(field) or 0) <= given for field in staged.spec.schema):
+        raise CommitConflictError(
+            dataset=staged.uri,
+            base_version=staged.base_version,
+            current_version=record.current_version,
+            reason="the schema changed, and this write replaces it",
+        )
+
+
+def schema_version_of(
+    reader: CatalogReader, record: DatasetRecord, staged: StagedWrite
+) -> int | None:
+    """The version whose schema is the one that the files of a write were written under.
+
+    It is that of the version that the write is based on, or None where the write changes it.
+    """
+    if staged.base_version == 0:
+        return None
+    number, schema = reader.schema_at(record.id, staged.base_version)
+    return number if schema.equals(staged.spec.schema, check_metadata=True) else None
+
+
+def _lacking(schema: pa.Schema, written: pa.Schema) -> list[pa.Field]:
+    """The fields of a schema, nested ones included, that files with another schema lack."""
+    ids = {field_id(field) for _path, field in walk(written)}
+    return [field for _path, field in walk(schema) if field_id(field) not in ids]
+
+
+def _holds(now: pa.Field, written: pa.Field) -> bool:
+    """Tell whether a file that was written with one field can be read as if with another.
+
+    Readers match nested fields by their ids in the schema that the file is recorded with,
+    and by their places in the file. So both must be the same in the two schemas.
+    """
+    if field_id(now) != field_id(written) or now.name != written.name:
+        return False
+    if written.nullable and not now.nullable:
+        return False
+    if not is_nested(written.type):
+        return bool(now.type.equals(written.type))
+    mine, theirs = children(now.type), children(written.type)
+    same = len(mine) == len(theirs) and now.type.id == written.type.id
+    return same and all(_holds(a, b) for a, b in zip(mine, theirs))
+
+
+def with_names_of(
+    properties: DatasetProperties, before: pa.Schema, after: pa.Schema
+) -> DatasetProperties:
+    """The properties with the names that their columns have in another schema."""
+    names = properties.index_columns
+    return replace(
+        properties,
+        partition_by=same_columns(properties.partition_by, before, after),
+        index_columns=None if names is None else renamed(names, before, after),
+        layout=in_schema(properties.layout, before, after),
+    )
+
+
+def first_properties(
+    properties: DatasetProperties,
+    schema: pa.Schema,
+    partition_by: tuple[str, ...],
+    options: WriteOptions,
+) -> DatasetProperties:
+    """The properties that the first write gives to a dataset: its partitions, index and layout."""
+    evolved = evolve_properties(properties, schema, None, partition_by, options.index_columns)[0]
+    texts = options.table_properties or {}
+    return replace(evolved, layout=fitted(options.layout, schema), table_properties=texts)
+
+
+def replaced_properties(
+    properties: DatasetProperties,
+    schema: pa.Schema,
+    partition_by: tuple[str, ...],
+    options: WriteOptions,
+) -> DatasetProperties:
+    """The properties of a dataset whose schema is replaced by one of new columns.
+
+    What names columns is chosen again; the rest stays, unless the write chooses it.
+    """
+    kept = replace(properties.layout, sort_by=None, cluster_by=None, bloom_filter_columns=None)
+    bare = replace(properties, index_columns=None)
+    evolved = evolve_properties(bare, schema, None, partition_by, options.index_columns)[0]
+    texts = options.table_properties
+    return replace(
+        evolved,
+        layout=fitted(options.layout.over(kept), schema),
+        table_properties=properties.table_properties if texts is None else texts,
+    )
+
+
+def record_schema(
+    tx: CatalogTransaction,
+    record: DatasetRecord,
+    version: int,
+    schema: pa.Schema,
+    before: pa.Schema | None,
+    staged: StagedWrite,
+) -> DatasetRecord:
+    """Record the schema that holds from a version on; returns the dataset's new properties."""
+    tx.insert_schema(record.id, version, schema)
+    unsearchable: list[int] = []
+    partition_by = staged.spec.partition_by
+    if before is None:
+        properties = first_properties(record.properties, schema, partition_by, staged.options)
+    elif staged.options.overwrite_schema:
+        past = partitioned_anew(record.properties, version, before, partition_by, schema)
+        properties = replaced_properties(past, schema, partition_by, staged.options)
+    else:
+        properties, unsearchable = evolve_properties(
+            record.properties, schema, before, partition_by
+        )
+    for column_id in unsearchable:
+        tx.invalidate_bounds(record.id, column_id)
+    tx.set_properties(record.id, properties)
+    return replace(record, properties=properties)
+
+
+def evolve_properties(
+    properties: DatasetProperties,
+    schema: pa.Schema,
+    before: pa.Schema | None,
+    partition_by: tuple[str, ...],
+    index_columns: tuple[str, ...] | None = None,
+) -> tuple[DatasetProperties, list[int]]:
+    """A dataset's properties under a new schema.
+
+    `before` is the schema so far, None for a new dataset; only then `index_columns` counts.
+
+    Returns:
+        The properties, and the ids of the indexed columns whose keys have another encoding
+        now: a search must take every file that was written so far for a match.
+    """
+    names = properties.index_columns
+    if before is None and index_columns is not None:
+        names = index_columns
+    old = {} if before is None else {leaf.id: leaf for leaf in leaves(before)}
+    indexed = list(properties.indexed_columns)
+    unsearchable: list[int] = []
+    # Ids of dropped columns stay in the index: older versions are searched by them.
+    present = {leaf.id for leaf in leaves(schema)}
+    for leaf in leaves(schema):
+        was = old.get(leaf.id)
+        changed = was is not None and keys.encoding(was.type) != keys.encoding(leaf.type)
+        if changed and leaf.id in indexed:
+            unsearchable.append(leaf.id)
+            if keys.encoding(leaf.type) is None:
+                indexed.remove(leaf.id)
+        elif was is None and is_wanted(
+            leaf, names, len(present.intersection(indexed)), partition_by
+        ):
+            indexed.append(leaf.id)
+    evolved = replace(
+        properties,
+        partition_by=partition_by,
+        index_columns=names,
+        indexed_columns=tuple(indexed),
+        last_field_id=max(properties.last_field_id, max_id(schema)),
+    )
+    return evolved, unsearchable
+
+
+def encoded_anew(schemas: Iterable[pa.Schema]) -> list[int]:
+    """The ids of columns whose keys do not have the same encoding in all of the schemas."""
+    found: dict[int, set[object]] = {}
+    for schema in schemas:
+        for leaf in leaves(schema):
+            found.setdefault(leaf.id, set()).add(keys.encoding(leaf.type))
+    return sorted(one for one, encodings in found.items() if len(encodings) > 1)

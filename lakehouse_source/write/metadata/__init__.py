@@ -1,0 +1,1 @@
+"""Verb. Commits that write no rows: schema, properties, restore, branches, tags."""

@@ -1,0 +1,240 @@
+"""Verb. The properties of a dataset change: one commit, no file is written or rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.arguments import column_names, mapping
+from lakehouse_source.catalog.base import Catalog, CatalogTransaction
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.model import (
+    DatasetProperties,
+    DatasetRecord,
+    FileBounds,
+    FileRecord,
+    Layout,
+    WriteResult,
+)
+from lakehouse_source.pruning import bounds, keys
+from lakehouse_source.pruning.indexed import check_index_columns
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.fields import Leaf, leaves
+from lakehouse_source.schema.partitions import check_partition_columns
+from lakehouse_source.write.commit.conflicts import SCHEMA_CHANGED
+from lakehouse_source.write.commit.evolution import evolve_properties
+from lakehouse_source.write.commit.file_layout import LAYOUT_KEYWORDS, fitted, layout_of
+from lakehouse_source.write.commit.metadata_commit import NewMetadata, commit_metadata, conflict
+from lakehouse_source.write.statements.expire_rows import expired_rows
+
+_KEYWORDS = ("partition_by", *LAYOUT_KEYWORDS, "index_columns", "expire_rows")
+# Files whose row groups are in memory at the same time while index rows are computed.
+_AT_ONCE = 1000
+
+
+def set_properties(
+    catalog: Catalog,
+    address: Address,
+    base: Snapshot,
+    given: Mapping[str, Any],
+    texts: Mapping[str, str | None] | None = None,
+) -> WriteResult:
+    """Commit new properties; None sets one back to its default, absent ones stay.
+
+    `texts` are those of the user (`set_table_properties`), in the same commit. Where nothing
+    changes, no version is committed.
+
+    Raises:
+        DatasetNotFoundError
+        InvalidOptionError: a property is unknown, or its value is wrong.
+        SchemaMismatchError: a column of `partition_by` cannot partition the dataset.
+        CommitConflictError: the schema or the properties were changed since `base`.
+        CommitUnknownError: the catalog was lost during the commit.
+    """
+    for name in given:
+        if name not in _KEYWORDS:
+            raise InvalidOptionError(option=name, reason="is not a property.", known=_KEYWORDS)
+    layout = layout_of({name: given[name] for name in LAYOUT_KEYWORDS if name in given})
+    named = {
+        name: column_names(name, given.get(name)) for name in ("partition_by", "index_columns")
+    }
+
+    def change(
+        tx: CatalogTransaction, record: DatasetRecord, schema: pa.Schema
+    ) -> NewMetadata | None:
+        # A write in between may have changed the columns that the names here mean.
+        if not schema.equals(base.schema, check_metadata=True):
+            raise conflict(address.uri, record, base, SCHEMA_CHANGED)
+        properties = record.properties
+        if "partition_by" in given:
+            names = check_partition_columns(schema, named["partition_by"] or ())
+            if names != properties.partition_by:
+                _check_no_files(tx, record, names, address.uri)
+            properties = replace(properties, partition_by=names)
+        properties = replace(properties, layout=_changed(properties.layout, layout, given, schema))
+        if "index_columns" in given:
+            properties = replace(properties, index_columns=named["index_columns"])
+        if "index_columns" in given or properties.partition_by != record.properties.partition_by:
+            properties = _indexing(schema, properties, address.uri)
+        if "expire_rows" in given:
+            text = given["expire_rows"]
+            if text is not None:
+                expired_rows(text, schema, tx.now())
+            properties = replace(properties, expire_rows=text)
+        details: dict[str, Any] = {"properties": {name: _shown(given[name]) for name in given}}
+        if texts:
+            details["table_properties"] = dict(texts)
+            properties = replace(properties, table_properties=_merged(record, texts))
+        if properties == record.properties:
+            return None
+        rebuild_index(tx, record, schema, properties)
+        return NewMetadata(details, properties)
+
+    return commit_metadata(catalog, address, base, "set properties", change)
+
+
+def set_table_properties(
+    catalog: Catalog, address: Address, base: Snapshot, given: Mapping[str, str | None]
+) -> WriteResult:
+    """Commit texts that users note about a dataset; None removes one.
+
+    Where nothing changes, no version is committed.
+
+    Raises:
+        DatasetNotFoundError
+        InvalidOptionError: a key or a text is not a text, or holds a NUL.
+        CommitConflictError, CommitUnknownError
+    """
+    for key, text in mapping("table_properties", given).items():
+        if not isinstance(key, str) or not isinstance(text, str | None) or "\0" in f"{key}{text}":
+            raise InvalidOptionError(
+                option="table_properties", value=key, reason="must be texts without NUL."
+            )
+
+    def change(
+        tx: CatalogTransaction, record: DatasetRecord, schema: pa.Schema
+    ) -> NewMetadata | None:
+        texts = _merged(record, given)
+        if texts == record.properties.table_properties:
+            return None
+        details = {"table_properties": dict(given)}
+        return NewMetadata(details, replace(record.properties, table_properties=texts))
+
+    return commit_metadata(catalog, address, base, "set properties", change)
+
+
+def _merged(record: DatasetRecord, texts: Mapping[str, str | None]) -> dict[str, str]:
+    merged = {**record.properties.table_properties, **texts}
+    return {key: text for key, text in merged.items() if text is not None}
+
+
+def _check_no_files(
+    tx: CatalogTransaction, record: DatasetRecord, names: Sequence[str], uri: str
+) -> None:
+    """Check that no version of the dataset has a file, which would be in the wrong folder.
+
+    Raises:
+        InvalidOptionError
+    """
+    if tx.files_added_since(record.id, 0):
+        has = ", ".join(record.properties.partition_by) or "none"
+        raise InvalidOptionError(
+            option="partitionBy",
+            value=", ".join(names),
+            reason=f"cannot be changed, because {uri} holds files (its partition columns: {has}). "
+            "Write the rows to a new dataset.",
+        )
+
+
+def _changed(before: Layout, chosen: Layout, given: Mapping[str, Any], schema: pa.Schema) -> Layout:
+    """The layout with the properties that are given, in the spelling of the schema."""
+    named = fitted(chosen, schema)
+    changed = {name: getattr(named, name) for name in LAYOUT_KEYWORDS if name in given}
+    return replace(before, **changed)
+
+
+def _shown(value: Any) -> Any:
+    """A property as the history shows it."""
+    return value if value is None or isinstance(value, (str, int, float)) else list(value)
+
+
+# --- the search index ----------------------------------------------------------------
+
+
+def _indexing(schema: pa.Schema, properties: DatasetProperties, uri: str) -> DatasetProperties:
+    """The properties with the ids of the columns that the names in them put into the index.
+
+    Ids of dropped columns stay: older versions are searched by them.
+    """
+    names, partition_by = properties.index_columns, properties.partition_by
+    check_index_columns(schema, names, None, partition_by, uri)
+    present = {leaf.id for leaf in leaves(schema)}
+    dropped = tuple(one for one in properties.indexed_columns if one not in present)
+    bare = replace(properties, indexed_columns=dropped)
+    return evolve_properties(bare, schema, None, partition_by, names)[0]
+
+
+def rebuild_index(
+    tx: CatalogTransaction, record: DatasetRecord, schema: pa.Schema, properties: DatasetProperties
+) -> None:
+    """Make index rows for columns that join the index, and delete those of columns that leave.
+
+    The rows are those of the files that the dataset has; `schema` is the one in force.
+    """
+    before, after = set(record.properties.indexed_columns), set(properties.indexed_columns)
+    # A column that joins may have old rows: it left the index when its type had no keys.
+    tx.delete_bounds(record.id, sorted(before ^ after))
+    added = [leaf for leaf in leaves(schema) if leaf.id in after - before]
+    # Partition columns are in the index from the beginning, or there is no file yet.
+    added = [leaf for leaf in added if leaf.path[0] not in properties.partition_by]
+    files = tx.files_added_since(record.id, 0) if added else []
+    schemas = tx.schemas(record.id)
+    since = {leaf.id: _same_keys_since(leaf, schemas) for leaf in added}
+    for start in range(0, len(files), _AT_ONCE):
+        some = files[start : start + _AT_ONCE]
+        rows = list(_index_rows(tx, some, added, schemas, since))
+        tx.insert_bounds(record.id, rows)
+
+
+def _index_rows(
+    tx: CatalogTransaction,
+    files: Sequence[FileRecord],
+    added: Sequence[Leaf],
+    schemas: Mapping[int, pa.Schema],
+    since: Mapping[int, int],
+) -> Iterator[tuple[int, FileBounds]]:
+    """The index rows of files for the columns that join the index, from their statistics."""
+    types = {leaf.id: leaf.type for leaf in added}
+    written = {
+        version: [leaf for leaf in leaves(schemas[version]) if leaf.id in types]
+        for version in {file.schema_version for file in files}
+    }
+    groups = tx.row_groups([file.id for file in files])
+    for file in files:
+        counted = sum(group.row_count for group in groups[file.id]) == file.row_count
+        columns = written[file.schema_version]
+        for row in bounds.file_bounds(groups[file.id], columns, types):
+            if not counted or file.version < since[row.column_id]:
+                row = replace(row, lower=keys.UNBOUNDED_LOWER, upper=keys.UNBOUNDED_UPPER)
+            yield file.id, row
+
+
+def _same_keys_since(leaf: Leaf, schemas: Mapping[int, pa.Schema]) -> int:
+    """The version since which a column's keys have the encoding that they have now.
+
+    Files of earlier versions are searched with keys of another encoding too, when an old
+    version is read: every search must find them.
+    """
+    wanted = keys.encoding(leaf.type)
+    differing = [
+        version
+        for version, schema in schemas.items()
+        for one in leaves(schema)
+        if one.id == leaf.id and keys.encoding(one.type) != wanted
+    ]
+    last = max(differing, default=0)
+    return min(version for version in schemas if version > last)

@@ -1,0 +1,1 @@
+"""Verb. What callers give as rows, and the files that are written from it."""

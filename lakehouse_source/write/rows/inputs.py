@@ -1,0 +1,279 @@
+"""Verb. Whatever holds rows, as a stream of Arrow batches.
+
+A source that can be streamed is streamed: its rows are never gathered whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.schema.fields import (
+    comes_from_dataframe,
+    comes_from_values,
+    dataframe_schema,
+    schema_of_values,
+    without_own_metadata,
+)
+
+TABULAR = (
+    "a pyarrow Table, RecordBatch, RecordBatchReader or Dataset, a pandas DataFrame, a Polars "
+    "DataFrame or LazyFrame, a DuckDB relation, a DataFusion DataFrame, an object with "
+    "__arrow_c_stream__, an iterable of record batches, a list of dicts or a dict of lists"
+)
+
+
+def to_reader(data: Any, schema: pa.Schema | None = None) -> pa.RecordBatchReader:
+    """Any tabular data as a stream of Arrow batches.
+
+    Args:
+        data: one of the kinds that `TABULAR` names.
+        schema: the columns and types of the rows. Python values are built with it. Batches
+            of an iterable must have it; the first batch gives it by default. Data that has
+            a schema of its own must have this one.
+
+    Raises:
+        InvalidOptionError: `data` is not tabular data that Arrow can take, or has another
+            schema than `schema`.
+    """
+    reader = _of_stranger(_reader(data, schema), data)
+    if schema is not None and not reader.schema.equals(schema):
+        raise InvalidOptionError(
+            option="schema",
+            reason=f"differs from the schema of the data. Given: {_line(schema)}. "
+            f"The data has: {_line(reader.schema)}. Leave the option out, or cast the data.",
+        )
+    return reader
+
+
+def opened_input(
+    data: Any, schema: pa.Schema | None, writer: str
+) -> tuple[pa.RecordBatchReader, Any]:
+    """Tabular data as a stream, as `to_reader` gives it, and None; or a relation for DuckDB.
+
+    The stream is empty then and has the schema of the relation: DuckDB itself runs the query,
+    and only once.
+    """
+    library = type(data).__module__.partition(".")[0].lstrip("_")
+    if writer == "duckdb" and library == "duckdb" and hasattr(data, "limit"):
+        empty = to_reader(data.limit(0), schema)
+        # `limit` gives a column another name where two have the same: those are refused below.
+        if empty.schema.names == list(data.columns):
+            return empty, data
+    return to_reader(data, schema), None
+
+
+def _reader(data: Any, schema: pa.Schema | None) -> pa.RecordBatchReader:
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if isinstance(data, pa.Table):
+        return data.to_reader()
+    if isinstance(data, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(data.schema, [data])
+    library = type(data).__module__.partition(".")[0]
+    if library == "pyarrow" and hasattr(data, "scanner"):
+        return data.scanner().to_reader()
+    if library == "pandas":
+        frame = _with_index(data)
+        built = _built("pandas data", pa.Table.from_pandas, frame, schema, preserve_index=False)
+        return built if schema is not None else _of_dataframe(built)
+    if library == "polars" and hasattr(data, "collect_schema") and hasattr(data, "lazy"):
+        return _from_polars(data)
+    if hasattr(data, "__arrow_c_stream__"):
+        if library.lstrip("_") == "duckdb":
+            _check_exported(data)
+        return _of_dataframe(_stream(data))
+    if isinstance(data, Mapping):
+        return _of_values(_built("a dict of lists", pa.Table.from_pydict, data, schema), schema)
+    if isinstance(data, (list, tuple)) and (not data or isinstance(data[0], Mapping)):
+        return _from_rows(list(data), schema)
+    if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
+        return _from_batches(iter(data), schema)
+    raise InvalidOptionError(
+        option="data", reason=f"of type {type(data).__name__} is not tabular. Give {TABULAR}."
+    )
+
+
+def _with_index(data: Any) -> Any:
+    """A pandas frame with its named index levels as its last columns, as in `to_parquet`.
+
+    Integers without a name are the numbers of rows that every frame has.
+    """
+    index = getattr(data, "index", None)
+    if index is None or not hasattr(data, "columns"):
+        return data
+    kept: dict[str, Any] = {}
+    for number, name in enumerate(index.names):
+        values = index.get_level_values(number)
+        if name is None:
+            if getattr(values.dtype, "kind", "O") not in "iu" and len(values):
+                raise InvalidOptionError(
+                    option="data",
+                    reason=f"is a pandas frame whose index has values ({values[0]!r} first) and no "
+                    "name. Name it, df.rename_axis('name'), or drop it, "
+                    "df.reset_index(drop=True).",
+                )
+        elif str(name) in map(str, data.columns) or str(name) in kept:
+            raise InvalidOptionError(
+                option="data",
+                reason=f"is a pandas frame with an index and a column that are both named "
+                f"{str(name)!r}. Rename one, or drop the index: df.reset_index(drop=True).",
+            )
+        else:
+            kept[str(name)] = values.array
+    if not kept:
+        return data
+    return data.reset_index(drop=True).assign(**kept)
+
+
+def _from_polars(data: Any) -> pa.RecordBatchReader:
+    """A Polars frame. A lazy one is computed in portions where this Polars can do that."""
+    columns = data.collect_schema()
+    for name, type_ in columns.items():
+        if str(type_) == "Object":  # Polars would give addresses in its memory
+            raise _no_arrow_type(name, type_)
+    if not hasattr(data, "collect"):
+        return _of_dataframe(_stream(data))
+    if not hasattr(data, "collect_batches"):
+        return _of_dataframe(_stream(data.collect()))
+    schema = _stream(columns.to_frame()).schema
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for part in data.collect_batches(lazy=True):
+            yield from _stream(part)
+
+    return _of_dataframe(pa.RecordBatchReader.from_batches(schema, batches()))
+
+
+def _check_exported(relation: Any) -> None:
+    """Check that DuckDB gives Arrow the values that a relation has.
+
+    It wraps large unsigned numbers around, and drops the zone of a time.
+    """
+    for name, type_ in zip(relation.columns, relation.types):
+        if not _ids_in(type_).isdisjoint(("uhugeint", "time with time zone")):
+            raise _no_arrow_type(name, type_)
+
+
+def _ids_in(type_: Any) -> set[str]:
+    """The names of a DuckDB type and of all types in it."""
+    nested = type_.id in ("list", "array", "struct", "map", "union")
+    below = [child for _, child in type_.children if hasattr(child, "id")] if nested else []
+    return {type_.id}.union(*map(_ids_in, below))
+
+
+def _stream(data: Any) -> pa.RecordBatchReader:
+    try:
+        return pa.RecordBatchReader.from_stream(data)
+    except pa.ArrowException as error:
+        raise _cannot_take(f"of type {type(data).__name__}", error) from error
+
+
+def _of_stranger(reader: pa.RecordBatchReader, data: Any) -> pa.RecordBatchReader:
+    """The rows without metadata that only plake's own catalog may have."""
+    cleaned = without_own_metadata(reader.schema)
+    is_arrow = type(data).__module__.partition(".")[0] == "pyarrow"
+    if not is_arrow and comes_from_dataframe(reader.schema):
+        cleaned = dataframe_schema(cleaned)  # `_of_dataframe` said so
+    if not is_arrow and comes_from_values(reader.schema):
+        cleaned = schema_of_values(cleaned)
+    if cleaned.equals(reader.schema, check_metadata=True):
+        return reader
+    return pa.RecordBatchReader.from_batches(
+        cleaned, (pa.RecordBatch.from_arrays(one.columns, schema=cleaned) for one in reader)
+    )
+
+
+def _of_dataframe(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Only PyArrow's own objects have a schema that declares NOT NULL on purpose."""
+    return pa.RecordBatchReader.from_batches(dataframe_schema(reader.schema), reader)
+
+
+def _of_values(reader: pa.RecordBatchReader, schema: pa.Schema | None) -> pa.RecordBatchReader:
+    """Values of Python, of which Arrow chose the types where no schema is given."""
+    if schema is not None:
+        return reader
+    return pa.RecordBatchReader.from_batches(schema_of_values(reader.schema), reader)
+
+
+def _from_rows(rows: list[Any], schema: pa.Schema | None) -> pa.RecordBatchReader:
+    """A list of dicts. A key that a row lacks is NULL there."""
+    if not rows and schema is None:
+        raise InvalidOptionError(
+            option="data", reason="is an empty list, which has no columns. Give a schema too."
+        )
+    if schema is None:
+        # Arrow takes the columns from the first row and drops what only later rows have.
+        names = dict.fromkeys(name for row in rows for name in row)
+        columns = {name: [row.get(name) for row in rows] for name in names}
+        return _of_values(_built("a list of dicts", pa.Table.from_pydict, columns, None), None)
+    known = set(schema.names)
+    unknown = dict.fromkeys(name for row in rows for name in row if name not in known)
+    if unknown:
+        raise InvalidOptionError(
+            option="data",
+            reason=f"has keys that the schema lacks: {', '.join(map(str, unknown))}.",
+        )
+    return _built("a list of dicts", pa.Table.from_pylist, rows, schema)
+
+
+def _from_batches(items: Iterator[Any], schema: pa.Schema | None) -> pa.RecordBatchReader:
+    """Batches or tables one by one; the first is taken at once where no schema is given."""
+    if schema is None:
+        first = next(items, None)
+        if first is None:
+            raise InvalidOptionError(
+                option="data", reason="is empty and has no schema. Give a schema too."
+            )
+        if not isinstance(first, (pa.RecordBatch, pa.Table)):
+            raise _no_batch(first)
+        schema, items = first.schema, chain([first], items)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for item in items:
+            if not isinstance(item, (pa.RecordBatch, pa.Table)):
+                raise _no_batch(item)
+            if not item.schema.equals(schema):
+                raise InvalidOptionError(
+                    option="data",
+                    reason=f"has batches of different schemas: {_line(schema)} and "
+                    f"{_line(item.schema)}.",
+                )
+            yield from [item] if isinstance(item, pa.RecordBatch) else item.to_batches()
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _built(what: str, build: Any, data: Any, schema: pa.Schema | None, **options: Any) -> Any:
+    try:
+        return build(data, schema=schema, **options).to_reader()
+    except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise _cannot_take(what, error) from error
+
+
+def _cannot_take(what: str, error: Exception) -> InvalidOptionError:
+    return InvalidOptionError(option="data", reason=f"{what} that Arrow cannot take: {error}")
+
+
+def _no_arrow_type(column: str, type_: object) -> InvalidOptionError:
+    return InvalidOptionError(
+        option="data",
+        reason=f"has the column {column!r} of type {type_}, for which Arrow has no type. Cast or "
+        "drop it.",
+    )
+
+
+def _no_batch(item: object) -> InvalidOptionError:
+    return InvalidOptionError(
+        option="data",
+        reason=f"is an iterable that gives type {type(item).__name__}, which is not tabular. "
+        f"Give {TABULAR}.",
+    )
+
+
+def _line(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)

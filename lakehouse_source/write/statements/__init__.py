@@ -1,0 +1,1 @@
+"""Verb. DELETE, UPDATE, MERGE and the expiry of rows."""

@@ -1,0 +1,187 @@
+"""Pure. Values that a statement assigns to the columns of a dataset, computed from rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.arguments import mapping, text
+from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
+from lakehouse_source.expression import (
+    BoundValue,
+    Expression,
+    Scope,
+    assign,
+    require_assignable,
+)
+from lakehouse_source.expression.find_path import find_path
+from lakehouse_source.expression.nodes import Call, Literal, Name, Node
+from lakehouse_source.schema.fields import children, find_field, indexed, without_metadata
+from lakehouse_source.write.statements.struct_values import place_at, struct_with
+
+
+@dataclass(frozen=True, slots=True)
+class Assignments:
+    """Which value each of some columns gets. `values` are by the columns' names."""
+
+    fields: Mapping[str, pa.Field]
+    values: Mapping[str, BoundValue]
+
+    @classmethod
+    def of(
+        cls, given: Mapping[str, Any], schema: pa.Schema, scope: Scope, target: str | None
+    ) -> Assignments:
+        """Assignments by column: SQL text, an `Expression`, or another Python value.
+
+        A field of a struct is named `column.field`. Other fields keep their values, those of the
+        table whose qualifier is `target`; None: there is no such row, as for an INSERT.
+
+        Raises:
+            InvalidOptionError: nothing is assigned, or a column twice.
+            SchemaMismatchError: there is no such column, or it does not take the values.
+            InvalidExpressionError: an expression cannot be read.
+        """
+        if not given:
+            raise InvalidOptionError(option="updates", reason="is empty: name a column at least.")
+        bare = without_metadata(schema)
+        trees: dict[str, Any] = {}
+        for name, value in mapping("updates", given).items():
+            path = assigned_path(text("updates", name), bare, has_row=target is not None)
+            place_at(trees, path, Expression.of(value), name)
+        fields = {name: bare.field(name) for name in trees}
+        values: dict[str, BoundValue] = {}
+        for name, tree in trees.items():
+            if isinstance(tree, dict):
+                assert target is not None
+                node = struct_with(fields[name], tree, Name((target, name)), _Nodes())
+                tree = Expression(node, str(node))
+            values[name] = tree.bind(scope)
+            require_assignable(values[name].type, fields[name])
+        return cls(fields, values)
+
+    def columns(self, qualifier: str) -> list[str]:
+        """The columns of one table that the values are computed from."""
+        found = (column for value in self.values.values() for column in value.columns)
+        return list(dict.fromkeys(name for table, name in found if table == qualifier))
+
+    def evaluate(self, tables: Mapping[str, pa.Table], rows: int) -> dict[str, pa.ChunkedArray]:
+        """The values of the assigned columns, by name, in the columns' types.
+
+        Raises:
+            InvalidExpressionError: an expression fails on a row.
+            SchemaMismatchError: a value does not fit its column.
+        """
+        return {
+            name: _chunked(assign(value.evaluate(tables, rows), self.fields[name]))
+            for name, value in self.values.items()
+        }
+
+
+def assigned_path(name: str, schema: pa.Schema, *, has_row: bool) -> tuple[pa.Field, ...]:
+    """The column that an assignment names, or the fields down to a field of a struct.
+
+    Raises:
+        SchemaMismatchError: there is none, or it cannot be assigned by itself.
+    """
+    path = find_path(indexed(schema), (name,), dotted=True)
+    if path is None:
+        raise SchemaMismatchError(
+            column=name, reason="is not in the dataset", hint=f"It has: {', '.join(schema.names)}."
+        )
+    if len(path) == 1:
+        return (path[0],)
+    reason = None
+    if not has_row:
+        reason = "is a field of a struct: an insert assigns whole columns"
+    elif not all(pa.types.is_struct(field.type) for field in path[:-1]):
+        reason = "is inside of a list or a map, which is assigned as a whole"
+    if reason is not None:
+        raise SchemaMismatchError(column=name, reason=reason, hint=f"Assign {path[0].name}.")
+    return tuple(path)
+
+
+class _Nodes:
+    """Structs of PyArrow's types, as nodes of expressions."""
+
+    def children(self, field: pa.Field) -> list[pa.Field]:
+        return children(field.type)
+
+    def get(self, struct: Node, field: pa.Field) -> Node:
+        assert isinstance(struct, Name)  # a column, or a field of one
+        return Name((*struct.parts, field.name))
+
+    def assigned(self, value: Expression) -> Node:
+        return value.root
+
+    def make(self, values: Sequence[tuple[pa.Field, Node]]) -> Node:
+        arguments = [(Literal(field.name, pa.string()), value) for field, value in values]
+        return Call("named_struct", tuple(chain.from_iterable(arguments)))
+
+
+def everything_from(schema: pa.Schema, source: pa.Schema, qualifier: str) -> dict[str, Expression]:
+    """Assignments of each column from the column of the same name in the source.
+
+    Raises:
+        SchemaMismatchError: the source lacks a column.
+    """
+    found: dict[str, Expression] = {}
+    for field in schema:
+        mine = find_field(field.name, source)
+        if mine is None:
+            raise SchemaMismatchError(
+                column=field.name,
+                reason="is not in the source",
+                hint="Name the columns to assign: when_matched_update({...}), "
+                "when_not_matched_insert({...}).",
+            )
+        column = Name((qualifier, mine.name))
+        found[field.name] = Expression(column, str(column))
+    return found
+
+
+def assembled(
+    schema: pa.Schema, before: pa.Table | None, assigned: Mapping[str, pa.ChunkedArray]
+) -> dict[str, pa.ChunkedArray]:
+    """The columns of new rows: assigned ones, and the others as they were before.
+
+    Without rows before, columns that are not assigned are left out: they get their defaults.
+    """
+    columns: dict[str, pa.ChunkedArray] = {}
+    for field in schema:
+        if field.name in assigned:
+            columns[field.name] = assigned[field.name]
+        elif before is not None:
+            columns[field.name] = before.column(field.name)
+    return columns
+
+
+def _chunked(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
+    return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+
+
+def equal_columns(names: Sequence[str], target: str, source: str) -> str:
+    """The condition that two tables have the same values in some columns, as SQL text."""
+    return " AND ".join(f"{Name((target, name))} = {Name((source, name))}" for name in names)
+
+
+def checked_names(names: Sequence[str], schema: pa.Schema, option: str) -> list[str]:
+    """Columns in the schema's spelling.
+
+    Raises:
+        InvalidOptionError: there is no such column, or none is given.
+    """
+    if not names:
+        raise InvalidOptionError(option=option, reason="names no column.")
+    found = []
+    for name in names:
+        field = find_field(name, schema)
+        if field is None:
+            raise InvalidOptionError(
+                option=option, value=name, reason="is not a column.", known=schema.names
+            )
+        found.append(field.name)
+    return found

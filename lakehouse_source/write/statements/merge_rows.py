@@ -1,0 +1,282 @@
+"""Verb. MERGE: rows of a source update, delete and insert rows of a dataset, in one commit.
+
+The source is in memory. The target is read file by file: only files that can have a match, the
+key columns first, and all columns of the rows that match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse_source.catalog.base import Catalog
+from lakehouse_source.deletion.vector import Positions, positions_of
+from lakehouse_source.errors import AmbiguousMergeError, InvalidOptionError
+from lakehouse_source.expression import Expression, Scope
+from lakehouse_source.model import ChangeResult
+from lakehouse_source.predicate import Or, PredicateSet
+from lakehouse_source.read.address import Address
+from lakehouse_source.schema.fields import find_field, without_metadata
+from lakehouse_source.schema.metadata_columns import hidden_columns
+from lakehouse_source.write.commit.conflicts import Change, Isolation
+from lakehouse_source.write.statements.assignments import assembled, everything_from
+from lakehouse_source.write.statements.merge_clauses import (
+    Action,
+    BoundClause,
+    Clauses,
+    Kind,
+    bound_clause,
+    chosen,
+)
+from lakehouse_source.write.statements.merge_pruning import may_match
+from lakehouse_source.write.statements.merge_source import JoinCondition, Names, SourceRows
+from lakehouse_source.write.statements.row_condition import of_expression
+from lakehouse_source.write.statements.row_statement import (
+    FoundRows,
+    RowStatement,
+    TouchedFiles,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRequest:
+    """What a MERGE was asked to do."""
+
+    source: pa.Table
+    condition: str
+    clauses: Clauses
+    names: Names
+    merge_schema: bool = False
+
+
+def merge_rows(
+    catalog: Catalog,
+    address: Address,
+    request: MergeRequest,
+    *,
+    isolation: str,
+    further: Mapping[str, Any],
+) -> ChangeResult:
+    """Carry out a MERGE in one commit.
+
+    Raises:
+        AmbiguousMergeError: several rows of the source match one row of the target.
+        DatasetNotFoundError, InvalidExpressionError, InvalidOptionError
+        SchemaMismatchError: a column does not take the values.
+        CommitConflictError: another commit changed one of the rows, or added rows that may
+            match.
+    """
+    if not request.clauses.given:
+        raise InvalidOptionError(
+            option="merge",
+            reason="has no clause: say what happens to rows, for example with "
+            "when_matched_update_all().",
+        )
+    if request.names.target.lower() == request.names.source.lower():
+        raise InvalidOptionError(
+            option="source_alias", value=request.names.source, reason="is the target's alias too."
+        )
+
+    def extended(target: pa.Schema) -> pa.Schema:
+        return _extended(target, request.source.schema)
+
+    extend = extended if request.merge_schema else None
+    statement = RowStatement(catalog, address, Change.MERGE, isolation, further, extend=extend)
+    try:
+        merge = _Merge(statement, request)
+        statement.write(merge.new_rows(), moved_rows=True)
+    except BaseException as failure:
+        statement.give_up(failure)
+        raise
+    return statement.commit(
+        merge.touched.found,
+        inserted=merge.inserted,
+        condition=merge.of_interest(statement.isolation),
+        read=merge.read,
+    )
+
+
+def _extended(target: pa.Schema, source: pa.Schema) -> pa.Schema:
+    """The schema of the target, and after it the columns that only the source has."""
+    new = [field for field in source if find_field(field.name, target) is None]
+    bare = without_metadata(target)
+    for field in new:
+        bare = bare.append(field.with_nullable(True))
+    return bare
+
+
+class _Merge:
+    """One MERGE over the version that its statement is based on."""
+
+    def __init__(self, statement: RowStatement, request: MergeRequest) -> None:
+        self.statement = statement
+        self.names = names = request.names
+        self.touched = TouchedFiles()
+        self.inserted = 0
+        # Matched rows by path, where these keep rows of the source from being inserted.
+        self.read: dict[str, Positions] = {}
+        # The columns of the rows to write; `stored` lacks those that this statement adds.
+        self.schema = statement.staged.spec.schema
+        self.stored = statement.snapshot.schema
+        self.row_id = hidden_columns(self.schema)[0].name
+        self.scope = scope = Scope({names.target: self.stored, names.source: request.source.schema})
+        self.clauses = {kind: self._bound(kind, request) for kind in Kind}
+        self.unique = request.clauses.needs_unique_matches
+        self.condition = JoinCondition(Expression.parse(request.condition), scope, names)
+        self.source: SourceRows = self.condition.prepare(request.source)
+        self.may_match = may_match(self.condition, self.source, self.stored, scope, names)
+        self.matched = _Marks(request.source.num_rows)
+
+    def _bound(self, kind: Kind, request: MergeRequest) -> list[BoundClause]:
+        names = self.names
+        visible = {
+            Kind.MATCHED: (names.target, names.source),
+            Kind.NOT_MATCHED: (names.source,),
+            Kind.NOT_MATCHED_BY_SOURCE: (names.target,),
+        }[kind]
+        schemas = {name: self.scope.schemas[name] for name in visible}
+        scope = Scope(schemas, now=self.scope.now)
+        clauses = request.clauses.of(kind)
+        everything: dict[str, Expression] = {}
+        if any(one.values is None and one.action is not Action.DELETE for one in clauses):
+            everything = everything_from(self.schema, request.source.schema, names.source)
+        return [bound_clause(one, self.schema, scope, names.target, everything) for one in clauses]
+
+    # --- reading the target
+
+    def _to_read(self) -> tuple[PredicateSet, list[str]]:
+        """The rows of the target that the statement looks at, and their columns."""
+        names = self.names
+        clauses = [*self.clauses[Kind.MATCHED], *self.clauses[Kind.NOT_MATCHED_BY_SOURCE]]
+        columns = list(self.condition.target_columns)
+        for one in clauses:
+            columns += one.columns(names.target)
+            if one.assigned is not None:
+                # What is assigned is not read: an update of all columns reads the keys alone.
+                columns += [n for n in self.stored.names if n not in one.assigned.values]
+        where = self.may_match
+        for one in self.clauses[Kind.NOT_MATCHED_BY_SOURCE]:
+            if one.clause.predicate is None:
+                where = PredicateSet.of(None)
+                break
+            own = Scope({names.target: self.stored}, now=self.scope.now)
+            asked = of_expression(Expression.of(one.clause.predicate), self.stored, own)
+            where = PredicateSet(Or((where.root, asked.root)))
+        return where, list(dict.fromkeys(columns))
+
+    def of_interest(self, isolation: Isolation) -> PredicateSet:
+        """The rows of the target that other commits must not have added meanwhile."""
+        if isolation is Isolation.SERIALIZABLE:
+            return self._to_read()[0]  # those that clauses for rows without a match change too
+        return self.may_match
+
+    def new_rows(self) -> Iterator[pa.RecordBatch]:
+        """The rows to write: updated ones, and after all of the target was read, new ones."""
+        if (
+            self.clauses[Kind.MATCHED]
+            or self.clauses[Kind.NOT_MATCHED_BY_SOURCE]
+            or (self.clauses[Kind.NOT_MATCHED] and self.source.table.num_rows)
+        ):
+            where, columns = self._to_read()
+            for found in self.statement.rows(where, columns):
+                for table in self._of_target(found):
+                    yield from table.to_batches()
+        for table in self._inserted():
+            yield from table.to_batches()
+
+    def _of_target(self, found: FoundRows) -> Iterator[pa.Table]:
+        names, source = self.names, self.source
+        left, right = self.condition.pairs(source, found.table)
+        self.matched.add(right)
+        serializable = self.statement.isolation is Isolation.SERIALIZABLE
+        if serializable and self.clauses[Kind.NOT_MATCHED] and len(left):
+            known = self.read.setdefault(found.path, Positions())
+            known.update(positions_of(found.positions.take(left)))
+        if self.unique and len(left) and pc.count_distinct(left).as_py() < len(left):
+            raise AmbiguousMergeError(key=self._key_of_duplicate(found.table, left))
+        clauses = self.clauses[Kind.MATCHED]
+        if clauses and len(left):
+            sides = {
+                names.target: found.table.take(left),
+                names.source: source.table.take(right),
+            }
+            yield from self._changed(clauses, found, left, sides)
+        clauses = self.clauses[Kind.NOT_MATCHED_BY_SOURCE]
+        if clauses:
+            alone = _all_but(left, found.table.num_rows)
+            sides = {names.target: found.table.take(alone)}
+            yield from self._changed(clauses, found, alone, sides)
+
+    def _changed(
+        self,
+        clauses: Sequence[BoundClause],
+        found: FoundRows,
+        places: pa.Array,
+        sides: Mapping[str, pa.Table],
+    ) -> Iterator[pa.Table]:
+        """Apply clauses to rows; `sides` has the row at each of `places` of `found`."""
+        for clause, some in chosen(clauses, sides, len(places)):
+            rows = found.take(places.take(some))
+            if not rows.table.num_rows:
+                continue
+            if clause.assigned is None:
+                self.touched.delete(rows.path, positions_of(rows.positions))
+                continue
+            self.touched.update(rows.path, positions_of(rows.positions))
+            tables = {name: table.take(some) for name, table in sides.items()}
+            values = clause.assigned.evaluate(tables, rows.table.num_rows)
+            known = set(self.stored.names)
+            stored = pa.schema([f for f in self.schema if f.name in known])
+            columns = {**assembled(stored, rows.table, values), **values}
+            columns[self.row_id] = rows.row_ids
+            yield pa.table(columns)
+
+    def _inserted(self) -> Iterator[pa.Table]:
+        clauses = self.clauses[Kind.NOT_MATCHED]
+        if not clauses:
+            return
+        places = self.matched.others()
+        sides = {self.names.source: self.source.table.take(places)}
+        for clause, some in chosen(clauses, sides, len(places)):
+            if not len(some):
+                continue
+            assert clause.assigned is not None
+            tables = {name: table.take(some) for name, table in sides.items()}
+            values = clause.assigned.evaluate(tables, len(some))
+            self.inserted += len(some)
+            columns = assembled(self.schema, None, values)
+            yield pa.table({**columns, self.row_id: pa.nulls(len(some), pa.int64())})
+
+    def _key_of_duplicate(self, target: pa.Table, left: pa.Array) -> str:
+        counts = pc.value_counts(left)
+        places = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+        row = target.take(places.slice(0, 1)).select(self.condition.target_columns).to_pylist()[0]
+        return ", ".join(f"{name} = {value!r}" for name, value in row.items()) or "any key"
+
+
+class _Marks:
+    """Which rows of the source have a match."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._marked = bytearray(rows)
+
+    def add(self, rows: pa.Array) -> None:
+        for row in pc.unique(rows).to_pylist():
+            self._marked[row] = 1
+
+    def others(self) -> pa.Array:
+        """The rows without a match."""
+        buffer = pa.py_buffer(bytes(self._marked))
+        flags = pa.Array.from_buffers(pa.uint8(), self._rows, [None, buffer])
+        return pc.indices_nonzero(pc.equal(flags, 0)).cast(pa.int64())
+
+
+def _all_but(places: pa.Array, rows: int) -> pa.Array:
+    """The places from 0 to `rows` that are not among `places`."""
+    everything = pa.arange(0, rows)
+    return everything.filter(pc.invert(pc.is_in(everything, value_set=places)))

@@ -1,0 +1,82 @@
+"""Pure. The condition of a statement on one table: it may name the table, and has one time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
+from lakehouse_source.expression import Expression, Scope, conjuncts, require_condition
+from lakehouse_source.expression.nodes import Name, Node, mapped
+from lakehouse_source.predicate import And, PredicateSet, SqlExpression
+from lakehouse_source.predicate.sql_rows import at_one_time
+
+
+def row_condition(where: Any, schema: pa.Schema, scope: Scope) -> PredicateSet:
+    """A condition on the rows of a schema, in any form that scans take.
+
+    In SQL, names may begin with the scope's name of the table.
+
+    Raises:
+        InvalidPredicateError: it is none.
+    """
+    found = PredicateSet.of(where)
+    try:
+        found.bind(schema)
+    except InvalidPredicateError as error:
+        if not isinstance(where, str):
+            raise
+        try:
+            return of_expression(Expression.parse(where), schema, scope)
+        except InvalidExpressionError:
+            raise error from None
+    root = found.root
+    terms = root.terms if isinstance(root, And) else (root,)
+    fixed = tuple(
+        _condition(one.root, scope) if isinstance(one, SqlExpression) else one for one in terms
+    )
+    return PredicateSet(fixed[0] if len(fixed) == 1 else And(fixed))
+
+
+def of_expression(condition: Expression, schema: pa.Schema, scope: Scope) -> PredicateSet:
+    """The same of an expression.
+
+    Raises:
+        InvalidExpressionError: it is no condition on these rows.
+    """
+    require_condition(condition.bind(scope))
+    found = PredicateSet.of(None)
+    for term in conjuncts(condition):
+        part = as_predicate(term, schema, scope)
+        if part is None:
+            raise InvalidExpressionError(reason="it is no condition on rows", text=str(term))
+        found = found & part
+    return found
+
+
+def as_predicate(term: Expression, schema: pa.Schema, scope: Scope) -> PredicateSet | None:
+    """A condition on one table as scans understand it; None where they do not."""
+    root = _unqualified(term.root, scope)
+    try:
+        part = PredicateSet(_condition(root, scope))
+        part.bind(schema, scope.timezone)
+    except (InvalidPredicateError, InvalidExpressionError):
+        return None
+    return part
+
+
+def _condition(root: Node, scope: Scope) -> SqlExpression:
+    fixed = at_one_time(root, scope)
+    return SqlExpression(fixed, str(fixed))
+
+
+def _unqualified(node: Node, scope: Scope) -> Node:
+    """The node with names that begin at the columns: scans have one table and no qualifier."""
+
+    def bare(part: Node) -> Node:
+        if not isinstance(part, Name):
+            return part
+        return Name(tuple(field.name for field in scope.find(part).path))
+
+    return mapped(node, bare)

@@ -1,0 +1,247 @@
+"""Verb. What DELETE, UPDATE and MERGE in Python have in common: begin, find rows, commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.catalog.base import Catalog
+from lakehouse_source.deletion.vector import Positions
+from lakehouse_source.errors import CommitConflictError, InvalidOptionError
+from lakehouse_source.model import (
+    ChangeResult,
+    FileMetadata,
+    ScanTask,
+    TransactionRecord,
+    WriteResult,
+)
+from lakehouse_source.parquet.reader import read_each
+from lakehouse_source.parquet.spec import ReadSpec
+from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.plan import plan
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.fields import dataframe_schema, without_metadata
+from lakehouse_source.schema.metadata_columns import POSITION, ROW, unused_names
+from lakehouse_source.storage import Storage
+from lakehouse_source.write.commit.apply import committed_before
+from lakehouse_source.write.commit.base_version import base_snapshot, begin_after
+from lakehouse_source.write.commit.commit import abort, commit
+from lakehouse_source.write.commit.conflicts import Change, Isolation
+from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
+from lakehouse_source.write.commit.row_changes import RowChanges, TouchedRows
+from lakehouse_source.write.layout.after_commit import compact_after
+from lakehouse_source.write.rows.stage import heartbeat_of, with_heartbeat
+
+_FURTHER = ("commit_metadata", "expected_version", "txn_app_id", "txn_version")
+
+
+def isolation_of(name: str) -> Isolation:
+    """The isolation of a name.
+
+    Raises:
+        InvalidOptionError
+    """
+    known = {one.value: one for one in Isolation}
+    if name not in known:
+        raise InvalidOptionError(
+            option="isolation", value=name, reason="is not an isolation.", known=tuple(known)
+        )
+    return known[name]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRows:
+    """Rows of one data file: their columns, and where they are.
+
+    `table` has the columns that were asked for, and those named `position` and `row_id`.
+    """
+
+    path: str
+    table: pa.Table
+    position: str
+    row_id: str
+
+    @property
+    def positions(self) -> pa.ChunkedArray:
+        return self.table.column(self.position)
+
+    @property
+    def row_ids(self) -> pa.ChunkedArray:
+        return self.table.column(self.row_id)
+
+    def filter(self, mask: pa.Array) -> FoundRows:
+        """Those of the rows that a mask marks."""
+        return replace(self, table=self.table.filter(mask))
+
+    def take(self, rows: pa.Array) -> FoundRows:
+        """Some of the rows, by their places in `table`."""
+        return replace(self, table=self.table.take(rows))
+
+
+class RowStatement:
+    """One statement over a dataset at the version that is the newest when it begins.
+
+    `extend` adds the columns to a schema that the statement brings along.
+
+    Raises:
+        DatasetNotFoundError, InvalidOptionError
+        CommitConflictError: the dataset is not at `expected_version`, or its schema changed.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        address: Address,
+        change: Change,
+        isolation: str,
+        given: Mapping[str, Any],
+        *,
+        extend: Callable[[pa.Schema], pa.Schema] | None = None,
+    ) -> None:
+        self.isolation = isolation_of(isolation)
+        for name in given:
+            if name not in _FURTHER:
+                raise InvalidOptionError(option=name, reason="is unknown.", known=_FURTHER)
+        with catalog.read() as reader:
+            snapshot = address.snapshot(catalog, reader)
+        options = WriteOptions(
+            row_change=change,
+            schema_merge=extend is not None,
+            **{**given, "commit_metadata": dict(given.get("commit_metadata") or {})},
+        )
+        wanted = snapshot.schema if extend is None else extend(snapshot.schema)
+        incoming = dataframe_schema(without_metadata(wanted))
+        self.catalog = catalog
+        self.staged: StagedWrite = begin_after(catalog, address, snapshot, incoming, options)
+        self.files: list[FileMetadata] = []
+        self._file_ids: dict[str, int] = {}
+        self.snapshot: Snapshot = snapshot
+        if snapshot.version != self.staged.base_version:  # another commit came in between
+            try:
+                with catalog.read() as reader:
+                    self.snapshot = base_snapshot(reader, self.staged)
+                if extend is not None and self.snapshot.schema_version != snapshot.schema_version:
+                    # What it dropped, or made NOT NULL, the merged schema would undo.
+                    raise CommitConflictError(
+                        dataset=address.uri,
+                        base_version=snapshot.version,
+                        current_version=self.snapshot.version,
+                        reason="the schema changed",
+                    )
+            except BaseException as failure:
+                self.give_up(failure)
+                raise
+        self.storage = Storage(self.staged.spec.uri)
+
+    def tasks(
+        self, where: PredicateSet, columns: Sequence[str]
+    ) -> tuple[ReadSpec, tuple[ScanTask, ...], tuple[str, str]]:
+        """How to read the rows of a condition: `columns`, and where the rows are.
+
+        The names of the last two columns are those of `FoundRows`.
+        """
+        position, row = unused_names((POSITION, ROW), self.snapshot.schema.names)
+        with self.catalog.read() as reader:
+            found = plan(
+                reader,
+                self.snapshot,
+                read_uri=self.staged.spec.uri,
+                predicates=where,
+                columns=[*columns, position.name, row.name],
+                metadata=(position, row),
+            )
+        self._file_ids |= {task.path: task.place.id for task in found.tasks if task.place}
+        return found.spec, found.tasks, (position.name, row.name)
+
+    def rows(self, where: PredicateSet, columns: Sequence[str]) -> Iterator[FoundRows]:
+        """The rows of a condition, row group by row group: few of them are in memory."""
+        spec, tasks, names = self.tasks(where, columns)
+        for task, table in self.read(spec, list(_row_groups(tasks))):
+            if table.num_rows:
+                yield FoundRows(task.path, table, *names)
+
+    def read(
+        self, spec: ReadSpec, tasks: Sequence[ScanTask]
+    ) -> Iterator[tuple[ScanTask, pa.Table]]:
+        """The rows of tasks. The catalog is told meanwhile that the statement goes on."""
+        found = read_each(spec, tasks, self.storage)
+        return with_heartbeat(found, heartbeat_of(self.catalog, self.staged))
+
+    def write(self, batches: Iterator[pa.RecordBatch], *, moved_rows: bool) -> None:
+        """Write rows to new files. Moved rows have the hidden columns too."""
+        spec = replace(self.staged.spec, moved_rows=moved_rows)
+        self.files += write_files(spec, batches, self.storage)
+
+    def commit(
+        self,
+        touched: Mapping[str, TouchedRows],
+        *,
+        inserted: int = 0,
+        condition: PredicateSet | None = None,
+        read: Mapping[str, Positions] | None = None,
+    ) -> ChangeResult:
+        """Commit the statement, or give it up where it changes nothing."""
+        if not touched and not self.files:
+            self.give_up(None)
+            return self._repeated() or ChangeResult(self.staged.base_version)
+        changes = RowChanges(
+            touched, inserted, condition, self.isolation, self._file_ids, read or {}
+        )
+        result = commit(self.catalog, self.staged, self.files, changes)
+        compact_after(self.catalog, self.staged, result)
+        return _result_of(result)
+
+    def _repeated(self) -> ChangeResult | None:
+        """What the commit did that this statement repeats, by its idempotency pair."""
+        with self.catalog.read() as reader:
+            done = committed_before(reader, self.snapshot.dataset, self.staged.options)
+        return None if done is None else _result_of(done)
+
+    def give_up(self, failure: BaseException | None) -> None:
+        """Delete the files that were written; the statement cannot be committed any more."""
+        abort(self.catalog, self.staged, self.files, failure=failure)
+
+
+def _result_of(done: TransactionRecord | WriteResult) -> ChangeResult:
+    counts = done.summary
+    return ChangeResult(
+        done.version,
+        *(counts.get(name, 0) for name in ("rows_deleted", "rows_updated", "rows_inserted")),
+        *(counts.get(name, 0) for name in ("files_added", "files_removed", "vectors_written")),
+    )
+
+
+def _row_groups(tasks: Iterable[ScanTask]) -> Iterator[ScanTask]:
+    """The tasks, each for one row group: a task that is read ahead is in memory whole."""
+    for task in tasks:
+        for group in task.row_groups or ():
+            yield replace(task, row_groups=(group,))
+
+
+class TouchedFiles:
+    """Gathers the rows that a statement takes out of files, by path."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, TouchedRows] = {}
+
+    def delete(self, path: str, positions: Positions) -> None:
+        """Add rows that are deleted."""
+        if positions:
+            self._of(path).deleted.update(positions)
+
+    def update(self, path: str, positions: Positions) -> None:
+        """Add rows that are written anew elsewhere."""
+        if positions:
+            self._of(path).updated.update(positions)
+
+    def _of(self, path: str) -> TouchedRows:
+        return self._rows.setdefault(path, TouchedRows(Positions(), Positions()))
+
+    @property
+    def found(self) -> dict[str, TouchedRows]:
+        return self._rows

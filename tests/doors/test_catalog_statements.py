@@ -1,0 +1,92 @@
+"""What statements say of a table: its format, where it is, and how it is made again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def session(spark_catalog: SparkSession) -> Iterator[SparkSession]:
+    spark_catalog.sql("CREATE NAMESPACE plake.said")
+    yield spark_catalog
+    spark_catalog.sql("DROP NAMESPACE plake.said CASCADE")
+
+
+def test_a_table_of_another_format_is_refused(session: SparkSession) -> None:
+    for form in ("delta", "iceberg", "csv", "ORC"):
+        for text in (
+            f"CREATE TABLE plake.said.t (a INT) USING {form}",
+            f"CREATE OR REPLACE TABLE plake.said.t USING {form} AS SELECT 1 AS a",
+        ):
+            with pytest.raises(AnalysisException, match="its tables are plake's") as refused:
+                session.sql(text)
+            assert form.lower() in str(refused.value).lower()
+    with pytest.raises(AnalysisException, match="its tables are plake's"):
+        session.range(3).write.format("orc").saveAsTable("plake.said.t")
+    assert session.sql("SHOW TABLES IN plake.said").collect() == []
+
+
+def test_a_table_without_a_format_or_of_plake_is_made(session: SparkSession) -> None:
+    session.range(3).write.saveAsTable("plake.said.a")  # Spark names its default format here
+    session.range(3).write.format("plake").saveAsTable("plake.said.b")
+    session.sql("CREATE TABLE plake.said.c (a INT) USING PLAKE")
+    session.sql("CREATE TABLE plake.said.d AS SELECT 1 AS a")
+    assert session.table("plake.said.a").count() == session.table("plake.said.b").count() == 3
+
+
+def test_a_shown_create_statement_makes_the_table_again(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    session.sql(
+        "CREATE TABLE plake.said.t (id BIGINT NOT NULL COMMENT 'the key', v VARCHAR(3), "
+        "d DOUBLE DEFAULT 1.5, p STRING DEFAULT 'x', `a b` STRUCT<x: INT>) PARTITIONED BY (p) "
+        "COMMENT \"it's\" TBLPROPERTIES ('team' = \"a'b\")"
+    )
+    ((made,),) = session.sql("SHOW CREATE TABLE plake.said.t").collect()
+    assert "LOCATION" not in made
+    session.sql("INSERT INTO plake.said.t (id) VALUES (1)")
+    session.sql("DROP TABLE plake.said.t")
+    session.sql(made)
+    assert session.table("plake.said.t").count() == 0
+    ((again,),) = session.sql("SHOW CREATE TABLE plake.said.t").collect()
+    assert again == made
+    session.sql("INSERT INTO plake.said.t (id) VALUES (1)")
+    (row,) = session.table("plake.said.t").collect()
+    assert (row["d"], row["p"]) == (1.5, "x")
+    session.sql(f"CREATE TABLE plake.said.own (a INT) LOCATION '{tmp_path}/own'")
+    ((made,),) = session.sql("SHOW CREATE TABLE plake.said.own").collect()
+    assert f"{tmp_path}/own" in made
+
+
+def test_the_rows_of_a_condition_are_replaced_by_name(session: SparkSession) -> None:
+    session.sql("CREATE TABLE plake.said.t AS SELECT id, id % 3 AS k FROM range(9)")
+    new, wrong = session.sql("SELECT 100L AS id, 1L AS k"), session.sql("SELECT 5L AS id, 2L AS k")
+    for option in ("replaceWhere", "overwriteWhere"):
+        new.write.mode("overwrite").option(option, "k = 1").insertInto("plake.said.t")
+        assert session.table("plake.said.t").count() == 7
+        with pytest.raises(PySparkException, match="one with k = 2, id = 5; nothing") as refused:
+            wrong.write.mode("overwrite").option(option, "k = 1").insertInto("plake.said.t")
+        assert "BoundPredicate" not in str(refused.value)
+        with pytest.raises(AnalysisException, match="insertInto"):
+            new.write.mode("overwrite").option(option, "k = 1").saveAsTable("plake.said.t")
+    assert session.table("plake.said.t").count() == 7
+
+
+def test_a_dataset_of_a_folders_own_catalog_gets_no_name_in_another(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    session.range(3).write.format("plake").mode("append").save(f"{tmp_path}/own")
+    with pytest.raises(AnalysisException, match="the folder's own catalog"):
+        session.sql(f"CREATE TABLE plake.said.t LOCATION '{tmp_path}/own'")
+    session.sql(f"CREATE TABLE plake.said.t AS SELECT * FROM plake.`{tmp_path}/own`")
+    assert session.table("plake.said.t").count() == 3
+    session.sql(f"CREATE TABLE plake.`{tmp_path}/named` AS SELECT 1 AS a")
+    session.sql(f"CREATE TABLE plake.said.u LOCATION '{tmp_path}/named'")
+    assert session.table("plake.said.u").count() == 1

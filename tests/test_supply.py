@@ -1,0 +1,78 @@
+"""What is installed: bounds and locked versions that no known advisory is about."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def advisories() -> Any:
+    script = ROOT / "integration" / "advisories.py"
+    if not script.exists() or not (ROOT / ".ci").exists():
+        pytest.skip("needs a checkout")
+    spec = importlib.util.spec_from_file_location("advisories", script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_no_bound_and_no_locked_version_is_known_to_be_vulnerable(advisories: Any) -> None:
+    assert advisories.main() == 0
+
+
+def test_a_vulnerable_version_is_found(advisories: Any) -> None:
+    known = advisories.advisories("# a comment\n\nTq_Dm 4.66.3 GHSA-1 runs code\n")
+    found = advisories.vulnerable(advisories.lowest(["tq-dm>=4.64,<5", "tq.dm>=4.66.3"]), known)
+    assert [(package, str(version)) for package, version, _ in found] == [("tq-dm", "4.64")]
+    assert list(advisories.vulnerable(advisories.lowest(["tq-dm"]), known))
+
+
+def test_the_lock_fits_what_the_project_requires(advisories: Any) -> None:
+    locked = dict(advisories.lowest(advisories.locked()))
+    for text in advisories.required():
+        one = Requirement(text)
+        version = locked.get(advisories.canonicalize_name(one.name))
+        assert version is None or one.specifier.contains(version), text
+    assert locked["pyarrow"] > Version("24")
+
+
+def test_setup_becomes_root_only_where_it_is_asked_to(tmp_path: Path) -> None:
+    """`make setup` ran sudo where it needed no password, and did not say so."""
+    script = ROOT / "integration" / "java.sh"
+    if not script.exists():
+        pytest.skip("needs a checkout")
+    ran = tmp_path / "ran"
+    for name, text in {
+        "sudo": f'echo "sudo $*" >> {ran}',
+        "id": "echo 1000",
+        "apt-get": f'echo "apt-get $*" >> {ran}',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "java_home.sh").write_text("JAVA_MAJOR= JAVAC= JAVAC_MAJOR=0\n")
+    (tmp_path / "java.sh").write_text(script.read_text())
+
+    def run(**more: str) -> str:
+        environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", **more}
+        done = subprocess.run(
+            ["sh", str(tmp_path / "java.sh")], capture_output=True, text=True, env=environment
+        )
+        assert done.returncode == 1
+        return done.stderr
+
+    assert "not running as root: apt-get update -q (PLAKE_SUDO=1 allows sudo)" in run()
+    assert not ran.exists()
+    assert "running: sudo -n apt-get update -q" in run(PLAKE_SUDO="1")
+    assert ran.read_text().startswith("sudo -n apt-get update")

@@ -1,0 +1,189 @@
+"""The change feed, against the difference of neighbouring versions row by row."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakehouse_source as lake
+from lakehouse_source.errors import (
+    InvalidOptionError,
+    InvalidPredicateError,
+    SchemaMismatchError,
+    VersionNotFoundError,
+)
+from tests.feed_model import Row, check
+from tests.verbs.conftest import EVERY_KIND, catalog_of
+
+catalog = catalog_of(*EVERY_KIND)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_feed_is_the_difference_of_neighbouring_versions(seed: int, tmp_path: Path) -> None:
+    with lake.open_catalog(f"sqlite:///{tmp_path}/catalog.db") as catalog:
+        check(seed, str(tmp_path / "data"), catalog)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(1_000, 3_000))
+def test_the_feed_is_the_difference_in_many_histories(seed: int, tmp_path: Path) -> None:
+    with lake.open_catalog(f"sqlite:///{tmp_path}/catalog.db") as catalog:
+        check(seed, str(tmp_path / "data"), catalog)
+
+
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_the_feed_is_the_difference_on_every_catalog(
+    seed: int, catalog: lake.Catalog, tmp_path: Path
+) -> None:
+    check(seed, str(tmp_path / "data"), catalog)
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> lake.Dataset:
+    """Version 1: ids 1 to 3; 2: id 1 updated; 3: id 3 deleted."""
+    uri = str(tmp_path / "data")
+    lake.write_dataset({"id": [1, 2, 3], "v": ["a", "b", "c"]}, uri, rewrite_threshold=1.0)
+    dataset = lake.open_dataset(uri)
+    dataset.update({"v": "'A'"}, where="id = 1")
+    dataset.delete("id = 3")
+    return dataset.refresh()
+
+
+def kinds(changes: lake.Changes) -> list[Row]:
+    rows = changes.to_table().to_pylist()
+    return [(row["_commit_version"], row["_change_type"], row["id"]) for row in rows]
+
+
+EVERYTHING = [
+    *((1, "insert", 1), (1, "insert", 2), (1, "insert", 3)),
+    *((2, "update_preimage", 1), (2, "update_postimage", 1), (3, "delete", 3)),
+]
+
+
+def test_a_range_is_named_by_numbers_tags_and_times(dataset: lake.Dataset) -> None:
+    assert kinds(dataset.changes(1)) == EVERYTHING
+    assert kinds(dataset.changes("2", 2)) == EVERYTHING[3:5]
+    dataset.tag("first", version=1)
+    assert kinds(dataset.changes("first", "first")) == EVERYTHING[:3]
+    second = dataset.history()[1].timestamp
+    assert kinds(dataset.changes(second)) == EVERYTHING[3:]
+    assert kinds(dataset.changes(second.isoformat(), second)) == EVERYTHING[3:5]
+    assert kinds(dataset.changes(1, second - timedelta(microseconds=1))) == EVERYTHING[:3]
+    assert kinds(dataset.changes(second + timedelta(days=1))) == []
+    assert kinds(dataset.changes(4)) == []
+
+
+def test_a_range_that_does_not_exist_is_refused(dataset: lake.Dataset) -> None:
+    for start, end in ((0, 1), (3, 1), (-1, None)):
+        with pytest.raises(InvalidOptionError, match="start"):
+            dataset.changes(start, end).to_table()
+    for start, end in ((1, 4), (5, None)):
+        with pytest.raises(VersionNotFoundError, match=f"version {end or start}"):
+            dataset.changes(start, end).to_table()
+    with pytest.raises(VersionNotFoundError, match="at or before"):
+        dataset.changes(1, "2001-01-01").to_table()
+    with pytest.raises(InvalidOptionError, match="nobody's tag"):
+        dataset.changes("nobody's tag").to_table()
+    with pytest.raises(InvalidOptionError, match="True"):
+        dataset.changes(True).to_table()
+
+
+def test_expired_changes_are_refused_with_the_first_that_can_be_asked(
+    dataset: lake.Dataset,
+) -> None:
+    lake.write_dataset({"id": [4], "v": ["d"]}, dataset.uri)
+    dataset.refresh().expire_versions(keep_last=2)  # 3 and 4
+    dataset.vacuum(retention_seconds=0, allow_short_retention=True)
+    with pytest.raises(VersionNotFoundError, match=r"changes of version 2 .*4"):
+        dataset.changes(2).to_table()
+    with pytest.raises(VersionNotFoundError, match="changes of version 3"):
+        dataset.changes(3).to_table()  # the row that it deleted was in a version that expired
+    assert kinds(dataset.changes(4)) == [(4, "insert", 4)]
+    dataset.expire_versions(keep_last=1)
+    assert kinds(dataset.changes(4)) == [(4, "insert", 4)]  # it took nothing away
+
+
+def test_columns_and_conditions_are_those_of_a_scan(dataset: lake.Dataset) -> None:
+    found = dataset.changes(2, columns=["V", "_row_id"]).to_table()
+    assert found.column_names == [
+        *("v", "_row_id", "_change_type", "_commit_version", "_commit_timestamp")
+    ]
+    assert found["_row_id"].to_pylist() == [0, 0, 2]
+    assert dataset.changes(2, columns=[]).to_table().num_columns == 3
+    upper = dataset.changes(1, where="v = 'A'")
+    assert kinds(upper) == [(2, "update_postimage", 1)]
+    with pytest.raises(InvalidPredicateError, match="nope"):
+        dataset.changes(1, where="nope = 1").to_table()
+    with pytest.raises(SchemaMismatchError, match="nope"):
+        dataset.changes(1, columns=["nope"]).to_table()
+
+
+def test_a_column_with_a_name_of_the_feed_is_refused_unless_it_is_left_out(tmp_path: Path) -> None:
+    lake.write_dataset({"id": [1], "_CHANGE_TYPE": ["x"]}, tmp_path / "data")
+    dataset = lake.open_dataset(tmp_path / "data")
+    with pytest.raises(SchemaMismatchError, match="_change_type"):
+        dataset.changes(1).to_table()
+    assert kinds(dataset.changes(1, columns=["id"])) == [(1, "insert", 1)]
+
+
+def test_a_feed_is_counted_explained_and_handed_to_engines(dataset: lake.Dataset) -> None:
+    import datafusion
+    import duckdb
+
+    changes = dataset.changes(1)
+    assert changes.count_rows() == {
+        "insert": 3,
+        "delete": 1,
+        "update_preimage": 1,
+        "update_postimage": 1,
+    }
+    cost = changes.explain()
+    assert (cost.commits, cost.files_read, cost.row_groups_read) == (3, 2, 4)
+    assert "3 commits" in str(cost)
+    assert dataset.changes(1, where="id > 90").explain().files_read == 0
+    expected = changes.to_table().select(["id", "_change_type"]).to_pylist()
+    with duckdb.connect() as connection:
+        changes.to_duckdb(connection, "fed")
+        rows = connection.sql("SELECT id, _change_type FROM fed").fetchall()
+        assert [dict(zip(("id", "_change_type"), row)) for row in rows] == expected
+    assert changes.to_polars().select("id", "_change_type").collect().to_dicts() == expected
+    context = datafusion.SessionContext()
+    frame = changes.to_datafusion(context).select("id", "_change_type")
+    assert frame.to_arrow_table().to_pylist() == expected
+
+
+def test_rows_of_a_dataset_that_was_replaced_have_no_value_in_new_columns(tmp_path: Path) -> None:
+    uri = str(tmp_path / "data")
+    lake.write_dataset({"id": [1]}, uri)
+    other = pa.table({"key": [9]}, pa.schema([pa.field("key", pa.int64(), nullable=False)]))
+    lake.write_dataset(other, uri, mode="overwrite", overwrite_schema=True)
+    rows = lake.open_dataset(uri).changes(1).to_table().to_pylist()
+    assert [(row["_change_type"], row["key"]) for row in rows] == [
+        *(("insert", None), ("delete", None), ("insert", 9))
+    ]
+
+
+def test_a_row_that_has_no_value_is_found_by_is_null(tmp_path: Path) -> None:
+    """The column allows no NULL, and the row is older than the column."""
+    uri = str(tmp_path / "data")
+    lake.write_dataset({"id": [1]}, uri)
+    other = pa.table({"key": [9]}, pa.schema([pa.field("key", pa.int64(), nullable=False)]))
+    lake.write_dataset(other, uri, mode="overwrite", overwrite_schema=True)
+    changes = lake.open_dataset(uri).changes(1, where="key IS NULL")
+    assert changes.count_rows()["insert"] == changes.count_rows()["delete"] == 1
+
+
+def test_a_net_change_has_the_version_that_changed_the_row_and_not_one_that_moved_it(
+    tmp_path: Path,
+) -> None:
+    uri = str(tmp_path / "data")
+    rows = {"id": [1, 2, 3], "v": ["a", "b", "c"]}
+    lake.write_dataset(rows, uri, rewrite_threshold=0.01)  # an update writes the file anew
+    dataset = lake.open_dataset(uri)
+    dataset.update({"v": "'B'"}, where="id <= 2")
+    dataset.update({"v": "'A'"}, where="id = 1")  # moves the other row that was changed
+    told = dataset.refresh().changes(2, net=True).to_table().to_pylist()
+    assert {row["id"]: row["_commit_version"] for row in told} == {2: 2, 1: 3}

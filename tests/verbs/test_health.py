@@ -1,0 +1,116 @@
+"""`health()` says what counting the files and their values by hand gives."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakehouse_source as lake
+from lakehouse_source.catalog.sql import sweeps
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.read.health import HealthReport
+from tests.verbs.conftest import catalog_of
+
+catalog = catalog_of("sqlite", "postgres", "duckdb")
+
+
+def suggestion(report: HealthReport, action: str) -> tuple[int, int, bool]:
+    return next(
+        (one.files, one.size_bytes, one.is_worth_it)
+        for one in report.suggestions
+        if one.action == action
+    )
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_depth_is_that_of_the_values(
+    tmp_path: Path, catalog: lake.Catalog, partitioned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeps, "PAGE", 4)
+    rng = random.Random(7)
+    by = "p" if partitioned else None
+    files: list[tuple[str, list[int | None]]] = []
+    for number in range(25):
+        part = "ab"[number % 2]
+        values: list[int | None] = [rng.randrange(-50, 50) for _ in range(3)]
+        if number % 5 == 0:
+            values = [None, *values]
+        if number == 7:
+            values = [None]
+        files.append((part, values))
+        rows = pa.table({"p": [part] * len(values), "v": pa.array(values, pa.int64())})
+        lake.write_dataset(rows, tmp_path / "d", partition_by=by, catalog=catalog)
+    dataset = lake.open_dataset(tmp_path / "d", catalog=catalog)
+    ranges = []
+    for part, values in files:
+        numbers = [value for value in values if value is not None]
+        if numbers:
+            ranges.append((part if partitioned else "", min(numbers), max(numbers)))
+    ends = [
+        sum(q == p and low <= point <= high for q, low, high in ranges)
+        for p, *both in ranges
+        for point in both
+    ]
+    report = dataset.health("V")
+    depth = report.depths["v"]
+    assert (depth.files, depth.most) == (24, max(ends))
+    assert depth.average == sum(ends) / len(ends)
+    assert report.files == report.small_files == 25
+    assert report.rows == sum(len(values) for _, values in files)
+    assert report.size_bytes == sum(file.size_bytes for file in dataset.files())
+    assert suggestion(report, "compact") == (25, report.size_bytes, True)
+    assert "worth doing: compact" in str(report)
+    dataset.compact()
+    after = dataset.health(["v"])
+    assert after.files == (2 if partitioned else 1)
+    assert after.depths["v"].most == 1
+    assert suggestion(after, "compact") == (0, 0, False)
+    old = sum(file.size_bytes for file in dataset.files(version=25))
+    assert suggestion(after, "expire_versions") == (25, old, True)
+    dataset.tag("kept", version=25)
+    assert suggestion(dataset.health(), "expire_versions") == (0, 0, False)
+    dataset.drop_tag("kept")
+    dataset.expire_versions(keep_last=1)
+    assert suggestion(dataset.health(), "vacuum") == (25, old, True)
+    dataset.restore(26)
+    assert suggestion(dataset.health(), "vacuum") == (25, old, True)
+
+
+def test_deleted_rows_are_counted(tmp_path: Path) -> None:
+    lake.write_dataset({"v": list(range(10))}, tmp_path / "d", rewrite_threshold=1.0)
+    dataset = lake.open_dataset(tmp_path / "d")
+    dataset.delete("v < 4")
+    report = dataset.health()
+    assert (report.rows, report.deleted_rows) == (10, 4)
+    assert suggestion(report, "compact(rewrite_deleted=True)")[2]
+    dataset.compact(rewrite_deleted=True)
+    assert dataset.health().deleted_rows == 0
+
+
+def test_a_restored_file_is_not_freed(tmp_path: Path) -> None:
+    lake.write_dataset({"v": [1]}, tmp_path / "d")
+    lake.write_dataset({"v": [2]}, tmp_path / "d", mode="overwrite")
+    dataset = lake.open_dataset(tmp_path / "d")
+    first, second = (dataset.files(version=v)[0].size_bytes for v in (1, 2))
+    assert suggestion(dataset.health(), "expire_versions") == (1, first, True)
+    dataset.restore(1)
+    assert suggestion(dataset.health(), "expire_versions") == (1, second, True)
+    dataset.expire_versions(keep_last=1)
+    assert suggestion(dataset.health(), "vacuum") == (1, second, True)
+
+
+def test_an_empty_dataset_is_in_good_health(tmp_path: Path) -> None:
+    lake.write_dataset(pa.table({"v": pa.array([], pa.int64())}), tmp_path / "d")
+    report = lake.open_dataset(tmp_path / "d").health()
+    assert report.is_good
+    assert report.files == report.depths["v"].files == 0
+    assert "nothing is worth doing" in str(report)
+
+
+def test_a_column_outside_of_the_index_is_refused(tmp_path: Path) -> None:
+    lake.write_dataset({"v": [1], "w": [1]}, tmp_path / "d", index_columns=["v"])
+    with pytest.raises(InvalidOptionError, match="is not in the search index"):
+        lake.open_dataset(tmp_path / "d").health("w")
