@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
 import random
@@ -886,13 +885,8 @@ class CatalogContract:
     @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
     def test_a_forked_child_opens_its_own_connection(self, catalog: Catalog) -> None:
         commit(catalog)
-        context = multiprocessing.get_context("fork")
-        answers = context.Queue()
-        child = context.Process(target=_use_inherited, args=(catalog, answers))
-        child.start()
-        assert answers.get(timeout=30) == 1
-        child.join(30)
-        assert child.exitcode == 0
+        with processes.forked(_use_inherited, catalog) as answers:
+            assert answers.get(timeout=30) == 1
         commit(catalog)
         with catalog.read() as reader:
             assert len(reader.datasets()) == 2

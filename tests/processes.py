@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 # The children have no threads of the tests' process.
@@ -29,3 +30,22 @@ def run(target: Callable[..., None], *arguments: Any, seconds: float = 60) -> in
     code: int = process.exitcode
     process.close()
     return code
+
+
+@contextmanager
+def forked(target: Callable[..., None], *arguments: Any) -> Iterator[Any]:
+    """A child forked from the tests' process, whose threads may make it hang: it is killed then.
+
+    Gives the queue of its answers, the last argument of `target`.
+    """
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    child = context.Process(target=target, args=(*arguments, answers), daemon=True)
+    child.start()
+    try:
+        yield answers
+        child.join(30)
+        assert child.exitcode == 0
+    finally:
+        child.kill()
+        child.join()

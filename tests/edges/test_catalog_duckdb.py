@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import multiprocessing
 import os
 import stat
 import subprocess
@@ -20,6 +19,7 @@ from lakehouse_source.catalog import Catalog, open_catalog
 from lakehouse_source.catalog.backends.duckdb.catalog import SETTINGS
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.errors import CatalogUnavailableError, DatasetNotFoundError
+from tests import processes
 from tests.catalog_contract import (
     NEW_IN_FORMAT_7,
     NEW_IN_FORMAT_8,
@@ -136,12 +136,8 @@ class TestDuckDBContract(CatalogContract):
     def test_a_forked_child_opens_its_own_connection(self, catalog: Catalog) -> None:
         """Not here: it is refused, because it would write to the parent's open database."""
         commit(catalog)
-        context = multiprocessing.get_context("fork")
-        answers = context.Queue()
-        child = context.Process(target=_use_in_child, args=(catalog, answers))
-        child.start()
-        assert "forked" in answers.get(timeout=30)
-        child.join(30)
+        with processes.forked(_use_in_child, catalog) as answers:
+            assert "forked" in answers.get(timeout=30)
         assert commit(catalog).current_version == 2
 
 

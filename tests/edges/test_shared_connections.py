@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -169,6 +170,8 @@ def test_a_fork_in_a_transaction_leaves_the_connection_to_the_parent(url: str) -
         child = os.fork()
         if child == 0:
             status = 1
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(30)  # a child that hangs ends
             try:
                 with open_catalog(url) as again, again.read() as other:
                     other_one = other._session.query("SELECT pg_backend_pid()")

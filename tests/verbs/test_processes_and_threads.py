@@ -105,10 +105,14 @@ def test_a_url_without_a_password_is_pickled(
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_other_processes_read_and_write_it(method: str, dataset: lake.Dataset) -> None:
-    context = multiprocessing.get_context(method)
-    with ProcessPoolExecutor(2, mp_context=context) as pool:
-        assert list(pool.map(_count, [dataset] * 4)) == [50] * 4
-        assert sorted(pool.map(_append, [dataset] * 4)) == [2, 3, 4, 5]
+    pool = ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method))
+    try:
+        assert list(pool.map(_count, [dataset] * 4, timeout=120)) == [50] * 4
+        assert sorted(pool.map(_append, [dataset] * 4, timeout=120)) == [2, 3, 4, 5]
+    finally:
+        for process in pool._processes.values():
+            process.kill()  # one that hangs would keep this process for ever
+        pool.shutdown()
     assert dataset.refresh().version == 5
 
 
