@@ -20,7 +20,7 @@ from lakehouse_source.expression.comparison import compare, extreme, is_null
 from lakehouse_source.expression.conditional import choice, first_valid
 from lakehouse_source.expression.failures import Failure
 from lakehouse_source.expression.nested import array, struct
-from lakehouse_source.expression.nodes import Call, Literal, Node, below
+from lakehouse_source.expression.nodes import Call, Literal
 from lakehouse_source.expression.order import Order
 from lakehouse_source.expression.rows import Bound, Kernel, Rows, each, literal, strict
 from lakehouse_source.expression.types import INSTANT, INTEGERS
@@ -394,27 +394,6 @@ def check_known(name: str) -> None:
     near = get_close_matches(name, FUNCTIONS, 3, 0.6)
     hint = f"the nearest known is {near[0]}" if near else "docs/conditions.md lists those that are"
     raise Failure(f"function {name} is not supported; {hint}")
-
-
-# Calls that the binder makes itself.
-_OPERATORS = frozenset(
-    {
-        *("and", "or", "not", "in", "negative", "=", "<=>", "!=", "<", "<=", ">", ">="),
-        *("+", "-", "*", "/", "%", "div"),
-    }
-)
-
-
-def check_functions(node: Node) -> None:
-    """Check that all functions in a node are known.
-
-    Raises:
-        Failure: one is not.
-    """
-    if isinstance(node, Call) and node.name not in _OPERATORS:
-        check_known(node.name)
-    for part in below(node):
-        check_functions(part)
 
 
 def build(context: Context, call: Call) -> Bound:

@@ -146,6 +146,7 @@ _TYPE_NAMES = {
     pa.string(): "STRING",
     pa.binary(): "BINARY",
     pa.date32(): "DATE",
+    pa.time64("us"): "TIME",
     pa.timestamp("us", "UTC"): "TIMESTAMP",
     pa.timestamp("us"): "TIMESTAMP_NTZ",
 }

@@ -9,16 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any, NoReturn
 
 import pyarrow as pa
 from sqlglot import expressions as sql
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
-from lakehouse_source.expression.dialect import SUFFIXED, PlakeSpark
+from lakehouse_source.expression.dialect import SUFFIXED
+from lakehouse_source.expression.failures import Failure
+from lakehouse_source.expression.functions import check_known
 from lakehouse_source.expression.nodes import Call, Case, Cast, Interval, Literal, Name, Node, below
 from lakehouse_source.expression.sql_text import Tree, tree_of, whole_text
-from lakehouse_source.expression.types import INTEGERS, MAX_PRECISION, named_type
+from lakehouse_source.expression.types import (
+    CAST_FUNCTIONS,
+    INTEGERS,
+    MAX_PRECISION,
+    named_type,
+)
 
 _BINARY: dict[type, str] = {
     sql.Add: "+",
@@ -82,7 +90,7 @@ def parse(text: str) -> Node:
     """
     try:
         with whole_text(text):
-            return _Reader(text).read(tree_of(text, PlakeSpark))
+            return _Reader(text).read(tree_of(text))
     except InvalidPredicateError as exc:
         raise InvalidExpressionError(
             reason=exc.reason.replace("a condition", "an expression"),
@@ -91,13 +99,34 @@ def parse(text: str) -> Node:
         ) from exc
 
 
-def read_tree(text: str, tree: Tree) -> Node:
-    """A part of a text that `tree_of` has read in the dialect `PlakeSpark`.
+def read_conjuncts(text: str) -> list[tuple[Callable[[], str], Callable[[], Node]]]:
+    """The terms of the outermost AND of a text: what tells how each is written, and what reads it.
+
+    A term that is not supported is an InvalidExpressionError when it is read.
 
     Raises:
-        InvalidExpressionError: it is not a supported expression.
+        InvalidPredicateError: the text is no SQL.
     """
-    return _Reader(text).read(tree)
+    tree, reader = tree_of(text), _Reader(text)
+    while isinstance(tree, sql.Paren):
+        tree = tree.this
+    terms = _chain(tree) if isinstance(tree, sql.And) else [tree]
+    return [(partial(term.sql, "spark"), partial(reader.read, term)) for term in terms]
+
+
+def _chain(tree: Tree) -> list[Tree]:
+    """The terms of `a AND b AND c`, which sqlglot nests to the left; no recursion."""
+    terms: list[Tree] = []
+    stack = [tree]
+    while stack:
+        top = stack.pop()
+        while isinstance(top, sql.Paren):
+            top = top.this
+        if type(top) is type(tree):
+            stack += [top.expression, top.this]
+        else:
+            terms.append(top)
+    return terms
 
 
 class _Reader:
@@ -144,18 +173,10 @@ class _Reader:
     # --- truth ---
 
     def chain(self, tree: Tree) -> Node:
-        """`a AND b AND c`, which sqlglot nests to the left; no recursion."""
         name = "and" if isinstance(tree, sql.And) else "or"
         terms: list[Node] = []
-        stack = [tree]
-        while stack:
-            top = stack.pop()
-            while isinstance(top, sql.Paren):
-                top = top.this
-            if type(top) is type(tree):
-                stack += [top.expression, top.this]
-                continue
-            term = self.read(top)
+        for part in _chain(tree):
+            term = self.read(part)
             inner = isinstance(term, Call) and term.name == name
             terms += below(term) if inner else (term,)  # BETWEEN is an AND
         return Call(name, tuple(terms))
@@ -226,6 +247,13 @@ class _Reader:
         name = str(tree.this).lower()
         if not _FUNCTION.fullmatch(name) or name in ("and", "or", "in"):
             self._refuse(tree, f"{name!r} is not the name of a function")
+        if name in CAST_FUNCTIONS and len(tree.expressions) == 1:
+            return Cast(self.read(tree.expressions[0]), CAST_FUNCTIONS[name])
+        if name != "negative":  # the minus sign
+            try:
+                check_known(name)
+            except Failure as exc:
+                self._refuse(tree, str(exc))
         return Call(name, tuple(self.read(each) for each in tree.expressions))
 
     def cast(self, tree: Tree) -> Node:

@@ -12,6 +12,7 @@ from sqlglot import expressions as sql
 from sqlglot.errors import ParseError, SqlglotError
 
 from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.expression.dialect import PlakeSpark
 from lakehouse_source.expression.syntax import check_syntax
 
 Tree: TypeAlias = Any  # sqlglot's expressions; its typing differs between versions
@@ -37,7 +38,7 @@ def whole_text(text: str) -> Iterator[None]:
         raise InvalidPredicateError(reason=f"it cannot be read: {exc}", text=text) from exc
 
 
-def tree_of(text: str, dialect: Any = "spark") -> Tree:
+def tree_of(text: str) -> Tree:
     """The condition or other expression in `text`, as sqlglot reads it.
 
     Raises:
@@ -46,7 +47,7 @@ def tree_of(text: str, dialect: Any = "spark") -> Tree:
     if not text.strip():
         raise InvalidPredicateError(reason="it is empty", text=text)
     try:
-        return sqlglot.parse_one(_single_quoted(text), read=dialect, into=sql.Condition)
+        return sqlglot.parse_one(_single_quoted(text), read=PlakeSpark, into=sql.Condition)
     except ParseError as exc:
         error = exc.errors[0] if exc.errors else {}
         before = error.get("start_context") or ""

@@ -162,6 +162,15 @@ _NAMED = {
     "VARBINARY": pa.binary(),
     "BOOLEAN": pa.bool_(),
     "DATE": pa.date32(),
+    "TIME": pa.time64("us"),
+}
+# `date(x)` is `CAST(x AS DATE)`.
+CAST_FUNCTIONS = {
+    **{name.lower(): type_ for name, type_ in _NAMED_NUMBERS.items() if name != "INTEGER"},
+    **{name: _NAMED[name.upper()] for name in ("binary", "boolean", "date")},
+    "string": pa.string(),
+    "timestamp": INSTANT,
+    "decimal": pa.decimal128(10, 0),
 }
 
 

@@ -220,7 +220,7 @@ def _parse(text: str) -> Node:
 
 def _parsed(text: str) -> Node:
     # Imported here: loading the SQL parser takes time, and most callers give no SQL text.
-    from lakehouse_source.predicate.sql import parse
+    from lakehouse_source.predicate.sql_conjuncts import parse
 
     return parse(text)
 
@@ -264,7 +264,7 @@ def for_pruning(
     Raises:
         InvalidPredicateError: it is no condition, or names a column that does not exist.
     """
-    from lakehouse_source.predicate.sql import parse_conjuncts
+    from lakehouse_source.predicate.sql_conjuncts import parse_conjuncts
 
     left_out: list[NotUsed] = []
 

@@ -20,7 +20,6 @@ from lakehouse_source.expression.constants import Literal, Timestamp, literal
 from lakehouse_source.expression.find_path import find_path
 from lakehouse_source.expression.nodes import names
 from lakehouse_source.expression.times import parse_timestamp, parse_zone
-from lakehouse_source.expression.types import named_type
 from lakehouse_source.model import Ordinal
 from lakehouse_source.predicate.arrow_expressions import (
     NotUnderstood,
@@ -126,12 +125,9 @@ class _Binder:
             source = origin(node)
             if source is None or missing_columns(node, self._schema):
                 raise
-            # Imported here: loading the SQL parser takes time.
-            from lakehouse_source.predicate.sql import as_expression
-
             try:
-                return self._sql(as_expression(*source))
-            except (InvalidPredicateError, InvalidExpressionError):
+                return self._sql(source)
+            except InvalidPredicateError:
                 raise error from None
 
     def bind(self, node: Node) -> BoundNode:
@@ -272,14 +268,11 @@ class _Binder:
         if identity is None:
             raise InvalidPredicateError(reason=f"column {name} has no field id")
         column = BoundColumn.of(identity, tuple(field.name for field in fields), last)
-        if name.cast is not None:
-            to = named_type(name.cast.kind, name.cast.parameters)
-            if to is None or not can_be_dropped(last.type, to):
-                raise InvalidPredicateError(
-                    reason=f"{name.cast.text} is not supported, because the cast may change "
-                    f"values or their order: column {'.'.join(column.path)} is {last.type}. "
-                    "Compare the column itself"
-                )
+        if name.cast is not None and not can_be_dropped(last.type, name.cast):
+            raise InvalidPredicateError(
+                reason=f"{name} is not supported, because the cast may change values or their "
+                f"order: column {'.'.join(column.path)} is {last.type}. Compare the column itself"
+            )
         if column.kind == "string" and any(map(schemas.has_collation, fields)):
             self._collated.add(identity)
         return column
@@ -291,11 +284,10 @@ class _Binder:
         found = literal(value)
         if name.cast is None:
             return found
-        to = named_type(name.cast.kind, name.cast.parameters)
         try:
-            return literal_for_cast(found, self._find(name).type, to, self._zone)
+            return literal_for_cast(found, self._find(name).type, name.cast, self._zone)
         except ValueError as exc:
-            raise InvalidPredicateError(reason=f"{name.cast.text}: {exc}") from exc
+            raise InvalidPredicateError(reason=f"{name}: {exc}") from exc
 
     def _place(self, column: BoundColumn, value: Literal) -> Place:
         try:

@@ -8,19 +8,15 @@ the type of the column.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
-from datetime import date, datetime, time, timedelta, tzinfo
+from datetime import date, datetime, tzinfo
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 
 from lakehouse_source.expression.constants import Literal, Timestamp
-from lakehouse_source.expression.times import parse_date, parse_time, parse_timestamp, to_instant
-from lakehouse_source.expression.types import TIMESTAMPS
+from lakehouse_source.expression.times import parse_timestamp, to_instant
 from lakehouse_source.predicate.literals import parse_number
-from lakehouse_source.schema.ordinal import EPOCH, EXACT, UNIT_NS, wall_ns
+from lakehouse_source.schema.ordinal import EPOCH, UNIT_NS, wall_ns
 from lakehouse_source.schema.promotion import Fit, fit
 
 # --- columns ----------------------------------------------------------------
@@ -87,98 +83,3 @@ def _moment(value: Literal, to: pa.DataType, zone: tzinfo) -> Literal:
     if isinstance(value, Timestamp) and not value.zoned and to.tz is not None:
         return Timestamp(to_instant(value.nanoseconds, zone), True)
     return value
-
-
-# --- literals ---------------------------------------------------------------
-
-_INTEGERS = {
-    "TINYINT": 8,
-    "SMALLINT": 16,
-    "INT": 32,
-    "INTEGER": 32,
-    "BIGINT": 64,
-}
-
-
-def cast_literal(value: Literal | None, kind: str, parameters: Sequence[int]) -> Any:
-    """A literal cast as Spark's ANSI mode does, or NotImplemented.
-
-    `kind` is the type as sqlglot names it, `parameters` the numbers in parentheses behind it.
-
-    Raises:
-        ValueError, ArithmeticError: the literal has no value of that type.
-    """
-    if value is None:
-        return None
-    if kind in _INTEGERS:
-        whole = _to_integer(value)
-        bits = _INTEGERS[kind]
-        if whole is not None and not -(1 << (bits - 1)) <= whole < 1 << (bits - 1):
-            raise ValueError("out of range")
-        return NotImplemented if whole is None else whole
-    number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
-    if kind in ("DOUBLE", "FLOAT") and (number or isinstance(value, str)):
-        double = float(value.strip() if isinstance(value, str) else value)  # type: ignore[arg-type]
-        return _single(double) if kind == "FLOAT" else double
-    if kind == "DECIMAL" and (number or isinstance(value, str)):
-        precision, scale = [*parameters, *[10, 0][len(parameters) :]]
-        text = value.strip() if isinstance(value, str) else value
-        rounded = round_half_up(Decimal(str(text)), scale)
-        if rounded.copy_abs() >= Decimal(10) ** (precision - scale):
-            raise ValueError("out of range")
-        return rounded
-    if kind in ("TEXT", "VARCHAR") and isinstance(value, str) and not parameters:
-        return value
-    if kind in ("BINARY", "VARBINARY") and isinstance(value, (str, bytes)):
-        return value.encode() if isinstance(value, str) else value
-    if kind == "BOOLEAN" and isinstance(value, bool):
-        return value
-    if kind == "DATE":
-        return _to_date(value)
-    if kind in TIMESTAMPS:
-        return _to_timestamp(value, without_zone=kind == "TIMESTAMPNTZ")
-    if kind == "TIME" and isinstance(value, str):
-        return _to_time(parse_time(value))
-    return NotImplemented
-
-
-def _to_integer(value: Literal) -> int | None:
-    if isinstance(value, str):
-        return int(value.strip())
-    if isinstance(value, (int, float, Decimal)):
-        return int(value)  # towards zero, as Spark
-    return None
-
-
-def _single(double: float) -> float:
-    return float(struct.unpack("<f", struct.pack("<f", double))[0])
-
-
-def _to_date(value: Literal) -> Any:
-    if isinstance(value, str):
-        return parse_date(value)
-    return value if isinstance(value, date) and not isinstance(value, datetime) else NotImplemented
-
-
-def _to_timestamp(value: Literal, *, without_zone: bool) -> Any:
-    if isinstance(value, str):
-        moment = parse_timestamp(value)
-        if without_zone and moment.zoned:
-            raise ValueError("it has a zone")
-        return moment
-    if isinstance(value, date):
-        days = (value - EPOCH.date()).days
-        return Timestamp(days * 86_400 * UNIT_NS["s"], False)
-    return value if isinstance(value, Timestamp) else NotImplemented
-
-
-def _to_time(nanoseconds: int) -> time:
-    micros, rest = divmod(nanoseconds, 1000)
-    if rest:
-        raise ValueError("it is finer than a microsecond")
-    return (EPOCH + timedelta(microseconds=micros)).time()
-
-
-def round_half_up(value: Decimal, scale: int) -> Decimal:
-    """A decimal at `scale`, rounded as Spark's CAST does."""
-    return value.quantize(Decimal(1).scaleb(-scale), rounding="ROUND_HALF_UP", context=EXACT)

@@ -18,22 +18,15 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.expression import nodes as expressions
 from lakehouse_source.expression.constants import Literal, spell
+from lakehouse_source.expression.nodes import spark_name
 
 OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "<=>")
-
-
-@dataclass(frozen=True, slots=True)
-class Cast:
-    """The type that a condition casts a column to, as SQL names it, and the cast as written."""
-
-    kind: str
-    parameters: tuple[int, ...]
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +35,14 @@ class Column:
 
     `dotted`: one text that may be the name of a top-level column with dots in
     it or a path of names; the schema decides, the longest name first. `cast`: what
-    the condition casts the column to before it compares. `sql`: the SQL text in
-    which it stands, and the number of the conjunct: there, what does not compare as it is, is
-    cast as Spark does.
+    the condition casts the column to before it compares. `sql`: the conjunct of an SQL text in
+    which it stands: there, what does not compare as it is, is cast as Spark does.
     """
 
     path: tuple[str, ...]
     dotted: bool = False
-    cast: Cast | None = None
-    sql: tuple[str, int] | None = field(default=None, compare=False, repr=False)
+    cast: pa.DataType | None = None
+    sql: SqlExpression | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, name: str | tuple[str, ...] | list[str] | Column) -> Column:
@@ -64,10 +56,9 @@ class Column:
         raise InvalidPredicateError(reason=f"{name!r} is not the name of a column")
 
     def __str__(self) -> str:
-        if self.cast is not None:
-            return self.cast.text
         parts = self.path[0].split(".") if self.dotted else self.path
-        return ".".join(_quoted(part) for part in parts)
+        name = ".".join(_quoted(part) for part in parts)
+        return name if self.cast is None else f"CAST({name} AS {spark_name(self.cast)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +211,16 @@ class ArrowExpression:
 class SqlExpression:
     """An SQL condition that is no comparison of a column with literals: `year(day) = 2024`.
 
-    `text` is its SQL.
+    `written` is its SQL where that is a whole text.
     """
 
     root: expressions.Node
-    text: str
+    written: str = field(default="", compare=False)
+
+    @property
+    def text(self) -> str:
+        """Its SQL."""
+        return self.written or str(self.root)
 
     def __str__(self) -> str:
         return self.text
@@ -272,5 +268,5 @@ def _quoted(name: str) -> str:
 
 
 def _inside(node: Node, *looser: type) -> str:
-    bare = isinstance(node, SqlExpression) and node.text != str(node.root)
+    bare = isinstance(node, SqlExpression) and node.written
     return f"({node})" if bare or isinstance(node, (*looser, And)) else str(node)

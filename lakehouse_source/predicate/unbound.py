@@ -40,11 +40,11 @@ def missing_columns(node: Node, schema: pa.Schema) -> set[str]:
     return set() if found else {node.column.path[0]}
 
 
-def origin(node: Node) -> tuple[str, int] | None:
-    """The SQL text that a conjunct was read from, and its number there; None: it was not."""
+def origin(node: Node) -> SqlExpression | None:
+    """The conjunct of an SQL text that a node was read from; None: it was not."""
     if isinstance(node, (And, Or)):
-        found = {origin(term) for term in node.terms if not isinstance(term, Constant)}
-        return found.pop() if len(found) == 1 else None
+        found = [origin(term) for term in node.terms if not isinstance(term, Constant)]
+        return found[0] if found and all(one is found[0] for one in found) else None
     if isinstance(node, Not):
         return origin(node.term)
     if isinstance(node, (Constant, ArrowExpression, SqlExpression)):

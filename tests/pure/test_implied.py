@@ -87,6 +87,10 @@ def said(text: str, zone: str = "UTC") -> list[tuple[bool, str]]:
             "CAST(ts AS DATE) > DATE '2024-02-28'",
             "ts >= TIMESTAMP '2024-02-29 00:00:00+00:00'",
         ),
+        (
+            "date(ts) > date('2024-02-28')",
+            "ts >= TIMESTAMP '2024-02-29 00:00:00+00:00'",
+        ),
         ("to_date(wall) <= '2024-02-29'", "wall < TIMESTAMP_NTZ '2024-03-01 00:00:00'"),
         ("trunc(dt, 'month') < DATE '2024-02-15'", "dt < DATE '2024-03-01'"),
         ("trunc(dt, 'quarter') >= DATE '2024-02-15'", "dt >= DATE '2024-04-01'"),

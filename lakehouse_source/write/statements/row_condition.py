@@ -67,8 +67,7 @@ def as_predicate(term: Expression, schema: pa.Schema, scope: Scope) -> Predicate
 
 
 def _condition(root: Node, scope: Scope) -> SqlExpression:
-    fixed = at_one_time(root, scope)
-    return SqlExpression(fixed, str(fixed))
+    return SqlExpression(at_one_time(root, scope))
 
 
 def _unqualified(node: Node, scope: Scope) -> Node:
