@@ -2270,9 +2270,13 @@ MUTANTS = [
         ("LIKE stops at line ends", 'rf"(?s)\\A(?:{node.regex})\\z"', 'rf"\\A(?:{node.regex})\\z"'),
     ),
     *_in(
-        "predicate/bound.py",
+        "expression/nodes.py",
         LANGUAGE,
         ("NOT (x < v) is x > v", '"<": ">=", ">=": "<"', '"<": ">", ">=": "<"'),
+    ),
+    *_in(
+        "predicate/bound.py",
+        LANGUAGE,
         (
             "NOT (a AND b) is NOT a AND NOT b",
             "return disjunction([negation(term) for term in node.terms])",
@@ -2334,7 +2338,7 @@ MUTANTS = [
         ),
         (
             "expressions: a literal before the column does not turn the comparison",
-            "_folded(left), _FLIPPED[op]",
+            "_folded(left), FLIPPED[op]",
             "_folded(left), op",
         ),
     ),

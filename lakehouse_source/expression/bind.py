@@ -16,8 +16,9 @@ from lakehouse_source.expression import arithmetic, casts, functions
 from lakehouse_source.expression.comparison import compare, is_in
 from lakehouse_source.expression.conditional import all_true, any_true, choice, negation
 from lakehouse_source.expression.failures import Failure
-from lakehouse_source.expression.moments import DAY_US, instant_us, wall_us
+from lakehouse_source.expression.moments import DAY_US, instant_us, parse_zone, wall_us
 from lakehouse_source.expression.nodes import (
+    COMPARISONS,
     Call,
     Case,
     Cast,
@@ -38,7 +39,6 @@ from lakehouse_source.expression.rows import (
     unlisted,
 )
 from lakehouse_source.expression.scope import Found, Scope
-from lakehouse_source.expression.times import parse_zone
 from lakehouse_source.expression.types import (
     INSTANT,
     INTEGERS,
@@ -56,9 +56,8 @@ from lakehouse_source.expression.types import (
 from lakehouse_source.schema.ordinal import wall_ns
 
 DATE, BOOLEAN, NULL_TYPE = pa.date32(), pa.bool_(), pa.null()
-_COMPARISONS = frozenset({"=", "<=>", "!=", "<", "<=", ">", ">="})
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "div"})
-_BINARY = _COMPARISONS | _ARITHMETIC
+_BINARY = _ARITHMETIC.union(COMPARISONS)
 
 
 class Binder:
@@ -154,7 +153,7 @@ class Binder:
             return (all_true if name == "and" else any_true)(node, terms)
         if name == "not":
             return negation(node, self._truth(self.bind(node.arguments[0])))
-        if name in _COMPARISONS:
+        if name in COMPARISONS:
             left, right = self.compared(*(self.bind(argument) for argument in node.arguments))
             return compare(node, name, left, right)
         if name == "in":

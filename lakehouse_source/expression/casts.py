@@ -255,13 +255,13 @@ _CONTROLS = "".join(map(chr, range(0x21)))
 
 def _of_text(to: pa.DataType, zone: tzinfo) -> Function | None:
     if to in INTEGERS:
-        return lambda text: to_integer(int(_matched(_WHOLE, text.strip(BLANKS))), to)
+        return lambda text: to_integer(whole_of_text(text), to)
     if is_float(to):
         return lambda text: _text_to_float(text, to)
     if is_decimal(to):
         return lambda text: _text_to_decimal(text, to)
     if to == BOOLEAN:
-        return _text_to_truth
+        return truth_of_text
     if to == DATE:
         return lambda text: to_integer(days_of_text(text), pa.int32())
     if to in (INSTANT, WALL):
@@ -274,6 +274,16 @@ def _matched(pattern: re.Pattern[str], text: str) -> str:
     if pattern.fullmatch(text) is None:
         raise Failure
     return text
+
+
+def whole_of_text(text: str) -> int:
+    """Text as a whole number: no fraction and no exponent."""
+    return int(_matched(_WHOLE, text.strip(BLANKS)))
+
+
+def double_of_text(text: str) -> float:
+    """Text as a DOUBLE."""
+    return _text_to_float(text, pa.float64())
 
 
 def _text_to_float(text: str, to: pa.DataType) -> float:
@@ -307,7 +317,8 @@ def _text_to_decimal(text: str, to: pa.DataType) -> Decimal:
     return to_decimal(value, to)
 
 
-def _text_to_truth(text: str) -> bool:
+def truth_of_text(text: str) -> bool:
+    """Text as a BOOLEAN."""
     found = _TRUTH.get(text.strip(BLANKS).lower())
     if found is None:
         raise Failure

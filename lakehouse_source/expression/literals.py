@@ -38,7 +38,7 @@ def literal_of(value: Any) -> Node:
     if isinstance(value, bool):
         return Literal(value, pa.bool_())
     if isinstance(value, int):
-        return _integer(int(value))
+        return integer_literal(int(value))
     if isinstance(value, float):
         return Literal(float(value), pa.float64())
     if isinstance(value, str):
@@ -46,7 +46,7 @@ def literal_of(value: Any) -> Node:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return Literal(bytes(value), pa.binary())
     if isinstance(value, Decimal) and value.is_finite():
-        return _decimal(value)
+        return decimal_literal(value)
     if isinstance(value, datetime):
         micros, rest = divmod(instant_ns(value), 1000)
         if value == value and not rest:
@@ -60,15 +60,25 @@ def literal_of(value: Any) -> Node:
     )
 
 
-def _integer(value: int) -> Literal:
+def integer_literal(value: int) -> Literal:
+    """An INT, a BIGINT or a decimal.
+
+    Raises:
+        InvalidExpressionError: it has too many digits.
+    """
     for type_ in INTEGERS[2:]:
         bound = 1 << (type_.bit_width - 1)
         if -bound <= value < bound:
             return Literal(value, type_)
-    return _decimal(Decimal(value))
+    return decimal_literal(Decimal(value))
 
 
-def _decimal(value: Decimal) -> Literal:
+def decimal_literal(value: Decimal) -> Literal:
+    """A DECIMAL of as many digits as are written.
+
+    Raises:
+        InvalidExpressionError: it has too many.
+    """
     _, digits, exponent = value.as_tuple()
     scale = max(0, -int(exponent))
     precision = max(len(digits) + max(0, int(exponent)), scale, 1)

@@ -85,6 +85,11 @@ class Case:
 
 Node: TypeAlias = Literal | Interval | Name | Call | Cast | Case
 
+COMPARISONS = ("=", "!=", "<", "<=", ">", ">=", "<=>")
+# The same comparison with its sides exchanged, and what is TRUE where one is FALSE.
+FLIPPED = {**{op: op for op in COMPARISONS}, "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
 
 def below(node: Node) -> tuple[Node, ...]:
     """The nodes directly below a node."""

@@ -19,12 +19,11 @@ from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateErro
 from lakehouse_source.expression.dialect import SUFFIXED
 from lakehouse_source.expression.failures import Failure
 from lakehouse_source.expression.functions import check_known
+from lakehouse_source.expression.literals import decimal_literal, integer_literal
 from lakehouse_source.expression.nodes import Call, Case, Cast, Interval, Literal, Name, Node, below
 from lakehouse_source.expression.sql_text import Tree, tree_of, whole_text
 from lakehouse_source.expression.types import (
     CAST_FUNCTIONS,
-    INTEGERS,
-    MAX_PRECISION,
     named_type,
 )
 
@@ -266,7 +265,7 @@ class _Reader:
         if isinstance(inner, sql.Literal) and not isinstance(tree, sql.TryCast):
             text = str(inner.this)
             if pa.types.is_decimal(to) and inner.is_string and _PLAIN.fullmatch(text):  # 1.5BD
-                found = self._decimal(inner, text)
+                found = decimal_literal(Decimal(text))
                 if found.type == to:
                     return found
             if pa.types.is_float64(to) and not inner.is_string:  # 1.5D
@@ -300,20 +299,15 @@ class _Reader:
             if value in (float("inf"), float("-inf")):
                 self._refuse(tree, f"{text} is out of range of a double")
             return Literal(value, pa.float64())
-        if text.isdigit():
-            for type_ in INTEGERS[2:]:
-                if _fits(int(sign + text), type_):
-                    return Literal(int(sign + text), type_)
-        return self._decimal(tree, sign + text)
+        return self._number(tree, sign + text)
 
-    def _decimal(self, tree: Tree, text: str) -> Literal:
-        value = Decimal(text)
-        _, digits, exponent = value.as_tuple()
-        scale = max(0, -int(exponent))
-        precision = max(len(digits) + max(0, int(exponent)), scale)
-        if precision > MAX_PRECISION:
-            self._refuse(tree, f"{text} has more than {MAX_PRECISION} digits")
-        return Literal(value if value else value.copy_abs(), pa.decimal128(precision, scale))
+    def _number(self, tree: Tree, text: str) -> Literal:
+        try:
+            if "." not in text:
+                return integer_literal(int(text))
+            return decimal_literal(Decimal(text) or Decimal(text).copy_abs())
+        except InvalidExpressionError as exc:
+            self._refuse(tree, exc.reason)
 
     def _suffixed(self, tree: Tree, value: int, type_: pa.DataType) -> Node:
         if not _fits(value, type_):

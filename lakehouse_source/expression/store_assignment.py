@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from lakehouse_source.errors import InvalidExpressionError, SchemaMismatchError
 from lakehouse_source.expression.casts import cast_kernel
 from lakehouse_source.expression.failures import Failure
+from lakehouse_source.expression.moments import parse_zone
 from lakehouse_source.expression.nodes import spark_name
-from lakehouse_source.expression.times import parse_zone
 from lakehouse_source.expression.types import is_atomic, is_moment, is_number, spark_type
 from lakehouse_source.schema.fields import children, is_list_like
 

@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple, NoReturn
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.expression.times import parse_date, parse_time, parse_timestamp
+from lakehouse_source.expression.moments import parse_date, parse_time, parse_timestamp
 
 _TOKEN = re.compile(
     r"""

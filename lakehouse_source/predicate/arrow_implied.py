@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.expression.constants import literal
+from lakehouse_source.expression.nodes import FLIPPED, OPPOSITE
 from lakehouse_source.predicate.arrow_expressions import Call, FieldRef, Scalar, Tree, spell
 from lakehouse_source.predicate.bound import (
     FALSE,
@@ -51,8 +52,6 @@ _OPERATORS = {
     "greater": ">",
     "greater_equal": ">=",
 }
-_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _AND = ("and_kleene", "and")
 _OR = ("or_kleene", "or")
 _NAN = float("nan")
@@ -193,7 +192,7 @@ class _Translator:
             op = _OPERATORS[tree.name]
             operand, value = self._operand(left), _folded(right)
             if operand is None:
-                operand, value, op = self._operand(right), _folded(left), _FLIPPED[op]
+                operand, value, op = self._operand(right), _folded(left), FLIPPED[op]
             if operand is None or value is None:
                 return None
             return _comparison(operand, op, value, truth)
@@ -245,7 +244,7 @@ def _comparison(operand: _Operand, op: str, value: pa.Scalar, truth: bool) -> No
     column, found = operand.column, literal(value)
     if found != found:  # NaN: in Arrow only != is true, on every value
         return Not(IsNull(column)) if (op == "!=") is truth else Constant(False)
-    node = Compare(column, op if truth else _OPPOSITE[op], found)
+    node = Compare(column, op if truth else OPPOSITE[op], found)
     if not pa.types.is_floating(operand.stored):
         return node
     # In the condition language NaN is greater than every number.

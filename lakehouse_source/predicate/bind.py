@@ -18,8 +18,8 @@ from lakehouse_source.expression import Expression, like, require_condition
 from lakehouse_source.expression import nodes as expressions
 from lakehouse_source.expression.constants import Literal, Timestamp, literal
 from lakehouse_source.expression.find_path import find_path
+from lakehouse_source.expression.moments import parse_timestamp, parse_zone
 from lakehouse_source.expression.nodes import names
-from lakehouse_source.expression.times import parse_timestamp, parse_zone
 from lakehouse_source.model import Ordinal
 from lakehouse_source.predicate.arrow_expressions import (
     NotUnderstood,

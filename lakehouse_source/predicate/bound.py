@@ -16,6 +16,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse_source.expression.nodes import OPPOSITE
 from lakehouse_source.model import Ordinal
 from lakehouse_source.predicate.sql_rows import SqlRows
 from lakehouse_source.schema.defaults import initial_ordinal
@@ -184,7 +185,6 @@ BoundNode: TypeAlias = (
 TRUE = BoundConstant(True)
 FALSE = BoundConstant(False)
 NULL = BoundConstant(None)
-_OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,9 +322,9 @@ def negation(node: BoundNode) -> BoundNode:
         return node.term
     if isinstance(node, IfPresent):
         return IfPresent(node.column, not node.truth)
-    if isinstance(node, BoundCompare) and node.op in _OPPOSITE:
+    if isinstance(node, BoundCompare) and node.op in OPPOSITE:
         if node.value == node.value or node.op in ("=", "!="):
-            return BoundCompare(node.column, _OPPOSITE[node.op], node.value)
+            return BoundCompare(node.column, OPPOSITE[node.op], node.value)
         return BoundCompare(node.column, "=", node.value)  # NOT (x < NaN): x = NaN
     return BoundNot(node)
 

@@ -14,7 +14,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from lakehouse_source.expression.constants import Literal, Timestamp
-from lakehouse_source.expression.times import parse_timestamp, to_instant
+from lakehouse_source.expression.moments import parse_timestamp, to_instant
 from lakehouse_source.predicate.literals import parse_number
 from lakehouse_source.schema.ordinal import EPOCH, UNIT_NS, wall_ns
 from lakehouse_source.schema.promotion import Fit, fit

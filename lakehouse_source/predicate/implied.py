@@ -22,6 +22,8 @@ from lakehouse_source.expression.failures import Failure
 from lakehouse_source.expression.functions import FUNCTIONS
 from lakehouse_source.expression.moments import days_of
 from lakehouse_source.expression.nodes import (
+    FLIPPED,
+    OPPOSITE,
     Call,
     Case,
     Cast,
@@ -59,17 +61,7 @@ from lakehouse_source.predicate.parts import Parts
 from lakehouse_source.predicate.ranges import follow, range_of, with_cast
 from lakehouse_source.schema.ordinal import DAY_NS, domain
 
-_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
-_OPPOSITE = {
-    "=": "!=",
-    "!=": "=",
-    "<": ">=",
-    ">=": "<",
-    ">": "<=",
-    "<=": ">",
-    "isnull": "isnotnull",
-    "isnotnull": "isnull",
-}
+_OPPOSITE = {**OPPOSITE, "isnull": "isnotnull", "isnotnull": "isnull"}
 _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "<=>": operator.eq,
@@ -166,7 +158,7 @@ class Implied(Parts):
         if names(left) and names(right):
             return self._columns(op, left, right)
         if names(right):
-            left, right, op = right, left, _FLIPPED[op]
+            left, right, op = right, left, FLIPPED[op]
         return self._value(left, op, right)
 
     def is_in(self, node: Call) -> Found | None:

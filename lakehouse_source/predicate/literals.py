@@ -15,15 +15,15 @@ other text is cast to the column's type.
 from __future__ import annotations
 
 import math
-import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 
+from lakehouse_source.expression.casts import double_of_text, truth_of_text, whole_of_text
 from lakehouse_source.expression.constants import Literal, Timestamp
-from lakehouse_source.expression.times import (
+from lakehouse_source.expression.moments import (
     offset_at,
     parse_date,
     parse_time,
@@ -183,16 +183,8 @@ def _representable(double: float, bits: int) -> Place:
 
 def parse_number(text: str, *, exact: bool) -> int | float:
     """Text as the number that Spark would cast it to: a long, or a double."""
-    stripped = text.strip()
     try:
-        if exact:
-            # Spark's CAST to BIGINT takes no fraction and no exponent.
-            if not re.fullmatch(r"[+-]?\d{1,40}", stripped, re.ASCII):
-                raise ValueError
-            return int(stripped)
-        if "_" in stripped:
-            raise ValueError
-        return float(re.sub(r"(?<=[\d.])[dDfF]\Z", "", stripped))
+        return whole_of_text(text) if exact else double_of_text(text)
     except ValueError:
         what = "a whole number, as the column is" if exact else "a number"
         raise ValueError(f"the text {text!r} is not {what}") from None
@@ -200,18 +192,13 @@ def parse_number(text: str, *, exact: bool) -> int | float:
 
 # --- truth, text, bytes -----------------------------------------------------
 
-_TRUTH = {
-    **dict.fromkeys(("t", "true", "y", "yes", "1"), 1),
-    **dict.fromkeys(("f", "false", "n", "no", "0"), 0),
-}
-
 
 def _place_bool(value: Literal, column: Domain, zone: tzinfo) -> Place:
     if isinstance(value, str):
-        truth = _TRUTH.get(value.strip().lower())
-        if truth is None:
-            raise ValueError(f"the text {value!r} is neither true nor false")
-        return Place(truth, truth)
+        try:
+            value = truth_of_text(value)
+        except ValueError:
+            raise ValueError(f"the text {value!r} is neither true nor false") from None
     if not isinstance(value, bool):
         raise _refusal(value, column)
     return Place(int(value), int(value))

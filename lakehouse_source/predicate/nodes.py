@@ -24,9 +24,7 @@ import pyarrow.compute as pc
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.expression import nodes as expressions
 from lakehouse_source.expression.constants import Literal, spell
-from lakehouse_source.expression.nodes import spark_name
-
-OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "<=>")
+from lakehouse_source.expression.nodes import COMPARISONS, spark_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +68,9 @@ class Compare:
     value: Literal | None
 
     def __post_init__(self) -> None:
-        if self.op not in OPERATORS:
+        if self.op not in COMPARISONS:
             raise InvalidPredicateError(
-                reason=f"{self.op!r} is not a comparison; known: {', '.join(OPERATORS)}"
+                reason=f"{self.op!r} is not a comparison; known: {', '.join(COMPARISONS)}"
             )
 
     def __str__(self) -> str:

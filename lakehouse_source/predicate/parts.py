@@ -12,6 +12,7 @@ from lakehouse_source.expression import Scope, order
 from lakehouse_source.expression.bind import Binder
 from lakehouse_source.expression.functions import FUNCTIONS
 from lakehouse_source.expression.nodes import (
+    COMPARISONS,
     Call,
     Case,
     Cast,
@@ -36,7 +37,6 @@ from lakehouse_source.predicate.nodes import Column, IsNull, Not
 from lakehouse_source.predicate.nodes import Node as Condition
 from lakehouse_source.predicate.ranges import Session
 
-COMPARISONS = frozenset({"=", "<=>", "!=", "<", "<=", ">", ">="})
 # Rows ask for the first argument, and for others where they need them.
 _LAZY = frozenset({"and", "or", "coalesce", "nvl", "ifnull", "nvl2"})
 # Operators whose result is NULL where an operand is, and nowhere else.

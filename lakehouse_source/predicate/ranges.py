@@ -22,11 +22,10 @@ from lakehouse_source.errors import InvalidExpressionError
 from lakehouse_source.expression.bind import Binder
 from lakehouse_source.expression.constants import Literal as Value
 from lakehouse_source.expression.constants import Timestamp
-from lakehouse_source.expression.moments import DAY_US, days_of
+from lakehouse_source.expression.moments import DAY_US, days_of, offset_at
 from lakehouse_source.expression.nodes import Call, Name, Node, names, replaced
 from lakehouse_source.expression.rows import Bound, Rows, listed, unlisted
 from lakehouse_source.expression.scope import Scope
-from lakehouse_source.expression.times import offset_at
 from lakehouse_source.expression.types import INSTANT, INTEGERS, WALL, is_decimal, is_float
 from lakehouse_source.predicate.nodes import And, Column, Compare, Or
 from lakehouse_source.predicate.nodes import Node as Condition

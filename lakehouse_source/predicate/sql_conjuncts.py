@@ -17,13 +17,13 @@ from lakehouse_source.expression import Expression, Scope
 from lakehouse_source.expression import nodes as expressions
 from lakehouse_source.expression.casts import cast_kernel
 from lakehouse_source.expression.constants import Literal, Timestamp
+from lakehouse_source.expression.moments import parse_date, parse_time, parse_timestamp
+from lakehouse_source.expression.nodes import COMPARISONS, FLIPPED
 from lakehouse_source.expression.parse import read_conjuncts
 from lakehouse_source.expression.rows import listed, unlisted
 from lakehouse_source.expression.sql_text import whole_text
-from lakehouse_source.expression.times import parse_date, parse_time, parse_timestamp
 from lakehouse_source.expression.types import INSTANT, WALL
 from lakehouse_source.predicate.nodes import (
-    OPERATORS,
     And,
     Column,
     Compare,
@@ -40,8 +40,6 @@ from lakehouse_source.predicate.nodes import (
     StartsWith,
 )
 from lakehouse_source.schema.ordinal import DAY_NS, EPOCH, EPOCH_DATE
-
-_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
 
 
 def parse(text: str) -> Node:
@@ -127,7 +125,7 @@ class _Plain:
         if _is_column(left):
             return Compare(self._column(left), op, self._literal(right))
         if _is_column(right):
-            return Compare(self._column(right), _FLIPPED[op], self._literal(left))
+            return Compare(self._column(right), FLIPPED[op], self._literal(left))
         if not all(isinstance(side, expressions.Literal) for side in (left, right)):
             raise _NotPlain
         try:  # such as the `1 = 1` of generated SQL
@@ -245,7 +243,7 @@ _TEXTS: dict[str, Callable[[Column, Any], Node]] = {
     "contains": Contains,
 }
 _READERS: dict[str, Callable[[_Plain, expressions.Call], Node]] = {
-    **dict.fromkeys(OPERATORS, _Plain.comparison),
+    **dict.fromkeys(COMPARISONS, _Plain.comparison),
     **dict.fromkeys(("and", "or"), _Plain.joined),
     **dict.fromkeys(("isnull", "isnotnull"), _Plain.null),
     **dict.fromkeys((*_TEXTS, "like"), _Plain.text),
