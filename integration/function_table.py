@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lakehouse_source.expression.functions import FUNCTIONS, NORMALISED_KEY, Function
+from lakehouse_source.language.functions.table import FUNCTIONS, NORMALISED_KEY, Function
 
 PAGE = Path(__file__).parents[1] / "docs" / "conditions.md"
 BEGIN = "| Function | Result | NULL | What a comparison with a constant prunes by |"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_source.errors import InvalidExpressionError, SchemaMismatchError
-from lakehouse_source.expression import (
+from lakehouse_source.language import (
     Expression,
     Scope,
     assign,
@@ -23,7 +23,7 @@ from lakehouse_source.expression import (
     only_of,
     require_assignable,
 )
-from lakehouse_source.expression.parse import parse
+from lakehouse_source.language.syntax.parse import parse
 from tests.expression_cases import drawn, written
 
 NAN = math.nan

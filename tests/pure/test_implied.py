@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
-from lakehouse_source.expression import Expression, Scope
+from lakehouse_source.language import BoundPredicate, Expression, PredicateSet, Scope
+from lakehouse_source.language.bounds.spell_bound import spell_bound
+from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.model import ColumnBounds
-from lakehouse_source.predicate import BoundPredicate, PredicateSet
-from lakehouse_source.predicate.row_filter import matching_mask
-from lakehouse_source.predicate.spell_bound import spell_bound
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.schema import fields as schemas
 from tests.expression_cases import table as rows_of

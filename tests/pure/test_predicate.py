@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.predicate import (
+from lakehouse_source.language import (
     And,
     BoundAnd,
     BoundCompare,

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.predicate.row_filter import matching_mask
+from lakehouse_source.language import PredicateSet
+from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.schema import fields as schemas
 
 OPERATORS = {
