@@ -61,6 +61,7 @@ SCHEMA = schemas.initial(
             "other": pa.string(),
             "flag": pa.bool_(),
             "st": pa.struct([("due", pa.date32())]),
+            "tags": pa.list_(pa.string()),
         }
     )
 )
@@ -130,6 +131,8 @@ def test_a_condition_that_is_a_range(text: str, expected: str) -> None:
         ("(l * 2) IS NULL", "l IS NULL"),
         ("CASE WHEN flag THEN i ELSE l END > 3 ", "(flag = TRUE AND i > 3) OR l > 3"),
         ("nullif(i, 3) = 7", "i = 7"),
+        ("month(dt) IN (1, 2)", "dt IS NOT NULL"),
+        ("size(tags) > 1", "tags IS NOT NULL"),
     ],
 )
 def test_a_condition_that_implies_one_and_rows_decide(text: str, expected: str) -> None:

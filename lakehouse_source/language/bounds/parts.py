@@ -116,6 +116,8 @@ class Parts:
         """A condition that holds wherever `node` is not NULL."""
         if isinstance(node, Name):
             return self._tested(node, null=False)
+        if isinstance(node, Call) and node.name == "in":
+            return self._present(node.arguments[0])
         passes = isinstance(node, Cast) or (isinstance(node, Call) and node.name in _NULL_PASSES)
         if not passes and not self._is_strict(node):
             return TRUE

@@ -58,6 +58,7 @@ def spell_bound(node: BoundNode) -> str:
     if isinstance(node, BoundIn):
         values = [_value(one, node.column) for one in node.values[:_MOST_TERMS]]
         values += ["NaN"] if node.has_nan else []
+        values += ["NULL"] if node.has_null else []
         values += ["…"] if len(node.values) > _MOST_TERMS else []
         return f"{column} IN ({', '.join(values)})"
     if isinstance(node, BoundText):

@@ -1,4 +1,4 @@
-"""Pure. `struct`, `named_struct` and `array`."""
+"""Pure. `struct`, `named_struct`, `array` and `size`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakehouse_source.language.functions.rows import Bound, Rows, flat
+from lakehouse_source.language.functions.rows import Bound, Rows, flat, strict
 from lakehouse_source.language.tree.failures import Failure
-from lakehouse_source.language.tree.nodes import Call, Literal, Name, Node
+from lakehouse_source.language.tree.nodes import Call, Literal, Name, Node, spark_name
+from lakehouse_source.schema.fields import is_list_like
 
 
 class Context(Protocol):
@@ -58,3 +60,18 @@ def array(context: Context, call: Call, given: list[Bound]) -> Bound:
         return pa.ListArray.from_arrays(offsets, flat(columns.take(order)), type=type_)
 
     return Bound(call, type_, run, any(value.can_fail for value in values))
+
+
+def size(context: Context, call: Call, given: list[Bound]) -> Bound:
+    """How many elements a list has, or entries a map. Of NULL it is NULL, as in ANSI mode."""
+    type_ = given[0].type
+    if not (is_list_like(type_) or pa.types.is_map(type_)):
+        raise Failure(f"{spark_name(type_)} stands where an array or a map should")
+
+    def counted(values: pa.Array) -> pa.Array:
+        if not pa.types.is_map(type_):
+            return pc.list_value_length(values).cast(pa.int32())
+        counts = pc.subtract(values.offsets[1:], values.offsets[:-1])
+        return pc.if_else(pc.is_valid(values), counts, pa.scalar(None, pa.int32()))
+
+    return strict(call, pa.int32(), given, counted, can_fail=False)

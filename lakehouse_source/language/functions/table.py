@@ -18,7 +18,7 @@ from lakehouse_source.language.functions import arguments, dates, numbers, order
 from lakehouse_source.language.functions.arguments import Builder, Context, function
 from lakehouse_source.language.functions.comparison import compare, extreme, is_null
 from lakehouse_source.language.functions.conditional import choice, first_valid
-from lakehouse_source.language.functions.nested import array, struct
+from lakehouse_source.language.functions.nested import array, size, struct
 from lakehouse_source.language.functions.order import Order
 from lakehouse_source.language.functions.rows import Bound, Kernel, Rows, each, literal, strict
 from lakehouse_source.language.tree.failures import Failure
@@ -369,6 +369,7 @@ FUNCTIONS: dict[str, Function] = {
     "struct": Function(1, None, struct, "STRUCT", nulls=_NEVER),
     "named_struct": Function(2, None, struct, "STRUCT", nulls=_NEVER),
     "array": Function(1, None, array, "ARRAY", nulls=_NEVER),
+    **dict.fromkeys(("size", "cardinality"), Function(1, 1, size, "INT")),
     NORMALISED_KEY: Function(1, 1, _normalised, "type of the argument"),
 }
 # What gives another value each time, or on each row: a condition must not.
