@@ -10,8 +10,9 @@ from datetime import tzinfo
 
 import pyarrow as pa
 
-from lakehouse_source.language.functions import arguments
+from lakehouse_source.language.functions import arguments, order
 from lakehouse_source.language.functions.arguments import Builder, Context, function
+from lakehouse_source.language.functions.entry import NEVER, Function
 from lakehouse_source.language.functions.rows import Bound, Kernel, each, strict
 from lakehouse_source.language.tree.failures import Failure
 from lakehouse_source.language.tree.moments import (
@@ -166,3 +167,47 @@ def _checked(count: int, bits: int) -> int:
     if not -(1 << (bits - 1)) <= count < 1 << (bits - 1):
         raise Failure("the result is out of range")
     return count
+
+
+# --- entries ----------------------------------------------------------------
+
+_DATE, _TIMESTAMP = "DATE or TIMESTAMP", "TIMESTAMP"
+_OR_UNIT = "also where the unit is not known"
+_ADDED = Function(2, 2, ADDED, "DATE, INT", "DATE", order.days_added)
+_BETWEEN = Function(2, 2, DAYS_BETWEEN, "DATE, DATE", "INT", order.days_taken)
+
+FUNCTIONS: dict[str, Function] = {
+    **{
+        name: Function(1, 1, builder, takes, "INT", keeps)
+        for name, builder, takes, keeps in (
+            ("year", YEAR, _DATE, order.moment),
+            ("quarter", QUARTER, _DATE, None),
+            ("month", MONTH, _DATE, None),
+            ("day", DAY, _DATE, None),
+            ("dayofmonth", DAY, _DATE, None),
+            ("dayofyear", DAY_OF_YEAR, _DATE, None),
+            ("dayofweek", DAY_OF_WEEK, _DATE, None),
+            ("weekday", WEEKDAY, _DATE, None),
+            ("hour", clock(3600, 24), _TIMESTAMP, None),
+            ("minute", clock(60, 60), _TIMESTAMP, None),
+            ("second", clock(1, 60), _TIMESTAMP, None),
+            ("unix_date", UNIX_DATE, "DATE", order.moment),
+        )
+    },
+    "trunc": Function(2, 2, trunc, "DATE, a unit", "DATE", order.moment, _OR_UNIT),
+    "date_trunc": Function(
+        2, 2, date_trunc, "a unit, TIMESTAMP", "TIMESTAMP", order.moment, _OR_UNIT
+    ),
+    "last_day": Function(1, 1, LAST_DAY, _DATE, "DATE", order.moment),
+    **dict.fromkeys(("date_add", "dateadd"), _ADDED),
+    "date_sub": Function(2, 2, TAKEN, "DATE, INT", "DATE", order.days_taken),
+    **dict.fromkeys(("datediff", "date_diff"), _BETWEEN),
+    "to_date": Function(1, 1, cast_to(DATE), "STRING or DATE", "DATE", order.cast_to(DATE)),
+    "to_timestamp": Function(
+        1, 1, cast_to(INSTANT), "STRING or TIMESTAMP", "TIMESTAMP", order.cast_to(INSTANT)
+    ),
+    **dict.fromkeys(("current_date", "curdate"), Function(0, 0, today, "", "DATE", nulls=NEVER)),
+    **dict.fromkeys(
+        ("current_timestamp", "now"), Function(0, 0, now, "", "TIMESTAMP", nulls=NEVER)
+    ),
+}

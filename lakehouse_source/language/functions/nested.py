@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse_source.language.functions.arguments import Context
+from lakehouse_source.language.functions.entry import NEVER, Function
 from lakehouse_source.language.functions.rows import Bound, Rows, flat, strict
 from lakehouse_source.language.tree.failures import Failure
 from lakehouse_source.language.tree.nodes import Call, Literal, Name, Node, spark_name
 from lakehouse_source.schema.fields import is_list_like
-
-
-class Context(Protocol):
-    """What is needed of the binder here."""
-
-    def alike(self, values: Sequence[Bound]) -> list[Bound]: ...
 
 
 def struct(context: Context, call: Call, given: list[Bound]) -> Bound:
@@ -75,3 +68,11 @@ def size(context: Context, call: Call, given: list[Bound]) -> Bound:
         return pc.if_else(pc.is_valid(values), counts, pa.scalar(None, pa.int32()))
 
     return strict(call, pa.int32(), given, counted, can_fail=False)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "struct": Function(1, None, struct, "any", "STRUCT", nulls=NEVER),
+    "named_struct": Function(2, None, struct, "names and values in turn", "STRUCT", nulls=NEVER),
+    "array": Function(1, None, array, "values of one type", "ARRAY", nulls=NEVER),
+    **dict.fromkeys(("size", "cardinality"), Function(1, 1, size, "ARRAY or MAP", "INT")),
+}

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import Context, Decimal
+from decimal import Context as Digits
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse_source.language.functions import arguments, order
+from lakehouse_source.language.functions.arguments import Builder, Context, function
 from lakehouse_source.language.functions.arithmetic import with_few_digits
 from lakehouse_source.language.functions.casts import to_decimal, to_integer
-from lakehouse_source.language.functions.rows import Bound, each, strict
+from lakehouse_source.language.functions.comparison import extreme
+from lakehouse_source.language.functions.entry import NEVER, Function
+from lakehouse_source.language.functions.rows import Bound, Rows, each, strict
 from lakehouse_source.language.tree.failures import Failure
-from lakehouse_source.language.tree.nodes import Node, spark_name
+from lakehouse_source.language.tree.nodes import Call, Literal, Node, spark_name
 from lakehouse_source.language.tree.types import INTEGERS, MAX_PRECISION, is_decimal, is_float
 from lakehouse_source.schema.ordinal import EXACT
 
 # Enough for the digits of every double before its point and of a scale after it.
-_WIDE = Context(prec=1500, Emax=10**6, Emin=-(10**6))
+_WIDE = Digits(prec=1500, Emax=10**6, Emin=-(10**6))
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 
 
@@ -148,3 +153,87 @@ def normalised(values: pa.Array) -> pa.Array:
 def is_nan(values: pa.Array) -> pa.Array:
     """False for NULL too."""
     return pc.fill_null(pc.is_nan(values), False)
+
+
+# --- types and entries ------------------------------------------------------
+
+
+def _abs(context: Context, call: Call, given: list[Bound]) -> Bound:
+    return absolute(call, arguments.number(context, given[0]))
+
+
+def _round(context: Context, call: Call, given: list[Bound]) -> Bound:
+    scale = 0
+    if len(given) == 2:
+        argument = call.arguments[1]
+        if not isinstance(argument, Literal) or argument.type not in INTEGERS[:3]:
+            raise Failure("round takes a literal INT as its second argument")
+        scale = argument.value
+    return rounded(call, arguments.number(context, given[0]), scale)
+
+
+def _whole(function: Callable[[float], int], mode: str) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        return whole(call, arguments.number(context, given[0]), function, mode)
+
+    return build
+
+
+def _is_nan(context: Context, call: Call, given: list[Bound]) -> Bound:
+    value = arguments.double(context, given[0])
+
+    def run(rows: Rows) -> pa.Array:
+        return is_nan(value.run(rows))
+
+    return Bound(call, pa.bool_(), run, value.can_fail)
+
+
+def _extreme(greatest: bool) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        texts = [value.type == pa.string() for value in given if not pa.types.is_null(value.type)]
+        if any(texts) and not all(texts):
+            raise Failure(f"{call.name} does not take texts beside other values: cast them")
+        return extreme(call, context.alike(given), greatest=greatest)
+
+    return build
+
+
+def _operator(op: str) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        return context.bind(Call(op, call.arguments))
+
+    return build
+
+
+def _normalised(context: Context, call: Call, given: list[Bound]) -> Bound:
+    return strict(call, given[0].type, given, normalised, can_fail=False)
+
+
+_NUMBER, _SAME = "a number", "type of the argument"
+_WHOLE = "BIGINT or DECIMAL"
+_CEILING = Function(1, 1, _whole(math.ceil, "ROUND_CEILING"), _NUMBER, _WHOLE, order.first)
+_DOUBLE = pa.float64()
+_POWER = Function(
+    2,
+    2,
+    function(each(power, _DOUBLE), _DOUBLE, arguments.double, arguments.double, can_fail=True),
+    "DOUBLE, DOUBLE",
+    "DOUBLE",
+)
+_EXTREME = ("values of one type", "common type", None, "arguments without NULL")
+# Not of Spark's SQL, and no name that SQL text can have: what Spark's joins do to keys.
+NORMALISED_KEY = "normalised key"
+
+FUNCTIONS: dict[str, Function] = {
+    "abs": Function(1, 1, _abs, _NUMBER, _SAME),
+    "round": Function(1, 2, _round, "a number, a literal INT", _SAME, order.first),
+    "floor": Function(1, 1, _whole(math.floor, "ROUND_FLOOR"), _NUMBER, _WHOLE, order.first),
+    **dict.fromkeys(("ceil", "ceiling"), _CEILING),
+    "sqrt": Function(1, 1, function(pc.sqrt, _DOUBLE, arguments.double), "DOUBLE", "DOUBLE"),
+    **dict.fromkeys(("power", "pow"), _POWER),
+    "mod": Function(2, 2, _operator("%"), "two numbers", "common type"),
+    "greatest": Function(2, None, _extreme(True), *_EXTREME),
+    "least": Function(2, None, _extreme(False), *_EXTREME),
+    "isnan": Function(1, 1, _is_nan, "DOUBLE", "BOOLEAN", nulls=NEVER),
+    NORMALISED_KEY: Function(1, 1, _normalised, "FLOAT or DOUBLE", _SAME),
+}

@@ -12,12 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.language.functions import arguments
+from lakehouse_source.language.functions.arguments import Builder, Context, function
+from lakehouse_source.language.functions.entry import Function
 from lakehouse_source.language.functions.regex import to_re2
-from lakehouse_source.language.functions.rows import Bound, Kernel, each, literal
+from lakehouse_source.language.functions.rows import Bound, Kernel, each, literal, strict
 from lakehouse_source.language.tree import like
 from lakehouse_source.language.tree.failures import Failure
+from lakehouse_source.language.tree.nodes import Call, Literal
 
-STRING = pa.string()
+INT, STRING, BOOLEAN = pa.int32(), pa.string(), pa.bool_()
 # Scripts with upper and lower case that Unicode may still add to lie below this character,
 # but for some that are as old as it: Python and Java may know different versions of Unicode.
 _FIRST_WITHOUT_CASE = 0x1F000
@@ -187,4 +191,144 @@ def _matches(text: str, pattern: str, escape: str) -> bool:
     return _compiled(pattern, escape).fullmatch(text) is not None
 
 
-ascii_upper, ascii_lower = pc.ascii_upper, pc.ascii_lower
+# --- types and entries ------------------------------------------------------
+
+
+def _case(kernel: Kernel) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        # Spark's optimiser makes `lower(upper(s))` `lower(s)`, which is not the same for 'ﬁ'.
+        inner = call.arguments[0]
+        while isinstance(inner, Call) and inner.name in ("upper", "ucase", "lower", "lcase"):
+            inner = inner.arguments[0]
+        value = arguments.text(context, context.bind(inner))
+        return strict(call, STRING, [value], kernel, can_fail=True)
+
+    return build
+
+
+def _length(context: Context, call: Call, given: list[Bound]) -> Bound:
+    value = given[0] if given[0].type == pa.binary() else arguments.text(context, given[0])
+    return strict(call, INT, [value], length, can_fail=False)
+
+
+def _concat(context: Context, call: Call, given: list[Bound]) -> Bound:
+    if not given:
+        return context.bind(Literal("", STRING))
+    if all(value.type == pa.binary() for value in given):
+        return strict(call, pa.binary(), given, concat, can_fail=False)
+    values = [arguments.text(context, value) for value in given]
+    return strict(call, STRING, values, concat, can_fail=False)
+
+
+def _substring(context: Context, call: Call, given: list[Bound]) -> Bound:
+    places = [found.value for one in given[1:] if (found := literal(one)) is not None]
+    if len(places) == len(given) - 1 and all(isinstance(one, int) for one in places):
+        value = arguments.text(context, given[0])
+        for one in given[1:]:
+            arguments.integer(context, one)
+        return strict(call, STRING, [value], literal_substring(*places), can_fail=False)
+    values = [
+        arguments.text(context, given[0]),
+        *(arguments.integer(context, value) for value in given[1:]),
+    ]
+    if len(values) == 2:
+        whole = each(lambda found, start: substring(found, start, 2**31 - 1), STRING)
+        return strict(call, STRING, values, whole, can_fail=False)
+    return strict(call, STRING, values, each(substring, STRING), can_fail=False)
+
+
+def _end(kernel: Callable[[str, int], str]) -> Builder:
+    return function(each(kernel, STRING), STRING, arguments.text, arguments.integer)
+
+
+def _replace(context: Context, call: Call, given: list[Bound]) -> Bound:
+    values = [arguments.text(context, value) for value in given]
+    if len(values) == 2:
+        kernel = each(lambda found, old: replace(found, old, ""), STRING)
+        return strict(call, STRING, values, kernel, can_fail=False)
+    return strict(call, STRING, values, each(replace, STRING), can_fail=False)
+
+
+def _pad(function: Callable[[str, int, str], str]) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        if len(given) == 2:
+            given = [*given, context.bind(Literal(" ", STRING))]
+        values = [
+            arguments.text(context, given[0]),
+            arguments.integer(context, given[1]),
+            arguments.text(context, given[2]),
+        ]
+        return strict(call, STRING, values, each(function, STRING), can_fail=True)
+
+    return build
+
+
+def _search(function: Callable[[Any, Any], bool]) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        values = given
+        if not all(value.type == pa.binary() for value in given):
+            values = [arguments.text(context, value) for value in given]
+        return strict(call, BOOLEAN, values, search(function, values[1]), can_fail=False)
+
+    return build
+
+
+def _like(context: Context, call: Call, given: list[Bound]) -> Bound:
+    escape = call.arguments[2]
+    if not isinstance(escape, Literal) or not isinstance(escape.value, str):
+        raise Failure("ESCAPE takes one character")
+    values = [arguments.text(context, value) for value in given[:2]]
+    kernel = like_kernel(values[1], escape.value)
+    return strict(call, BOOLEAN, values, kernel, can_fail=literal(values[1]) is None)
+
+
+def _ilike(context: Context, call: Call, given: list[Bound]) -> Bound:
+    low = [Call("lower", (argument,)) for argument in call.arguments[:2]]
+    return context.bind(Call("like", (*low, call.arguments[2])))
+
+
+def _rlike(context: Context, call: Call, given: list[Bound]) -> Bound:
+    values = [arguments.text(context, value) for value in given]
+    return strict(call, BOOLEAN, values, regex_kernel(values[1]), can_fail=False)
+
+
+_PREFIX = "a range, where the part begins at the first character"
+_ITS_COLUMN = "a range of a column, or of its first characters"
+_TEXT, _TEXTS = "STRING", "STRING, STRING"
+_PART = "STRING, INT"
+_UPPER = Function(1, 1, _case(change_case(str.upper, pc.ascii_upper)), _TEXT, "STRING")
+_LOWER = Function(1, 1, _case(change_case(str.lower, pc.ascii_lower)), _TEXT, "STRING")
+_LENGTH = Function(1, 1, _length, "STRING or BINARY", "INT")
+_SUBSTRING = Function(2, 3, _substring, "STRING, INT, INT", "STRING", prunes=_PREFIX)
+_RLIKE = Function(2, 2, _rlike, _TEXTS, "BOOLEAN")
+_SEARCHED = "two STRING or two BINARY"
+
+FUNCTIONS: dict[str, Function] = {
+    **dict.fromkeys(("upper", "ucase"), _UPPER),
+    **dict.fromkeys(("lower", "lcase"), _LOWER),
+    **{
+        side: Function(1, 1, function(trim(side), STRING, arguments.text), _TEXT, "STRING")
+        for side in ("trim", "ltrim", "rtrim")
+    },
+    **dict.fromkeys(("length", "len", "char_length", "character_length"), _LENGTH),
+    "concat": Function(
+        0,
+        None,
+        _concat,
+        "STRING or BINARY",
+        "STRING or BINARY",
+        prunes="a range, where a column ends the text",
+    ),
+    **dict.fromkeys(("substring", "substr"), _SUBSTRING),
+    "left": Function(2, 2, _end(left), _PART, "STRING", prunes=_PREFIX),
+    "right": Function(2, 2, _end(right), _PART, "STRING"),
+    "replace": Function(2, 3, _replace, "STRING, STRING, STRING", "STRING"),
+    "lpad": Function(2, 3, _pad(lpad), "STRING, INT, STRING", "STRING"),
+    "rpad": Function(2, 3, _pad(rpad), "STRING, INT, STRING", "STRING"),
+    "startswith": Function(2, 2, _search(starts_with), _SEARCHED, "BOOLEAN", prunes=_ITS_COLUMN),
+    "endswith": Function(2, 2, _search(ends_with), _SEARCHED, "BOOLEAN"),
+    "contains": Function(2, 2, _search(contains), _SEARCHED, "BOOLEAN"),
+    "like": Function(3, 3, _like, "STRING, STRING, one character", "BOOLEAN", prunes=_ITS_COLUMN),
+    "ilike": Function(3, 3, _ilike, "STRING, STRING, one character", "BOOLEAN"),
+    **dict.fromkeys(("rlike", "regexp", "regexp_like"), _RLIKE),
+}

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidExpressionError
+from lakehouse_source.language.functions.numbers import NORMALISED_KEY
 from lakehouse_source.language.functions.rows import Bound, Key, Rows, flat
-from lakehouse_source.language.functions.table import NORMALISED_KEY
 from lakehouse_source.language.rows.bind import Binder, load
 from lakehouse_source.language.rows.scope import Scope
 from lakehouse_source.language.tree.failures import Failure
