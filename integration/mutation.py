@@ -2486,17 +2486,30 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "language/bounds/column_casts.py",
-        ("pure/test_predicate_casts.py",),
+        "language/bounds/arrow_implied.py",
+        ARROW,
         (
-            "casts: a cast that keeps some values keeps all",
+            "expressions: a cast that keeps some values keeps all",
             "return fit(stored, to) is Fit.EVERY",
             "return fit(stored, to) is not Fit.NONE",
         ),
+    ),
+    *_in(
+        "language/bounds/implied.py",
+        ("pure/test_implied.py", "pure/test_predicate_casts.py"),
         (
-            "casts: a time zone does not matter",
-            "(stored.tz is None) == (to.tz is None) and",
-            "True and",
+            "casts: a cast that keeps some values keeps all",
+            "for one in INTEGERS[:place]}",
+            "for one in INTEGERS}",
+        ),
+    ),
+    *_in(
+        "language/bounds/ranges.py",
+        ("pure/test_implied.py",),
+        (
+            "ranges: a microsecond is one value of a finer column",
+            "and line.type not in (INSTANT, WALL)",
+            "and True",
         ),
     ),
     *_in(

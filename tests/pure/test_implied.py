@@ -110,7 +110,19 @@ def said(text: str, zone: str = "UTC") -> list[tuple[bool, str]]:
         ("CAST(tiny AS INT) >= 100 + 27", "tiny >= 127"),
         ("d * 2 >= 1", "d >= 0.5D"),  # NaN too
         ("d + 1 < 3", "d <= 1.9999999999999996D"),
-        ("i * -2L = 4", "i >= -2 AND i < -1"),
+        ("i * -2L = 4", "i = -2"),
+        ("date_add(dt, 1) IN (DATE '2024-03-01')", "dt = DATE '2024-02-29'"),
+        (
+            "fine + INTERVAL '1' SECOND = TIMESTAMP '1970-01-01 00:00:01'",
+            (
+                "fine >= TIMESTAMP '1970-01-01 00:00:00+00:00' AND "
+                "fine < TIMESTAMP '1970-01-01 00:00:00.000001+00:00'"
+            ),
+        ),
+        ("CAST(tiny AS INT) = 3", "tiny = 3"),
+        ("CAST(CAST(tiny AS INT) AS BIGINT) IN (3, 400)", "tiny = 3"),
+        ("CAST(tiny AS BIGINT) IS NULL", "tiny IS NULL"),
+        ("CAST(name AS STRING) LIKE 'a%'", "startswith(name, 'a')"),
     ],
 )
 def test_a_condition_that_is_a_range(text: str, expected: str) -> None:

@@ -24,7 +24,6 @@ from lakehouse_source.language.bounds.bound import (
     conjunction,
     disjunction,
 )
-from lakehouse_source.language.bounds.column_casts import keeps_every_value
 from lakehouse_source.language.conditions.arrow_expressions import (
     Call,
     FieldRef,
@@ -340,5 +339,10 @@ def _keeps_values(stored: pa.DataType, to: pa.DataType) -> bool:
 
     A finer unit of time has a shorter range. Arrow raises for a moment outside of it.
     """
-    checked = pa.types.is_temporal(to) and fit(stored, to) is Fit.CHECKED
-    return checked or keeps_every_value(stored, to)
+    t = pa.types
+    if t.is_temporal(to) and fit(stored, to) is Fit.CHECKED:
+        return True
+    for text, large in ((t.is_string, t.is_large_string), (t.is_binary, t.is_large_binary)):
+        if text(stored) or large(stored):
+            return bool(text(to) or large(to))
+    return fit(stored, to) is Fit.EVERY

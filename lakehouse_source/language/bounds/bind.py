@@ -36,7 +36,6 @@ from lakehouse_source.language.bounds.bound import (
     disjunction,
     negation,
 )
-from lakehouse_source.language.bounds.column_casts import can_be_dropped, literal_for_cast
 from lakehouse_source.language.bounds.equal_values import between, bounded, compare_nan
 from lakehouse_source.language.bounds.implied import Implied
 from lakehouse_source.language.bounds.place import Place, place, text_bytes
@@ -149,9 +148,9 @@ class _Binder:
             return BoundConstant(True) if column.kind == "null" else BoundIsNull(column)
         column = self._comparable(node.column)
         if isinstance(node, Compare):
-            return self._compare(column, node.op, self._literal(node.column, node.value))
+            return self._compare(column, node.op, literal(node.value))
         if isinstance(node, In):
-            return self._in(column, [self._literal(node.column, value) for value in node.values])
+            return self._in(column, [literal(value) for value in node.values])
         if isinstance(node, Like):
             return self._like(column, node)
         if isinstance(node, (StartsWith, EndsWith, Contains)):
@@ -269,26 +268,11 @@ class _Binder:
         if identity is None:
             raise InvalidPredicateError(reason=f"column {name} has no field id")
         column = BoundColumn.of(identity, tuple(field.name for field in fields), last)
-        if name.cast is not None and not can_be_dropped(last.type, name.cast):
-            raise InvalidPredicateError(
-                reason=f"{name} is not supported, because the cast may change values or their "
-                f"order: column {'.'.join(column.path)} is {last.type}. Compare the column itself"
-            )
         if column.kind == "string" and any(map(schemas.has_collation, fields)):
             self._collated.add(identity)
         return column
 
     # --- comparisons ---
-
-    def _literal(self, name: Column, value: Literal | None) -> Literal | None:
-        """The literal that the column without its cast compares with."""
-        found = literal(value)
-        if name.cast is None:
-            return found
-        try:
-            return literal_for_cast(found, self._find(name).type, name.cast, self._zone)
-        except ValueError as exc:
-            raise InvalidPredicateError(reason=f"{name}: {exc}") from exc
 
     def _place(self, column: BoundColumn, value: Literal) -> Place:
         try:

@@ -71,6 +71,7 @@ _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_WIDENED = {(one, to) for place, to in enumerate(INTEGERS) for one in INTEGERS[:place]}
 # Of longer lists of values that are no columns' nothing is said: each takes a search.
 _MOST_VALUES = 50
 _TEXTS: dict[str, Callable[[Column, Any], Condition]] = {
@@ -163,13 +164,14 @@ class Implied(Parts):
 
     def is_in(self, node: Call) -> Found | None:
         value, *listed_ = node.arguments
+        value = self._uncast(value)
         if any(names(one) for one in listed_):
             return None
         constants = [self._constant(one) for one in listed_]
         if order.UNKNOWN in constants:
             return None
         bound = self._binder.alike([self._binder.bind(one) for one in node.arguments])[0]
-        if isinstance(value, Name) and self._binder.bind(value).type == bound.type:
+        if isinstance(value, Name) and self._combined(value, bound.type) is value:
             literals = tuple(
                 None if one is None else _as_value(one, self._binder.bind(each).type)
                 for one, each in zip(constants, listed_)
@@ -189,12 +191,12 @@ class Implied(Parts):
         return Found(disjunction([one.condition for one in known]), exact)
 
     def null(self, node: Call) -> Found:
-        (of,) = node.arguments
+        of = self._uncast(node.arguments[0])
         found = self._null(of) if node.name == "isnull" else self._present(of)
         return Found(found, isinstance(of, Name))
 
     def text(self, node: Call) -> Found | None:
-        column, pattern = node.arguments[0], self._constant(node.arguments[1])
+        column, pattern = self._uncast(node.arguments[0]), self._constant(node.arguments[1])
         if not isinstance(column, Name) or not isinstance(pattern, (str, bytes)):
             return None
         name = Column(column.parts)
@@ -207,7 +209,7 @@ class Implied(Parts):
 
     def _value(self, node: Node, op: str, other: Node) -> Found | None:
         """`node op other`, where `other` reads no column."""
-        value = self._constant(other)
+        node, value = self._uncast(node), self._constant(other)
         if value is order.UNKNOWN:
             return None
         if value is None:
@@ -229,6 +231,16 @@ class Implied(Parts):
         if isinstance(node, Case):
             return self._branches(node, op, other)
         return self._range(node, op, other)
+
+    def _uncast(self, node: Node) -> Node:
+        """The node without casts that leave every value what it is."""
+        while isinstance(node, Cast):
+            own = self._binder.bind(node.value).type
+            wider = (own, node.to) in _WIDENED
+            if own != node.to and not wider:
+                break
+            node = node.value
+        return node
 
     def _range(self, node: Node, op: str, other: Node) -> Found | None:
         path = follow(node, self._step)

@@ -97,6 +97,8 @@ def _spelled(column: Name, line: _Line, first: int, last: int, nan: bool) -> Con
     terms: list[Condition] = []
     if low > high:  # FALSE where the column has a value
         terms.append(Compare(name, "<", line.value(line.low)))
+    elif low == high and not line.is_float and line.type not in (INSTANT, WALL):
+        terms.append(Compare(name, "=", line.value(low)))
     else:
         if low > line.low:
             terms.append(Compare(name, ">=", line.value(low)))

@@ -18,13 +18,12 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.language.tree import nodes as expressions
 from lakehouse_source.language.tree.constants import Literal, spell
-from lakehouse_source.language.tree.nodes import COMPARISONS, spark_name
+from lakehouse_source.language.tree.nodes import COMPARISONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +31,12 @@ class Column:
     """A column: the names from the top level down.
 
     `dotted`: one text that may be the name of a top-level column with dots in
-    it or a path of names; the schema decides, the longest name first. `cast`: what
-    the condition casts the column to before it compares. `sql`: the conjunct of an SQL text in
-    which it stands: there, what does not compare as it is, is cast as Spark does.
+    it or a path of names; the schema decides, the longest name first. `sql`: the conjunct of
+    an SQL text in which it stands: there, what does not compare as it is, is cast as Spark does.
     """
 
     path: tuple[str, ...]
     dotted: bool = False
-    cast: pa.DataType | None = None
     sql: SqlExpression | None = field(default=None, compare=False, repr=False)
 
     @classmethod
@@ -55,8 +52,7 @@ class Column:
 
     def __str__(self) -> str:
         parts = self.path[0].split(".") if self.dotted else self.path
-        name = ".".join(_quoted(part) for part in parts)
-        return name if self.cast is None else f"CAST({name} AS {spark_name(self.cast)})"
+        return ".".join(_quoted(part) for part in parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Pure. SQL texts as conditions: what the expression of each conjunct says, as nodes.
 
-A conjunct that compares bare columns, or casts of columns, with literals becomes nodes of its
-own. Any other stays the expression that it is.
+A conjunct that compares bare columns with literals becomes nodes of its own. Any other stays
+the expression that it is.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ class _Plain:
 
     def comparison(self, node: expressions.Call) -> Node:
         op, (left, right) = node.name, node.arguments
-        if _is_column(left):
+        if isinstance(left, expressions.Name):
             return Compare(self._column(left), op, self._literal(right))
-        if _is_column(right):
+        if isinstance(right, expressions.Name):
             return Compare(self._column(right), FLIPPED[op], self._literal(left))
         if not all(isinstance(side, expressions.Literal) for side in (left, right)):
             raise _NotPlain
@@ -158,12 +158,8 @@ class _Plain:
     # --- columns and literals ---
 
     def _column(self, node: expressions.Node) -> Column:
-        if not _is_column(node):
+        if not isinstance(node, expressions.Name):
             raise _NotPlain
-        if isinstance(node, expressions.Cast):
-            assert isinstance(node.value, expressions.Name)
-            return Column(node.value.parts, cast=node.to, sql=self._term)
-        assert isinstance(node, expressions.Name)
         return Column(node.parts, sql=self._term)
 
     def _literal(self, node: expressions.Node) -> Literal | None:
@@ -178,13 +174,6 @@ class _Plain:
         if pa.types.is_decimal(found.type) and not found.type.scale:
             return None if found.value is None else int(found.value)
         return found.value  # type: ignore[no-any-return]
-
-
-def _is_column(node: expressions.Node) -> bool:
-    """Tell whether a node is a column or the cast of one."""
-    if isinstance(node, expressions.Cast) and not node.safe:
-        node = node.value
-    return isinstance(node, expressions.Name)
 
 
 def _computed(node: expressions.Node) -> expressions.Literal:
