@@ -15,6 +15,7 @@ such text: it prints as Arrow prints it.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -97,36 +98,30 @@ class IsNull:
 
 
 @dataclass(frozen=True, slots=True)
-class StartsWith:
+class _TextTest:
+    column: Column
+    text: str | bytes | None
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__.lower()}({self.column}, {spell(self.text)})"
+
+
+class StartsWith(_TextTest):
     """`startswith(column, text)`."""
 
-    column: Column
-    text: str | bytes | None
-
-    def __str__(self) -> str:
-        return f"startswith({self.column}, {spell(self.text)})"
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class EndsWith:
+class EndsWith(_TextTest):
     """`endswith(column, text)`."""
 
-    column: Column
-    text: str | bytes | None
-
-    def __str__(self) -> str:
-        return f"endswith({self.column}, {spell(self.text)})"
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Contains:
+class Contains(_TextTest):
     """`contains(column, text)`."""
 
-    column: Column
-    text: str | bytes | None
-
-    def __str__(self) -> str:
-        return f"contains({self.column}, {spell(self.text)})"
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +234,17 @@ NODES = (
     *(Compare, In, IsNull, StartsWith, EndsWith, Contains, Like),
     *(And, Or, Not, Constant, ArrowExpression, SqlExpression),
 )
+
+
+def leaves(node: Node) -> Iterator[Node]:
+    """The parts of a condition below AND, OR and NOT, constants left out."""
+    if isinstance(node, (And, Or)):
+        for term in node.terms:
+            yield from leaves(term)
+    elif isinstance(node, Not):
+        yield from leaves(node.term)
+    elif not isinstance(node, Constant):
+        yield node
 
 
 def between(column: Column, low: Literal | None, high: Literal | None) -> Node:

@@ -10,13 +10,11 @@ from lakehouse_source.language.conditions.arrow_expressions import (
     top_level_names,
 )
 from lakehouse_source.language.conditions.nodes import (
-    And,
     ArrowExpression,
-    Constant,
+    Column,
     Node,
-    Not,
-    Or,
     SqlExpression,
+    leaves,
 )
 from lakehouse_source.language.tree.find_path import find_path
 from lakehouse_source.language.tree.nodes import names
@@ -25,32 +23,30 @@ from lakehouse_source.schema import fields as schemas
 
 def missing_columns(node: Node, schema: pa.Schema) -> set[str]:
     """The top-level names of columns in a condition that the schema does not have."""
-    if isinstance(node, (And, Or)):
-        return set().union(*(missing_columns(term, schema) for term in node.terms))
-    if isinstance(node, Not):
-        return missing_columns(node.term, schema)
-    if isinstance(node, ArrowExpression):
+    return set().union(*(_missing(leaf, schema) for leaf in leaves(node)))
+
+
+def _missing(leaf: Node, schema: pa.Schema) -> set[str]:
+    if isinstance(leaf, ArrowExpression):
         try:
-            return set(top_level_names(read(node.expression))) - set(schema.names)
+            return set(top_level_names(read(leaf.expression))) - set(schema.names)
         except NotUnderstood:
             return set()
-    if isinstance(node, Constant):
-        return set()
-    if isinstance(node, SqlExpression):
-        paths = [name.parts for name in names(node.root)]
-        known = schemas.indexed(schema)
-        return {path[0] for path in paths if find_path(known, path, dotted=False) is None}
-    found = find_path(schemas.indexed(schema), node.column.path, node.column.dotted)
-    return set() if found else {node.column.path[0]}
+    if isinstance(leaf, SqlExpression):
+        paths = [(name.parts, False) for name in names(leaf.root)]
+    else:
+        column = _column(leaf)
+        paths = [] if column is None else [(column.path, column.dotted)]
+    known = schemas.indexed(schema)
+    return {path[0] for path, dotted in paths if find_path(known, path, dotted) is None}
 
 
 def origin(node: Node) -> SqlExpression | None:
     """The conjunct of an SQL text that a node was read from; None: it was not."""
-    if isinstance(node, (And, Or)):
-        found = [origin(term) for term in node.terms if not isinstance(term, Constant)]
-        return found[0] if found and all(one is found[0] for one in found) else None
-    if isinstance(node, Not):
-        return origin(node.term)
-    if isinstance(node, (Constant, ArrowExpression, SqlExpression)):
-        return None
-    return node.column.sql
+    columns = [_column(leaf) for leaf in leaves(node)]
+    found = [None if column is None else column.sql for column in columns]
+    return found[0] if found and all(one is found[0] for one in found) else None
+
+
+def _column(leaf: Node) -> Column | None:
+    return getattr(leaf, "column", None)
