@@ -31,18 +31,14 @@ from lakehouse_source.language.bounds.ranges import follow, range_of, with_cast
 from lakehouse_source.language.conditions.nodes import (
     Column,
     Compare,
-    Contains,
-    EndsWith,
-    In,
-    Like,
     Not,
     Or,
     StartsWith,
 )
 from lakehouse_source.language.conditions.nodes import Node as Condition
+from lakehouse_source.language.conditions.plain import plain
 from lakehouse_source.language.functions import order
 from lakehouse_source.language.functions.table import FUNCTIONS
-from lakehouse_source.language.tree.constants import Timestamp
 from lakehouse_source.language.tree.failures import Failure
 from lakehouse_source.language.tree.moments import days_of
 from lakehouse_source.language.tree.nodes import (
@@ -59,7 +55,7 @@ from lakehouse_source.language.tree.nodes import (
     replaced,
 )
 from lakehouse_source.language.tree.types import INTEGERS, spark_type
-from lakehouse_source.schema.ordinal import DAY_NS, domain
+from lakehouse_source.schema.ordinal import domain
 
 _OPPOSITE = {**OPPOSITE, "isnull": "isnotnull", "isnotnull": "isnull"}
 _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
@@ -74,11 +70,6 @@ _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
 _WIDENED = {(one, to) for place, to in enumerate(INTEGERS) for one in INTEGERS[:place]}
 # Of longer lists of values that are no columns' nothing is said: each takes a search.
 _MOST_VALUES = 50
-_TEXTS: dict[str, Callable[[Column, Any], Condition]] = {
-    "startswith": StartsWith,
-    "endswith": EndsWith,
-    "contains": Contains,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +126,28 @@ class Implied(Parts):
         try:
             if not names(node):
                 return self._constant_truth(node)
-            if isinstance(node, Name):
-                return self._exactly(Compare(Column(node.parts), "=", True))
+            simple = plain(self._simplified(node))
+            found = None if simple is None else self._exactly(simple)
+            if found is not None:
+                return found
             read = _READERS.get(node.name) if isinstance(node, Call) else None
             if read is not None and isinstance(node, Call):
                 return read(self, node)
             return self._value(node, "=", Literal(True, pa.bool_()))
         except (InvalidExpressionError, Failure, pa.ArrowException):
             return None
+
+    def _simplified(self, node: Node) -> Node:
+        """The node with literals for its constant arguments, and without needless casts."""
+        if not isinstance(node, Call):
+            return node
+        parts = [self._uncast(one) if names(one) else one for one in node.arguments]
+        for place, part in enumerate(parts):
+            if not names(part) and not isinstance(part, Literal):
+                value = self._constant(part)
+                if value is not order.UNKNOWN and not isinstance(part, Interval):
+                    parts[place] = Literal(value, self._binder.bind(part).type)
+        return Call(node.name, tuple(parts))
 
     def _exactly(self, condition: Condition) -> Found | None:
         found = self._plain(condition)
@@ -164,23 +169,16 @@ class Implied(Parts):
 
     def is_in(self, node: Call) -> Found | None:
         value, *listed_ = node.arguments
-        value = self._uncast(value)
         if any(names(one) for one in listed_):
             return None
         constants = [self._constant(one) for one in listed_]
         if order.UNKNOWN in constants:
             return None
         bound = self._binder.alike([self._binder.bind(one) for one in node.arguments])[0]
-        if isinstance(value, Name) and self._combined(value, bound.type) is value:
-            literals = tuple(
-                None if one is None else _as_value(one, self._binder.bind(each).type)
-                for one, each in zip(constants, listed_)
-            )
-            return self._exactly(In(Column(value.parts), literals))
         if len(listed_) > _MOST_VALUES:
             return None
         each = [
-            self._value(Cast(value, bound.type), "=", one)
+            self._leaf(Call("=", (Cast(value, bound.type), one)))
             for one, constant in zip(listed_, constants)
             if constant is not None
         ]
@@ -195,16 +193,6 @@ class Implied(Parts):
         found = self._null(of) if node.name == "isnull" else self._present(of)
         return Found(found, isinstance(of, Name))
 
-    def text(self, node: Call) -> Found | None:
-        column, pattern = self._uncast(node.arguments[0]), self._constant(node.arguments[1])
-        if not isinstance(column, Name) or not isinstance(pattern, (str, bytes)):
-            return None
-        name = Column(column.parts)
-        if node.name != "like":
-            return self._exactly(_TEXTS[node.name](name, pattern))
-        escape = self._constant(node.arguments[2])
-        return self._exactly(Like(name, str(pattern), str(escape)))
-
     # --- an expression of columns, compared with a constant ---
 
     def _value(self, node: Node, op: str, other: Node) -> Found | None:
@@ -217,12 +205,7 @@ class Implied(Parts):
         if op == "!=":
             equal = self._value(node, "=", other)
             return Found(negation(equal.condition), True) if equal and equal.exact else None
-        if isinstance(node, Name):
-            type_ = self._binder.bind(other).type
-            found = self._exactly(Compare(Column(node.parts), op, _as_value(value, type_)))
-            if found is not None:
-                return found
-        elif op == "<=>":
+        if op == "<=>":
             found = self._value(node, "=", other)
             return None if found is None else Found(found.condition, False)
         special = _SPECIAL.get(node.name) if isinstance(node, Call) else None
@@ -440,19 +423,9 @@ class Implied(Parts):
 NULL_LITERAL = Literal(None, pa.null())
 
 
-def _as_value(value: Any, type_: pa.DataType) -> Any:
-    """A value as `listed` gives it as a literal of a condition."""
-    if pa.types.is_date(type_):
-        return Timestamp(value * DAY_NS, zoned=False)
-    if pa.types.is_timestamp(type_):
-        return Timestamp(value * 1000, zoned=type_.tz is not None)
-    return value
-
-
 _READERS: dict[str, Callable[[Implied, Call], Found | None]] = {
     **dict.fromkeys(_COMPARED, Implied.comparison),
     **dict.fromkeys(("isnull", "isnotnull"), Implied.null),
-    **dict.fromkeys((*_TEXTS, "like"), Implied.text),
     "in": Implied.is_in,
 }
 _SPECIAL: dict[str, Callable[[Implied, Call, str, Node], Found | None]] = {
