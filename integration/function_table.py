@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lakehouse_source.expression.functions import FUNCTIONS, NORMALISED_KEY, Function
+from lakehouse_source.language.functions.entry import Function
+from lakehouse_source.language.functions.numbers import NORMALISED_KEY
+from lakehouse_source.language.functions.table import FUNCTIONS
 
 PAGE = Path(__file__).parents[1] / "docs" / "conditions.md"
-BEGIN = "| Function | Result | NULL | What a comparison with a constant prunes by |"
+BEGIN = "| Function | Takes | Result | NULL | What a comparison with a constant prunes by |"
 END = "<!-- end of the table -->"
 
 
@@ -17,10 +19,11 @@ def table() -> str:
     for name, function in FUNCTIONS.items():
         if name != NORMALISED_KEY:
             found.setdefault(function, []).append(name)
-    rows = [BEGIN, "|---|---|---|---|"]
+    rows = [BEGIN, "|---|---|---|---|---|"]
     for function, names in found.items():
         written = ", ".join(f"`{name}({_arguments(function)})`" for name in names)
-        rows.append(f"| {written} | {function.result} | {function.nulls} | {_prunes(function)} |")
+        cells = (written, function.takes, function.result, function.nulls, _prunes(function))
+        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
@@ -43,7 +46,7 @@ def _prunes(function: Function) -> str:
 
 def page(text: str) -> str:
     """The page with the table of today."""
-    begin, end = text.index(BEGIN), text.index(END)
+    begin, end = text.index("| Function | "), text.index(END)
     return text[:begin] + table() + "\n\n" + text[end:]
 
 

@@ -38,6 +38,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakehouse_source.errors import InvalidPredicateError, PlakeError
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.maintenance.verify import verify
 from lakehouse_source.model import ColumnBounds, FileRecord, ScanTask
 from lakehouse_source.parquet import reader
@@ -48,7 +49,6 @@ from lakehouse_source.parquet.prune import prune_file
 from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.parquet.thrift import ThriftError, read_struct
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import initial, leaves
 from lakehouse_source.storage import Storage

@@ -28,9 +28,8 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.errors import PlakeError
-from lakehouse_source.expression import Expression, Scope
-from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.predicate.row_filter import matching_mask
+from lakehouse_source.language import Expression, PredicateSet, Scope
+from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.schema import fields
 
 RECORD = Path(__file__).parents[1] / "tests" / "pure" / "texts.json"

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         VersionNotFoundError,
     )
     from lakehouse_source.functions import convert, open_dataset, read_dataset, write_dataset
+    from lakehouse_source.language import PredicateSet
     from lakehouse_source.maintenance.vacuum_catalog import vacuum
     from lakehouse_source.model import (
         ChangeResult,
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
         WriteResult,
     )
     from lakehouse_source.parquet.prune import FilePruning, prune_file
-    from lakehouse_source.predicate import PredicateSet
     from lakehouse_source.read.feed import Changes
     from lakehouse_source.read.scan import Scan
     from lakehouse_source.transactions import Transaction, transaction
@@ -188,7 +188,7 @@ _HOME = {
             "FilePruning",
             "prune_file",
         ),
-        "predicate": ("PredicateSet",),
+        "language": ("PredicateSet",),
         "read.feed": ("Changes",),
         "read.scan": ("Scan",),
         "write.statements.merge_builder": ("MergeBuilder",),

@@ -12,12 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
-from lakehouse_source.expression import Expression, Scope
-from lakehouse_source.expression.nodes import Literal
-from lakehouse_source.expression.rows import listed
+from lakehouse_source.language import Expression, PredicateSet, Scope
+from lakehouse_source.language.functions.rows import listed
+from lakehouse_source.language.row_filter import matching_mask
+from lakehouse_source.language.tree.nodes import Literal
 from lakehouse_source.model import ColumnBounds
-from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.predicate.row_filter import matching_mask
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.schema import fields as schemas
 from lakehouse_source.schema.fields import leaves

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.predicate import (
+from lakehouse_source.language import (
     And,
     Compare,
     Constant,

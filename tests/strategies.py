@@ -18,8 +18,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from lakehouse_source.model import ColumnBounds, RowGroupMetadata
-from lakehouse_source.predicate import (
+from lakehouse_source.language import (
     And,
     Column,
     Compare,
@@ -35,6 +34,7 @@ from lakehouse_source.predicate import (
     StartsWith,
     Timestamp,
 )
+from lakehouse_source.model import ColumnBounds, RowGroupMetadata
 from lakehouse_source.pruning.bounds import encode_row_group
 from lakehouse_source.schema import fields as schemas
 from lakehouse_source.schema.fields import Leaf

@@ -22,8 +22,7 @@ FLOORS = (
     ("errors", "model"),
     ("arguments", "history", "schema"),
     ("streaming",),
-    ("expression", "deletion"),
-    ("predicate",),
+    ("language", "deletion"),
     ("layout", "pruning"),
     # --- above: rooms that touch something outside the process
     ("failpoints", "logs", "progress", "storage"),
@@ -56,6 +55,15 @@ WINGS = {
         ("retry", "backends"),
         ("locate", "owners"),
         ("copy",),
+    ),
+    "language": (
+        ("tree",),
+        ("functions",),
+        ("syntax",),
+        ("rows",),
+        ("conditions",),
+        ("bounds",),
+        ("predicate_set", "row_filter"),
     ),
     "write": (("commit",), ("rows",), ("adopt", "layout"), ("statements",), ("metadata",)),
     "spark": (

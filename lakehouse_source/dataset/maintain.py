@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from lakehouse_source.catalog.base import Catalog
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.maintenance import expiry, vacuum
 from lakehouse_source.maintenance.reports import MaintenanceReport
 from lakehouse_source.maintenance.vacuum_plan import VacuumOptions
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.write.layout.cluster import cluster, together
 from lakehouse_source.write.layout.compact import compact

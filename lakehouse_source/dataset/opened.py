@@ -14,8 +14,8 @@ from lakehouse_source.arguments import column_names, text, whole_number
 from lakehouse_source.catalog import Catalog
 from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.history import History
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import FileRecord
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.feed import After, Bound, Changes
 from lakehouse_source.read.health import HealthReport, health

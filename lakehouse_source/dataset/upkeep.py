@@ -13,6 +13,7 @@ from lakehouse_source.dataset.opened import OpenDataset
 from lakehouse_source.erasure.erase import erase
 from lakehouse_source.iceberg.export import export_iceberg
 from lakehouse_source.iceberg.metadata import NEWEST_VERSIONS
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.maintenance import expiry, vacuum, vacuum_plan, verify
 from lakehouse_source.maintenance.reports import (
     ErasureReport,
@@ -22,7 +23,6 @@ from lakehouse_source.maintenance.reports import (
     VerifyReport,
 )
 from lakehouse_source.model import CompactionResult, WriteResult
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.scan import Predicates
 from lakehouse_source.write.adopt.add_files import add_files
 from lakehouse_source.write.adopt.find_files import Paths

@@ -6,7 +6,7 @@ from datetime import date
 
 import pyarrow as pa
 
-from lakehouse_source.predicate import (
+from lakehouse_source.language import (
     BoundAnd,
     BoundColumns,
     BoundConstant,

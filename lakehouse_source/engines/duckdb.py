@@ -15,8 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from lakehouse_source.engines.files import PATH, Engine, FileGroup, HandOver, Source
-from lakehouse_source.parquet.duckdb_names import flat_type_name, quoted, quoted_text
-from lakehouse_source.predicate import (
+from lakehouse_source.language import (
     BoundAnd,
     BoundColumn,
     BoundCompare,
@@ -29,6 +28,7 @@ from lakehouse_source.predicate import (
     BoundText,
     IfPresent,
 )
+from lakehouse_source.parquet.duckdb_names import flat_type_name, quoted, quoted_text
 from lakehouse_source.schema.fields import children
 from lakehouse_source.schema.ordinal import PythonValue, from_ordinal
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from lakehouse_source.engines.files import FileGroup, HandOver
-from lakehouse_source.predicate import (
+from lakehouse_source.language import (
     BoundAnd,
     BoundCompare,
     BoundConstant,

@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from lakehouse_source.erasure.family import Member, Named
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
-from lakehouse_source.expression import Scope
-from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.language import PredicateSet, Scope
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.defaults import without_default
 from lakehouse_source.schema.fields import field_id

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
-from lakehouse_source.expression import Expression
-from lakehouse_source.expression import nodes as expressions
-from lakehouse_source.predicate import (
+from lakehouse_source.language import (
     And,
     Compare,
     Contains,
     EndsWith,
+    Expression,
     In,
     Like,
     Not,
@@ -21,6 +20,7 @@ from lakehouse_source.predicate import (
     SqlExpression,
     StartsWith,
 )
+from lakehouse_source.language.tree import nodes as expressions
 
 ERASED = "[erased]"
 

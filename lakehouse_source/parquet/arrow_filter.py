@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.predicate.arrow_expressions import (
+from lakehouse_source.language.conditions.arrow_expressions import (
     Call,
     FieldRef,
     NotUnderstood,

@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 import xxhash
 
+from lakehouse_source.language import BoundColumn, BoundPredicate
 from lakehouse_source.model import ColumnBounds, Ordinal
 from lakehouse_source.parquet.checked_footer import CheckedFooter
 from lakehouse_source.parquet.thrift import ThriftError, read_struct
-from lakehouse_source.predicate import BoundColumn, BoundPredicate
 from lakehouse_source.pruning.absent import without_absent
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.schema.fields import leaves

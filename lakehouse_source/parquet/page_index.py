@@ -19,12 +19,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from lakehouse_source.language import BoundPredicate
 from lakehouse_source.model import ColumnBounds
 from lakehouse_source.parquet.byte_ranges import ByteRange, ByteRanges, OutsideFile
 from lakehouse_source.parquet.checked_footer import CheckedFooter
 from lakehouse_source.parquet.footer import has_wrong_bytes, ordinal
 from lakehouse_source.parquet.thrift import ThriftError, read_struct
-from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.schema.fields import Leaf
 

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from lakehouse_source.errors import SchemaMismatchError
+from lakehouse_source.language import BoundPredicate
 from lakehouse_source.model import ColumnBounds
 from lakehouse_source.parquet.checked_footer import CheckedFooter
 from lakehouse_source.parquet.foreign import has_certain_order
 from lakehouse_source.parquet.page_index import PageBounds, PageIndex, RowRange, matching_rows
-from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.pruning.bounds import promoted
 from lakehouse_source.schema.fields import Leaf, leaves, storage_type
 from lakehouse_source.schema.ordinal import domain

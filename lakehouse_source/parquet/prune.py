@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakehouse_source.errors import SchemaMismatchError
+from lakehouse_source.language import BoundPredicate, NotUsed, for_pruning
 from lakehouse_source.model import ColumnBounds
 from lakehouse_source.parquet.bloom import ChunkFilters
 from lakehouse_source.parquet.byte_ranges import ByteRanges
@@ -26,7 +27,6 @@ from lakehouse_source.parquet.page_index import (
     RowRange,
     matching_rows,
 )
-from lakehouse_source.predicate import BoundPredicate, NotUsed, for_pruning
 from lakehouse_source.pruning.absent import asks_for_values, without_absent
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.schema.fields import (

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from lakehouse_source.deletion.vector import Positions, live_mask
 from lakehouse_source.errors import CorruptDatasetError, PlakeError, StorageError
+from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.bloom import FileFilters
 from lakehouse_source.parquet.byte_ranges import ByteRanges
@@ -36,7 +37,6 @@ from lakehouse_source.parquet.read_ahead import in_order
 from lakehouse_source.parquet.selected_rows import RowGroup, Rows, marked, most_of, of_live
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.parquet.stored_columns import StoredColumns
-from lakehouse_source.predicate.row_filter import matching_mask
 from lakehouse_source.pruning.absent import asks_for_values
 from lakehouse_source.schema.no_columns import rows_alone
 from lakehouse_source.storage import Storage

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from lakehouse_source.predicate import BoundPredicate
+from lakehouse_source.language import BoundPredicate
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.metadata_columns import hidden_columns
 from lakehouse_source.storage import StorageLocation

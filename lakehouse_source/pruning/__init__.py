@@ -11,5 +11,5 @@ ranges       ranges of byte keys in order, ORs of them made flat
 levels       files in the search index, apart by the width of what they hold
 indexed      which columns the search index covers
 
-These modules import `predicate`, `schema` and `model`, and nothing above imports them back.
+These modules import `language`, `schema` and `model`, and nothing above imports them back.
 """

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from lakehouse_source.model import Ordinal
-from lakehouse_source.predicate.bound import (
+from lakehouse_source.language.bounds.bound import (
     FALSE,
     BoundAnd,
     BoundColumn,
@@ -27,6 +26,7 @@ from lakehouse_source.predicate.bound import (
     disjunction,
     negation,
 )
+from lakehouse_source.model import Ordinal
 
 Absent = Callable[[BoundColumn, Ordinal], bool]
 

@@ -17,8 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lakehouse_source.model import ColumnBounds
-from lakehouse_source.predicate.bound import (
+from lakehouse_source.language.bounds.bound import (
     BoundAnd,
     BoundColumns,
     BoundCompare,
@@ -36,6 +35,7 @@ from lakehouse_source.predicate.bound import (
     IfPresent,
     compiled,
 )
+from lakehouse_source.model import ColumnBounds
 from lakehouse_source.pruning.outcome import (
     AND_TABLE,
     ANY_BITS,

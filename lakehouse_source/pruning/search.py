@@ -10,15 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Mapping
 
-from lakehouse_source.model import (
-    KeyRange,
-    Ordinal,
-    Search,
-    SearchAll,
-    SearchAny,
-    SearchRanges,
-)
-from lakehouse_source.predicate.bound import (
+from lakehouse_source.language.bounds.bound import (
     BoundAnd,
     BoundColumn,
     BoundColumns,
@@ -34,6 +26,14 @@ from lakehouse_source.predicate.bound import (
     BoundPredicate,
     BoundText,
     IfPresent,
+)
+from lakehouse_source.model import (
+    KeyRange,
+    Ordinal,
+    Search,
+    SearchAll,
+    SearchAny,
+    SearchRanges,
 )
 from lakehouse_source.pruning.keys import KEY_LIMIT, encoding, key, prefix_range, upper_key
 from lakehouse_source.pruning.levels import ABOVE

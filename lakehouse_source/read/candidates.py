@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.language import BoundPredicate
 from lakehouse_source.model import DeletionVector, FileRecord, RowGroupMetadata, Search
-from lakehouse_source.predicate import BoundPredicate
 from lakehouse_source.pruning import bounds
 from lakehouse_source.pruning.evaluate import evaluate, evaluate_each
 from lakehouse_source.pruning.search import search

@@ -21,9 +21,9 @@ from lakehouse_source.errors import (
     StreamSchemaError,
     VersionNotFoundError,
 )
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import DeletionVector, FileRecord, ScanTask, TransactionRecord
 from lakehouse_source.parquet.spec import Where
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.plan import ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot, parse_timestamp

@@ -19,9 +19,9 @@ from lakehouse_source.catalog import Catalog
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.deletion.vector import Positions, as_array, positions_of
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError, VersionNotFoundError
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import ScanTask, TransactionRecord
 from lakehouse_source.parquet.reader import read_all
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.feed_plan import (
     Changed,

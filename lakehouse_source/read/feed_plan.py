@@ -18,6 +18,7 @@ import pyarrow as pa
 from lakehouse_source.catalog.sql.reader import CatalogReader, DatasetChanges
 from lakehouse_source.deletion.vector import Positions, encode
 from lakehouse_source.errors import CorruptDatasetError
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import (
     DeletionVector,
     FileRecord,
@@ -27,7 +28,6 @@ from lakehouse_source.model import (
 )
 from lakehouse_source.parquet.deleted_rows import deleted_rows
 from lakehouse_source.parquet.spec import ReadSpec, Where
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.plan import plan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.metadata_columns import ROW, VERSION, unused_names

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.language import BoundPredicate, PredicateSet
+from lakehouse_source.language.bounds.bound import TRUE
+from lakehouse_source.language.bounds.spell_bound import spell_bound
 from lakehouse_source.logs import PLAN, milliseconds
 from lakehouse_source.model import ColumnBounds, FilePlace, FileRecord, ScanTask, Search
 from lakehouse_source.parquet.spec import ReadSpec, Where
-from lakehouse_source.predicate import BoundPredicate, PredicateSet
-from lakehouse_source.predicate.bound import TRUE
-from lakehouse_source.predicate.spell_bound import spell_bound
 from lakehouse_source.pruning import bounds
 from lakehouse_source.pruning.search import search
 from lakehouse_source.read.candidates import RECORDS_OF_FILES, Candidate, candidates

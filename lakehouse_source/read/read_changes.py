@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from lakehouse_source.errors import VersionNotFoundError
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.parquet.reader import read_all
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.changes import AppendedFiles
 from lakehouse_source.read.snapshot import resolve_columns

@@ -15,8 +15,8 @@ from lakehouse_source.arguments import column_names, flag, whole_number
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.engines import files as engine_files
 from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.parquet.reader import READ_BUFFER_BYTES, read_all
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.aggregates import count_certain
 from lakehouse_source.read.plan import Pruning, ScanPlan, plan

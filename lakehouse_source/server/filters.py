@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.expression.constants import literal
-from lakehouse_source.predicate.nodes import (
+from lakehouse_source.language.conditions.nodes import (
     And,
     Column,
     Compare,
@@ -27,6 +26,7 @@ from lakehouse_source.predicate.nodes import (
     Or,
     StartsWith,
 )
+from lakehouse_source.language.tree.constants import literal
 from lakehouse_source.schema.ordinal import domain
 
 _TRUE, _FALSE = Constant(True), Constant(False)

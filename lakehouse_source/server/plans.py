@@ -23,8 +23,8 @@ from lakehouse_source.iceberg.snapshots import (
     spec_id,
 )
 from lakehouse_source.iceberg.values import json_value
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import ScanTask
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.plan import plan
 from lakehouse_source.read.snapshot import Snapshot

@@ -27,8 +27,8 @@ from pyspark.sql.types import StructField, StructType
 from lakehouse_source.catalog import Catalog
 from lakehouse_source.catalog.committer import tell
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, PlakeError
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import Layout
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns, version_number
 from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, unused_names

@@ -21,10 +21,9 @@ from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
 import lakehouse_source as lake
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
-from lakehouse_source.expression import Expression, Scope
-from lakehouse_source.expression.nodes import spark_name
-from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.predicate.row_filter import matching_mask
+from lakehouse_source.language import Expression, PredicateSet, Scope
+from lakehouse_source.language.row_filter import matching_mask
+from lakehouse_source.language.tree.nodes import spark_name
 from tests.doors.test_types import setting
 from tests.expression_cases import ROWS, drawn, table, written
 from tests.implied_conditions import Conditions

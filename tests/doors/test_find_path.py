@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StructField, StructType
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.expression.find_path import find_path
+from lakehouse_source.language.tree.find_path import find_path
 from lakehouse_source.spark.types import struct_fields
 
 NAMES = ("a", "A", "b", "a.b", "A.b", "b.a", "a.b.a")

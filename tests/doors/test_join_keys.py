@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse_source.predicate.row_filter import matching_mask
+from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.schema import fields as schemas
 from lakehouse_source.spark.protocol.vocabulary import Key, Operator, Type
 from lakehouse_source.spark.reading import join_keys

@@ -16,8 +16,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import lakehouse_source as lake
 from lakehouse_source.deletion.vector import decode
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import ColumnBounds
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.spark.protocol.vocabulary import Files, MetadataColumn, Pickle, Reader
 from lakehouse_source.spark.reading import reader_worth
 from lakehouse_source.spark.reading.batch_read import PlakeReader, TaskReader

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_source.errors import InvalidExpressionError, SchemaMismatchError
-from lakehouse_source.expression import (
+from lakehouse_source.language import (
     Expression,
     Scope,
     assign,
@@ -23,7 +23,7 @@ from lakehouse_source.expression import (
     only_of,
     require_assignable,
 )
-from lakehouse_source.expression.parse import parse
+from lakehouse_source.language.syntax.parse import parse
 from tests.expression_cases import drawn, written
 
 NAN = math.nan
@@ -121,6 +121,24 @@ def type_of(text: str, **types: pa.DataType) -> pa.DataType:
 )
 def test_values(text: str, expected: Any) -> None:
     assert value(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("type_", "rows"),
+    [
+        (pa.list_(pa.int8()), [[1], None, [], [2, None]]),
+        (pa.large_list(pa.int8()), [[1], None, [], [2, None]]),
+        (pa.list_(pa.int8(), 2), [[1, 2], None, [3, 4]]),
+        (pa.map_(pa.string(), pa.int8()), [[("a", 1)], None, [], [("a", 1), ("b", None)]]),
+    ],
+)
+def test_the_size_of_lists_and_maps(type_: pa.DataType, rows: list[Any]) -> None:
+    expected = [None if row is None else len(row) for row in rows]
+    for first in range(len(rows)):
+        column = pa.array(rows, type_).slice(first)
+        assert values("size(c)", c=column) == expected[first:]
+    with pytest.raises(InvalidExpressionError, match="STRING stands where an array or a map"):
+        values("size('x')")
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
-from lakehouse_source.expression import Expression, Scope
+from lakehouse_source.language import BoundPredicate, Expression, PredicateSet, Scope
+from lakehouse_source.language.bounds.spell_bound import spell_bound
+from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.model import ColumnBounds
-from lakehouse_source.predicate import BoundPredicate, PredicateSet
-from lakehouse_source.predicate.row_filter import matching_mask
-from lakehouse_source.predicate.spell_bound import spell_bound
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.schema import fields as schemas
 from tests.expression_cases import table as rows_of
@@ -62,6 +61,7 @@ SCHEMA = schemas.initial(
             "other": pa.string(),
             "flag": pa.bool_(),
             "st": pa.struct([("due", pa.date32())]),
+            "tags": pa.list_(pa.string()),
         }
     )
 )
@@ -87,6 +87,10 @@ def said(text: str, zone: str = "UTC") -> list[tuple[bool, str]]:
             "CAST(ts AS DATE) > DATE '2024-02-28'",
             "ts >= TIMESTAMP '2024-02-29 00:00:00+00:00'",
         ),
+        (
+            "date(ts) > date('2024-02-28')",
+            "ts >= TIMESTAMP '2024-02-29 00:00:00+00:00'",
+        ),
         ("to_date(wall) <= '2024-02-29'", "wall < TIMESTAMP_NTZ '2024-03-01 00:00:00'"),
         ("trunc(dt, 'month') < DATE '2024-02-15'", "dt < DATE '2024-03-01'"),
         ("trunc(dt, 'quarter') >= DATE '2024-02-15'", "dt >= DATE '2024-04-01'"),
@@ -106,7 +110,19 @@ def said(text: str, zone: str = "UTC") -> list[tuple[bool, str]]:
         ("CAST(tiny AS INT) >= 100 + 27", "tiny >= 127"),
         ("d * 2 >= 1", "d >= 0.5D"),  # NaN too
         ("d + 1 < 3", "d <= 1.9999999999999996D"),
-        ("i * -2L = 4", "i >= -2 AND i < -1"),
+        ("i * -2L = 4", "i = -2"),
+        ("date_add(dt, 1) IN (DATE '2024-03-01')", "dt = DATE '2024-02-29'"),
+        (
+            "fine + INTERVAL '1' SECOND = TIMESTAMP '1970-01-01 00:00:01'",
+            (
+                "fine >= TIMESTAMP '1970-01-01 00:00:00+00:00' AND "
+                "fine < TIMESTAMP '1970-01-01 00:00:00.000001+00:00'"
+            ),
+        ),
+        ("CAST(tiny AS INT) = 3", "tiny = 3"),
+        ("CAST(CAST(tiny AS INT) AS BIGINT) IN (3, 400)", "tiny = 3"),
+        ("CAST(tiny AS BIGINT) IS NULL", "tiny IS NULL"),
+        ("CAST(name AS STRING) LIKE 'a%'", "startswith(name, 'a')"),
     ],
 )
 def test_a_condition_that_is_a_range(text: str, expected: str) -> None:
@@ -127,6 +143,8 @@ def test_a_condition_that_is_a_range(text: str, expected: str) -> None:
         ("(l * 2) IS NULL", "l IS NULL"),
         ("CASE WHEN flag THEN i ELSE l END > 3 ", "(flag = TRUE AND i > 3) OR l > 3"),
         ("nullif(i, 3) = 7", "i = 7"),
+        ("month(dt) IN (1, 2)", "dt IS NOT NULL"),
+        ("size(tags) > 1", "tags IS NOT NULL"),
     ],
 )
 def test_a_condition_that_implies_one_and_rows_decide(text: str, expected: str) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.predicate import (
+from lakehouse_source.language import (
     And,
     BoundAnd,
     BoundCompare,
@@ -239,8 +239,8 @@ def test_predicates_pickle_and_stay_small():
         ("n > rand()", "not deterministic", 4),
         ("Name LIKE ANY ('x', 'y')", "ANY", 15),
         ("n BETWEEN SYMMETRIC 2 AND 1", "symmetric", 0),
-        ("n IN (SELECT 1)", "list of literals", 0),
-        ("n = ?", "literal", None),
+        ("n IN (SELECT 1)", "IN with query", 0),
+        ("n = ?", "PLACEHOLDER", None),
         ("n >", "missing", 2),
         ("n = 1 tiny", "Unexpected", 6),
         ("n = 1; tiny = 2", "not supported", None),

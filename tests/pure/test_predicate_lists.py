@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.predicate import Column, Compare, IsNull, PredicateSet
+from lakehouse_source.language import Column, Compare, IsNull, PredicateSet
 
 A, B, C = ("a", "=", 1), ("b", "=", 2), ("c", "=", 3)
 

@@ -8,8 +8,8 @@ import math
 import pyarrow as pa
 import pytest
 
+from lakehouse_source.language import BoundConstant, IfPresent, PredicateSet
 from lakehouse_source.model import ColumnBounds, KeyRange, SearchAll, SearchAny, SearchRanges
-from lakehouse_source.predicate import BoundConstant, IfPresent, PredicateSet
 from lakehouse_source.pruning.absent import without_absent
 from lakehouse_source.pruning.bounds import decode_row_group
 from lakehouse_source.pruning.evaluate import evaluate

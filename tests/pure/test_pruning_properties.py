@@ -6,6 +6,7 @@ import pyarrow as pa
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from lakehouse_source.language import Node, PredicateSet
 from lakehouse_source.model import (
     ColumnBounds,
     FileBounds,
@@ -15,7 +16,6 @@ from lakehouse_source.model import (
     SearchAll,
     SearchRanges,
 )
-from lakehouse_source.predicate import Node, PredicateSet
 from lakehouse_source.pruning.bounds import (
     constant_bounds,
     decode_row_group,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.predicate.row_filter import matching_mask
+from lakehouse_source.language import PredicateSet
+from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.schema import fields as schemas
 
 NAN = float("nan")

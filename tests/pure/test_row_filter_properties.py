@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.predicate.row_filter import matching_mask
+from lakehouse_source.language import PredicateSet
+from lakehouse_source.language.row_filter import matching_mask
 from tests.oracle import decide
 from tests.strategies import tables_and_conditions
 

@@ -23,9 +23,8 @@ from lakehouse_source.errors import (
     InvalidPredicateError,
     PlakeError,
 )
-from lakehouse_source.expression import Expression
-from lakehouse_source.expression.syntax import check_syntax
-from lakehouse_source.predicate import PredicateSet, for_pruning
+from lakehouse_source.language import Expression, PredicateSet, for_pruning
+from lakehouse_source.language.syntax.grammar import check_syntax
 
 RECORDED = json.loads(Path(__file__).with_name("texts.json").read_text())
 

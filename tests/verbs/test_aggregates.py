@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakehouse_source as lake
-from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.aggregates import Aggregate, aggregate
 from lakehouse_source.schema.fields import SPARK_TYPE

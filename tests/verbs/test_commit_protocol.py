@@ -17,9 +17,9 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.catalog.sql.writer import CatalogTransaction
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.pruning import bounds
 from lakehouse_source.read.address import Address
 from lakehouse_source.write.commit import reservations

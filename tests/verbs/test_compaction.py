@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lakehouse_source as lake
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import FileRecord
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import commit_rewrite

@@ -143,7 +143,7 @@ def test_a_column_named_like_the_engines_position(module: Any, tmp_path: Path) -
 
 
 def test_aggregates_trust_no_bound_of_a_file_with_deleted_rows(tmp_path: Path) -> None:
-    from lakehouse_source.predicate import PredicateSet
+    from lakehouse_source.language import PredicateSet
     from lakehouse_source.read.aggregates import Aggregate, aggregate
 
     lake.write_dataset(

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.maintenance import vacuum
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.changes import AppendedFiles, identity_of
 from lakehouse_source.streaming import Limits, Position, Rules

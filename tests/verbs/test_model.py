@@ -23,9 +23,9 @@ from hypothesis.stateful import (
 )
 
 import lakehouse_source as lake
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import abort, commit

@@ -117,7 +117,7 @@ def test_conditions_that_are_no_text_do_not_wait_for_the_parser_of_sql(tmp_path:
     code = f"""
 import sys
 import lakehouse_source as lake
-from lakehouse_source.predicate import Column, Compare
+from lakehouse_source.language import Column, Compare
 conditions = [("n", "=", 2)], Compare(Column.of("n"), "=", 2), None
 for condition in conditions:
     lake.open_dataset({str(tmp_path / "t")!r}).scan(condition).explain()

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
-from lakehouse_source.predicate import PredicateSet
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.read.aggregates import Aggregate, aggregate
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import find_field

@@ -12,10 +12,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.parquet.spec import ReadSpec
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.plan import ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot

@@ -17,8 +17,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.predicate import PredicateSet
-from lakehouse_source.predicate.row_filter import matching_mask
+from lakehouse_source.language import PredicateSet
+from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.feed import FEED_COLUMNS, OF_ROWS, Bound, Changes, Feed, FeedBounds
 from lakehouse_source.read.feed_plan import Changed, Side

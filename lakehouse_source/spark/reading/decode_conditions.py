@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.predicate import (
+from lakehouse_source.language import (
     And,
     Column,
     Compare,

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
-from lakehouse_source.model import ColumnBounds, Ordinal
-from lakehouse_source.predicate import (
+from lakehouse_source.language import (
     BoundAnd,
     BoundColumn,
     BoundCompare,
@@ -22,6 +21,7 @@ from lakehouse_source.predicate import (
     BoundPredicate,
     PredicateSet,
 )
+from lakehouse_source.model import ColumnBounds, Ordinal
 from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.plan import ScanPlan
 from lakehouse_source.read.snapshot import Snapshot

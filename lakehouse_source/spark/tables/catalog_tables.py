@@ -20,8 +20,8 @@ from lakehouse_source.errors import (
     DatasetNotFoundError,
     InvalidOptionError,
 )
+from lakehouse_source.language import Timestamp
 from lakehouse_source.model import Layout
-from lakehouse_source.predicate import Timestamp
 from lakehouse_source.schema.defaults import with_write_default
 from lakehouse_source.spark.protocol.vocabulary import (
     Answer,

@@ -19,8 +19,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import CompactionResult, FileMetadata, FileRecord
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.spark.protocol.typed_json import from_json, to_json
 from lakehouse_source.spark.session.catalog_request import Place
 from lakehouse_source.spark.session.workers import freeze_gc

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.expression.find_path import find_path
+from lakehouse_source.language.tree.find_path import find_path
 from lakehouse_source.schema.fields import find_name
 from lakehouse_source.write.statements.struct_values import struct_with
 

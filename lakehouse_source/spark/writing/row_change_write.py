@@ -29,10 +29,10 @@ from lakehouse_source.errors import (
     PlakeError,
     SchemaMismatchError,
 )
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import FileMetadata, Layout
 from lakehouse_source.parquet.spec import WriteSpec
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import dataframe_schema, without_metadata

@@ -11,9 +11,9 @@ from functools import partial
 
 from lakehouse_source.catalog.sql.writer import CatalogTransaction
 from lakehouse_source.errors import CommitConflictError, InvalidPredicateError
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import DatasetRecord, FileRecord, TransactionRecord
 from lakehouse_source.parquet.names import own_name
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.pruning.indexed import same_index_columns
 from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.snapshot import open_snapshot

@@ -14,9 +14,9 @@ import pyarrow as pa
 from lakehouse_source.arguments import flag, text, whole_number
 from lakehouse_source.catalog.qualified_names import QualifiedName
 from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import Layout
 from lakehouse_source.parquet.spec import WriteSpec
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.write.commit.conflicts import Change
 from lakehouse_source.write.commit.file_layout import check_layout
 

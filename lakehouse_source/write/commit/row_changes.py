@@ -16,13 +16,13 @@ from lakehouse_source.deletion.puffin import PuffinFile
 from lakehouse_source.deletion.vector import Positions
 from lakehouse_source.errors import CorruptDatasetError
 from lakehouse_source.failpoints import reach
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import (
     DeletionVector,
     FileRecord,
 )
 from lakehouse_source.parquet.deleted_rows import deleted_rows
 from lakehouse_source.parquet.names import vector_file_name
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.conflicts import Isolation
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.errors import CommitConflictError, PlakeError
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.logs import COMPACT
 from lakehouse_source.model import WriteResult
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.write.commit.options import StagedWrite
 from lakehouse_source.write.layout.cluster import cluster

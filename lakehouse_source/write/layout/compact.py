@@ -22,6 +22,7 @@ from lakehouse_source.errors import (
     InvalidOptionError,
 )
 from lakehouse_source.failpoints import reach
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import (
     CompactionResult,
     DeletionVector,
@@ -30,7 +31,6 @@ from lakehouse_source.model import (
     Layout,
 )
 from lakehouse_source.parquet.spec import TARGET_FILE_SIZE_BYTES, WriteSpec
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.cluster_plan import neighbours

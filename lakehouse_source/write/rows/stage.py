@@ -12,10 +12,10 @@ import pyarrow as pa
 from lakehouse_source.arguments import column_names, flag, mapping
 from lakehouse_source.catalog import Catalog
 from lakehouse_source.errors import InvalidOptionError, PlakeError
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.duckdb_writer import write_files_by_duckdb, write_relation
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.progress import counted
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.scan import Predicates

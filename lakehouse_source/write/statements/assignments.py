@@ -11,15 +11,9 @@ import pyarrow as pa
 
 from lakehouse_source.arguments import mapping, text
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
-from lakehouse_source.expression import (
-    BoundValue,
-    Expression,
-    Scope,
-    assign,
-    require_assignable,
-)
-from lakehouse_source.expression.find_path import find_path
-from lakehouse_source.expression.nodes import Call, Literal, Name, Node
+from lakehouse_source.language import BoundValue, Expression, Scope, assign, require_assignable
+from lakehouse_source.language.tree.find_path import find_path
+from lakehouse_source.language.tree.nodes import Call, Literal, Name, Node
 from lakehouse_source.schema.fields import children, find_field, indexed, without_metadata
 from lakehouse_source.write.statements.struct_values import place_at, struct_with
 

@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.deletion.vector import Positions, positions_of
-from lakehouse_source.expression import Scope
+from lakehouse_source.language import PredicateSet, Scope
 from lakehouse_source.model import ChangeResult
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.scan import Predicates
 from lakehouse_source.write.commit.conflicts import Change

@@ -9,10 +9,9 @@ import pyarrow as pa
 from lakehouse_source.arguments import text
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.errors import InvalidExpressionError, InvalidOptionError
-from lakehouse_source.expression import Expression, Scope
+from lakehouse_source.language import Expression, PredicateSet, Scope
 from lakehouse_source.model import ChangeResult
 from lakehouse_source.parquet.reader import read_each
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.plan import plan
 from lakehouse_source.schema.metadata_columns import POSITION, unused_names

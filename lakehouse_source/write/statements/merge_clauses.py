@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.expression import BoundValue, Expression, Scope, mask, require_condition
+from lakehouse_source.language import BoundValue, Expression, Scope, mask, require_condition
 from lakehouse_source.write.statements.assignments import Assignments
 
 

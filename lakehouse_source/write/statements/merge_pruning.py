@@ -6,21 +6,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
-from lakehouse_source.expression import Expression, Scope
-from lakehouse_source.expression.constants import literal
-from lakehouse_source.expression.nodes import Call, Name
-from lakehouse_source.predicate import (
+from lakehouse_source.language import (
     And,
     Column,
     Compare,
     Constant,
+    Expression,
     In,
     IsNull,
     Literal,
     Node,
     Or,
     PredicateSet,
+    Scope,
 )
+from lakehouse_source.language.tree.constants import literal
+from lakehouse_source.language.tree.nodes import Call, Name
 from lakehouse_source.write.statements.merge_source import JoinCondition, Names, SourceRows
 from lakehouse_source.write.statements.row_condition import as_predicate
 

@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.deletion.vector import Positions, positions_of
 from lakehouse_source.errors import AmbiguousMergeError, InvalidOptionError
-from lakehouse_source.expression import Expression, Scope
+from lakehouse_source.language import Expression, Or, PredicateSet, Scope
 from lakehouse_source.model import ChangeResult
-from lakehouse_source.predicate import Or, PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import find_field, without_metadata
 from lakehouse_source.schema.metadata_columns import hidden_columns

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse_source.expression import (
+from lakehouse_source.language import (
     BoundValue,
     Equality,
     Expression,
@@ -21,7 +21,7 @@ from lakehouse_source.expression import (
     only_of,
     require_condition,
 )
-from lakehouse_source.expression.rows import flat
+from lakehouse_source.language.functions.rows import flat
 
 # Without an equality to join by, so many pairs of rows are compared at a time.
 _PAIRS_AT_ONCE = 1 << 20

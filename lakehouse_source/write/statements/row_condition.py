@@ -7,10 +7,17 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
-from lakehouse_source.expression import Expression, Scope, conjuncts, require_condition
-from lakehouse_source.expression.nodes import Name, Node, mapped
-from lakehouse_source.predicate import And, PredicateSet, SqlExpression
-from lakehouse_source.predicate.sql_rows import at_one_time
+from lakehouse_source.language import (
+    And,
+    Expression,
+    PredicateSet,
+    Scope,
+    SqlExpression,
+    conjuncts,
+    require_condition,
+)
+from lakehouse_source.language.rows.sql_rows import at_one_time
+from lakehouse_source.language.tree.nodes import Name, Node, mapped
 
 
 def row_condition(where: Any, schema: pa.Schema, scope: Scope) -> PredicateSet:
@@ -67,8 +74,7 @@ def as_predicate(term: Expression, schema: pa.Schema, scope: Scope) -> Predicate
 
 
 def _condition(root: Node, scope: Scope) -> SqlExpression:
-    fixed = at_one_time(root, scope)
-    return SqlExpression(fixed, str(fixed))
+    return SqlExpression(at_one_time(root, scope))
 
 
 def _unqualified(node: Node, scope: Scope) -> Node:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.deletion.vector import Positions
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import (
     ChangeResult,
     FileMetadata,
@@ -21,7 +22,6 @@ from lakehouse_source.model import (
 from lakehouse_source.parquet.reader import read_each
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.predicate import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.plan import plan
 from lakehouse_source.read.snapshot import Snapshot

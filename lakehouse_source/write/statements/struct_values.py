@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.expression.find_path import Named
+from lakehouse_source.language.tree.find_path import Named
 
 F = TypeVar("F", bound=Named)
 V = TypeVar("V")

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.deletion.vector import positions_of
-from lakehouse_source.expression import Scope
+from lakehouse_source.language import Scope
 from lakehouse_source.model import ChangeResult
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.scan import Predicates

@@ -1,0 +1,1 @@
+"""Pure. Conditions over a schema, and what they imply about the bounds of columns."""

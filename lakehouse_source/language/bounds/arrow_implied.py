@@ -1,0 +1,348 @@
+"""Pure. What an Arrow expression implies in the condition language: pruning goes by that.
+
+Arrow decides rows by its own rules: NaN equals nothing and is less than nothing,
+`is_in` is never NULL and tells -0.0 from 0.0. A translation holds on every row on
+which the expression is true, and it may hold on more. A part that has no
+translation implies nothing. NOT turns "true" into "false", so that a part is
+translated for either truth value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.language.bounds.bound import (
+    FALSE,
+    TRUE,
+    BoundConstant,
+    BoundNode,
+    conjunction,
+    disjunction,
+)
+from lakehouse_source.language.conditions.arrow_expressions import (
+    Call,
+    FieldRef,
+    Scalar,
+    Tree,
+    spell,
+)
+from lakehouse_source.language.conditions.nodes import (
+    And,
+    Column,
+    Compare,
+    Constant,
+    In,
+    IsNull,
+    Node,
+    Not,
+    Or,
+    StartsWith,
+)
+from lakehouse_source.language.tree.constants import literal
+from lakehouse_source.language.tree.nodes import FLIPPED, OPPOSITE
+from lakehouse_source.schema.fields import children
+from lakehouse_source.schema.ordinal import Domain, domain
+from lakehouse_source.schema.promotion import Fit, fit
+
+_OPERATORS = {
+    "equal": "=",
+    "not_equal": "!=",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+}
+_AND = ("and_kleene", "and")
+_OR = ("or_kleene", "or")
+_NAN = float("nan")
+_MATCH_NULL = 0  # of Arrow's SetLookupOptions: NULL in the list matches NULL
+_KINDS_COMPARED = ("bool", "string", "binary", "date", "time", "duration")
+
+
+@dataclass(frozen=True, slots=True)
+class Implied:
+    """A condition that every row kept by an expression satisfies.
+
+    `unused` are the conjuncts of the expression that it says nothing of, as text.
+    """
+
+    condition: BoundNode
+    unused: tuple[str, ...]
+
+
+def implied(tree: Tree, schema: pa.Schema, bind: Callable[[Node], BoundNode]) -> Implied:
+    """What an expression over `schema` implies. `bind` binds one node to the schema."""
+    translator = _Translator(schema, bind)
+    terms: list[BoundNode] = []
+    unused: list[str] = []
+    for conjunct in _conjuncts(tree):
+        found = translator.when(conjunct, True)
+        if found is None:
+            unused.append(spell(conjunct))
+        else:
+            terms.append(found)
+    return Implied(conjunction(terms), tuple(unused))
+
+
+def _conjuncts(tree: Tree) -> list[Tree]:
+    """The terms of nested ANDs from left to right."""
+    found: list[Tree] = []
+    stack = [tree]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, Call) and top.name in _AND:
+            stack += reversed(top.terms)
+        else:
+            found.append(top)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """A column, or a column that is cast to a type in which every value stays the same."""
+
+    column: Column
+    stored: pa.DataType
+    compared_as: pa.DataType
+
+
+class _Translator:
+    def __init__(self, schema: pa.Schema, bind: Callable[[Node], BoundNode]) -> None:
+        self._schema = schema
+        self._bind = bind
+
+    def when(self, tree: Tree, truth: bool) -> BoundNode | None:
+        """A condition that holds wherever `tree` is `truth`; None: nothing is known."""
+        if isinstance(tree, Scalar):
+            return _constant(tree.value.as_py() is truth)
+        if isinstance(tree, FieldRef):
+            operand = self._operand(tree)
+            if operand is None or not pa.types.is_boolean(operand.stored):
+                return None
+            return self._leaf(Compare(operand.column, "=", truth))
+        if tree.name in _AND or tree.name in _OR:
+            return self._combined([self.when(t, truth) for t in tree.terms], tree.name, truth)
+        if tree.name == "invert":
+            return self.when(tree.terms[0], not truth)
+        if tree.name == "if_else":
+            return self._if_else(tree, truth)
+        try:
+            node = self._test(tree, truth)
+        except InvalidPredicateError:  # a literal that the condition language does not have
+            return None
+        return None if node is None else self._leaf(node)
+
+    def _combined(
+        self, terms: Sequence[BoundNode | None], name: str, truth: bool
+    ) -> BoundNode | None:
+        # An AND is true where both terms are; where it is false, at least one is.
+        if (name in _AND) is truth:
+            known = [term for term in terms if term is not None]
+            return conjunction(known) if known else None
+        alternatives = [term for term in terms if term is not None]
+        return disjunction(alternatives) if len(alternatives) == len(terms) else None
+
+    def _if_else(self, tree: Call, truth: bool) -> BoundNode | None:
+        condition, then, otherwise = tree.terms
+        branches = []
+        for chosen, branch in ((True, then), (False, otherwise)):
+            parts = [self.when(condition, chosen), self.when(branch, truth)]
+            known = [part for part in parts if part is not None]
+            if not known:
+                return None
+            branches.append(conjunction(known))
+        return disjunction(branches)
+
+    def _leaf(self, node: Node) -> BoundNode | None:
+        try:
+            return self._bind(node)
+        except InvalidPredicateError:  # for example a column with a collation
+            return None
+
+    # --- operands ---
+
+    def _operand(self, tree: Tree) -> _Operand | None:
+        if isinstance(tree, FieldRef):
+            type_ = self._type_of(tree)
+            return None if type_ is None else _Operand(Column(tree.path), type_, type_)
+        if isinstance(tree, Call) and tree.name == "cast" and tree.options is not None:
+            inner = self._operand(tree.terms[0])
+            to = tree.options["to_type"].type
+            wraps = tree.options["allow_time_overflow"].as_py() and pa.types.is_temporal(to)
+            if inner is not None and not wraps and _keeps_values(inner.compared_as, to):
+                return _Operand(inner.column, inner.stored, to)
+        return None
+
+    def _type_of(self, tree: FieldRef) -> pa.DataType | None:
+        fields = list(self._schema)
+        type_ = None
+        for name in tree.path:
+            found = [field for field in fields if field.name == name]
+            if len(found) != 1:
+                return None
+            type_ = found[0].type
+            fields = children(type_)
+        return type_
+
+    # --- tests of one column ---
+
+    def _test(self, tree: Call, truth: bool) -> Node | None:
+        if tree.name in _OPERATORS and len(tree.terms) == 2:
+            left, right = tree.terms
+            op = _OPERATORS[tree.name]
+            operand, value = self._operand(left), _folded(right)
+            if operand is None:
+                operand, value, op = self._operand(right), _folded(left), FLIPPED[op]
+            if operand is None or value is None:
+                return None
+            return _comparison(operand, op, value, truth)
+        operand = self._operand(tree.terms[0]) if tree.terms else None
+        if operand is None:
+            return None
+        column, options = operand.column, tree.options
+        is_float = pa.types.is_floating(operand.stored)
+        if tree.name == "is_valid":
+            return Not(IsNull(column)) if truth else IsNull(column)
+        if tree.name == "is_null" and options is not None:
+            nan_too = options["nan_is_null"].as_py() and is_float
+            if truth:
+                nan = Compare(column, "=", _NAN)
+                return Or((IsNull(column), nan)) if nan_too else IsNull(column)
+            return Compare(column, "<", _NAN) if nan_too else Not(IsNull(column))
+        if tree.name == "is_nan" and is_float:
+            return Compare(column, "=" if truth else "<", _NAN)
+        if tree.name == "is_in" and options is not None:
+            return _is_in(operand, options, truth)
+        if tree.name == "starts_with" and options is not None:
+            return _starts_with(operand, options, truth)
+        return None
+
+
+def _constant(truth: bool) -> BoundConstant:
+    return TRUE if truth else FALSE
+
+
+def _folded(tree: Tree) -> pa.Scalar | None:
+    """The value of a literal, or of a cast of one."""
+    if isinstance(tree, Scalar):
+        return tree.value
+    if isinstance(tree, Call) and tree.name == "cast" and tree.options is not None:
+        value = _folded(tree.terms[0])
+        if value is not None:
+            try:
+                return value.cast(tree.options["to_type"].type)
+            except pa.ArrowException:
+                return None
+    return None
+
+
+def _comparison(operand: _Operand, op: str, value: pa.Scalar, truth: bool) -> Node | None:
+    if not value.is_valid:
+        return Constant(False)  # a comparison with NULL is neither true nor false
+    if not _compares_alike(domain(operand.compared_as), value):
+        return None
+    column, found = operand.column, literal(value)
+    if found != found:  # NaN: in Arrow only != is true, on every value
+        return Not(IsNull(column)) if (op == "!=") is truth else Constant(False)
+    node = Compare(column, op if truth else OPPOSITE[op], found)
+    if not pa.types.is_floating(operand.stored):
+        return node
+    # In the condition language NaN is greater than every number.
+    if truth and op in (">", ">="):
+        return And((node, Compare(column, "<", _NAN)))
+    if not truth and op in (">", ">="):
+        return Or((node, Compare(column, "=", _NAN)))
+    return node
+
+
+def _compares_alike(column: Domain, value: pa.Scalar) -> bool:
+    """Tell whether Arrow compares a column and a literal by their exact values.
+
+    Arrow finds a common type first. Of pairs that it may round in doing so, or refuses,
+    nothing is said.
+    """
+    other = domain(value.type)
+    if column.kind in _KINDS_COMPARED and other.kind == column.kind:
+        return True
+    if column.kind == "timestamp":
+        return (other.kind == "timestamp" and other.zoned == column.zoned) or (
+            other.kind == "date" and not column.zoned
+        )
+    if column.kind == "date":
+        return other.kind == "timestamp" and not other.zoned
+    if column.kind == "int":
+        if other.kind == "int":
+            # Signed and unsigned integers of 64 bits have no common type.
+            return bool(column.low <= value.as_py() or column.high <= 1 << 63)
+        return other.kind in ("decimal", "float") and value.as_py() == value.as_py()
+    if column.kind == "decimal":
+        return other.kind in ("int", "decimal")
+    if column.kind == "float" and column.bits > 16:
+        exact = 1 << (24 if column.bits == 32 else 53)
+        return other.kind == "float" or (other.kind == "int" and abs(value.as_py()) <= exact)
+    return False
+
+
+def _is_in(operand: _Operand, options: pa.StructScalar, truth: bool) -> Node | None:
+    values = options["value_set"].values
+    column = operand.column
+    if not _lists_alike(operand.compared_as, values.type):
+        return None
+    matches_null = values.null_count > 0 and options["null_matching_behavior"].as_py() == (
+        _MATCH_NULL
+    )
+    listed = [literal(value) for value in values.drop_null()]
+    if truth:
+        found = In(column, tuple(listed))
+        return Or((found, IsNull(column))) if matches_null else found
+    # Arrow tells -0.0 from 0.0, and may tell one NaN from another: such rows stay.
+    missed = Not(In(column, tuple(value for value in listed if not _has_twins(value))))
+    return missed if matches_null else Or((missed, IsNull(column)))
+
+
+def _lists_alike(column: pa.DataType, listed: pa.DataType) -> bool:
+    """Tell whether Arrow looks a column's values up in a list by their exact values.
+
+    Arrow casts the list to the type of the column: nothing is said where that may round.
+    """
+    mine, other = domain(column), domain(listed)
+    if column == listed:
+        return mine.ordered
+    if mine.kind != other.kind or mine.zoned != other.zoned:
+        return False
+    if mine.kind == "decimal":
+        return mine.scale >= other.scale
+    if mine.kind in ("timestamp", "time", "duration"):
+        return other.unit_ns % mine.unit_ns == 0
+    return mine.kind in ("int", "string", "binary")
+
+
+def _has_twins(value: Any) -> bool:
+    """Tell whether several bit patterns are this value to the condition language."""
+    return isinstance(value, float) and (value == 0 or value != value)
+
+
+def _starts_with(operand: _Operand, options: pa.StructScalar, truth: bool) -> Node | None:
+    if options["ignore_case"].as_py() or domain(operand.stored).kind not in ("string", "binary"):
+        return None
+    found = StartsWith(operand.column, options["pattern"].as_py())
+    return found if truth else Not(found)
+
+
+def _keeps_values(stored: pa.DataType, to: pa.DataType) -> bool:
+    """Tell whether Arrow's checked cast keeps each value, or raises.
+
+    A finer unit of time has a shorter range. Arrow raises for a moment outside of it.
+    """
+    t = pa.types
+    if t.is_temporal(to) and fit(stored, to) is Fit.CHECKED:
+        return True
+    for text, large in ((t.is_string, t.is_large_string), (t.is_binary, t.is_large_binary)):
+        if text(stored) or large(stored):
+            return bool(text(to) or large(to))
+    return fit(stored, to) is Fit.EVERY

@@ -1,0 +1,335 @@
+"""Pure. Conditions bound to a schema: columns by id, literals as ordinals, normalised.
+
+Every leaf names one column. NOT stands only before a leaf whose opposite is no leaf.
+A literal is always a value of its column: a comparison with another one (`tiny = 300`)
+has become an `IfPresent`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse_source.language.rows.sql_rows import SqlRows
+from lakehouse_source.language.tree.nodes import OPPOSITE
+from lakehouse_source.model import Ordinal
+from lakehouse_source.schema.defaults import initial_ordinal
+from lakehouse_source.schema.ordinal import domain
+
+
+@dataclass(frozen=True, slots=True)
+class BoundColumn:
+    """A column of a schema, names as the schema spells them.
+
+    `kind` is the kind of its `ordinal.Domain`, or "nested" for a struct, list or map.
+    A nested column has no statistics, and only IS NULL applies to it. `default` is the
+    value of rows in files that lack the column, None: NULL (`schema/defaults`).
+    """
+
+    id: int
+    path: tuple[str, ...]
+    type: pa.DataType
+    kind: str
+    default: Ordinal | None = None
+
+    @property
+    def is_float(self) -> bool:
+        """Tell whether NaN may occur in the column."""
+        return self.kind == "float"
+
+    @classmethod
+    def of(cls, id: int, path: tuple[str, ...], field: pa.Field) -> BoundColumn:
+        """The column that a field with an id is."""
+        type_ = field.type
+        kind = "nested" if pa.types.is_nested(type_) else domain(type_).kind
+        return cls(id, path, type_, kind, initial_ordinal(field))
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCompare:
+    """`column op ordinal`, op one of = != < <= > >= <=>.
+
+    With a NaN ordinal only `=`, `!=`, `<` and `<=>` occur.
+    """
+
+    column: BoundColumn
+    op: str
+    value: Ordinal
+
+
+@dataclass(frozen=True, slots=True)
+class BoundIn:
+    """`column IN (values)`: ascending, distinct, without NaN; NaN and NULL are flags."""
+
+    column: BoundColumn
+    values: tuple[Ordinal, ...]
+    has_nan: bool
+    has_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BoundIsNull:
+    """`column IS NULL`."""
+
+    column: BoundColumn
+
+
+@dataclass(frozen=True, slots=True)
+class BoundText:
+    """`column` starts with, ends with or contains `text`; `form` is prefix, suffix or contains."""
+
+    column: BoundColumn
+    form: str
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BoundLike:
+    """The whole of `column` matches `regex`, which RE2 and Python read alike; `.` is any."""
+
+    column: BoundColumn
+    regex: str
+
+
+@dataclass(frozen=True, slots=True)
+class IfPresent:
+    """`truth` where the column has a value, NULL where it is null."""
+
+    column: BoundColumn
+    truth: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BoundColumns:
+    """`left op right` of two columns whose ordinals compare. Only what is implied has it."""
+
+    left: BoundColumn
+    op: str
+    right: BoundColumn
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundExpression:
+    """An expression over `columns`, which are top-level ones, that rows decide.
+
+    Arrow decides an Arrow expression, the evaluator an SQL one. `implied` is TRUE on every row on
+    which the expression is true, and prunes for it. `unused` are the conjuncts, as text, of which
+    `implied` says nothing.
+    """
+
+    expression: pc.Expression | SqlRows
+    columns: tuple[BoundColumn, ...]
+    implied: BoundNode
+    unused: tuple[str, ...]
+
+    def __eq__(self, other: object) -> bool:
+        # `==` of expressions makes a new expression.
+        return (
+            isinstance(other, BoundExpression)
+            and self.columns == other.columns
+            and self.implied == other.implied
+            and self.expression.equals(other.expression)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.columns, self.implied))
+
+
+@dataclass(frozen=True, slots=True)
+class BoundNot:
+    """The opposite of an IN, an IS NULL, a text match, a `<=>` or an expression."""
+
+    term: (
+        BoundIn
+        | BoundIsNull
+        | BoundText
+        | BoundLike
+        | BoundCompare
+        | BoundExpression
+        | BoundColumns
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BoundAnd:
+    """At least two terms."""
+
+    terms: tuple[BoundNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundOr:
+    """At least two terms."""
+
+    terms: tuple[BoundNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundConstant:
+    """TRUE, FALSE or (None) NULL."""
+
+    value: bool | None
+
+
+BoundLeaf: TypeAlias = BoundCompare | BoundIn | BoundIsNull | BoundText | BoundLike | IfPresent
+BoundNode: TypeAlias = (
+    BoundLeaf | BoundExpression | BoundColumns | BoundNot | BoundAnd | BoundOr | BoundConstant
+)
+
+TRUE = BoundConstant(True)
+FALSE = BoundConstant(False)
+NULL = BoundConstant(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a conjunct says of columns. If `whole`, it is that condition and nothing besides."""
+
+    text: str
+    condition: BoundNode
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPredicate:
+    """A condition over one schema, ready to prune and to filter.
+
+    `meanings` are SQL conjuncts that are no plain comparisons, each with what it says of columns.
+    """
+
+    root: BoundNode
+    meanings: tuple[Meaning, ...] = field(default=(), compare=False)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The top-level columns that the condition reads, in order of appearance."""
+        return tuple(dict.fromkeys(column.path[0] for column in _columns(self.root)))
+
+    @property
+    def column_ids(self) -> tuple[int, ...]:
+        """The ids of the fields that the condition names, in order of appearance."""
+        return tuple(dict.fromkeys(column.id for column in self.leaves))
+
+    @property
+    def leaves(self) -> Iterator[BoundColumn]:
+        """The fields that the condition names, in order of appearance and with repetitions."""
+        return _columns(self.root)
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """The parts of expressions that filter rows and cannot prune, as text."""
+        return tuple(_unused(self.root))
+
+    @property
+    def always_true(self) -> bool:
+        """Tell whether every row matches, whatever its values are."""
+        return self.root == TRUE
+
+    @property
+    def never_true(self) -> bool:
+        """Tell whether no row can match, whatever its values are."""
+        return _never(self.root)
+
+
+def _columns(node: BoundNode) -> Iterator[BoundColumn]:
+    if isinstance(node, (BoundAnd, BoundOr)):
+        for term in node.terms:
+            yield from _columns(term)
+    elif isinstance(node, BoundNot):
+        yield from _columns(node.term)
+    elif isinstance(node, BoundExpression):
+        yield from node.columns
+        yield from _columns(node.implied)
+    elif isinstance(node, BoundColumns):
+        yield from (node.left, node.right)
+    elif not isinstance(node, BoundConstant):
+        yield node.column
+
+
+def _unused(node: BoundNode) -> Iterator[str]:
+    if isinstance(node, (BoundAnd, BoundOr)):
+        for term in node.terms:
+            yield from _unused(term)
+    elif isinstance(node, BoundNot) and isinstance(node.term, BoundExpression):
+        yield f"NOT {node.term.expression}"
+    elif isinstance(node, BoundExpression):
+        yield from node.unused
+
+
+def _never(node: BoundNode) -> bool:
+    if isinstance(node, BoundConstant):
+        return node.value is not True
+    if isinstance(node, IfPresent):
+        return not node.truth
+    if isinstance(node, BoundExpression):
+        return _never(node.implied)
+    if isinstance(node, BoundAnd):
+        return any(_never(term) for term in node.terms)
+    if isinstance(node, BoundOr):
+        return all(_never(term) for term in node.terms)
+    return False
+
+
+def conjunction(terms: list[BoundNode]) -> BoundNode:
+    """AND of normalised terms: flat, without TRUE and repetitions, FALSE where one is FALSE."""
+    return _gather(terms, BoundAnd, neutral=TRUE, absorbing=FALSE)
+
+
+def disjunction(terms: list[BoundNode]) -> BoundNode:
+    """OR of normalised terms: flat, without FALSE and repetitions, TRUE where one is TRUE."""
+    return _gather(terms, BoundOr, neutral=FALSE, absorbing=TRUE)
+
+
+def _gather(
+    terms: list[BoundNode],
+    kind: type[BoundAnd] | type[BoundOr],
+    neutral: BoundConstant,
+    absorbing: BoundConstant,
+) -> BoundNode:
+    flat: dict[BoundNode, None] = {}
+    for term in terms:
+        for part in (
+            term.terms
+            if isinstance(term, (BoundAnd, BoundOr)) and isinstance(term, kind)
+            else (term,)
+        ):
+            if part == absorbing:
+                return absorbing
+            if part != neutral:
+                flat[part] = None
+    if not flat:
+        return neutral
+    if len(flat) == 1:
+        return next(iter(flat))
+    return kind(tuple(flat))
+
+
+def negation(node: BoundNode) -> BoundNode:
+    """NOT of a normalised node, pushed inward (De Morgan holds in three-valued logic)."""
+    if isinstance(node, BoundConstant):
+        return node if node.value is None else BoundConstant(not node.value)
+    if isinstance(node, BoundAnd):
+        return disjunction([negation(term) for term in node.terms])
+    if isinstance(node, BoundOr):
+        return conjunction([negation(term) for term in node.terms])
+    if isinstance(node, BoundNot):
+        return node.term
+    if isinstance(node, IfPresent):
+        return IfPresent(node.column, not node.truth)
+    if isinstance(node, BoundCompare) and node.op in OPPOSITE:
+        if node.value == node.value or node.op in ("=", "!="):
+            return BoundCompare(node.column, OPPOSITE[node.op], node.value)
+        return BoundCompare(node.column, "=", node.value)  # NOT (x < NaN): x = NaN
+    return BoundNot(node)
+
+
+@lru_cache(maxsize=256)
+def compiled(regex: str) -> re.Pattern[str]:
+    """A LIKE pattern for Python's `re`."""
+    return re.compile(regex, re.DOTALL)

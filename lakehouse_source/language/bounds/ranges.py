@@ -1,0 +1,317 @@
+"""Pure. The values of a column on which a comparison of a monotone expression of it is TRUE.
+
+The ends of the range are searched for with the expression itself, as rows are decided: what
+rounding, overflow and calendars do to it is in the answer. Where it has no value (an overflow),
+or where clocks of the zone change near an end, the range is wider and holds only in one
+direction.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone, tzinfo
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.errors import InvalidExpressionError
+from lakehouse_source.language.conditions.nodes import And, Column, Compare, Or
+from lakehouse_source.language.conditions.nodes import Node as Condition
+from lakehouse_source.language.functions.rows import Bound, Rows, listed, unlisted
+from lakehouse_source.language.rows.bind import Binder
+from lakehouse_source.language.rows.scope import Scope
+from lakehouse_source.language.tree.constants import Literal as Value
+from lakehouse_source.language.tree.constants import Timestamp
+from lakehouse_source.language.tree.moments import DAY_US, days_of, offset_at
+from lakehouse_source.language.tree.nodes import Call, Name, Node, names, replaced
+from lakehouse_source.language.tree.types import INSTANT, INTEGERS, WALL, is_decimal, is_float
+from lakehouse_source.schema.ordinal import DAY_NS, EXACT
+
+DATE = pa.date32()
+_PROBES = 16
+_YEARS = (days_of(1, 1, 1), days_of(9999, 12, 31))
+_X = Name(("x",))
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A column, and how an expression of it orders: `sign` is -1 where it falls.
+
+    `zoned` counts the steps over the wall clock of a zone.
+    """
+
+    column: Name
+    sign: int
+    zoned: int
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A condition that follows from a comparison; if `exact`, it is the same on every row."""
+
+    condition: Condition
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What the value of an expression depends on besides its columns."""
+
+    zone_name: str
+    zone: tzinfo
+    now: datetime
+
+
+def range_of(
+    path: Path, type_: pa.DataType, left: Node, op: str, right: Node, session: Session
+) -> Range | None:
+    """The range of `path.column`, of a Spark type, on which `left op right` is TRUE.
+
+    `left` is the expression of the column and `right` reads none. None: it is not known.
+    """
+    line, moves = _line(type_), bool(path.zoned) and session.zone is not timezone.utc
+    if line is None or (moves and type_ not in (DATE, INSTANT, WALL)):
+        return None
+    scope = Scope({"": pa.schema([pa.field("x", type_)])}, session.zone_name, session.now)
+    inner = replaced(left, path.column, _X)
+    probe = _Probe(scope, inner, right, line, path.sign)
+    found = probe.between(op)
+    if found is None:
+        return None
+    # At both ends and at NaN there is a value: then there is one everywhere.
+    exact = probe.has_values()
+    first, last = found
+    if moves:
+        first, last, calm = _widened(first, last, line, path.zoned, session.zone)
+        exact = exact and calm and path.zoned == 1
+    return Range(_spelled(path.column, line, first, last, probe.at_nan(op)), exact)
+
+
+def _spelled(column: Name, line: _Line, first: int, last: int, nan: bool) -> Condition:
+    name = Column(column.parts)
+    low, high = max(first, line.low), min(last, line.high)
+    terms: list[Condition] = []
+    if low > high:  # FALSE where the column has a value
+        terms.append(Compare(name, "<", line.value(line.low)))
+    elif low == high and not line.is_float and line.type not in (INSTANT, WALL):
+        terms.append(Compare(name, "=", line.value(low)))
+    else:
+        if low > line.low:
+            terms.append(Compare(name, ">=", line.value(low)))
+        if line.is_float and not (nan and high == line.high):
+            terms.append(Compare(name, "<=", line.value(high)))
+        elif high < line.high:
+            # Not `<= high`: a column of a finer unit has values between it and the next one.
+            terms.append(Compare(name, "<", line.value(high + 1)))
+        if not terms:
+            terms.append(Compare(name, ">=", line.value(low)))
+    within = terms[0] if len(terms) == 1 else And(tuple(terms))
+    covered = len(terms) == 1 and low <= high == line.high and line.is_float
+    return Or((within, Compare(name, "=", math.nan))) if nan and not covered else within
+
+
+# --- the values of a type in order ------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The values of a type by their place in its order. NaN has none."""
+
+    type: pa.DataType
+    low: int
+    high: int
+    is_float: bool = False
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The first and the last value that Spark has."""
+        if self.type == DATE:
+            return _YEARS
+        if self.type in (INSTANT, WALL):
+            return _YEARS[0] * DAY_US, (_YEARS[1] + 1) * DAY_US - 1
+        return self.low, self.high
+
+    def array(self, places: Sequence[int]) -> pa.Array:
+        if self.is_float:
+            return pa.array([self._float(one) for one in places], self.type)
+        if is_decimal(self.type):
+            scale = -self.type.scale
+            return pa.array([Decimal(one).scaleb(scale, EXACT) for one in places], self.type)
+        if pa.types.is_boolean(self.type):
+            return pa.array([bool(one) for one in places])
+        return unlisted(places, self.type)
+
+    def value(self, place: int) -> Value:
+        """As a literal of a condition."""
+        if self.is_float:
+            return self._float(place)
+        if is_decimal(self.type):
+            return Decimal(place).scaleb(-self.type.scale, EXACT)
+        if pa.types.is_boolean(self.type):
+            return bool(place)
+        if self.type == DATE:
+            return Timestamp(place * DAY_NS, zoned=False)
+        if self.type in (INSTANT, WALL):
+            return Timestamp(place * 1000, zoned=self.type == INSTANT)
+        return place
+
+    def _float(self, place: int) -> float:
+        form, count = ("<f", "<I") if self.type == pa.float32() else ("<d", "<Q")
+        size = abs(place + 1) if place < 0 else place
+        value = float(struct.unpack(form, struct.pack(count, size))[0])
+        return -value if place < 0 else value
+
+
+def _line(type_: pa.DataType) -> _Line | None:
+    if type_ in INTEGERS or type_ == DATE or type_ in (INSTANT, WALL):
+        half = 1 << (type_.bit_width - 1)
+        return _Line(type_, -half, half - 1)
+    if is_decimal(type_):
+        most = 10**type_.precision - 1
+        return _Line(type_, -most, most)
+    if is_float(type_):
+        # Patterns of positive floats count up to infinity; -0.0 comes before 0.0.
+        infinity = 0x7F800000 if type_ == pa.float32() else 0x7FF << 52
+        return _Line(type_, -infinity - 1, infinity, is_float=True)
+    return _Line(type_, 0, 1) if pa.types.is_boolean(type_) else None
+
+
+# --- the search -------------------------------------------------------------
+
+
+class _Probe:
+    """Evaluates comparisons of an expression over values of its only column, `x`.
+
+    It is searched on an axis on which the expression grows: places times the sign.
+    """
+
+    def __init__(self, scope: Scope, left: Node, right: Node, line: _Line, sign: int) -> None:
+        self._line, self._sign = line, sign
+        binder = Binder(scope)
+        self._value = binder.bind(left)
+        self._truth: dict[str, Bound] = {
+            op: binder.bind(Call(op, (left, right))) for op in (">=", ">", "<", "<=", "=")
+        }
+        ends = sorted((line.low * sign, line.high * sign))
+        self._low, self._high = ends[0], ends[1]
+
+    def between(self, op: str) -> tuple[int, int] | None:
+        """The first and the last place at which `op` is TRUE; None: it cannot be told."""
+        if self._at(0, self._value) is None:
+            return None  # the place from which an overflow is known to be above or below
+        low, high = self._low, self._high
+        if op in ("=", "<=>", ">="):
+            low = self._first(">=")
+        elif op == ">":
+            low = self._first(">")
+        if op in ("=", "<=>", "<="):
+            high = self._first(">") - 1
+        elif op == "<":
+            high = self._first(">=") - 1
+        return (low, high) if self._sign > 0 else (-high, -low)
+
+    def has_values(self) -> bool:
+        """Tell whether the comparison has a value at both ends, and at NaN.
+
+        For dates and timestamps the ends are those of the years that Spark has.
+        """
+        truth = self._truth[">="]
+        ends = [self._run(self._line.array([one]), truth)[0] for one in self._line.ends]
+        nan = not self._line.is_float or self._run(self._nan(), truth)[0] is not None
+        return nan and None not in ends
+
+    def at_nan(self, op: str) -> bool:
+        """Tell whether the comparison may be TRUE where the column is NaN."""
+        if not self._line.is_float:
+            return False
+        return self._run(self._nan(), self._truth["=" if op == "<=>" else op])[0] is not False
+
+    def _nan(self) -> pa.Array:
+        return pa.array([math.nan], self._line.type)
+
+    def _first(self, op: str) -> int:
+        """The first place on the axis at which `op` is TRUE; one above the last if none is."""
+        low, high = self._low, self._high
+        while low <= high:
+            step = (high - low) // _PROBES + 1
+            places = [*range(low, high, step), high]
+            found = self._truths(places, self._truth[op])
+            hit = next((at for at, truth in enumerate(found) if truth), None)
+            if hit is None:
+                return high + 1
+            if hit == 0:
+                return low
+            low, high = places[hit - 1] + 1, places[hit]
+        return low
+
+    def _truths(self, places: list[int], bound: Bound) -> list[bool]:
+        values = self._run(self._line.array([one * self._sign for one in places]), bound)
+        # Above the values that it has, an expression is taken to be as large as can be.
+        return [place > 0 if one is None else bool(one) for place, one in zip(places, values)]
+
+    def _at(self, place: int, bound: Bound) -> Any:
+        return self._run(self._line.array([place * self._sign]), bound)[0]
+
+    def _run(self, values: pa.Array, bound: Bound) -> list[Any]:
+        """The value on each; None where there is none."""
+        try:
+            return listed(bound.run(Rows(len(values), lambda _: values)))
+        except (InvalidExpressionError, pa.ArrowException):
+            if len(values) == 1:
+                return [None]
+            return [self._run(values.slice(at, 1), bound)[0] for at in range(len(values))]
+
+
+# --- zones whose clocks change ----------------------------------------------
+
+# Local time has been set back by a day at most.
+_MARGIN_DAYS = 2
+
+
+def _widened(first: int, last: int, line: _Line, steps: int, zone: tzinfo) -> tuple[int, int, bool]:
+    """The range with a margin at the ends near which clocks change, and whether none does."""
+    day = 1 if line.type == DATE else DAY_US
+    margin = _MARGIN_DAYS * day * steps
+    calm = [
+        not line.low < end <= line.high or (steps == 1 and _is_calm(end, day, zone))
+        for end in (first, last + 1)
+    ]
+    first = first if calm[0] else first - margin
+    last = last if calm[1] else last + margin
+    return first, last, all(calm)
+
+
+def _is_calm(place: int, day: int, zone: tzinfo) -> bool:
+    """Tell whether no clock of the zone changes within three days of a place."""
+    around = range(-12, 13)
+    moments = (place * (DAY_NS // day) + quarter * (DAY_NS // 4) for quarter in around)
+    return len({offset_at(moment, zone) for moment in moments}) == 1
+
+
+# --- the path from a column to an expression of it --------------------------
+
+
+def follow(node: Node, step: Callable[[Node], tuple[Node, int, bool] | None]) -> Path | None:
+    """The path from the only column of an expression; None: it is not monotone.
+
+    `step` tells of a node which node below it it follows, the sign, and whether a zone matters.
+    """
+    if len(names(node)) != 1:
+        return None
+    sign, zoned = 1, 0
+    while not isinstance(node, Name):
+        found = step(node)
+        if found is None:
+            return None
+        node, turn, by_zone = found
+        sign, zoned = sign * turn, zoned + by_zone
+    return Path(node, sign, zoned)
+
+
+def with_cast(path: Path, zoned: bool) -> Path:
+    """The path with one more step, in the order."""
+    return replace(path, zoned=path.zoned + zoned)

@@ -1,0 +1,60 @@
+"""Pure. The functions that expressions know, of all families.
+
+Source: Spark's `stringExpressions`, `mathExpressions`, `datetimeExpressions`,
+`conditionalExpressions` and `collectionOperations`.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from lakehouse_source.language.functions import dates, nested, nulls, numbers, text
+from lakehouse_source.language.functions.arguments import Context
+from lakehouse_source.language.functions.entry import Function
+from lakehouse_source.language.functions.rows import Bound
+from lakehouse_source.language.tree.failures import Failure
+from lakehouse_source.language.tree.nodes import Call
+
+FUNCTIONS: dict[str, Function] = {
+    **text.FUNCTIONS,
+    **numbers.FUNCTIONS,
+    **nulls.FUNCTIONS,
+    **dates.FUNCTIONS,
+    **nested.FUNCTIONS,
+}
+# What gives another value each time, or on each row: a condition must not.
+NOT_DETERMINISTIC = frozenset(
+    {
+        *("rand", "random", "randn", "randstr", "uniform", "shuffle", "uuid", "reflect"),
+        *("monotonically_increasing_id", "spark_partition_id", "java_method"),
+        *("input_file_name", "input_file_block_start", "input_file_block_length"),
+    }
+)
+
+
+def check_known(name: str) -> None:
+    """Check that there is a function of a name.
+
+    Raises:
+        Failure: there is not. The message names those that are written most like it.
+    """
+    if name in FUNCTIONS:
+        return
+    if name in NOT_DETERMINISTIC:
+        raise Failure(f"function {name} is not deterministic: its value changes from row to row")
+    near = get_close_matches(name, FUNCTIONS, 3, 0.6)
+    hint = f"the nearest known is {near[0]}" if near else "docs/conditions.md lists those that are"
+    raise Failure(f"function {name} is not supported; {hint}")
+
+
+def build(context: Context, call: Call) -> Bound:
+    """The function that a call names.
+
+    Raises:
+        Failure: it is not known, or does not take these arguments.
+    """
+    check_known(call.name)
+    known, count = FUNCTIONS[call.name], len(call.arguments)
+    if count < known.least or (known.most is not None and count > known.most):
+        raise Failure(f"function {call.name} does not take {count} arguments")
+    return known.build(context, call, [context.bind(argument) for argument in call.arguments])

@@ -1,0 +1,334 @@
+"""Pure. Functions of strings, which count characters, and LIKE."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.language.functions import arguments
+from lakehouse_source.language.functions.arguments import Builder, Context, function
+from lakehouse_source.language.functions.entry import Function
+from lakehouse_source.language.functions.regex import to_re2
+from lakehouse_source.language.functions.rows import Bound, Kernel, each, literal, strict
+from lakehouse_source.language.tree import like
+from lakehouse_source.language.tree.failures import Failure
+from lakehouse_source.language.tree.nodes import Call, Literal
+
+INT, STRING, BOOLEAN = pa.int32(), pa.string(), pa.bool_()
+# Scripts with upper and lower case that Unicode may still add to lie below this character,
+# but for some that are as old as it: Python and Java may know different versions of Unicode.
+_FIRST_WITHOUT_CASE = 0x1F000
+# Unicode 16 gave these an upper case.
+_LATE_UPPER_CASE = frozenset("\u019b\u0264\ua7d3\ua7d5")
+
+
+def change_case(function: Callable[[str], str], ascii_kernel: Callable[..., Any]) -> Kernel:
+    """`upper` or `lower`. Python's rules for single characters and for final sigma are Java's."""
+
+    def one(text: str) -> str:
+        for character in text:
+            if character in _LATE_UPPER_CASE or (
+                ord(character) < _FIRST_WITHOUT_CASE and unicodedata.category(character) == "Cn"
+            ):
+                raise Failure(f"Python and Java may know another upper case of {character!r}")
+        return function(text)
+
+    by_python = each(one, STRING)
+
+    def kernel(values: pa.Array) -> pa.Array:
+        if pc.all(pc.string_is_ascii(values)).as_py() is not False:
+            return ascii_kernel(values)
+        return by_python(values)
+
+    return kernel
+
+
+def trim(side: str) -> Kernel:
+    """Take away spaces, and no other white space."""
+    kernel = {"trim": pc.utf8_trim, "ltrim": pc.utf8_ltrim, "rtrim": pc.utf8_rtrim}[side]
+    return lambda values: kernel(values, characters=" ")
+
+
+def length(values: pa.Array) -> pa.Array:
+    count = pc.binary_length if pa.types.is_binary(values.type) else pc.utf8_length
+    return count(values).cast(pa.int32())
+
+
+def concat(*values: pa.Array) -> pa.Array:
+    if len(values) == 1:
+        return values[0]
+    between = pa.scalar(b"" if pa.types.is_binary(values[0].type) else "", values[0].type)
+    return pc.binary_join_element_wise(*values, between, null_handling="emit_null")
+
+
+# --- parts ------------------------------------------------------------------
+
+
+def substring(text: str, position: int, count: int) -> str:
+    """Spark's `substring`: it counts from 1, 0 means 1, and negative positions from the end."""
+    start = position - 1 if position > 0 else len(text) + position if position < 0 else 0
+    end = start + count
+    return text[max(start, 0) : max(end, 0)] if count > 0 else ""
+
+
+def literal_substring(position: int, count: int = 2**31 - 1) -> Kernel:
+    """`substring` from a known place."""
+    if position < 0:
+        return each(lambda text: substring(text, position, count), STRING)
+    start = max(position - 1, 0)
+    stop = start + max(count, 0)
+    return lambda values: pc.utf8_slice_codeunits(values, start=start, stop=stop)
+
+
+def left(text: str, count: int) -> str:
+    return text[: max(count, 0)]
+
+
+def right(text: str, count: int) -> str:
+    return text[max(len(text) - count, 0) :] if count > 0 else ""
+
+
+def replace(text: str, old: str, new: str) -> str:
+    return text.replace(old, new) if old else text
+
+
+def lpad(text: str, size: int, filling: str) -> str:
+    return _padding(text, size, filling) + text[: max(size, 0)]
+
+
+def rpad(text: str, size: int, filling: str) -> str:
+    return text[: max(size, 0)] + _padding(text, size, filling)
+
+
+_LONGEST_PADDING = 10**7
+
+
+def _padding(text: str, size: int, filling: str) -> str:
+    missing = size - len(text)
+    if missing <= 0 or not filling:
+        return ""
+    if missing > _LONGEST_PADDING:
+        raise Failure(f"{size} characters are too many for a padded string")
+    return (filling * (missing // len(filling) + 1))[:missing]
+
+
+# --- search -----------------------------------------------------------------
+
+
+def starts_with(text: Any, part: Any) -> bool:
+    return bool(text.startswith(part))
+
+
+def ends_with(text: Any, part: Any) -> bool:
+    return bool(text.endswith(part))
+
+
+def contains(text: Any, part: Any) -> bool:
+    return part in text
+
+
+_SEARCHES: dict[Callable[..., Any], Callable[..., Any]] = {
+    starts_with: pc.starts_with,
+    ends_with: pc.ends_with,
+    contains: pc.match_substring,
+}
+
+
+def search(function: Callable[[Any, Any], bool], part: Bound) -> Kernel:
+    """`startswith`, `endswith` or `contains`; a literal is searched by Arrow."""
+    found = literal(part)
+    if found is None or not found.value:
+        return each(function, pa.bool_())
+    pattern, kernel = found.value, _SEARCHES[function]
+    return lambda values, _: kernel(values, pattern=pattern)
+
+
+def like_kernel(pattern: Bound, escape: str) -> Kernel:
+    """LIKE with one escape character; a literal pattern is searched by Arrow."""
+    found = literal(pattern)
+    if found is not None and found.value is not None:
+        regex = like.regex(_pieces(found.value, escape))
+        return lambda values, _: pc.match_substring_regex(values, pattern=rf"(?s)\A(?:{regex})\z")
+    return each(lambda text, wanted: _matches(text, wanted, escape), pa.bool_())
+
+
+def regex_kernel(pattern: Bound) -> Kernel:
+    """RLIKE of a literal pattern: does it match anywhere?"""
+    found = literal(pattern)
+    if found is None or found.value is None:
+        raise Failure("RLIKE takes a literal text")
+    expression = to_re2(found.value)
+
+    def kernel(values: pa.Array, _: pa.Array) -> pa.Array:
+        try:
+            return pc.match_substring_regex(values, pattern=expression)
+        except pa.ArrowInvalid as exc:
+            raise Failure(f"the regular expression {found.value!r} is not supported") from exc
+
+    return kernel
+
+
+def _pieces(pattern: str, escape: str) -> list[str]:
+    try:
+        return like.pieces(pattern, escape)
+    except InvalidPredicateError as exc:
+        raise Failure(exc.reason) from exc
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str, escape: str) -> re.Pattern[str]:
+    return re.compile(like.regex(_pieces(pattern, escape)), re.DOTALL)
+
+
+def _matches(text: str, pattern: str, escape: str) -> bool:
+    return _compiled(pattern, escape).fullmatch(text) is not None
+
+
+# --- types and entries ------------------------------------------------------
+
+
+def _case(kernel: Kernel) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        # Spark's optimiser makes `lower(upper(s))` `lower(s)`, which is not the same for 'ﬁ'.
+        inner = call.arguments[0]
+        while isinstance(inner, Call) and inner.name in ("upper", "ucase", "lower", "lcase"):
+            inner = inner.arguments[0]
+        value = arguments.text(context, context.bind(inner))
+        return strict(call, STRING, [value], kernel, can_fail=True)
+
+    return build
+
+
+def _length(context: Context, call: Call, given: list[Bound]) -> Bound:
+    value = given[0] if given[0].type == pa.binary() else arguments.text(context, given[0])
+    return strict(call, INT, [value], length, can_fail=False)
+
+
+def _concat(context: Context, call: Call, given: list[Bound]) -> Bound:
+    if not given:
+        return context.bind(Literal("", STRING))
+    if all(value.type == pa.binary() for value in given):
+        return strict(call, pa.binary(), given, concat, can_fail=False)
+    values = [arguments.text(context, value) for value in given]
+    return strict(call, STRING, values, concat, can_fail=False)
+
+
+def _substring(context: Context, call: Call, given: list[Bound]) -> Bound:
+    places = [found.value for one in given[1:] if (found := literal(one)) is not None]
+    if len(places) == len(given) - 1 and all(isinstance(one, int) for one in places):
+        value = arguments.text(context, given[0])
+        for one in given[1:]:
+            arguments.integer(context, one)
+        return strict(call, STRING, [value], literal_substring(*places), can_fail=False)
+    values = [
+        arguments.text(context, given[0]),
+        *(arguments.integer(context, value) for value in given[1:]),
+    ]
+    if len(values) == 2:
+        whole = each(lambda found, start: substring(found, start, 2**31 - 1), STRING)
+        return strict(call, STRING, values, whole, can_fail=False)
+    return strict(call, STRING, values, each(substring, STRING), can_fail=False)
+
+
+def _end(kernel: Callable[[str, int], str]) -> Builder:
+    return function(each(kernel, STRING), STRING, arguments.text, arguments.integer)
+
+
+def _replace(context: Context, call: Call, given: list[Bound]) -> Bound:
+    values = [arguments.text(context, value) for value in given]
+    if len(values) == 2:
+        kernel = each(lambda found, old: replace(found, old, ""), STRING)
+        return strict(call, STRING, values, kernel, can_fail=False)
+    return strict(call, STRING, values, each(replace, STRING), can_fail=False)
+
+
+def _pad(function: Callable[[str, int, str], str]) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        if len(given) == 2:
+            given = [*given, context.bind(Literal(" ", STRING))]
+        values = [
+            arguments.text(context, given[0]),
+            arguments.integer(context, given[1]),
+            arguments.text(context, given[2]),
+        ]
+        return strict(call, STRING, values, each(function, STRING), can_fail=True)
+
+    return build
+
+
+def _search(function: Callable[[Any, Any], bool]) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        values = given
+        if not all(value.type == pa.binary() for value in given):
+            values = [arguments.text(context, value) for value in given]
+        return strict(call, BOOLEAN, values, search(function, values[1]), can_fail=False)
+
+    return build
+
+
+def _like(context: Context, call: Call, given: list[Bound]) -> Bound:
+    escape = call.arguments[2]
+    if not isinstance(escape, Literal) or not isinstance(escape.value, str):
+        raise Failure("ESCAPE takes one character")
+    values = [arguments.text(context, value) for value in given[:2]]
+    kernel = like_kernel(values[1], escape.value)
+    return strict(call, BOOLEAN, values, kernel, can_fail=literal(values[1]) is None)
+
+
+def _ilike(context: Context, call: Call, given: list[Bound]) -> Bound:
+    low = [Call("lower", (argument,)) for argument in call.arguments[:2]]
+    return context.bind(Call("like", (*low, call.arguments[2])))
+
+
+def _rlike(context: Context, call: Call, given: list[Bound]) -> Bound:
+    values = [arguments.text(context, value) for value in given]
+    return strict(call, BOOLEAN, values, regex_kernel(values[1]), can_fail=False)
+
+
+_PREFIX = "a range, where the part begins at the first character"
+_ITS_COLUMN = "a range of a column, or of its first characters"
+_TEXT, _TEXTS = "STRING", "STRING, STRING"
+_PART = "STRING, INT"
+_UPPER = Function(1, 1, _case(change_case(str.upper, pc.ascii_upper)), _TEXT, "STRING")
+_LOWER = Function(1, 1, _case(change_case(str.lower, pc.ascii_lower)), _TEXT, "STRING")
+_LENGTH = Function(1, 1, _length, "STRING or BINARY", "INT")
+_SUBSTRING = Function(2, 3, _substring, "STRING, INT, INT", "STRING", prunes=_PREFIX)
+_RLIKE = Function(2, 2, _rlike, _TEXTS, "BOOLEAN")
+_SEARCHED = "two STRING or two BINARY"
+
+FUNCTIONS: dict[str, Function] = {
+    **dict.fromkeys(("upper", "ucase"), _UPPER),
+    **dict.fromkeys(("lower", "lcase"), _LOWER),
+    **{
+        side: Function(1, 1, function(trim(side), STRING, arguments.text), _TEXT, "STRING")
+        for side in ("trim", "ltrim", "rtrim")
+    },
+    **dict.fromkeys(("length", "len", "char_length", "character_length"), _LENGTH),
+    "concat": Function(
+        0,
+        None,
+        _concat,
+        "STRING or BINARY",
+        "STRING or BINARY",
+        prunes="a range, where a column ends the text",
+    ),
+    **dict.fromkeys(("substring", "substr"), _SUBSTRING),
+    "left": Function(2, 2, _end(left), _PART, "STRING", prunes=_PREFIX),
+    "right": Function(2, 2, _end(right), _PART, "STRING"),
+    "replace": Function(2, 3, _replace, "STRING, STRING, STRING", "STRING"),
+    "lpad": Function(2, 3, _pad(lpad), "STRING, INT, STRING", "STRING"),
+    "rpad": Function(2, 3, _pad(rpad), "STRING, INT, STRING", "STRING"),
+    "startswith": Function(2, 2, _search(starts_with), _SEARCHED, "BOOLEAN", prunes=_ITS_COLUMN),
+    "endswith": Function(2, 2, _search(ends_with), _SEARCHED, "BOOLEAN"),
+    "contains": Function(2, 2, _search(contains), _SEARCHED, "BOOLEAN"),
+    "like": Function(3, 3, _like, "STRING, STRING, one character", "BOOLEAN", prunes=_ITS_COLUMN),
+    "ilike": Function(3, 3, _ilike, "STRING, STRING, one character", "BOOLEAN"),
+    **dict.fromkeys(("rlike", "regexp", "regexp_like"), _RLIKE),
+}

@@ -1,0 +1,247 @@
+"""Pure. Decides for each row of a table in memory whether it satisfies a bound condition.
+
+Rows are decided as Spark decides them; an Arrow expression decides as Arrow does. Only
+for tables and batches: a filter that is handed to a scan of files lets PyArrow prune
+row groups, which loses rows with NaN.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.language.bounds.bound import (
+    BoundAnd,
+    BoundColumn,
+    BoundColumns,
+    BoundCompare,
+    BoundConstant,
+    BoundExpression,
+    BoundIn,
+    BoundIsNull,
+    BoundLeaf,
+    BoundLike,
+    BoundNode,
+    BoundNot,
+    BoundOr,
+    BoundPredicate,
+    BoundText,
+    IfPresent,
+    conjunction,
+)
+from lakehouse_source.language.conditions.arrow_expressions import compute
+from lakehouse_source.language.functions.comparison import COMPARISONS
+from lakehouse_source.language.rows.sql_rows import SqlRows
+from lakehouse_source.model import Ordinal
+from lakehouse_source.schema.ordinal import to_scalar
+
+# Arrays, chunked arrays and scalars: the kernels take all of them.
+Values: TypeAlias = Any
+
+# An IN of so few values compares with each.
+_FEW_VALUES = 4
+
+
+def matching_mask(
+    batch: pa.RecordBatch | pa.Table, predicate: BoundPredicate
+) -> pa.BooleanArray | pa.ChunkedArray:
+    """True for each row that matches and false for the others; never null.
+
+    Raises:
+        InvalidPredicateError: an Arrow expression cannot be evaluated on a row.
+    """
+    arrays: dict[tuple[str, ...], Values] = {}
+
+    def column_of(column: BoundColumn) -> Values:
+        found = arrays.get(column.path)
+        if found is None:
+            found = batch.column(column.path[0])
+            for name in column.path[1:]:
+                found = pc.struct_field(found, pc.field(name))
+            arrays[column.path] = found
+        return found
+
+    root, later = _in_turn(predicate.root)
+    mask = _Builder(batch, column_of).build(root)
+    if isinstance(mask, pa.Scalar):
+        mask = pa.repeat(pa.scalar(mask.as_py() is True), batch.num_rows)
+    mask = pc.fill_null(mask, False)
+    for term in later:
+        mask = _where_true(mask, term, batch)
+    return mask
+
+
+def _in_turn(root: BoundNode) -> tuple[BoundNode, list[SqlRows]]:
+    """The terms of an AND that every row is asked, and those of the rows that are left.
+
+    Those may have no value, as in a division by zero, on a row that the others rule out.
+    """
+    first: list[BoundNode] = []
+    later: list[SqlRows] = []
+    for term in root.terms if isinstance(root, BoundAnd) else (root,):
+        if isinstance(term, BoundExpression) and isinstance(term.expression, SqlRows):
+            later.append(term.expression)
+        else:
+            first.append(term)
+    return (conjunction(first), later) if later else (root, later)
+
+
+def _where_true(
+    mask: pa.BooleanArray | pa.ChunkedArray, term: SqlRows, batch: pa.RecordBatch | pa.Table
+) -> pa.BooleanArray:
+    """The mask with false where `term` is not TRUE. Other rows are not asked."""
+    if isinstance(mask, pa.ChunkedArray):
+        mask = mask.combine_chunks()
+    rows = _part(batch, term.fields.names)
+    if mask.true_count == len(mask):
+        return term.matching(rows).combine_chunks()
+    return pc.replace_with_mask(mask, mask, term.matching(rows.filter(mask)).combine_chunks())
+
+
+def _part(batch: pa.RecordBatch | pa.Table, names: Sequence[str]) -> pa.Table:
+    part = batch.select(list(names))
+    return pa.Table.from_batches([part]) if isinstance(part, pa.RecordBatch) else part
+
+
+def _computed(expression: pc.Expression | SqlRows, rows: pa.Table) -> pa.ChunkedArray:
+    if isinstance(expression, SqlRows):
+        return expression.values(rows)
+    try:
+        return compute(expression, rows)
+    except pa.ArrowException as exc:
+        # The rows are in memory: what fails is the expression, by an overflow for example.
+        raise InvalidPredicateError(
+            reason=f"Arrow cannot evaluate it on a row ({exc})", text=str(expression)
+        ) from exc
+
+
+class _Builder:
+    """Computes a condition with Arrow's kernels."""
+
+    def __init__(
+        self, batch: pa.RecordBatch | pa.Table, column_of: Callable[[BoundColumn], Values]
+    ) -> None:
+        self._batch = batch
+        self._column_of = column_of
+
+    def build(self, node: BoundNode) -> Values:
+        if isinstance(node, (BoundAnd, BoundOr)):
+            combine = pc.and_kleene if isinstance(node, BoundAnd) else pc.or_kleene
+            return _balanced(combine, [self.build(term) for term in node.terms])
+        if isinstance(node, BoundNot):
+            return pc.invert(self.build(node.term))
+        if isinstance(node, BoundConstant):
+            return _truth(node.value)
+        if isinstance(node, BoundExpression):
+            names = dict.fromkeys(column.path[0] for column in node.columns)
+            return _computed(node.expression, _part(self._batch, list(names)))
+        assert not isinstance(node, BoundColumns)  # what is implied decides no rows
+        return self._leaf(node)
+
+    def _leaf(self, node: BoundLeaf) -> Values:
+        column = self._comparable(node.column)
+        if isinstance(node, BoundIsNull):
+            return pc.is_null(column)
+        if isinstance(node, IfPresent):
+            return pc.if_else(pc.is_valid(column), _truth(node.truth), _truth(None))
+        if isinstance(node, BoundCompare):
+            if node.op != "<=>":
+                return self._compare(node, column, node.op)
+            return pc.and_kleene(pc.is_valid(column), self._compare(node, column, "="))
+        if isinstance(node, BoundIn):
+            return self._in(node, column)
+        if isinstance(node, BoundText):
+            return self._text(node, column)
+        return self._like(node, column)
+
+    def _comparable(self, column: BoundColumn) -> Values:
+        """The column in a type that the kernels compare."""
+        found = self._column_of(column)
+        stand_in = _stand_in(column.type)
+        return found if stand_in is column.type else found.cast(stand_in)
+
+    def _compare(self, node: BoundCompare, column: Values, op: str) -> Values:
+        if node.value != node.value:  # NaN
+            is_nan = pc.is_nan(column)
+            return is_nan if op == "=" else pc.invert(is_nan)
+        scalar = to_scalar(node.value, _stand_in(node.column.type))
+        result = COMPARISONS[op](column, scalar)
+        if node.column.is_float and op in (">", ">="):
+            return pc.or_kleene(result, pc.is_nan(column))
+        return result
+
+    def _in(self, node: BoundIn, column: Values) -> Values:
+        near = _values_near(node, column)
+        if len(near) <= _FEW_VALUES:
+            # To compare with a few values is many times as fast as to look up a hash table.
+            type_ = _stand_in(node.column.type)
+            equal = [pc.equal(column, to_scalar(value, type_)) for value in near]
+            found = _balanced(pc.or_, [_truth(False), *equal])
+        else:
+            both_zeros = node.column.is_float and 0.0 in near
+            found = pc.is_in(
+                column, value_set=_value_set(near, _stand_in(node.column.type), both_zeros)
+            )
+        if node.has_nan:
+            found = pc.or_kleene(found, pc.is_nan(column))
+        missed = _truth(None if node.has_null else False)
+        # The hash table gives false for NULL.
+        if node.has_null:
+            return pc.if_else(pc.and_kleene(pc.is_valid(column), found), _truth(True), missed)
+        return pc.if_else(pc.is_valid(column), found, _truth(None))
+
+    def _text(self, node: BoundText, column: Values) -> Values:
+        kernel = {
+            "prefix": pc.starts_with,
+            "suffix": pc.ends_with,
+            "contains": pc.match_substring,
+        }[node.form]
+        return kernel(column, pattern=node.text)
+
+    def _like(self, node: BoundLike, column: Values) -> Values:
+        return pc.match_substring_regex(column, pattern=rf"(?s)\A(?:{node.regex})\z")
+
+
+def _values_near(node: BoundIn, column: Values) -> tuple[Ordinal, ...]:
+    """The values of an IN that are not outside of the values of an integer column."""
+    if not pa.types.is_integer(node.column.type) or len(node.values) <= _FEW_VALUES:
+        return node.values
+    least, most = pc.min_max(column).values()
+    if not least.is_valid:
+        return ()
+    first = bisect_left(node.values, least.as_py())
+    return node.values[first : bisect_right(node.values, most.as_py())]
+
+
+def _truth(value: bool | None) -> pa.BooleanScalar:
+    return pa.scalar(value, pa.bool_())
+
+
+def _stand_in(type_: pa.DataType) -> pa.DataType:
+    """The type in which values are compared: kernels lack half floats and fixed-size binaries."""
+    if pa.types.is_float16(type_):
+        return pa.float32()
+    return pa.binary() if pa.types.is_fixed_size_binary(type_) else type_
+
+
+def _balanced(combine: Callable[[Values, Values], Values], terms: list[Values]) -> Values:
+    """Terms combined pairwise: thousands of them one after another would nest too deeply."""
+    while len(terms) > 1:
+        pairs = [combine(a, b) for a, b in zip(terms[::2], terms[1::2])]
+        terms = pairs + terms[len(pairs) * 2 :]
+    return terms[0]
+
+
+@lru_cache(maxsize=64)
+def _value_set(values: tuple[Ordinal, ...], type_: pa.DataType, both_zeros: bool) -> pa.Array:
+    """The values of an IN. Every row group asks for them again, and to make them takes long."""
+    scalars = [to_scalar(value, type_) for value in values]
+    if both_zeros:
+        scalars.append(pa.scalar(-0.0, type_))
+    return pa.array(scalars, type_)

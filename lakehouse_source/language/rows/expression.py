@@ -1,0 +1,247 @@
+"""Pure. SQL expressions with Spark's meaning, evaluated over Arrow tables in memory.
+
+The meaning is that of Spark 4 in ANSI mode: an overflow, a division by zero and a cast that
+is not possible are errors; NULL is unknown; parts that a row does not need are not evaluated
+there. What is not exact is refused.
+
+    scope = Scope({"target": flights.schema, "source": changes.schema})
+    bound = Expression.parse("target.delay + source.delay / 2").bind(scope)
+    values = bound.evaluate({"target": flights, "source": changes}, flights.num_rows)
+
+Not exact in one point: a cast of FLOAT and DOUBLE to STRING or DECIMAL, and `round`, take the
+shortest digits, as Java does from version 19 on; older ones print a digit more now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse_source.errors import InvalidExpressionError
+from lakehouse_source.language.functions.numbers import NORMALISED_KEY
+from lakehouse_source.language.functions.rows import Bound, Key, Rows, flat
+from lakehouse_source.language.rows.bind import Binder, load
+from lakehouse_source.language.rows.scope import Scope
+from lakehouse_source.language.tree.failures import Failure
+from lakehouse_source.language.tree.literals import literal_of
+from lakehouse_source.language.tree.nodes import Call, Cast, Name, Node, names, spark_name
+from lakehouse_source.language.tree.types import is_atomic, is_float
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """An expression that is not bound to tables yet."""
+
+    root: Node
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Expression:
+        """The expression in SQL text.
+
+        Raises:
+            InvalidExpressionError: it is not an expression, or not a supported one.
+        """
+        # Imported here: loading the SQL parser takes time, and `of` may not need it.
+        from lakehouse_source.language.syntax.parse import parse
+
+        return cls(parse(text), text)
+
+    @classmethod
+    def of(cls, value: Any) -> Expression:
+        """SQL text, or any other Python value as a literal.
+
+        Raises:
+            InvalidExpressionError: it is not an expression, or no value of Spark's types.
+        """
+        if isinstance(value, Expression):
+            return value
+        if isinstance(value, str):
+            return cls.parse(value)
+        root = literal_of(value)
+        return cls(root, str(root))
+
+    def bind(self, scope: Scope) -> BoundValue:
+        """The expression over tables of the scope's schemas.
+
+        Raises:
+            InvalidExpressionError: a name or function is not known, or types do not fit.
+        """
+        binder = Binder(scope)
+        if isinstance(self.root, Name):
+            # A column as it is keeps the type in which it is stored.
+            found = scope.find(self.root)
+            column = ((found.qualifier, found.path[0].name),)
+            return BoundValue(found.type, column, None, found.key)
+        try:
+            bound = binder.bind(self.root)
+        except RecursionError:
+            raise InvalidExpressionError(reason="it is nested too deeply", text=self.text) from None
+        return BoundValue(bound.type, tuple(binder.columns), bound, None)
+
+    @property
+    def columns(self) -> tuple[tuple[str, ...], ...]:
+        """The names of columns as they are written, their parts from the left to the right.
+
+        Only a scope knows whether the first part is a qualifier.
+        """
+        return tuple(name.parts for name in names(self.root))
+
+    def __str__(self) -> str:
+        return self.text
+
+
+# Rows are evaluated in slices of this many, which bounds the memory of what is in between.
+_SLICE_ROWS = 1 << 16
+_SLICE_BYTES = 1 << 29
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundValue:
+    """An expression that is bound to a scope.
+
+    `columns` are the qualifiers and top-level columns that it reads.
+    """
+
+    type: pa.DataType
+    columns: tuple[tuple[str, str], ...]
+    _root: Bound | None
+    _key: Key | None
+
+    def evaluate(self, tables: Mapping[str, pa.Table], rows: int) -> pa.ChunkedArray:
+        """One value for each row. Row *i* of each table belongs to row *i* of the others.
+
+        `tables` are by the scope's qualifiers and hold the columns of `columns` at least.
+
+        Raises:
+            InvalidExpressionError: a value has no result, as in an overflow.
+        """
+        columns = {name: tables[name[0]].column(name[1]) for name in self.columns}
+        if self._root is None:
+            assert self._key is not None
+            return load(columns[self.columns[0]], self._key)
+        nbytes = sum(column.nbytes for column in columns.values())
+        step = max(1, min(_SLICE_ROWS, rows * _SLICE_BYTES // max(nbytes, 1)))
+        run, found = self._root.run, []
+        for start in range(0, rows, step):
+            part = {name: column.slice(start, step) for name, column in columns.items()}
+            found.append(run(Rows(min(step, rows - start), _loader(part))))
+        return pa.chunked_array(found, self.type)
+
+
+def _loader(part: Mapping[tuple[str, str], pa.ChunkedArray]) -> Callable[[Key], pa.Array]:
+    return lambda key: flat(load(part[key[0], key[1]], key))
+
+
+def mask(bound: BoundValue, tables: Mapping[str, pa.Table], rows: int) -> pa.ChunkedArray:
+    """True on the rows where a condition is TRUE, false on the others.
+
+    Raises:
+        InvalidExpressionError: it is no condition, or a value has no result.
+    """
+    require_condition(bound)
+    found = bound.evaluate(tables, rows)
+    return pc.fill_null(found.cast(pa.bool_()), False)
+
+
+def require_condition(bound: BoundValue) -> None:
+    """Refuse an expression that is not BOOLEAN.
+
+    Raises:
+        InvalidExpressionError: it is of another type.
+    """
+    if not (pa.types.is_boolean(bound.type) or pa.types.is_null(bound.type)):
+        raise InvalidExpressionError(
+            reason=f"a condition is BOOLEAN, and this one is {spark_name(bound.type)}"
+        )
+
+
+# --- conditions taken apart -------------------------------------------------
+
+
+def conjuncts(expression: Expression) -> tuple[Expression, ...]:
+    """The terms of the outermost AND; the expression itself if it is no AND."""
+    found, waiting = [], [expression.root]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Call) and node.name == "and":
+            waiting += reversed(node.arguments)
+        else:
+            found.append(node)
+    if len(found) == 1:
+        return (expression,)
+    return tuple(Expression(node, str(node)) for node in found)
+
+
+def qualifiers(expression: Expression, scope: Scope) -> frozenset[str]:
+    """The qualifiers, as the scope writes them, of all columns that an expression reads.
+
+    Raises:
+        InvalidExpressionError: a name is not known.
+    """
+    return frozenset(scope.find(name).qualifier for name in names(expression.root))
+
+
+def only_of(expression: Expression, scope: Scope, qualifier: str) -> bool:
+    """Tell whether an expression reads no column of another qualifier.
+
+    Raises:
+        InvalidExpressionError: a name is not known.
+    """
+    return all(found.lower() == qualifier.lower() for found in qualifiers(expression, scope))
+
+
+@dataclass(frozen=True, slots=True)
+class Equality:
+    """`left = right`, or `left <=> right` if `null_safe`: each side reads one qualifier.
+
+    Both sides have one type, and values that Spark finds equal are the same value: NaN and
+    zero have one form. So rows can be joined on them by any hash join; NULL joins NULL only
+    if `null_safe`.
+    """
+
+    left_qualifier: str
+    left: Expression
+    right_qualifier: str
+    right: Expression
+    null_safe: bool
+
+
+def equality(expression: Expression, scope: Scope) -> Equality | None:
+    """A conjunct as the equality of two sides that read one qualifier each, and not the same.
+
+    None: it is anything else.
+
+    Raises:
+        InvalidExpressionError: a name or function is not known, or types do not fit.
+    """
+    root = expression.root
+    if not isinstance(root, Call) or root.name not in ("=", "<=>"):
+        return None
+    sides = [Expression(node, str(node)) for node in root.arguments]
+    of = [qualifiers(side, scope) for side in sides]
+    if len(of[0]) != 1 or len(of[1]) != 1 or of[0] == of[1]:
+        return None
+    binder = Binder(scope)
+    bound = [binder.bind(side.root) for side in sides]
+    try:
+        type_ = binder.comparison_type(*bound)
+    except Failure as exc:
+        raise InvalidExpressionError(reason=str(exc), text=expression.text) from exc
+    if not is_atomic(type_):
+        return None
+    left, right = (_key(side.root, value.type, type_) for side, value in zip(sides, bound))
+    (mine,), (theirs,) = of
+    return Equality(mine, left, theirs, right, root.name == "<=>")
+
+
+def _key(node: Node, from_: pa.DataType, to: pa.DataType) -> Expression:
+    if from_ != to:
+        node = Cast(node, to)
+    if is_float(to):
+        node = Call(NORMALISED_KEY, (node,))
+    return Expression(node, str(node))

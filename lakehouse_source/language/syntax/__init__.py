@@ -1,0 +1,1 @@
+"""Pure. SQL texts become trees, by Spark's grammar."""

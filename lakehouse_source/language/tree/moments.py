@@ -1,0 +1,253 @@
+"""Pure. Dates and timestamps as counts: their calendar fields, their text, and time zones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date, datetime, timedelta, timezone, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from lakehouse_source.language.tree.constants import Timestamp
+from lakehouse_source.language.tree.failures import Failure, Unsupported
+from lakehouse_source.schema.ordinal import (
+    DAY_NS,
+    EPOCH,
+    EPOCH_DATE,
+    YEARS,
+    YEARS_DAYS,
+    timedelta_ns,
+)
+
+SECOND_US = 10**6
+DAY_US = 86_400 * SECOND_US
+# Spark's trimAll takes these away: white space and control characters in one byte.
+BLANKS = "".join(map(chr, range(0x21))) + "\x7f"
+
+
+def civil(days: int) -> tuple[int, int, int]:
+    """Year, month and day of a count of days, in any year."""
+    cycles, within = divmod(days, YEARS_DAYS)
+    near = EPOCH_DATE + timedelta(days=within)
+    return near.year + cycles * YEARS, near.month, near.day
+
+
+def days_of(year: int, month: int, day: int) -> int:
+    """The count of days to a date, in any year; the calendar repeats every 400 years.
+
+    Raises:
+        ValueError: the month has no such day.
+    """
+    cycles, within = divmod(year - EPOCH_DATE.year, YEARS)
+    near = date(EPOCH_DATE.year + within, month, day)
+    return (near - EPOCH_DATE).days + cycles * YEARS_DAYS
+
+
+def date_text(days: int) -> str:
+    """A date in the form of Spark's CAST to STRING."""
+    year, month, day = civil(days)
+    return f"{_year(year)}-{month:02}-{day:02}"
+
+
+def timestamp_text(wall_us: int) -> str:
+    """A wall clock time in the form of Spark's CAST to STRING."""
+    days, rest = divmod(wall_us, DAY_US)
+    seconds, micros = divmod(rest, SECOND_US)
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    fraction = f".{micros:06}".rstrip("0") if micros else ""
+    return f"{date_text(days)} {clock}{fraction}"
+
+
+def _year(year: int) -> str:
+    # Java writes a sign before years of other than four digits.
+    return f"{year:04}" if 0 <= year <= 9999 else f"{year:+05}"
+
+
+# --- wall clocks and instants -----------------------------------------------
+
+
+def to_instant(wall: int, zone: tzinfo) -> int:
+    """The instant at which a wall clock in `zone` shows `wall` (nanoseconds from 1970).
+
+    When clocks are set back, the first of the two instants. When they are set forward,
+    a time in the gap is moved past it by as much as the gap is long. Java, and so
+    Spark, decide alike.
+    """
+    if zone is timezone.utc:
+        return wall
+    offset = _clamped(wall).replace(tzinfo=zone).utcoffset()
+    return wall - (0 if offset is None else timedelta_ns(offset))
+
+
+def offset_at(instant: int, zone: tzinfo) -> int:
+    offset = _clamped(instant).replace(tzinfo=timezone.utc).astimezone(zone).utcoffset()
+    return 0 if offset is None else timedelta_ns(offset)
+
+
+_LAST = (datetime(9999, 12, 30) - EPOCH) // timedelta(seconds=1)
+_FIRST = (datetime(1, 1, 2) - EPOCH) // timedelta(seconds=1)
+
+
+def _clamped(nanoseconds: int) -> datetime:
+    return EPOCH + timedelta(seconds=min(max(nanoseconds // 10**9, _FIRST), _LAST))
+
+
+def wall_us(instant_us: int, zone: tzinfo) -> int:
+    """What a wall clock in `zone` shows at an instant."""
+    return instant_us + offset_at(instant_us * 1000, zone) // 1000
+
+
+def instant_us(wall: int, zone: tzinfo) -> int:
+    """The instant at which a wall clock in `zone` shows `wall`."""
+    return to_instant(wall * 1000, zone) // 1000
+
+
+# --- text -------------------------------------------------------------------
+
+_DATE = r"(?P<year>[+-]?\d{4,%d})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})%s)?)?"
+_CLOCK = r"(?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<part>\d*))?)?)?"
+_DATE_TEXT = re.compile(_DATE % (7, r"(?:[T ].*)?"), re.ASCII | re.DOTALL)
+_TIMESTAMP_TEXT = re.compile(
+    _DATE % (6, rf"(?:[T ]{_CLOCK}\s*(?P<zone>[^\s\d.].*)?)?"), re.ASCII | re.DOTALL
+)
+_TIME_TEXT = re.compile(_CLOCK, re.ASCII)
+_ONLY_TIME = re.compile(r"T|\d+:", re.ASCII)
+_OFFSET = re.compile(r"([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)?", re.ASCII)
+
+
+def days_of_text(text: str) -> int:
+    """Text as a count of days, as Spark casts it: `stringToDate` of `SparkDateTimeUtils`.
+
+    Raises:
+        Failure: it is not a date.
+    """
+    match = _DATE_TEXT.fullmatch(text.strip(BLANKS))
+    if match is None:
+        raise Failure("write a date as '2024-01-31'")
+    return _days(match)
+
+
+def parse_date(text: str) -> date | Timestamp:
+    """`yyyy[-m[-d]]`; text after a `T` or a space is ignored, as in Spark.
+
+    A date outside the years of Python's `date` is returned as its midnight.
+
+    Raises:
+        ValueError: it is not a date.
+    """
+    days = _told(days_of_text, text, "date")
+    try:
+        return EPOCH_DATE + timedelta(days=days)
+    except OverflowError:
+        return Timestamp(days * DAY_NS, False)
+
+
+def micros_of_text(text: str, zone: tzinfo, *, zoned: bool) -> int:
+    """Text as microseconds, as Spark casts it: `parseTimestampString` of `SparkDateTimeUtils`.
+
+    They count to an instant, or on a wall clock if not `zoned`; a zone in the text then
+    has no effect.
+
+    Raises:
+        Failure: it is not a timestamp.
+        Unsupported: its date is that of the day on which it is read, or its zone is not known.
+    """
+    bare = text.strip(BLANKS)
+    if _ONLY_TIME.match(bare):
+        raise Unsupported("a time without a date means today")
+    match = _timestamp(bare)
+    if match["zone"] is not None:
+        if match["second"] is None:
+            raise Failure("a zone stands behind seconds")
+        try:
+            zone = parse_zone(match["zone"])
+        except ValueError as exc:
+            raise Unsupported(str(exc)) from exc
+    wall = _wall_ns(match) // 1000
+    return instant_us(wall, zone) if zoned else wall
+
+
+def parse_timestamp(text: str) -> Timestamp:
+    """`yyyy-m-d[ h:m:s.fraction][zone]`; the zone may be an offset or a region.
+
+    Raises:
+        ValueError: it is not a timestamp, or finer than a nanosecond.
+    """
+    match = _told(_timestamp, text.strip(BLANKS), "timestamp")
+    if len((match["part"] or "").rstrip("0")) > 9:
+        raise ValueError(f"the text {text!r} is finer than a nanosecond")
+    wall = _wall_ns(match)
+    if match["zone"] is None:
+        return Timestamp(wall, False)
+    return Timestamp(to_instant(wall, parse_zone(match["zone"])), True)
+
+
+def parse_time(text: str) -> int:
+    """`h:m[:s[.fraction]]` as nanoseconds from midnight.
+
+    Raises:
+        ValueError: it is not a time of day, or finer than a nanosecond.
+    """
+    match = _TIME_TEXT.fullmatch(text.strip())
+    if match is None or match["minute"] is None:
+        raise ValueError(f"the text {text!r} is not a time of day; write it as '12:30:00'")
+    if len((match["part"] or "").rstrip("0")) > 9:
+        raise ValueError(f"the text {text!r} is finer than a nanosecond")
+    return int(_told(_clock_ns, match, "time of day"))
+
+
+def _told(read: Callable[[Any], Any], given: Any, what: str) -> Any:
+    """What `read` makes of a text, with the text in its error."""
+    try:
+        return read(given)
+    except Failure as exc:
+        text = given if isinstance(given, str) else given.string
+        raise ValueError(f"the text {text!r} is not a {what}: {exc}") from None
+
+
+def _timestamp(text: str) -> re.Match[str]:
+    match = _TIMESTAMP_TEXT.fullmatch(text)
+    if match is None:
+        raise Failure("write it as '2024-01-31 12:30:00', with '+00:00' at the end for an instant")
+    _wall_ns(match)
+    return match
+
+
+def _wall_ns(match: re.Match[str]) -> int:
+    return _days(match) * DAY_NS + (0 if match["hour"] is None else _clock_ns(match))
+
+
+def _clock_ns(match: re.Match[str]) -> int:
+    hour, minute, second = (int(match[name] or 0) for name in ("hour", "minute", "second"))
+    if hour > 23 or minute > 59 or second > 59:
+        raise Failure("a day has 24 hours of 60 minutes")
+    part = int((match["part"] or "")[:9].ljust(9, "0"))
+    return (hour * 3600 + minute * 60 + second) * 10**9 + part
+
+
+def _days(match: re.Match[str]) -> int:
+    """Days from 1970-01-01 to the date of a match."""
+    year, month, day = (int(match[name] or 1) for name in ("year", "month", "day"))
+    try:
+        return days_of(year, month, day)
+    except ValueError as exc:
+        raise Failure(str(exc)) from None
+
+
+def parse_zone(text: str) -> tzinfo:
+    """A zone: `Z`, `UTC`, an offset `+01:00[:30]`, or a region of the IANA database."""
+    name = text.strip()
+    if name in ("Z", "UTC", "GMT", "UT", "Etc/UTC"):
+        return timezone.utc
+    bare = re.sub(r"\A(UTC|GMT|UT)(?=[+-])", "", name)
+    match = _OFFSET.fullmatch(bare)
+    if match is not None:
+        hours, minutes, seconds = (int(match[n] or 0) for n in (2, 3, 4))
+        offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        if offset > timedelta(hours=18) or minutes > 59 or seconds > 59:
+            raise ValueError(f"{text!r} is not a zone offset")
+        return timezone(-offset if match[1] == "-" else offset)
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(f"{text!r} is not a time zone") from None
