@@ -33,11 +33,11 @@ RELEASE = "17"
 SERVICE = "META-INF/services/org.apache.spark.sql.SparkSessionExtensionsProvider"
 EXTENSION = "io.plake.spark.PlakeExtension"
 PROVIDER_SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
-PROVIDER = "io.plake.spark.PlakeProvider"
+PROVIDER = "io.plake.spark.format.PlakeProvider"
 SOURCE_HASH = "META-INF/plake-sources.sha256"
 BUILD_JDK = "META-INF/plake-javac.version"
 BUILD_PYSPARK = "META-INF/plake-pyspark.version"
-VOCABULARY = SOURCES / "io" / "plake" / "spark" / "Vocabulary.java"
+VOCABULARY = SOURCES / "io" / "plake" / "spark" / "core" / "Vocabulary.java"
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first date that a zip entry can hold
 _JVM_FOLDERS = ("/usr/lib/jvm", "/opt/homebrew/opt", "/usr/local/opt")
@@ -66,19 +66,19 @@ def source_hash() -> str:
 def vocabulary_source() -> str:
     """`Vocabulary.java`: the constants of `vocabulary.py` as Java's."""
     lines = [
-        "package io.plake.spark;",
+        "package io.plake.spark.core;",
         "",
         "/**",
         " * The names that Java and Python share. Generated from {@code protocol/vocabulary.py} by",
         " * {@code planner/build.py}: change them there.",
         " */",
-        "final class Vocabulary {",
+        "public final class Vocabulary {",
         "  private Vocabulary() {}",
     ]
     for group in vocabulary.GROUPS:
-        lines += ["", f"  static final class {group.__name__} {{"]
+        lines += ["", f"  public static final class {group.__name__} {{"]
         lines += [
-            f'    static final String {name} = "{value}";'
+            f'    public static final String {name} = "{value}";'
             for name, value in vocabulary.names(group).items()
         ]
         lines += ["", f"    private {group.__name__}() {{}}", "  }"]

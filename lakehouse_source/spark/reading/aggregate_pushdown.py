@@ -1,6 +1,6 @@
 """Door. Answers aggregates of a query from the catalog, without a scan.
 
-The planner extension asks while Spark plans (`planner/src/io/plake/spark/
+The planner extension asks while Spark plans (`planner/src/io/plake/spark/scan/
 CatalogQuestion.java`). Spark has no call for such a question. The extension therefore
 makes a read plan that is never run, and the answer is its only partition: rows of text,
 which `CatalogAnswer.java` turns into Spark's values.

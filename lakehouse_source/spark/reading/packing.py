@@ -36,7 +36,7 @@ class ScanPartition(InputPartition):
     """The scan tasks of one Spark partition.
 
     The pickle holds the numbers of rows and bytes beside the packed tasks. The planner extension
-    reads it (`planner/src/io/plake/spark/ReaderAnswer.java`), and can read plain values only. It
+    reads it (`planner/src/io/plake/spark/scan/ReaderAnswer.java`), and can read plain values only. It
     also reads `counts`: how much planning pruned; `note`: why Spark's own reader does not read
     the scan; and `key_columns`: columns by which keys of a join may prune it.
     """

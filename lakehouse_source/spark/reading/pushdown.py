@@ -2,7 +2,7 @@
 
 Spark shares one read plan among all scans of a frame. A reader may therefore act on what one
 query asks only if its scan has a plan of its own. The planner extension gives it one
-(`planner/src/io/plake/spark/Pushdown.java`) and says so in the metadata of the first column of
+(`planner/src/io/plake/spark/scan/Pushdown.java`) and says so in the metadata of the first column of
 the schema that `DataSource.reader(schema)` receives. Only this schema differs from scan to scan:
 the options belong to the pickled instance, which all scans of a frame share. A schema without
 marks comes from a Spark without the extension: the reader must then be complete.

@@ -1,6 +1,6 @@
 """Door. Decides whether Spark's own Parquet reader can read a scan, and tells it the files.
 
-The planner extension asks when Spark makes a physical plan (`planner/src/io/plake/spark/
+The planner extension asks when Spark makes a physical plan (`planner/src/io/plake/spark/reader/
 ChooseReader.java`). Spark's reader sees less than plake in some types, and reads what the files
 hold. Where rows of a file are deleted, or columns were renamed, added or promoted after it was
 written, the answer says so, and the extension makes the version's rows of what Spark's reader gives

@@ -1,6 +1,6 @@
 """Door. Answers the questions of Spark's catalog: the Python end of the channel.
 
-The catalog in the JVM (`planner/src/io/plake/spark/Channel.java`) knows nothing of plake. It puts
+The catalog in the JVM (`planner/src/io/plake/spark/core/Channel.java`) knows nothing of plake. It puts
 a question as JSON into the option `Option.QUESTION` of a data source, and Spark asks the source for
 its schema, in a planning worker on the driver. The answer is JSON too, in the metadata of a last
 column. A table that is loaded comes with its columns, and the same instance of the data source

@@ -1,0 +1,219 @@
+package io.plake.spark.scan;
+
+import io.plake.spark.core.Vocabulary;
+import java.util.Arrays;
+import java.util.Map;
+import java.util.Objects;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.MetadataBuilder;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * All that one scan pushes down to Python.
+ *
+ * <p>It travels as marks in the metadata of the first column. The schema is the only thing that
+ * Spark hands to {@code DataSource.reader} for each scan: options belong to the pickled instance,
+ * which all scans of a frame share. The reading side is {@code Pushdown} in
+ * {@code lakehouse_source/spark/reading/pushdown.py}; the names are those of {@link Vocabulary}.
+ */
+final class Pushdown {
+  private static final int NO_LIMIT = -1;
+
+  /** The columns to read, in the order of the table. */
+  final StructType columns;
+
+  private final ConditionData condition;
+  private final Metadata[] joinKeys;
+  private final boolean rowsOnly;
+  private final int limit;
+  private final Metadata aggregate;
+  private final Metadata decimals;
+  private final Map<String, String> metadata;
+  private final String reader;
+  private final boolean joined;
+
+  private Pushdown(
+      StructType columns, ConditionData condition, Metadata[] joinKeys, boolean rowsOnly,
+      int limit, Metadata aggregate, Metadata decimals, Map<String, String> metadata,
+      String reader, boolean joined) {
+    this.columns = columns;
+    this.condition = condition;
+    this.joinKeys = joinKeys;
+    this.rowsOnly = rowsOnly;
+    this.limit = limit;
+    this.aggregate = aggregate;
+    this.decimals = decimals;
+    this.metadata = metadata;
+    this.reader = reader;
+    this.joined = joined;
+  }
+
+  /** All rows and the given columns of a table. */
+  static Pushdown of(StructType table) {
+    return new Pushdown(
+        table, new ConditionData(table, new Predicate[0]), new Metadata[0], false, NO_LIMIT, null,
+        null, Map.of(), null, false);
+  }
+
+  /**
+   * @param rowsOnly only the number of rows matters, no value does
+   * @param metadata those of the columns that tell where a row is stored, with plake's names
+   */
+  Pushdown withColumns(StructType columns, boolean rowsOnly, Map<String, String> metadata) {
+    return new Pushdown(
+        columns, condition, joinKeys, rowsOnly, limit, aggregate, decimals, metadata, reader,
+        joined);
+  }
+
+  /** @param condition is true of every row that is wanted */
+  Pushdown withCondition(ConditionData condition) {
+    return new Pushdown(
+        columns, condition, joinKeys, rowsOnly, limit, aggregate, decimals, metadata, reader,
+        joined);
+  }
+
+  /** @param rows so many rows are enough */
+  Pushdown withLimit(int rows) {
+    return new Pushdown(
+        columns, condition, joinKeys, rowsOnly, rows, aggregate, decimals, metadata, reader,
+        joined);
+  }
+
+  /** @param terms only planning may use them: they hold for one run of the query */
+  Pushdown withJoinKeys(Metadata[] terms) {
+    return new Pushdown(
+        columns, condition, terms, rowsOnly, limit, aggregate, decimals, metadata, reader,
+        joined);
+  }
+
+  /**
+   * The same scan, with questions for planning.
+   *
+   * @param reader who should read it, one of {@link Vocabulary.Reader}; null: this is not asked
+   * @param joined by which columns keys of a join may prune it
+   */
+  Pushdown withQuestions(String reader, boolean joined) {
+    return new Pushdown(
+        columns, condition, joinKeys, rowsOnly, limit, aggregate, decimals, metadata, reader,
+        joined);
+  }
+
+  /** The same condition with a question for the catalog, instead of a scan. */
+  Pushdown asking(CatalogQuestion question, StructType about) {
+    return new Pushdown(
+        about, condition, new Metadata[0], false, NO_LIMIT, question.data(), null, Map.of(),
+        null, false);
+  }
+
+  /** With longs for the decimals that a long can hold; null where there are none. */
+  Pushdown withLongs() {
+    StructField[] fields = columns.fields().clone();
+    MetadataBuilder types = new MetadataBuilder();
+    boolean any = false;
+    for (int i = 0; i < fields.length; i++) {
+      StructField field = fields[i];
+      if (LongDecimals.fits(field.dataType())) {
+        DecimalType type = (DecimalType) field.dataType();
+        types.putLongArray(field.name(), new long[] {type.precision(), type.scale()});
+        fields[i] = new StructField(
+            field.name(), DataTypes.LongType, field.nullable(), field.metadata());
+        any = true;
+      }
+    }
+    return !any ? null : new Pushdown(
+        new StructType(fields), condition, joinKeys, rowsOnly, limit, aggregate, types.build(),
+        metadata, reader, joined);
+  }
+
+  /** Whether no value of a row matters. */
+  boolean isRowsOnly() {
+    return rowsOnly;
+  }
+
+  /** Whether columns are read that tell where a row is stored. */
+  boolean tellsPlaces() {
+    return !metadata.isEmpty();
+  }
+
+  ConditionData condition() {
+    return condition;
+  }
+
+  /** The limit as {@code explain()} shows it; empty where there is none. */
+  String limit() {
+    return limit == NO_LIMIT ? "" : ", Limit: " + limit;
+  }
+
+  /** The columns with the marks on the first of them. */
+  StructType marked() {
+    StructField[] fields = columns.fields().clone();
+    StructField first = fields[0];
+    MetadataBuilder marks = new MetadataBuilder().withMetadata(first.metadata());
+    marks.putBoolean(Vocabulary.Mark.ISOLATED, true);
+    marks.putLong(
+        Vocabulary.Mark.PARALLELISM, SparkSession.active().sparkContext().defaultParallelism());
+    if (condition.terms().length > 0) {
+      marks.putMetadataArray(Vocabulary.Mark.CONDITION, condition.terms());
+    }
+    if (joinKeys.length > 0) {
+      marks.putMetadataArray(Vocabulary.Mark.JOIN_KEYS, joinKeys);
+    }
+    if (rowsOnly) {
+      marks.putBoolean(Vocabulary.Mark.ROWS_ONLY, true);
+    }
+    if (decimals != null) {
+      marks.putMetadata(Vocabulary.Mark.DECIMALS, decimals);
+    }
+    if (limit != NO_LIMIT) {
+      marks.putLong(Vocabulary.Mark.LIMIT, limit);
+    }
+    if (aggregate != null) {
+      marks.putMetadata(Vocabulary.Mark.AGGREGATE, aggregate);
+    }
+    if (tellsPlaces()) {
+      MetadataBuilder names = new MetadataBuilder();
+      metadata.forEach(names::putString);
+      marks.putMetadata(Vocabulary.Mark.METADATA, names.build());
+    }
+    if (reader != null) {
+      marks.putString(Vocabulary.Mark.READER, reader);
+      if (BatchReads.executorsHaveJar()) {
+        marks.putBoolean(Vocabulary.Mark.CHANGED_FILES, true);
+      }
+    }
+    if (joined) {
+      marks.putBoolean(Vocabulary.Mark.JOINED, true);
+    }
+    fields[0] = new StructField(first.name(), first.dataType(), first.nullable(), marks.build());
+    return new StructType(fields);
+  }
+
+  /** Tells whether both ask for the same rows and columns. */
+  @Override
+  public boolean equals(Object other) {
+    if (!(other instanceof Pushdown)) {
+      return false;
+    }
+    Pushdown that = (Pushdown) other;
+    return columns.equals(that.columns)
+        && Arrays.equals(condition.terms(), that.condition.terms())
+        && Arrays.equals(joinKeys, that.joinKeys)
+        && rowsOnly == that.rowsOnly
+        && limit == that.limit
+        && Objects.equals(aggregate, that.aggregate)
+        && Objects.equals(decimals, that.decimals)
+        && metadata.equals(that.metadata)
+        && Objects.equals(reader, that.reader)
+        && joined == that.joined;
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(columns, Arrays.hashCode(condition.terms()), rowsOnly, limit);
+  }
+}

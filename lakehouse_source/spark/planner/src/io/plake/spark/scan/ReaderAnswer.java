@@ -1,0 +1,131 @@
+package io.plake.spark.scan;
+
+import io.plake.spark.core.Vocabulary;
+import java.io.IOException;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import net.razorvine.pickle.Unpickler;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.Seq;
+
+/**
+ * What plake's planning answered to the question who should read a scan: files for Spark's own
+ * Parquet reader, or tasks for Python.
+ */
+public final class ReaderAnswer {
+
+  /** How large the scan is. */
+  final ScanStatistics statistics;
+
+  /** How much of the table the scan reads. */
+  public final ScanCounts counts;
+
+  /** Why this reader was chosen; null where that was not asked. */
+  public final String note;
+
+  private final Set<String> keys;
+  private final Map<?, ?> files;
+
+  private ReaderAnswer(
+      ScanStatistics statistics, ScanCounts counts, String note, List<?> keys,
+      Map<?, ?> files) {
+    this.counts = counts;
+    this.statistics = statistics;
+    this.note = note;
+    this.keys = keys == null ? null : new HashSet<>();
+    for (Object name : keys == null ? List.of() : keys) {
+      this.keys.add((String) name);
+    }
+    this.files = files;
+  }
+
+  /** Reads what Python pickled: one {@code SparkFiles}, or the partitions of a scan by Python. */
+  static ReaderAnswer of(Seq<byte[]> partitions, StructType columns, StructType full)
+      throws IOException {
+    ScanStatistics statistics = ScanStatistics.of(partitions, columns, full);
+    Object first = partitions.isEmpty() ? null : new Unpickler().loads(partitions.head());
+    if (!(first instanceof Map)) {
+      return new ReaderAnswer(statistics, new ScanCounts(null), null, null, null);
+    }
+    Map<?, ?> state = (Map<?, ?>) first;
+    String note = (String) state.get(Vocabulary.Pickle.NOTE);
+    return new ReaderAnswer(
+        statistics, new ScanCounts((Map<?, ?>) state.get(Vocabulary.Pickle.COUNTS)), note,
+        (List<?>) state.get(Vocabulary.Pickle.KEY_COLUMNS),
+        state.containsKey(Vocabulary.Files.PATHS) ? state : null);
+  }
+
+  /** Columns by which keys of a join may prune the scan; null where any may, or was not asked. */
+  Set<String> keyColumns() {
+    return keys;
+  }
+
+  public boolean isSpark() {
+    return files != null;
+  }
+
+  public String root() {
+    return (String) files.get(Vocabulary.Files.ROOT);
+  }
+
+  /** Paths of files, relative to the root. */
+  public List<?> paths() {
+    return list(Vocabulary.Files.PATHS);
+  }
+
+  /** In bytes, in the order of the paths. */
+  public List<?> sizes() {
+    return list(Vocabulary.Files.SIZES);
+  }
+
+  /** The columns that the files do not have. */
+  public List<?> partitioned() {
+    return list(Vocabulary.Files.PARTITIONED);
+  }
+
+  /** Lists of texts: the values of those columns. */
+  public List<?> values() {
+    return list(Vocabulary.Files.VALUES);
+  }
+
+  /** For each file the place of its values. */
+  public List<?> valuesOf() {
+    return list(Vocabulary.Files.VALUES_OF);
+  }
+
+  /** Columns whose conditions Spark must not push into Parquet. */
+  public List<?> unpushed() {
+    return list(Vocabulary.Files.UNPUSHED);
+  }
+
+  /** The columns that tell where a row is stored, with plake's names for them. */
+  public Map<?, ?> places() {
+    return (Map<?, ?>) files.get(Vocabulary.Files.PLACES);
+  }
+
+  /** For each file its first row id and the version that added it, where places are read. */
+  public List<?> identities() {
+    return list(Vocabulary.Files.IDENTITIES);
+  }
+
+  /** How files store the columns, by the numbers in {@link #layoutOf}. */
+  public List<?> layouts() {
+    return list(Vocabulary.Files.LAYOUTS);
+  }
+
+  /** For each file the number of its layout. */
+  public List<?> layoutOf() {
+    return list(Vocabulary.Files.LAYOUT_OF);
+  }
+
+  /** For each file where its deletion vector is; null where it has none. */
+  public List<?> deleted() {
+    return list(Vocabulary.Files.DELETED);
+  }
+
+  private List<?> list(String key) {
+    return (List<?>) files.get(key);
+  }
+}
