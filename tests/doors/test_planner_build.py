@@ -21,7 +21,9 @@ from lakehouse_source.spark import configure, enable, is_enabled, planner_jar, s
 from lakehouse_source.spark.planner import build
 from lakehouse_source.spark.planner.build import entries
 from lakehouse_source.spark.protocol import vocabulary
+from lakehouse_source.spark.protocol.envelope import question
 from lakehouse_source.spark.protocol.vocabulary import (
+    Envelope,
     Mark,
     Operator,
     Part,
@@ -213,21 +215,15 @@ def test_a_schema_without_marks_is_not_isolated() -> None:
     ],
 )
 def test_marks_are_read_and_removed(marks: dict[str, Any], expected: dict[str, Any]) -> None:
-    given = schema(comment="mine", **{Mark.ISOLATED: True}, **marks)
+    given = schema(comment="mine", **{Envelope.NAME: question(marks)})
     found = read_pushdown(given)
     assert found == Pushdown(schema(comment="mine"), isolated=True, **expected)
 
 
-def test_a_scan_that_is_not_isolated_asks_for_columns_alone() -> None:
-    """Marks of something else, or of an extension that cannot isolate, count for nothing."""
-    marks: dict[str, Any] = {
-        Mark.CONDITION: [{"op": "false"}],
-        Mark.ROWS_ONLY: True,
-        Mark.LIMIT: 1,
-        Mark.AGGREGATE: {},
-    }
-    given = schema(**marks)
-    assert read_pushdown(given) == Pushdown(given)
+def test_a_question_of_another_release_is_refused() -> None:
+    text = question({}).replace(f'"{Envelope.NUMBER}"', '"0"')
+    with pytest.raises(InvalidOptionError, match=r"of another release.*planner_jar"):
+        read_pushdown(schema(**{Envelope.NAME: text}))
 
 
 # --- loading: new sessions ---------------------------------------------------------

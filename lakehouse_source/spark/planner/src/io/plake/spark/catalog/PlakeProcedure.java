@@ -178,11 +178,9 @@ public final class PlakeProcedure implements UnboundProcedure {
     }
     JsonNode told = channel.change(question).told;
     if (told.has(Vocabulary.Answer.TASKS)) {
-      String call = question.toString();
+      List<Row> rows = channel.runTasks(question);
       ArrayNode messages = question.putArray(Vocabulary.Question.MESSAGES);
-      for (Row row : channel.runTasks(call)) {
-        messages.add(row.getString(0));
-      }
+      rows.forEach(row -> messages.add(row.getString(0)));
       told = channel.change(question).told;
     }
     if (told.has(Vocabulary.Answer.CHANGED)) {

@@ -3,6 +3,7 @@ package io.plake.spark.catalog;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.core.Channel;
+import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.scan.ConditionData;
@@ -168,7 +169,7 @@ public final class TableQuestions {
       throw Refusal.because("plake has no default values of type " + type.simpleString()
           + ": column " + column);
     }
-    ObjectNode found = Channel.object().put(Vocabulary.Question.FIELD, column);
+    ObjectNode found = Envelope.object().put(Vocabulary.Question.FIELD, column);
     found.put(Vocabulary.Question.VALUE,
         value.value() == null ? null : data.terms()[0].json());
     return found.toString();

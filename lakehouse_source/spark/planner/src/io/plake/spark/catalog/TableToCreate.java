@@ -28,7 +28,7 @@ public final class TableToCreate extends PythonTable implements StagedTable {
   private final Channel channel;
   private final ObjectNode question;
   private final Map<String, String> options;
-  private final String staged;
+  private final JsonNode staged;
   private final String name;
   private final Transform[] partitioning;
   private final Runnable undo;
@@ -51,7 +51,7 @@ public final class TableToCreate extends PythonTable implements StagedTable {
     this.undo = undo;
     this.name = told.get(Vocabulary.Answer.TABLE).asText();
     this.options = PlakeTable.texts(told.get(Vocabulary.Answer.OPTIONS));
-    this.staged = told.get(Vocabulary.Answer.STAGED).asText();
+    this.staged = told.get(Vocabulary.Answer.STAGED);
   }
 
   /** The options by which plake's writer finds what it is to create. */
@@ -79,7 +79,7 @@ public final class TableToCreate extends PythonTable implements StagedTable {
     isWritten = true;
     Map<String, String> all = PlakeTable.withoutPlace(info.options());
     all.putAll(options);
-    OwnOptions.put(all, Vocabulary.Option.STAGED, staged);
+    OwnOptions.tell(all, Vocabulary.Told.STAGED, staged);
     return super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(all)));
   }
 

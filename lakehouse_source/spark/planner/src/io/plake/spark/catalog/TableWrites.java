@@ -1,6 +1,7 @@
 package io.plake.spark.catalog;
 
 import io.plake.spark.core.Channel;
+import io.plake.spark.core.Envelope;
 import io.plake.spark.core.OwnOptions;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Refusal;
@@ -12,7 +13,6 @@ import io.plake.spark.scan.ConditionData;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
-import java.util.stream.Collectors;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
@@ -20,7 +20,6 @@ import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
-import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -45,7 +44,7 @@ final class TableWrites implements SupportsOverwriteV2, SupportsDynamicOverwrite
     this.isPartitioned = isPartitioned;
     this.info = info;
     this.options = new HashMap<>(options.asCaseSensitiveMap());
-    OwnOptions.put(this.options, Vocabulary.Option.MODE, Vocabulary.Mode.EXISTING);
+    OwnOptions.tell(this.options, Vocabulary.Told.MODE, Vocabulary.Mode.EXISTING);
     Channel.tellApplication(this.options);
   }
 
@@ -62,8 +61,7 @@ final class TableWrites implements SupportsOverwriteV2, SupportsDynamicOverwrite
       throw Refusal.because("plake cannot replace the rows of this condition: "
           + Arrays.toString(conditions) + ". Compare columns with constants.");
     }
-    OwnOptions.put(options, Vocabulary.Option.OVERWRITE, Arrays.stream(replaced.terms())
-        .map(Metadata::json).collect(Collectors.joining(",", "[", "]")));
+    OwnOptions.tell(options, Vocabulary.Told.OVERWRITE, Envelope.list(replaced.terms()));
     overwrites = true;
     return this;
   }

@@ -1,8 +1,6 @@
 package io.plake.spark.core;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Arrays;
@@ -18,7 +16,6 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.internal.SQLConf;
-import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -29,14 +26,12 @@ import scala.collection.Iterator;
 /**
  * The one way from Spark's catalog to plake's code in Python, which knows all about tables.
  *
- * <p>A fresh data source gets the question as an option, and Spark asks it for its schema. That
+ * <p>A fresh data source gets the question in its options, and Spark asks it for its schema. That
  * starts or reuses a planning worker on the driver, also where the program on the driver is not
  * Python ({@code spark-sql}, Thrift and Connect servers). The answer is in the metadata of the last
  * column of the schema. The other side is {@code lakehouse_source/spark/tables/commands.py}.
  */
 public final class Channel {
-  private static final ObjectMapper JSON = new ObjectMapper();
-
   private final String catalog;
   private final Map<String, String> options;
 
@@ -67,13 +62,9 @@ public final class Channel {
     }
   }
 
-  public static ObjectNode object() {
-    return JSON.createObjectNode();
-  }
-
   /** The beginning of a question about a table. */
   public static ObjectNode about(String command, Identifier table) {
-    ObjectNode question = object().put(Vocabulary.Question.COMMAND, command);
+    ObjectNode question = Envelope.object().put(Vocabulary.Question.COMMAND, command);
     if (table != null) {
       add(question.putArray(Vocabulary.Question.IDENTIFIER), table);
     }
@@ -90,13 +81,13 @@ public final class Channel {
   public static void tellApplication(Map<String, String> options) {
     String id = SparkEnv.get().conf().get("spark.app.id", "");
     if (!id.isEmpty()) {
-      OwnOptions.put(options, Vocabulary.Option.APPLICATION, id);
+      OwnOptions.tell(options, Vocabulary.Told.APPLICATION, id);
     }
   }
 
   /** Adds the session's settings of statements to options of a write. */
   static CaseInsensitiveStringMap withSettings(CaseInsensitiveStringMap given) {
-    ObjectNode settings = object();
+    ObjectNode settings = Envelope.object();
     Iterator<Tuple2<String, String>> all = SQLConf.get().getAllConfs().iterator();
     while (all.hasNext()) {
       Tuple2<String, String> setting = all.next();
@@ -109,7 +100,7 @@ public final class Channel {
       return given;
     }
     Map<String, String> options = new HashMap<>(given.asCaseSensitiveMap());
-    OwnOptions.put(options, Vocabulary.Option.SETTINGS, text(settings));
+    OwnOptions.tell(options, Vocabulary.Told.SETTINGS, settings);
     return new CaseInsensitiveStringMap(options);
   }
 
@@ -125,7 +116,7 @@ public final class Channel {
    * @throws org.apache.spark.sql.AnalysisException what plake refused, undeclared
    */
   public Answer ask(ObjectNode question, Map<String, String> more) {
-    return send(Vocabulary.Option.QUESTION, question, more);
+    return send(Vocabulary.Told.QUESTION, question, more);
   }
 
   /**
@@ -134,21 +125,19 @@ public final class Channel {
    * @throws org.apache.spark.sql.AnalysisException what plake refused, undeclared
    */
   public Answer change(ObjectNode command) {
-    return send(Vocabulary.Option.COMMAND, command, Map.of());
+    return send(Vocabulary.Told.COMMAND, command, Map.of());
   }
 
-  private Answer send(String option, ObjectNode question, Map<String, String> more) {
+  private Answer send(String key, ObjectNode question, Map<String, String> more) {
     question.put(Vocabulary.Question.CATALOG, catalog);
     Map<String, String> given = new HashMap<>(more);
     given.putAll(options);
-    OwnOptions.put(given, option, text(question));
+    OwnOptions.tell(given, key, question);
     tellApplication(given);
     PythonDataSourceV2 source = new PlakeSource();
     StructField[] fields = source.inferSchema(new CaseInsensitiveStringMap(given)).fields();
-    JsonNode told = tree(fields[fields.length - 1].metadata());
-    if (told.has(Vocabulary.Answer.ERROR)) {
-      throw Refusal.of(told.get(Vocabulary.Answer.ERROR));
-    }
+    JsonNode told = Envelope.answer(
+        fields[fields.length - 1].metadata().getString(Vocabulary.Envelope.NAME));
     return new Answer(
         told, new StructType(Arrays.copyOf(fields, fields.length - 1)), source);
   }
@@ -159,9 +148,9 @@ public final class Channel {
    * @param call the question whose work it is
    * @return what the tasks tell, one text in each row
    */
-  public List<Row> runTasks(String call) {
+  public List<Row> runTasks(ObjectNode call) {
     Map<String, String> given = new HashMap<>(options);
-    OwnOptions.put(given, Vocabulary.Option.TASKS, call);
+    OwnOptions.tell(given, Vocabulary.Told.TASKS, call);
     PythonDataSourceV2 source = new PlakeSource();
     StructType schema = source.inferSchema(new CaseInsensitiveStringMap(given));
     // The source has its options: none is in the plan.
@@ -176,22 +165,6 @@ public final class Channel {
   private static final class TaskTable extends PythonTable {
     TaskTable(PythonDataSourceV2 source, StructType schema) {
       super(source, Relations.SOURCE, schema);
-    }
-  }
-
-  private static String text(ObjectNode question) {
-    try {
-      return JSON.writeValueAsString(question);
-    } catch (JsonProcessingException e) {
-      throw new IllegalStateException(e);
-    }
-  }
-
-  private static JsonNode tree(Metadata metadata) {
-    try {
-      return JSON.readTree(metadata.getString(Vocabulary.Answer.MARK));
-    } catch (JsonProcessingException e) {
-      throw new IllegalStateException(e);
     }
   }
 }

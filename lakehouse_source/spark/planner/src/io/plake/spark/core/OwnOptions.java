@@ -1,5 +1,8 @@
 package io.plake.spark.core;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import com.fasterxml.jackson.databind.node.TextNode;
 import java.nio.charset.StandardCharsets;
 import java.security.GeneralSecurityException;
 import java.security.MessageDigest;
@@ -38,10 +41,28 @@ public final class OwnOptions {
     return name.toLowerCase(Locale.ROOT).startsWith(Vocabulary.Option.OWN);
   }
 
-  /** Sets an option of the extension; those that are there must be sealed. */
-  public static void put(Map<String, String> options, String name, String value) {
+  /** Adds to what the extension tells Python; what is told already must be sealed. */
+  public static void tell(Map<String, String> options, String key, JsonNode value) {
     TreeMap<String, String> own = checked(options);
-    own.put(name, value);
+    String before = own.get(Vocabulary.Envelope.NAME);
+    ObjectNode told = before == null ? Envelope.object() : Envelope.asked(before);
+    told.set(key, value);
+    own.put(Vocabulary.Envelope.NAME, Envelope.question(told.toString()));
+    put(options, own);
+  }
+
+  public static void tell(Map<String, String> options, String key, String value) {
+    tell(options, key, TextNode.valueOf(value));
+  }
+
+  /** Marks a temporary view. */
+  public static void mark(Map<String, String> options, String schema) {
+    TreeMap<String, String> own = checked(options);
+    own.put(Vocabulary.Option.VIEW, schema);
+    put(options, own);
+  }
+
+  private static void put(Map<String, String> options, TreeMap<String, String> own) {
     options.keySet().removeIf(OwnOptions::isOwn);
     options.putAll(own);
     options.put(Vocabulary.Option.SEAL, seal(own));

@@ -5,7 +5,9 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
@@ -20,7 +22,7 @@ import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.catalyst.trees.Origin;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import scala.Option;
-import scala.collection.immutable.Map$;
+import scala.jdk.javaapi.CollectionConverters;
 
 /** Errors of plake as Spark's exceptions, with plake's text. */
 public final class Refusal {
@@ -28,8 +30,9 @@ public final class Refusal {
 
   /** The exception for an error that plake answered; thrown here, undeclared. */
   static RuntimeException of(JsonNode error) {
-    String message = error.get(Vocabulary.Answer.MESSAGE).asText();
-    switch (error.get(Vocabulary.Answer.KIND).asText()) {
+    String message = "[" + error.get(Vocabulary.Failed.CODE).asText() + "] "
+        + error.get(Vocabulary.Failed.MESSAGE).asText();
+    switch (error.get(Vocabulary.Failed.KIND).asText()) {
       case Vocabulary.Failure.NO_TABLE:
         throw undeclared(new NoTable(message));
       case Vocabulary.Failure.TABLE_EXISTS:
@@ -42,13 +45,26 @@ public final class Refusal {
         throw undeclared(new NonEmptyNamespaceException(new String[0], message, Option.empty()));
       case Vocabulary.Failure.OTHER:
       default:
-        throw because(message);
+        throw undeclared(new Refused(null, message, null, facts(error)));
     }
+  }
+
+  /** The attributes of an error, which Spark calls the parameters of its message. */
+  private static Map<String, String> facts(JsonNode error) {
+    Map<String, String> found = new TreeMap<>();
+    JsonNode facts = error.get(Vocabulary.Failed.FACTS);
+    facts.fieldNames().forEachRemaining(name -> {
+      JsonNode value = facts.get(name);
+      if (!value.isNull()) {
+        found.put(name, value.isValueNode() ? value.asText() : value.toString());
+      }
+    });
+    return found;
   }
 
   /** Refuses what the user asked for. */
   public static RuntimeException because(String message) {
-    return undeclared(new Refused(null, message, null));
+    return undeclared(new Refused(null, message, null, Map.of()));
   }
 
   /** How a Python traceback ends that an error of plake ended; the first group names its class. */
@@ -94,7 +110,8 @@ public final class Refusal {
       Matcher found = TRACEBACK.matcher(withoutErrorOfWorker(text == null ? "" : text).strip());
       if (found.matches() && !found.group(2).contains(MORE)) {
         String message = "[" + code(found.group(1)) + "] " + found.group(2);
-        throw undeclared(new Refused(withCondition ? condition : null, message, raised));
+        throw undeclared(new Refused(
+            withCondition ? condition : null, message, raised, Map.of()));
       }
     }
     throw undeclared(raised);
@@ -121,7 +138,8 @@ public final class Refusal {
     String routine = parts.stream().map(Refusal::quoted).collect(Collectors.joining("."));
     return undeclared(new Refused("ROUTINE_NOT_FOUND", "[ROUTINE_NOT_FOUND] The routine " + routine
         + " cannot be found. Procedures of " + catalog + "." + Vocabulary.Namespace.SYSTEM + " are "
-        + String.join(", ", known) + ". SQLSTATE: 42883", null));
+        + String.join(", ", known) + ". SQLSTATE: 42883", null,
+        Map.of()));
   }
 
   /** A name in backquotes: the methods of Spark that take one parse it. */
@@ -141,9 +159,10 @@ public final class Refusal {
     private static final long serialVersionUID = 1;
 
     /** @param condition Spark's name for the error, and cause; null where there is none */
-    Refused(String condition, String message, Throwable cause) {
+    Refused(String condition, String message, Throwable cause, Map<String, String> facts) {
       super(message, Option.empty(), Option.empty(), Option.apply(cause), Option.apply(condition),
-          Map$.MODULE$.empty(), new QueryContext[0]);
+          scala.collection.immutable.Map.from(CollectionConverters.asScala(facts)),
+          new QueryContext[0]);
     }
 
     /** Spark would make another exception, of which PySpark logs a text that it does not have. */

@@ -35,7 +35,7 @@ final class StaticConfiguration {
 
   /** The same function, for a worker that is told of the configuration. */
   static PythonFunction told(PythonFunction source) {
-    ObjectNode found = Channel.object();
+    ObjectNode found = Envelope.object();
     for (Tuple2<String, String> one : SparkEnv.get().conf().getAll()) {
       String told = told(one._1(), one._2());
       if (told != null) {

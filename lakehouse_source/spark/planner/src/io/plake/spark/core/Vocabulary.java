@@ -7,19 +7,39 @@ package io.plake.spark.core;
 public final class Vocabulary {
   private Vocabulary() {}
 
+  public static final class Envelope {
+    public static final String NAME = "plake.envelope";
+    public static final String PROTOCOL = "protocol";
+    public static final String NUMBER = "1";
+    public static final String QUESTION = "question";
+    public static final String ANSWER = "answer";
+    public static final String ERROR = "error";
+    public static final String BEGIN = "<plake-envelope ";
+
+    private Envelope() {}
+  }
+
+  public static final class Failed {
+    public static final String CODE = "code";
+    public static final String KIND = "kind";
+    public static final String MESSAGE = "message";
+    public static final String FACTS = "facts";
+
+    private Failed() {}
+  }
+
   public static final class Mark {
-    public static final String ISOLATED = "plake.isolated";
-    public static final String CONDITION = "plake.condition";
-    public static final String JOIN_KEYS = "plake.join_keys";
-    public static final String ROWS_ONLY = "plake.rows_only";
-    public static final String DECIMALS = "plake.decimals";
-    public static final String LIMIT = "plake.limit";
-    public static final String AGGREGATE = "plake.aggregate";
-    public static final String PARALLELISM = "plake.parallelism";
-    public static final String METADATA = "plake.metadata";
-    public static final String READER = "plake.reader";
-    public static final String CHANGED_FILES = "plake.changed_files";
-    public static final String JOINED = "plake.joined";
+    public static final String CONDITION = "where";
+    public static final String JOIN_KEYS = "join_keys";
+    public static final String ROWS_ONLY = "rows_only";
+    public static final String DECIMALS = "decimals";
+    public static final String LIMIT = "row_limit";
+    public static final String AGGREGATE = "aggregate";
+    public static final String PARALLELISM = "parallelism";
+    public static final String METADATA = "metadata_columns";
+    public static final String READER = "wanted_reader";
+    public static final String CHANGED_FILES = "changed_files";
+    public static final String JOINED = "joined";
 
     private Mark() {}
   }
@@ -83,16 +103,16 @@ public final class Vocabulary {
     private Function() {}
   }
 
-  public static final class Pickle {
+  public static final class Planned {
     public static final String ROW_COUNT = "row_count";
     public static final String BYTE_COUNT = "byte_count";
     public static final String COUNTS = "counts";
-    public static final String VALUE = "value";
-    public static final String VERSION = "frame_version";
     public static final String NOTE = "note";
     public static final String KEY_COLUMNS = "key_columns";
+    public static final String ROWS = "answered_rows";
+    public static final String VERSION = "frame_version";
 
-    private Pickle() {}
+    private Planned() {}
   }
 
   public static final class MetadataColumn {
@@ -249,10 +269,6 @@ public final class Vocabulary {
   }
 
   public static final class Answer {
-    public static final String MARK = "plake.answer";
-    public static final String ERROR = "error";
-    public static final String KIND = "kind";
-    public static final String MESSAGE = "message";
     public static final String OPTIONS = "options";
     public static final String STAGED = "staged";
     public static final String TABLE = "table";
@@ -352,19 +368,24 @@ public final class Vocabulary {
     public static final String OWN = "plake.";
     public static final String SEAL = "plake.seal";
     public static final String VIEW = "plake.view";
-    public static final String STATEMENT = "plake.statement";
-    public static final String QUESTION = "plake.question";
-    public static final String COMMAND = "plake.command";
-    public static final String TASKS = "plake.tasks";
-    public static final String OVERWRITE = "plake.overwrite";
-    public static final String READS = "plake.reads";
-    public static final String SESSION_PARTITIONS = "plake.session_partitions";
-    public static final String STAGED = "plake.staged";
-    public static final String SETTINGS = "plake.settings";
-    public static final String MODE = "plake.mode";
-    public static final String APPLICATION = "plake.application";
 
     private Option() {}
+  }
+
+  public static final class Told {
+    public static final String STATEMENT = "statement";
+    public static final String QUESTION = "catalog_question";
+    public static final String COMMAND = "catalog_command";
+    public static final String TASKS = "call_tasks";
+    public static final String OVERWRITE = "replaced_rows";
+    public static final String READS = "read_versions";
+    public static final String SESSION_PARTITIONS = "session_partitions";
+    public static final String STAGED = "staged_table";
+    public static final String SETTINGS = "session_settings";
+    public static final String MODE = "write_mode";
+    public static final String APPLICATION = "application";
+
+    private Told() {}
   }
 
   public static final class Mode {

@@ -75,7 +75,7 @@ public final class FormatWrites extends Rule<LogicalPlan> {
       if (channel.ask(question).told.get(Vocabulary.Answer.EXISTS).asBoolean()) {
         return AnalyzeTables.nothing("save");
       }
-      OwnOptions.put(options, Vocabulary.Option.MODE, Vocabulary.Mode.CREATE);
+      OwnOptions.tell(options, Vocabulary.Told.MODE, Vocabulary.Mode.CREATE);
     }
     Channel.tellApplication(options);
     StructType schema = query.schema().asNullable();

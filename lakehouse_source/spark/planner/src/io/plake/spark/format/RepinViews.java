@@ -32,7 +32,6 @@ import org.apache.spark.sql.types.DataType$;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
-import scala.Function1;
 import scala.Option;
 import scala.Some;
 import scala.collection.Iterator;
@@ -131,7 +130,7 @@ public final class RepinViews extends Rule<LogicalPlan> {
     String schema = command.userSpecifiedSchema().isEmpty()
         ? Vocabulary.Schema.STORED : Vocabulary.Schema.GIVEN;
     Map<String, String> options = new HashMap<>(CollectionConverters.asJava(command.options()));
-    OwnOptions.put(options, Vocabulary.Option.VIEW, schema);
+    OwnOptions.mark(options, schema);
     return command.copy(
         command.tableIdent(), command.userSpecifiedSchema(), command.replace(),
         command.global(), command.provider(),

@@ -9,6 +9,7 @@ import java.nio.ByteOrder;
 import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.zip.CRC32;
 import org.roaringbitmap.RoaringBitmap;
@@ -47,7 +48,7 @@ final class DeletedRows implements Serializable {
     this.puffin = root + "/" + found.get(2);
     this.offset = ((Number) found.get(3)).longValue();
     this.length = ((Number) found.get(4)).intValue();
-    this.copy = (byte[]) found.get(5);
+    this.copy = found.get(5) == null ? null : HexFormat.of().parseHex((String) found.get(5));
   }
 
   /** A bit for each row up to the last one that is deleted. */

@@ -3,7 +3,6 @@ package io.plake.spark.reader;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.scan.CatalogAnswer;
 import io.plake.spark.scan.ReaderAnswer;
-import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;

@@ -1,11 +1,9 @@
 package io.plake.spark.scan;
 
+import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Vocabulary;
-import java.io.IOException;
 import java.math.BigDecimal;
 import java.util.List;
-import java.util.Map;
-import net.razorvine.pickle.Unpickler;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.read.LocalScan;
@@ -40,17 +38,15 @@ public final class CatalogAnswer implements LocalScan, SupportsReportStatistics 
   }
 
   /**
-   * Reads what Python pickled in the place of partitions: one {@code InputPartition}, whose value is
-   * None or a list of rows of text.
+   * Reads what Python made in the place of partitions: rows of texts, or nothing.
    *
    * @return null where the catalog has no answer
    */
-  static CatalogAnswer decode(byte[] pickled, StructType schema) throws IOException {
-    Object value = ((Map<?, ?>) new Unpickler().loads(pickled)).get(Vocabulary.Pickle.VALUE);
-    if (value == null) {
+  static CatalogAnswer of(byte[] partition, StructType schema) {
+    List<?> rows = (List<?>) Envelope.answerIn(partition).get(Vocabulary.Planned.ROWS);
+    if (rows == null) {
       return null;
     }
-    List<?> rows = (List<?>) value;
     Object[][] cells = new Object[rows.size()][schema.length()];
     for (int i = 0; i < cells.length; i++) {
       List<?> row = (List<?>) rows.get(i);

@@ -135,7 +135,7 @@ public final class IsolatedScanBuilder
       Pushdown asking = pushdown.asking(question, question.about(full));
       Seq<byte[]> pickled =
           new IsolatedSource(frame, full, options, asking).partitions(shortName);
-      return pickled.isEmpty() ? null : CatalogAnswer.decode(pickled.head(), schema);
+      return pickled.isEmpty() ? null : CatalogAnswer.of(pickled.head(), schema);
     } catch (Exception | LinkageError e) { // Scala throws checked exceptions unannounced
       Part.AGGREGATES.failed(e);
       return null;

@@ -1,7 +1,6 @@
 package io.plake.spark.scan;
 
 import io.plake.spark.core.PlakeSource;
-import java.io.IOException;
 import java.util.Set;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
@@ -81,7 +80,7 @@ public final class IsolatedSource extends PythonDataSourceV2 {
    *
    * @return null where it is Python without asking
    */
-  ReaderAnswer ask(String shortName) throws IOException {
+  ReaderAnswer ask(String shortName) {
     return reader == null ? null : asPlanned().asked(shortName, false);
   }
 
@@ -89,11 +88,11 @@ public final class IsolatedSource extends PythonDataSourceV2 {
    * The columns of which keys of a join are likely to leave out much of the scan, if they come
    * while the query runs; null where any may be.
    */
-  Set<String> keyColumns(String shortName) throws IOException {
+  Set<String> keyColumns(String shortName) {
     return asPlanned().asked(shortName, true).keyColumns();
   }
 
-  private synchronized ReaderAnswer asked(String shortName, boolean joined) throws IOException {
+  private synchronized ReaderAnswer asked(String shortName, boolean joined) {
     if (answer == null || joined && !tellsKeys) {
       IsolatedSource asking =
           new IsolatedSource(frame, full, options, pushdown.withQuestions(reader, joined));
@@ -107,7 +106,7 @@ public final class IsolatedSource extends PythonDataSourceV2 {
   }
 
   /** How much of the table the scan reads. It is planned already. */
-  synchronized ScanCounts counts(String shortName) throws IOException {
+  synchronized ScanCounts counts(String shortName) {
     return answer != null
         ? answer.counts : ReaderAnswer.of(partitions(shortName), pushdown.columns, full).counts;
   }
@@ -133,7 +132,7 @@ public final class IsolatedSource extends PythonDataSourceV2 {
   }
 
   /** How large the scan is. Spark asks for every copy of the plan. */
-  ScanStatistics statistics(String shortName) throws IOException {
+  ScanStatistics statistics(String shortName) {
     return asPlanned().asked(shortName, false).statistics;
   }
 

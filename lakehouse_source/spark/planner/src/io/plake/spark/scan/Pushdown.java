@@ -1,5 +1,6 @@
 package io.plake.spark.scan;
 
+import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Vocabulary;
 import java.util.Arrays;
 import java.util.Map;
@@ -16,7 +17,7 @@ import org.apache.spark.sql.types.StructType;
 /**
  * All that one scan pushes down to Python.
  *
- * <p>It travels as marks in the metadata of the first column. The schema is the only thing that
+ * <p>It travels as a question in the metadata of the first column. The schema is the only thing that
  * Spark hands to {@code DataSource.reader} for each scan: options belong to the pickled instance,
  * which all scans of a frame share. The reading side is {@code Pushdown} in
  * {@code lakehouse_source/spark/reading/pushdown.py}; the names are those of {@link Vocabulary}.
@@ -149,12 +150,11 @@ final class Pushdown {
     return limit == NO_LIMIT ? "" : ", Limit: " + limit;
   }
 
-  /** The columns with the marks on the first of them. */
+  /** The columns with the question on the first of them. */
   StructType marked() {
     StructField[] fields = columns.fields().clone();
     StructField first = fields[0];
-    MetadataBuilder marks = new MetadataBuilder().withMetadata(first.metadata());
-    marks.putBoolean(Vocabulary.Mark.ISOLATED, true);
+    MetadataBuilder marks = new MetadataBuilder();
     marks.putLong(
         Vocabulary.Mark.PARALLELISM, SparkSession.active().sparkContext().defaultParallelism());
     if (condition.terms().length > 0) {
@@ -189,7 +189,9 @@ final class Pushdown {
     if (joined) {
       marks.putBoolean(Vocabulary.Mark.JOINED, true);
     }
-    fields[0] = new StructField(first.name(), first.dataType(), first.nullable(), marks.build());
+    Metadata asking = new MetadataBuilder().withMetadata(first.metadata())
+        .putString(Vocabulary.Envelope.NAME, Envelope.question(marks.build().json())).build();
+    fields[0] = new StructField(first.name(), first.dataType(), first.nullable(), asking);
     return new StructType(fields);
   }
 

@@ -1,12 +1,11 @@
 package io.plake.spark.scan;
 
+import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Vocabulary;
-import java.io.IOException;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import net.razorvine.pickle.Unpickler;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Seq;
 
@@ -41,20 +40,21 @@ public final class ReaderAnswer {
     this.files = files;
   }
 
-  /** Reads what Python pickled: one {@code SparkFiles}, or the partitions of a scan by Python. */
-  static ReaderAnswer of(Seq<byte[]> partitions, StructType columns, StructType full)
-      throws IOException {
-    ScanStatistics statistics = ScanStatistics.of(partitions, columns, full);
-    Object first = partitions.isEmpty() ? null : new Unpickler().loads(partitions.head());
-    if (!(first instanceof Map)) {
-      return new ReaderAnswer(statistics, new ScanCounts(null), null, null, null);
+  /** The answer in the first partition that Python made; Spark's own of an empty scan has none. */
+  static ReaderAnswer of(Seq<byte[]> partitions, StructType columns, StructType full) {
+    Map<?, ?> told = partitions.isEmpty() ? null : Envelope.answerIn(partitions.head());
+    if (told == null) {
+      return new ReaderAnswer(
+          ScanStatistics.of(0, 0, columns, full), new ScanCounts(null), null, null, null);
     }
-    Map<?, ?> state = (Map<?, ?>) first;
-    String note = (String) state.get(Vocabulary.Pickle.NOTE);
     return new ReaderAnswer(
-        statistics, new ScanCounts((Map<?, ?>) state.get(Vocabulary.Pickle.COUNTS)), note,
-        (List<?>) state.get(Vocabulary.Pickle.KEY_COLUMNS),
-        state.containsKey(Vocabulary.Files.PATHS) ? state : null);
+        ScanStatistics.of(
+            ((Number) told.get(Vocabulary.Planned.ROW_COUNT)).longValue(),
+            ((Number) told.get(Vocabulary.Planned.BYTE_COUNT)).longValue(), columns, full),
+        new ScanCounts((Map<?, ?>) told.get(Vocabulary.Planned.COUNTS)),
+        (String) told.get(Vocabulary.Planned.NOTE),
+        (List<?>) told.get(Vocabulary.Planned.KEY_COLUMNS),
+        told.containsKey(Vocabulary.Files.PATHS) ? told : null);
   }
 
   /** Columns by which keys of a join may prune the scan; null where any may, or was not asked. */

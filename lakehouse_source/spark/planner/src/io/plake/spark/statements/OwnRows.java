@@ -1,15 +1,16 @@
 package io.plake.spark.statements;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.TextNode;
 import io.plake.spark.catalog.PlakeTable;
 import io.plake.spark.catalog.TableToCreate;
-import io.plake.spark.core.Channel;
+import io.plake.spark.core.Envelope;
 import io.plake.spark.core.OwnOptions;
 import io.plake.spark.core.Part;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.Vocabulary;
-import java.io.IOException;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData;
@@ -57,13 +58,13 @@ public final class OwnRows extends Rule<LogicalPlan> {
       return node;
     }
     V2WriteCommand write = (V2WriteCommand) node;
-    ArrayNode reads = Channel.object().putArray(Vocabulary.Option.READS);
+    ArrayNode reads = Envelope.object().putArray(Vocabulary.Told.READS);
     collect(write.query(), catalogOf((DataSourceV2Relation) write.table()), reads);
     LogicalPlan told =
-        reads.isEmpty() ? node : telling(node, Vocabulary.Option.READS, reads.toString());
+        reads.isEmpty() ? node : telling(node, Vocabulary.Told.READS, reads);
     return isByPath(write) ? telling(
-        told, Vocabulary.Option.SESSION_PARTITIONS,
-        SQLConf.get().getConfString("spark.sql.sources.partitionOverwriteMode", "static")) : told;
+        told, Vocabulary.Told.SESSION_PARTITIONS, TextNode.valueOf(
+            SQLConf.get().getConfString("spark.sql.sources.partitionOverwriteMode", "static"))) : told;
   }
 
   private static boolean isByPath(V2WriteCommand write) {
@@ -91,7 +92,7 @@ public final class OwnRows extends Rule<LogicalPlan> {
    * both have some.
    */
   @SuppressWarnings("unchecked")
-  private static LogicalPlan telling(LogicalPlan write, String option, String value) {
+  private static LogicalPlan telling(LogicalPlan write, String key, JsonNode value) {
     DataSourceV2Relation target = (DataSourceV2Relation) ((V2WriteCommand) write).table();
     boolean ofTable = !target.options().isEmpty();
     Object[] arguments = new Object[write.productArity()];
@@ -99,7 +100,7 @@ public final class OwnRows extends Rule<LogicalPlan> {
       arguments[i] = write.productElement(i);
       if (arguments[i] == target && ofTable) {
         Map<String, String> options = new HashMap<>(target.options().asCaseSensitiveMap());
-        OwnOptions.put(options, option, value);
+        OwnOptions.tell(options, key, value);
         arguments[i] = Relations.copy(
             target, (PythonTable) target.table(), new CaseInsensitiveStringMap(options));
       } else if (arguments[i] instanceof scala.collection.immutable.Map) {
@@ -107,7 +108,7 @@ public final class OwnRows extends Rule<LogicalPlan> {
             (scala.collection.immutable.Map<String, String>) arguments[i];
         if (!ofTable || !options.isEmpty()) {
           Map<String, String> all = new HashMap<>(CollectionConverters.asJava(options));
-          OwnOptions.put(all, option, value);
+          OwnOptions.tell(all, key, value);
           arguments[i] =
               scala.collection.immutable.Map.from(CollectionConverters.asScala(all));
         }
@@ -163,7 +164,7 @@ public final class OwnRows extends Rule<LogicalPlan> {
         version = RowStatements.versionOf(Relations.sourceOf(table), table, options);
       } catch (IllegalStateException e) {
         return; // a frame without a dataset: to read it says so
-      } catch (ReflectiveOperationException | IOException e) {
+      } catch (ReflectiveOperationException e) {
         throw new IllegalStateException(e);
       }
     }

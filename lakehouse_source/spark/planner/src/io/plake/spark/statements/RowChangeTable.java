@@ -1,17 +1,17 @@
 package io.plake.spark.statements;
 
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.core.Channel;
+import io.plake.spark.core.Envelope;
 import io.plake.spark.core.OwnOptions;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.core.WriteInfo;
-import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
-import java.util.stream.Collectors;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.distributions.Distribution;
 import org.apache.spark.sql.connector.distributions.Distributions;
@@ -67,7 +67,7 @@ final class RowChangeTable extends PythonTable {
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     Map<String, String> options = new HashMap<>(info.options().asCaseSensitiveMap());
-    OwnOptions.put(options, Vocabulary.Option.STATEMENT, statement());
+    OwnOptions.tell(options, Vocabulary.Told.STATEMENT, statement());
     Channel.tellApplication(options);
     WriteBuilder stock = super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options)));
     // A DELETE writes no rows, and the tasks of its scan have whole row groups already.
@@ -79,15 +79,15 @@ final class RowChangeTable extends PythonTable {
     return new Builder(stock, file);
   }
 
-  private String statement() {
+  private ObjectNode statement() {
+    ObjectNode told = Envelope.object()
+        .put(Vocabulary.Statement.COMMAND, nameOf(command))
+        .put(Vocabulary.Statement.VERSION, target.version)
+        .put(Vocabulary.Statement.ADDED, operation == null)
+        .put(Vocabulary.Statement.RESCANS, rescans);
     Metadata[] condition = operation == null ? new Metadata[0] : operation.condition();
-    return "{\"" + Vocabulary.Statement.COMMAND + "\":\"" + nameOf(command)
-        + "\",\"" + Vocabulary.Statement.VERSION + "\":" + target.version
-        + ",\"" + Vocabulary.Statement.ADDED + "\":" + (operation == null)
-        + ",\"" + Vocabulary.Statement.RESCANS + "\":" + rescans
-        + ",\"" + Vocabulary.Statement.CONDITION + "\":"
-        + Arrays.stream(condition).map(Metadata::json).collect(Collectors.joining(",", "[", "]"))
-        + "}";
+    told.set(Vocabulary.Statement.CONDITION, Envelope.list(condition));
+    return told;
   }
 
   private static String nameOf(RowLevelOperation.Command command) {

@@ -8,16 +8,14 @@ import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.SchemaEvolution;
+import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.format.RepinViews;
 import io.plake.spark.format.StreamReads;
-import java.io.IOException;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
-import java.util.Map;
 import java.util.Set;
-import net.razorvine.pickle.Unpickler;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
@@ -121,18 +119,16 @@ public final class RowStatements extends Rule<LogicalPlan> {
     return options.containsKey("metadatatable") || VERSIONS.stream().anyMatch(options::containsKey);
   }
 
-  /** The version that a frame reads. Its instance in Python says so in its pickle. */
+  /** The version that a frame reads. Its instance in Python says so. */
   static long versionOf(
-      PythonDataSourceV2 frame, PythonTable table, CaseInsensitiveStringMap options)
-      throws IOException {
+      PythonDataSourceV2 frame, PythonTable table, CaseInsensitiveStringMap options) {
     byte[] pickled;
     synchronized (frame) {
       pickled = frame.getOrCreateDataSourceInPython(
           table.name(), options, new Some<>(table.schema())).dataSource();
     }
-    Object found = new Unpickler().loads(pickled);
-    Object version = found instanceof Map ? ((Map<?, ?>) found).get(Vocabulary.Pickle.VERSION) : null;
-    if (!(version instanceof Number)) {
+    Object version = Envelope.answerIn(pickled).get(Vocabulary.Planned.VERSION);
+    if (version == null) {
       throw new IllegalStateException("the data source does not tell the version of its frame");
     }
     return ((Number) version).longValue();
@@ -262,7 +258,7 @@ public final class RowStatements extends Rule<LogicalPlan> {
       }
       return Relations.copy(
           relation, new StatementTable(frame, table.name(), table.schema(), version), options);
-    } catch (ReflectiveOperationException | IOException e) {
+    } catch (ReflectiveOperationException e) {
       throw new IllegalStateException(e);
     }
   }
