@@ -1,7 +1,9 @@
 package io.plake.spark.core;
 
 import java.lang.reflect.Field;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.connector.write.RowLevelOperationTable;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
@@ -41,6 +43,15 @@ public final class Relations {
   public static boolean isTarget(Object table) {
     return table instanceof StatementTarget || table instanceof RowLevelOperationTable
         && ((RowLevelOperationTable) table).operation() instanceof StatementTarget;
+  }
+
+  /** What is below projections and filters. */
+  public static LogicalPlan leaf(LogicalPlan plan) {
+    LogicalPlan leaf = plan;
+    while (leaf instanceof Project || leaf instanceof Filter) {
+      leaf = leaf.children().head();
+    }
+    return leaf;
   }
 
   /** The relation with another table and other options. */

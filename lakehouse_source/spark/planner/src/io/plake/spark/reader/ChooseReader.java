@@ -3,6 +3,7 @@ package io.plake.spark.reader;
 import io.plake.spark.core.Part;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
+import io.plake.spark.core.Vocabulary;
 import io.plake.spark.scan.IsolatedScan;
 import io.plake.spark.scan.ReaderAnswer;
 import java.util.ArrayList;
@@ -91,10 +92,7 @@ public final class ChooseReader extends SparkStrategy {
 
   @Override
   public Seq<SparkPlan> apply(LogicalPlan plan) {
-    LogicalPlan leaf = plan;
-    while (leaf instanceof Project || leaf instanceof Filter) {
-      leaf = leaf.children().head();
-    }
+    LogicalPlan leaf = Relations.leaf(plan);
     List<SparkPlan> planned = Collections.emptyList();
     if (leaf instanceof DataSourceV2ScanRelation && Relations.isOn()) {
       try {
@@ -121,7 +119,7 @@ public final class ChooseReader extends SparkStrategy {
     }
     for (LogicalPlan node = plan; node != relation; node = node.children().head()) {
       for (Expression term : terms(node)) {
-        if (comesForFiles(term, answer.partitioned())) {
+        if (comesForFiles(term, answer.list(Vocabulary.Files.PARTITIONED))) {
           scan.source().keepForKeys();
           return null;
         }
@@ -133,21 +131,21 @@ public final class ChooseReader extends SparkStrategy {
     List<AttributeReference> output = new ArrayList<>();
     List<StructField> stored = new ArrayList<>();
     List<StructField> values = new ArrayList<>(
-        Collections.nCopies(answer.partitioned().size(), null));
+        Collections.nCopies(answer.list(Vocabulary.Files.PARTITIONED).size(), null));
     for (Iterator<AttributeReference> it = relation.output().iterator(); it.hasNext(); ) {
       AttributeReference column = it.next();
       // Spark's Parquet reader acts on metadata of columns: on field ids and defaults.
       output.add(column.withMetadata(Metadata.empty()));
       StructField field =
           new StructField(column.name(), column.dataType(), true, Metadata.empty());
-      int place = answer.partitioned().indexOf(column.name());
+      int place = answer.list(Vocabulary.Files.PARTITIONED).indexOf(column.name());
       if (place < 0) {
         stored.add(field);
       } else {
         values.set(place, field);
         partitioned.put(column.exprId(), column);
       }
-      if (answer.unpushed().contains(column.name())) {
+      if (answer.list(Vocabulary.Files.UNPUSHED).contains(column.name())) {
         unpushed.add(column.exprId());
       }
       if (answer.places().containsKey(column.name())) {

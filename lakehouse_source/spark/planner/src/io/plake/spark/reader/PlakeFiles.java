@@ -2,6 +2,7 @@ package io.plake.spark.reader;
 
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
+import io.plake.spark.core.Vocabulary;
 import io.plake.spark.scan.CatalogAnswer;
 import io.plake.spark.scan.IsolatedSource;
 import io.plake.spark.scan.ReaderAnswer;
@@ -58,7 +59,7 @@ public final class PlakeFiles implements FileIndex {
 
   /**
    * @param source the scan: equal scans have equal files
-   * @param partitioned the columns of {@link ReaderAnswer#values}, with Spark's types
+   * @param partitioned the columns of {@link Vocabulary.Files#VALUES}, with Spark's types
    * @param isPlain Spark's reader can read the files as they are
    */
   PlakeFiles(
@@ -67,17 +68,17 @@ public final class PlakeFiles implements FileIndex {
     this.partitioned = partitioned;
     this.root = new Path(answer.root());
     long total = 0;
-    for (int i = 0; i < answer.paths().size(); i++) {
-      long size = ((Number) answer.sizes().get(i)).longValue();
-      Path path = new Path(answer.root() + "/" + answer.paths().get(i));
+    for (int i = 0; i < answer.list(Vocabulary.Files.PATHS).size(); i++) {
+      long size = ((Number) answer.list(Vocabulary.Files.SIZES).get(i)).longValue();
+      Path path = new Path(answer.root() + "/" + answer.list(Vocabulary.Files.PATHS).get(i));
       files.add(new FileStatus(size, false, 1, 0, 0, path));
-      valuesOf.add(((Number) answer.valuesOf().get(i)).intValue());
+      valuesOf.add(((Number) answer.list(Vocabulary.Files.VALUES_OF).get(i)).intValue());
       total += size;
       known.add(isPlain ? Map$.MODULE$.empty() : known(answer, i));
     }
     this.bytes = total;
     this.counts = answer.counts;
-    for (Object texts : answer.values()) {
+    for (Object texts : answer.list(Vocabulary.Files.VALUES)) {
       Object[] cells = new Object[partitioned.length()];
       for (int i = 0; i < cells.length; i++) {
         cells[i] = CatalogAnswer.value(
@@ -89,16 +90,16 @@ public final class PlakeFiles implements FileIndex {
 
   /** What {@link FileBatches} has to know of a file. */
   private Map<String, Object> known(ReaderAnswer answer, int i) {
-    Integer layout = ((Number) answer.layoutOf().get(i)).intValue();
-    List<?> deleted = (List<?>) answer.deleted().get(i);
+    Integer layout = ((Number) answer.list(Vocabulary.Files.LAYOUT_OF).get(i)).intValue();
+    List<?> deleted = (List<?>) answer.list(Vocabulary.Files.DELETED).get(i);
     java.util.Map<String, Object> found = new java.util.HashMap<>();
     found.put(FileBatches.LAYOUT, layout);
-    String path = (String) answer.paths().get(i);
+    String path = (String) answer.list(Vocabulary.Files.PATHS).get(i);
     if (deleted != null) {
       found.put(FileBatches.DELETED, new DeletedRows(root.toUri().getPath(), path, deleted));
     }
     if (!answer.places().isEmpty()) {
-      List<?> identity = (List<?>) answer.identities().get(i);
+      List<?> identity = (List<?>) answer.list(Vocabulary.Files.IDENTITIES).get(i);
       found.put(FileBatches.PATH, path);
       found.put(FileBatches.FIRST_ROW, ((Number) identity.get(0)).longValue());
       found.put(FileBatches.VERSION, ((Number) identity.get(1)).longValue());

@@ -110,12 +110,12 @@ final class PlakeParquet extends ParquetFileFormat {
     /** Those of the files of an answer. */
     static List<Layout> of(ReaderAnswer answer) {
       List<Layout> found = new ArrayList<>();
-      for (Object changed : answer.layouts()) {
+      for (Object changed : answer.list(Vocabulary.Files.LAYOUTS)) {
         found.add(new Layout((Map<?, ?>) changed, answer.places()));
       }
-      for (int i = 0; i < answer.layoutOf().size(); i++) {
-        boolean isCut = answer.deleted().get(i) != null;
-        Layout layout = found.get(((Number) answer.layoutOf().get(i)).intValue());
+      for (int i = 0; i < answer.list(Vocabulary.Files.LAYOUT_OF).size(); i++) {
+        boolean isCut = answer.list(Vocabulary.Files.DELETED).get(i) != null;
+        Layout layout = found.get(((Number) answer.list(Vocabulary.Files.LAYOUT_OF).get(i)).intValue());
         layout.isWhole |= !isCut;
         layout.isCut |= isCut;
       }

@@ -1,6 +1,7 @@
 package io.plake.spark.scan;
 
 import io.plake.spark.core.Part;
+import io.plake.spark.core.Relations;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -29,10 +30,7 @@ public final class AnswerRows extends SparkStrategy {
 
   @Override
   public Seq<SparkPlan> apply(LogicalPlan plan) {
-    LogicalPlan leaf = plan;
-    while (leaf instanceof Project || leaf instanceof Filter) {
-      leaf = leaf.children().head();
-    }
+    LogicalPlan leaf = Relations.leaf(plan);
     List<SparkPlan> planned = Collections.emptyList();
     if (leaf != plan && leaf instanceof DataSourceV2ScanRelation
         && ((DataSourceV2ScanRelation) leaf).scan() instanceof CatalogAnswer) {

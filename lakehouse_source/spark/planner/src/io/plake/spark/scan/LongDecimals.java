@@ -11,7 +11,6 @@ import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.MakeDecimal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
-import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.execution.SparkPlan;
@@ -39,18 +38,14 @@ public final class LongDecimals extends SparkStrategy {
 
   @Override
   public Seq<SparkPlan> apply(LogicalPlan plan) {
-    LogicalPlan leaf = plan;
-    while (leaf instanceof Project || leaf instanceof Filter) {
-      leaf = leaf.children().head();
-    }
+    LogicalPlan leaf = Relations.leaf(plan);
     List<SparkPlan> planned = Collections.emptyList();
     if (leaf instanceof DataSourceV2ScanRelation && Relations.isOn()) {
       try {
-        LogicalPlan old = leaf;
         LogicalPlan changed = change((DataSourceV2ScanRelation) leaf);
         if (changed != null) {
           planned = List.of(planLater(plan.transformUp(
-              new Rewrite<>(node -> node == old ? changed : node))));
+              new Rewrite<>(node -> node == leaf ? changed : node))));
         }
       } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
         Part.DECIMALS.failed(e);

@@ -22,43 +22,39 @@ import org.apache.spark.sql.types.StructType;
  * which all scans of a frame share. The reading side is {@code Pushdown} in
  * {@code lakehouse_source/spark/reading/pushdown.py}; the names are those of {@link Vocabulary}.
  */
-final class Pushdown {
+final class Pushdown implements Cloneable {
   private static final int NO_LIMIT = -1;
 
   /** The columns to read, in the order of the table. */
-  final StructType columns;
+  StructType columns;
 
-  private final ConditionData condition;
-  private final Metadata[] joinKeys;
-  private final boolean rowsOnly;
-  private final int limit;
-  private final Metadata aggregate;
-  private final Metadata decimals;
-  private final Map<String, String> metadata;
-  private final String reader;
-  private final boolean joined;
+  private ConditionData condition;
+  private Metadata[] joinKeys = new Metadata[0];
+  private boolean rowsOnly = false;
+  private int limit = NO_LIMIT;
+  private Metadata aggregate;
+  private Metadata decimals;
+  private Map<String, String> metadata = Map.of();
+  private String reader;
+  private boolean joined = false;
 
-  private Pushdown(
-      StructType columns, ConditionData condition, Metadata[] joinKeys, boolean rowsOnly,
-      int limit, Metadata aggregate, Metadata decimals, Map<String, String> metadata,
-      String reader, boolean joined) {
+  private Pushdown(StructType columns, ConditionData condition) {
     this.columns = columns;
     this.condition = condition;
-    this.joinKeys = joinKeys;
-    this.rowsOnly = rowsOnly;
-    this.limit = limit;
-    this.aggregate = aggregate;
-    this.decimals = decimals;
-    this.metadata = metadata;
-    this.reader = reader;
-    this.joined = joined;
   }
 
   /** All rows and the given columns of a table. */
   static Pushdown of(StructType table) {
-    return new Pushdown(
-        table, new ConditionData(table, new Predicate[0]), new Metadata[0], false, NO_LIMIT, null,
-        null, Map.of(), null, false);
+    return new Pushdown(table, new ConditionData(table, new Predicate[0]));
+  }
+
+  /** The same, of which one thing will be changed. What is made is never changed. */
+  private Pushdown copy() {
+    try {
+      return (Pushdown) clone();
+    } catch (CloneNotSupportedException e) {
+      throw new IllegalStateException(e);
+    }
   }
 
   /**
@@ -66,30 +62,32 @@ final class Pushdown {
    * @param metadata those of the columns that tell where a row is stored, with plake's names
    */
   Pushdown withColumns(StructType columns, boolean rowsOnly, Map<String, String> metadata) {
-    return new Pushdown(
-        columns, condition, joinKeys, rowsOnly, limit, aggregate, decimals, metadata, reader,
-        joined);
+    Pushdown found = copy();
+    found.columns = columns;
+    found.rowsOnly = rowsOnly;
+    found.metadata = metadata;
+    return found;
   }
 
   /** @param condition is true of every row that is wanted */
   Pushdown withCondition(ConditionData condition) {
-    return new Pushdown(
-        columns, condition, joinKeys, rowsOnly, limit, aggregate, decimals, metadata, reader,
-        joined);
+    Pushdown found = copy();
+    found.condition = condition;
+    return found;
   }
 
   /** @param rows so many rows are enough */
   Pushdown withLimit(int rows) {
-    return new Pushdown(
-        columns, condition, joinKeys, rowsOnly, rows, aggregate, decimals, metadata, reader,
-        joined);
+    Pushdown found = copy();
+    found.limit = rows;
+    return found;
   }
 
   /** @param terms only planning may use them: they hold for one run of the query */
   Pushdown withJoinKeys(Metadata[] terms) {
-    return new Pushdown(
-        columns, condition, terms, rowsOnly, limit, aggregate, decimals, metadata, reader,
-        joined);
+    Pushdown found = copy();
+    found.joinKeys = terms;
+    return found;
   }
 
   /**
@@ -99,16 +97,17 @@ final class Pushdown {
    * @param joined by which columns keys of a join may prune it
    */
   Pushdown withQuestions(String reader, boolean joined) {
-    return new Pushdown(
-        columns, condition, joinKeys, rowsOnly, limit, aggregate, decimals, metadata, reader,
-        joined);
+    Pushdown found = copy();
+    found.reader = reader;
+    found.joined = joined;
+    return found;
   }
 
   /** The same condition with a question for the catalog, instead of a scan. */
   Pushdown asking(CatalogQuestion question, StructType about) {
-    return new Pushdown(
-        about, condition, new Metadata[0], false, NO_LIMIT, question.data(), null, Map.of(),
-        null, false);
+    Pushdown found = new Pushdown(about, condition);
+    found.aggregate = question.data();
+    return found;
   }
 
   /** With longs for the decimals that a long can hold; null where there are none. */
@@ -126,9 +125,13 @@ final class Pushdown {
         any = true;
       }
     }
-    return !any ? null : new Pushdown(
-        new StructType(fields), condition, joinKeys, rowsOnly, limit, aggregate, types.build(),
-        metadata, reader, joined);
+    if (!any) {
+      return null;
+    }
+    Pushdown found = copy();
+    found.columns = new StructType(fields);
+    found.decimals = types.build();
+    return found;
   }
 
   /** Whether no value of a row matters. */

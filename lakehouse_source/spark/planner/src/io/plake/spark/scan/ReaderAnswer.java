@@ -66,38 +66,9 @@ public final class ReaderAnswer {
     return files != null;
   }
 
+  /** The dataset's folder, as Hadoop names it. */
   public String root() {
     return (String) files.get(Vocabulary.Files.ROOT);
-  }
-
-  /** Paths of files, relative to the root. */
-  public List<?> paths() {
-    return list(Vocabulary.Files.PATHS);
-  }
-
-  /** In bytes, in the order of the paths. */
-  public List<?> sizes() {
-    return list(Vocabulary.Files.SIZES);
-  }
-
-  /** The columns that the files do not have. */
-  public List<?> partitioned() {
-    return list(Vocabulary.Files.PARTITIONED);
-  }
-
-  /** Lists of texts: the values of those columns. */
-  public List<?> values() {
-    return list(Vocabulary.Files.VALUES);
-  }
-
-  /** For each file the place of its values. */
-  public List<?> valuesOf() {
-    return list(Vocabulary.Files.VALUES_OF);
-  }
-
-  /** Columns whose conditions Spark must not push into Parquet. */
-  public List<?> unpushed() {
-    return list(Vocabulary.Files.UNPUSHED);
   }
 
   /** The columns that tell where a row is stored, with plake's names for them. */
@@ -105,27 +76,8 @@ public final class ReaderAnswer {
     return (Map<?, ?>) files.get(Vocabulary.Files.PLACES);
   }
 
-  /** For each file its first row id and the version that added it, where places are read. */
-  public List<?> identities() {
-    return list(Vocabulary.Files.IDENTITIES);
-  }
-
-  /** How files store the columns, by the numbers in {@link #layoutOf}. */
-  public List<?> layouts() {
-    return list(Vocabulary.Files.LAYOUTS);
-  }
-
-  /** For each file the number of its layout. */
-  public List<?> layoutOf() {
-    return list(Vocabulary.Files.LAYOUT_OF);
-  }
-
-  /** For each file where its deletion vector is; null where it has none. */
-  public List<?> deleted() {
-    return list(Vocabulary.Files.DELETED);
-  }
-
-  private List<?> list(String key) {
+  /** One of the lists in {@link Vocabulary.Files}. */
+  public List<?> list(String key) {
     return (List<?>) files.get(key);
   }
 }
