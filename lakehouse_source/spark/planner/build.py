@@ -185,9 +185,9 @@ def build(target: Path = JAR, javac: str | None = None) -> Path:
 def disassembled(jar: Path, javac: str) -> str:
     """The members and instructions of all classes, as the `javap` beside a `javac` prints them.
 
-    Two compilers number the constants of a class differently, which changes the lengths of
-    instructions too, and write other frames of types for the verifier. None of that is in this
-    text: jumps name the place of an instruction in its method.
+    Two compilers number the constants and lambdas of a class differently, which changes the
+    lengths of instructions too, and write other frames of types for the verifier. None of that is
+    in this text: jumps name the place of an instruction in its method.
     """
     javap = Path(javac).resolve().with_name("javap")
     with tempfile.TemporaryDirectory() as folder:
@@ -199,6 +199,7 @@ def disassembled(jar: Path, javac: str) -> str:
             cwd=folder, capture_output=True, text=True, check=True,
         )  # fmt: skip
     text = re.sub(r"[ \t]+", " ", re.sub(r"#\d+(:\d+)?", "#", done.stdout.replace("ldc_w", "ldc")))
+    text = re.sub(r"(lambda\$\w+\$)\d+", r"\1", text)
     head, *methods = text.split(" Code:\n")
     return head + "".join(" Code:\n" + _with_places(method) for method in methods)
 
