@@ -206,7 +206,7 @@ class Question:
     """
 
     COMMAND = "ask"  # a value of `Ask`
-    CATALOG = "spark_catalog"  # the name of the catalog in Spark
+    CATALOG = "asking_catalog"  # its name in Spark
     IDENTIFIER = "identifier"  # the parts of a table's name, the namespace first
     SHOWN = "shown"  # the parts of the table's name to show, where IDENTIFIER is a path
     NAMESPACE = "namespace"  # its parts

@@ -151,7 +151,7 @@ public final class Vocabulary {
 
   public static final class Question {
     public static final String COMMAND = "ask";
-    public static final String CATALOG = "spark_catalog";
+    public static final String CATALOG = "asking_catalog";
     public static final String IDENTIFIER = "identifier";
     public static final String SHOWN = "shown";
     public static final String NAMESPACE = "namespace";
