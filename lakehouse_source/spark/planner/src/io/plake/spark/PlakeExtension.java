@@ -28,8 +28,11 @@ import java.util.Map;
 import java.util.ServiceLoader;
 import java.util.Set;
 import java.util.WeakHashMap;
+import java.util.function.Supplier;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.SparkSessionExtensionsProvider;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.sources.DataSourceRegister;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
@@ -102,23 +105,31 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     if (EXTENDED.add(extensions)) {
       // Before tables are resolved.
-      extensions.injectHintResolutionRule(session -> new MergeSchemaWrites.Wait());
-      extensions.injectHintResolutionRule(TimesOfPaths::new);
-      extensions.injectHintResolutionRule(StreamReads.Names::new);
-      extensions.injectHintResolutionRule(ChangesByName::new);
+      extensions.injectHintResolutionRule(
+          session -> rule(Part.CATALOG, () -> new MergeSchemaWrites.Wait()));
+      extensions.injectHintResolutionRule(
+          session -> rule(Part.CATALOG, () -> new TimesOfPaths(session)));
+      extensions.injectHintResolutionRule(
+          session -> rule(Part.CATALOG, () -> new StreamReads.Names(session)));
+      extensions.injectHintResolutionRule(
+          session -> rule(Part.CATALOG, () -> new ChangesByName(session)));
       TableChanges.injectInto(extensions);
-      extensions.injectResolutionRule(session -> new MergeSchemaWrites.Widen());
+      extensions.injectResolutionRule(
+          session -> rule(Part.CATALOG, () -> new MergeSchemaWrites.Widen()));
       extensions.injectResolutionRule(session -> {
         PlakeSessionCatalog.useIn(session);
-        return new RepinViews();
+        return rule(Part.VIEWS, () -> new RepinViews());
       });
-      extensions.injectResolutionRule(session -> new FormatWrites());
-      extensions.injectResolutionRule(session -> new AnalyzeTables());
-      extensions.injectResolutionRule(session -> new NotNullColumns());
-      extensions.injectResolutionRule(session -> new RowStatements()); // after views have their version
-      extensions.injectPostHocResolutionRule(session -> new OwnRows()); // where queries are resolved
-      extensions.injectPostHocResolutionRule(session -> new StreamReads());
-      extensions.injectPostHocResolutionRule(session -> new StreamWrites());
+      extensions.injectResolutionRule(session -> rule(Part.PROVIDER, () -> new FormatWrites()));
+      extensions.injectResolutionRule(session -> rule(Part.CATALOG, () -> new AnalyzeTables()));
+      extensions.injectResolutionRule(session -> rule(Part.CATALOG, () -> new NotNullColumns()));
+      // After views have their version.
+      extensions.injectResolutionRule(session -> rule(Part.STATEMENTS, () -> new RowStatements()));
+      extensions.injectPostHocResolutionRule(session -> rule(Part.STATEMENTS, () -> new OwnRows()));
+      extensions.injectPostHocResolutionRule(
+          session -> rule(Part.CATALOG, () -> new StreamReads()));
+      extensions.injectPostHocResolutionRule(
+          session -> rule(Part.CATALOG, () -> new StreamWrites()));
       // The "Pre CBO" batch runs once per query, just before Spark turns relations into scans.
       // Filters and projections are then next to the relation, and the rule of Spark that pushes
       // them down has not run yet.
@@ -126,13 +137,31 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
         PlakeSessionCatalog.useIn(session); // where the extension comes after the analyzer was made
         return new IsolateScans();
       });
-      extensions.injectPreCBORule(session -> new RowWrites());
+      extensions.injectPreCBORule(session -> rule(Part.STATEMENTS, () -> new RowWrites()));
       extensions.injectPlannerStrategy(session -> new AnswerRows());
-      extensions.injectPlannerStrategy(session -> new ChooseReader()); // before decimals are made longs
+      // Before decimals are made longs.
+      extensions.injectPlannerStrategy(session -> new ChooseReader());
       extensions.injectPlannerStrategy(session -> new LongDecimals());
       extensions.injectColumnar(session -> new FileScanMetrics());
     }
     return BoxedUnit.UNIT;
+  }
+
+  /** A rule; one that does nothing where Spark lacks what it needs. */
+  private static Rule<LogicalPlan> rule(Part part, Supplier<Rule<LogicalPlan>> made) {
+    try {
+      return made.get();
+    } catch (LinkageError e) {
+      part.failed(e);
+      return new Idle();
+    }
+  }
+
+  private static final class Idle extends Rule<LogicalPlan> {
+    @Override
+    public LogicalPlan apply(LogicalPlan plan) {
+      return plan;
+    }
   }
 
   /**

@@ -128,7 +128,7 @@ public final class IsolateScans extends Rule<LogicalPlan> {
     }
     try {
       boolean named = table instanceof NamedTable;
-      PythonTable isolated = new IsolatedTable(
+      PythonTable isolated = IsolatedTable.of(
           sourceOf(table, relation.options()), Relations.SOURCE, schema, question,
           named ? ((NamedTable) table).hidden() : Map.of());
       return Relations.copy(relation, isolated, relation.options());
@@ -175,6 +175,13 @@ public final class IsolateScans extends Rule<LogicalPlan> {
       this.schema = schema;
       this.question = question;
       this.hidden = hidden;
+    }
+
+    /** Here, so that the rule links where this class does not. */
+    static PythonTable of(
+        PythonDataSourceV2 frame, String shortName, StructType schema, CatalogQuestion question,
+        Map<String, StructField> hidden) {
+      return new IsolatedTable(frame, shortName, schema, question, hidden);
     }
 
     @Override
