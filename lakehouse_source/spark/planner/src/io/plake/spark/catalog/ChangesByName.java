@@ -51,15 +51,7 @@ public final class ChangesByName extends Rule<LogicalPlan> {
   }
 
   /** A table, and the name by which a query can mean it. */
-  static final class Found {
-    private final SubqueryAlias alias;
-    private final PlakeTable table;
-
-    private Found(SubqueryAlias alias, PlakeTable table) {
-      this.alias = alias;
-      this.table = table;
-    }
-
+  record Found(SubqueryAlias alias, PlakeTable table) {
     /** The plan that reads changes of the table. */
     LogicalPlan changes(java.util.Map<String, String> options) {
       LogicalPlan relation = table.changes(options).relation();

@@ -119,13 +119,7 @@ public final class PlakeProcedure implements UnboundProcedure {
   }
 
   /** Spark takes a procedure that is both for a bound one before it has ordered the arguments. */
-  private static final class Bound implements BoundProcedure {
-    private final PlakeProcedure procedure;
-
-    Bound(PlakeProcedure procedure) {
-      this.procedure = procedure;
-    }
-
+  private record Bound(PlakeProcedure procedure) implements BoundProcedure {
     @Override
     public String name() {
       return procedure.name;

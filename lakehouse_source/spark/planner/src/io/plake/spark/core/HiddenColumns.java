@@ -67,13 +67,7 @@ public final class HiddenColumns {
     return columns.toArray(new MetadataColumn[0]);
   }
 
-  private static final class Hidden implements MetadataColumn {
-    private final StructField field;
-
-    Hidden(StructField field) {
-      this.field = field;
-    }
-
+  private record Hidden(StructField field) implements MetadataColumn {
     @Override
     public String name() {
       return field.name();

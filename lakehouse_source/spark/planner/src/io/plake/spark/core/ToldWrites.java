@@ -33,13 +33,7 @@ public final class ToldWrites implements SupportsTruncate {
     return new Told(stock.build());
   }
 
-  private static final class Told implements Write {
-    private final Write stock;
-
-    Told(Write stock) {
-      this.stock = stock;
-    }
-
+  private record Told(Write stock) implements Write {
     @Override
     public String description() {
       return stock.description();
@@ -73,13 +67,7 @@ public final class ToldWrites implements SupportsTruncate {
   }
 
   /** The batches of a stream. */
-  private static final class Batches implements StreamingWrite {
-    private final StreamingWrite stock;
-
-    Batches(StreamingWrite stock) {
-      this.stock = stock;
-    }
-
+  private record Batches(StreamingWrite stock) implements StreamingWrite {
     /** Executors get Spark's own: they need none of the jar. */
     @Override
     public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {

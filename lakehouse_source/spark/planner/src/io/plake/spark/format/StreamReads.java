@@ -177,7 +177,8 @@ public final class StreamReads extends Rule<LogicalPlan> {
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-      return new Builder(table.newScanBuilder(options));
+      ScanBuilder stock = table.newScanBuilder(options); // nothing is pushed down in a stream
+      return () -> new StreamScan(stock.build());
     }
 
     @Override
@@ -186,27 +187,7 @@ public final class StreamReads extends Rule<LogicalPlan> {
     }
   }
 
-  /** Spark pushes nothing down to the scan of a stream. */
-  private static final class Builder implements ScanBuilder {
-    private final ScanBuilder stock;
-
-    Builder(ScanBuilder stock) {
-      this.stock = stock;
-    }
-
-    @Override
-    public Scan build() {
-      return new StreamScan(stock.build());
-    }
-  }
-
-  private static final class StreamScan implements Scan, SupportsMetadata {
-    private final Scan stock;
-
-    StreamScan(Scan stock) {
-      this.stock = stock;
-    }
-
+  private record StreamScan(Scan stock) implements Scan, SupportsMetadata {
     @Override
     public StructType readSchema() {
       return stock.readSchema();

@@ -81,15 +81,7 @@ final class FunctionRanges {
   }
 
   /** A condition that follows from another one or, if exact, is the same. */
-  private static final class Range {
-    final Expression condition;
-    final boolean exact;
-
-    Range(Expression condition, boolean exact) {
-      this.condition = condition;
-      this.exact = exact;
-    }
-  }
+  private record Range(Expression condition, boolean exact) {}
 
   private static Range ofComparison(BinaryComparison comparison) {
     boolean turned = comparison.left() instanceof Literal;
@@ -132,19 +124,12 @@ final class FunctionRanges {
     return all;
   }
 
-  /** A function of one column that climbs in steps of a calendar unit. */
-  private static final class Step {
-    private final Expression column;
-    private final String unit;
-    private final ZoneRules rules; // null: the column holds dates, or times without zone
-    private final DataType result;
-
-    private Step(Expression column, String unit, ZoneRules rules, DataType result) {
-      this.column = column;
-      this.unit = unit;
-      this.rules = rules;
-      this.result = result;
-    }
+  /**
+   * A function of one column that climbs in steps of a calendar unit.
+   *
+   * @param rules null: the column holds dates, or times without zone
+   */
+  private record Step(Expression column, String unit, ZoneRules rules, DataType result) {
 
     static Step of(Expression function) {
       if (function instanceof Year) {

@@ -307,13 +307,7 @@ public final class IsolatedScan
   }
 
   /** A reference to a top-level column. */
-  private static final class Column implements NamedReference {
-    private final String name;
-
-    Column(String name) {
-      this.name = name;
-    }
-
+  private record Column(String name) implements NamedReference {
     @Override
     public String[] fieldNames() {
       return new String[] {name};

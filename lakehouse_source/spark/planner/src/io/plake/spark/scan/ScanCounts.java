@@ -95,23 +95,5 @@ public final class ScanCounts {
     metrics.forEach((name, metric) -> metric.set(values.get(name)));
   }
 
-  private static final class Reported implements CustomTaskMetric {
-    private final String name;
-    private final long value;
-
-    Reported(String name, long value) {
-      this.name = name;
-      this.value = value;
-    }
-
-    @Override
-    public String name() {
-      return name;
-    }
-
-    @Override
-    public long value() {
-      return value;
-    }
-  }
+  private record Reported(String name, long value) implements CustomTaskMetric {}
 }

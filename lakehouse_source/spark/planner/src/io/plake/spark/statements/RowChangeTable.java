@@ -103,15 +103,7 @@ final class RowChangeTable extends PythonTable {
     }
   }
 
-  private static final class Builder implements WriteBuilder {
-    private final WriteBuilder stock;
-    private final String file;
-
-    Builder(WriteBuilder stock, String file) {
-      this.stock = stock;
-      this.file = file;
-    }
-
+  private record Builder(WriteBuilder stock, String file) implements WriteBuilder {
     @Override
     public Write build() {
       return new Clustered(stock.build(), file);
@@ -123,15 +115,7 @@ final class RowChangeTable extends PythonTable {
    *
    * <p>Not strictly: Spark may divide a file with many changed rows. The driver unites the parts.
    */
-  private static final class Clustered implements RequiresDistributionAndOrdering {
-    private final Write stock;
-    private final String file;
-
-    Clustered(Write stock, String file) {
-      this.stock = stock;
-      this.file = file;
-    }
-
+  private record Clustered(Write stock, String file) implements RequiresDistributionAndOrdering {
     @Override
     public Distribution requiredDistribution() {
       return Distributions.clustered(new Expression[] {Expressions.column(file)});
