@@ -52,12 +52,7 @@ public final class Envelope {
    */
   static JsonNode answer(String text) {
     JsonNode told = parsed(text);
-    JsonNode number = told.get(Vocabulary.Envelope.PROTOCOL);
-    if (number == null || !number.asText().equals(Vocabulary.Envelope.NUMBER)) {
-      throw Refusal.because("[PLAKE_INVALID_OPTION] plake-planner.jar is of another release than the"
-          + " Python package lakehouse_source. Give Spark the jar of the package:"
-          + " lakehouse_source.spark.planner_jar() tells where it is.");
-    }
+    check(told.path(Vocabulary.Envelope.PROTOCOL).asText());
     if (told.has(Vocabulary.Envelope.ERROR)) {
       throw Refusal.of(told.get(Vocabulary.Envelope.ERROR));
     }
@@ -77,7 +72,21 @@ public final class Envelope {
     int length = at + Vocabulary.Envelope.BEGIN.length();
     int from = length + DIGITS + 1;
     int size = Integer.parseInt(bytes.substring(length, length + DIGITS));
-    return JSON.convertValue(answer(bytes.substring(from, from + size)), Map.class);
+    try {
+      Map<?, ?> told = JSON.readValue(bytes.substring(from, from + size), Map.class);
+      check(told.get(Vocabulary.Envelope.PROTOCOL));
+      return (Map<?, ?>) told.get(Vocabulary.Envelope.ANSWER);
+    } catch (JsonProcessingException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  private static void check(Object number) {
+    if (!Vocabulary.Envelope.NUMBER.equals(number)) {
+      throw Refusal.because("[PLAKE_INVALID_OPTION] plake-planner.jar is of another release than the"
+          + " Python package lakehouse_source. Give Spark the jar of the package:"
+          + " lakehouse_source.spark.planner_jar() tells where it is.");
+    }
   }
 
   private static JsonNode parsed(String text) {
