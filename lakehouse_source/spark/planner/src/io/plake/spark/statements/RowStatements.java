@@ -52,7 +52,8 @@ public final class RowStatements extends Rule<LogicalPlan> {
     }
     try {
       checkTargets(plan);
-      return plan.transformUp(new Rewrite<>(RowStatements::changed)).transformUp(new Rewrite<>(GroupFilters::without));
+      return plan.transformUp(new Rewrite<>(RowStatements::changed))
+          .transformUp(new Rewrite<>(GroupFilters::without));
     } catch (LinkageError e) {
       Part.STATEMENTS.failed(e);
       return plan;
@@ -141,7 +142,8 @@ public final class RowStatements extends Rule<LogicalPlan> {
     }
     DataSourceV2Relation now = statementOn(target, isView(node), evolves(node));
     MovedColumns places = new MovedColumns(target, now);
-    LogicalPlan done = withTarget(node, now).transformAllExpressionsWithSubqueries(new Rewrite<>(places::moved))
+    LogicalPlan done = withTarget(node, now)
+        .transformAllExpressionsWithSubqueries(new Rewrite<>(places::moved))
         .transformExpressions(new Rewrite<>(StructCasts::undone));
     boolean named = places.wereNamed()
         || target.output().size() > target.table().columns().length
