@@ -113,7 +113,7 @@ def test_the_facts_of_an_error_are_the_parameters_of_its_message(
         spark_catalog.sql(f"SELECT * FROM plake.`{path}` VERSION AS OF 9")
     assert str(caught.value).startswith("[PLAKE_VERSION_NOT_FOUND] ")
     told = caught.value.getMessageParameters()
-    expected = {"dataset": f"file://{path}", "requested": "9", "first": "1", "last": "1"}
+    expected = {"dataset": f"file://{path}", "requested": "version 9", "first": "1", "last": "1"}
     assert told is not None
     assert expected.items() <= told.items()
 
