@@ -175,6 +175,12 @@ def test_java_spells_no_shared_name_itself() -> None:
     assert spelled & shared <= {"true", "false"}  # the values of settings
 
 
+def test_only_the_envelope_reads_messages_and_nothing_opens_a_pickle() -> None:
+    sources = {file.name: file.read_text() for file in build.source_files()}
+    assert [name for name, text in sources.items() if "ObjectMapper" in text] == ["Envelope.java"]
+    assert [name for name, text in sources.items() if "razorvine" in text] == []
+
+
 def test_python_reads_every_operator_and_every_type() -> None:
     read = decode_conditions
     single = {Operator.IS_NULL, Operator.IN}
