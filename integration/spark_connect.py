@@ -96,13 +96,13 @@ def attack(spark: Any, folder: Path) -> int:
             a pickle was loaded.
     """
     import lakehouse_source as lake
-    from lakehouse_source.spark.protocol.vocabulary import Option
+    from lakehouse_source.spark.protocol.vocabulary import Told
     from tests.doors import test_own_options as options
 
     path = str(folder / "attacked")
     lake.write_dataset({"a": [1, 2, 3]}, path)
     doors = (*options.EVERYWHERE, *options.WITH_CATALOG)
-    names = (Option.QUESTION, Option.COMMAND, Option.TASKS, Option.STATEMENT.upper())
+    names = (Told.QUESTION, Told.COMMAND, Told.TASKS, Told.STATEMENT)
     for door in doors:
         for name in names:
             options.attacked(spark, door, path, name, folder)

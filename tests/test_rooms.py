@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
@@ -75,6 +76,11 @@ WINGS = {
         ("source",),
     ),
 }
+# The packages of the planner extension under `io.plake.spark`, from the bottom to the top. The last
+# one is `io.plake.spark` itself: the classes whose names are in users' configurations.
+JAVA = PACKAGE / "spark" / "planner" / "src"
+JAVA_ROOT = "io.plake.spark"
+JAVA_FLOORS = ("core", "scan", "reader", "catalog", "format", "statements", "")
 # Imports that FLOORS forbids and that stay, with the reason. Empty is the aim.
 EXCEPTIONS: dict[tuple[str, str], str] = {}
 
@@ -220,6 +226,40 @@ def test_executors_need_no_catalog() -> None:
     assert not {name for name in modules() if room(name) == "parquet"} & {
         name for name in modules() if any("catalog" in other for other in inside(name))
     }
+
+
+def java_arrows() -> set[tuple[str, str]]:
+    """Which package of the planner extension names a class of which other one."""
+    found = set()
+    for path in JAVA.rglob("*.java"):
+        mine = path.parent.relative_to(JAVA).as_posix().replace("/", ".")
+        code = re.sub(
+            r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', "", path.read_text(), flags=re.DOTALL
+        )
+        package, *named = re.findall(rf"\b({JAVA_ROOT}(?:\.[a-z]\w*)*)\b", code)
+        assert package == mine, path
+        found |= {(mine, other) for other in named if other != mine}
+    return found
+
+
+def java_upward(pairs: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    floors = {f"{JAVA_ROOT}.{name}".rstrip("."): at for at, name in enumerate(JAVA_FLOORS)}
+    return {(mine, other) for mine, other in pairs if floors[other] >= floors[mine]}
+
+
+def test_java_packages_name_classes_of_packages_below_them_only() -> None:
+    folders = {
+        path.parent.relative_to(JAVA / "io" / "plake" / "spark") for path in JAVA.rglob("*.java")
+    }
+    assert {folder.as_posix().strip(".") for folder in folders} == set(JAVA_FLOORS)
+    pairs = java_arrows()
+    assert ("io.plake.spark.scan", "io.plake.spark.core") in pairs
+    assert java_upward(pairs) == set()
+
+
+def test_an_upward_import_in_java_would_be_caught() -> None:
+    upward = ("io.plake.spark.scan", "io.plake.spark")
+    assert java_upward({upward, ("io.plake.spark", "io.plake.spark.scan")}) == {upward}
 
 
 def test_importing_the_package_never_imports_pyspark() -> None:

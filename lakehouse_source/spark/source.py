@@ -7,10 +7,9 @@ join too.
 
 from __future__ import annotations
 
-import json
 import pickle
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,13 +31,16 @@ from lakehouse_source.model import Layout
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns, version_number
 from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, unused_names
+from lakehouse_source.spark.protocol.envelope import answer, asked, in_pickle
 from lakehouse_source.spark.protocol.vocabulary import (
     Answer,
     Ask,
+    Envelope,
     Mode,
     Option,
-    Pickle,
+    Planned,
     Question,
+    Told,
 )
 from lakehouse_source.spark.reading.aggregate_pushdown import AggregateReader
 from lakehouse_source.spark.reading.batch_read import PlakeReader, ReadRequest
@@ -89,7 +91,7 @@ _POLL_SECONDS = 0.5
 class PlakeDataSource(DataSource):
     """`spark.read.format("plake")` and `df.write.format("plake")`."""
 
-    def __init__(self, options: dict[str, str], own: Mapping[str, str] | None = None) -> None:
+    def __init__(self, options: dict[str, str], own: Mapping[str, Any] | None = None) -> None:
         super().__init__(options)
         _refuse_own(self.options)
         # Options of the planner extension, which only `FromExtension` gives.
@@ -104,17 +106,17 @@ class PlakeDataSource(DataSource):
         self._snapshot: Snapshot | None = None
         self._schema_version = 0
         self._error: PlakeError | None = None
-        self._answer: dict[str, Any] | None = None
-        if Option.APPLICATION in self._own:
-            tell(application=self._own[Option.APPLICATION])
+        self._answer: str | None = None
+        if Told.APPLICATION in self._own:
+            tell(application=self._own[Told.APPLICATION])
         freeze_gc()
         self._tasks: Request | None = None
-        if Option.TASKS in self._own:
-            self._tasks = Request.of(self._own[Option.TASKS], self.options)
+        if Told.TASKS in self._own:
+            self._tasks = Request.of(self._own[Told.TASKS], self.options)
             return
-        for option in (Option.QUESTION, Option.COMMAND):
+        for option in (Told.QUESTION, Told.COMMAND):
             if option in self._own:
-                self._answer = self._answer_to(self._own[option], option == Option.COMMAND)
+                self._answer = self._answer_to(self._own[option], option == Told.COMMAND)
                 return
         try:
             others, storage = split_storage_options(self.options)
@@ -140,39 +142,41 @@ class PlakeDataSource(DataSource):
             if self._stream_error is None or not is_stream(options):
                 self._error = error
 
-    def _answer_to(self, question: str, may_change: bool) -> dict[str, Any]:
-        """The answer for Spark's catalog. A table that it opens is what this instance reads."""
+    def _answer_to(self, question: Mapping[str, Any], may_change: bool) -> str:
+        """The envelope for Spark's catalog. A table that it opens is what this instance reads."""
         try:
-            request = Request.of(question, self.options)
-            answer = commands.answer(request, may_change=may_change)
-            if request.question[Question.COMMAND] == Ask.LOAD_CHANGES:
-                self.options = {**request.frame, **place_of(request).options()}
-                self._changes = ChangesRequest.of(*split_storage_options(self.options))
-                return {**answer, Answer.AT: self._changes.end}
-            if not commands.opens_table(request):
-                return answer
-            try:
-                place = place_of(request)
-                self.options = commands.frame_options(request, place)
-                self._request, self._snapshot = _resolve(self.options)
-            except PlakeError:
-                if not may_change:
-                    raise
-                # It was committed, and Spark's CREATE and ALTER TABLE do not look at the table.
-                return commands.unread_table(request)
-            self._schema_version = self._snapshot.schema_version
-            # The request has the version. A stream of the table, which has the same options, begins
-            # where its own say.
-            self.options.pop("versionasof", None)
-            return commands.table(request, place, self._snapshot)
+            return answer(self._told(Request.of(question, self.options), may_change))
         except PlakeError as error:
             return commands.failed(error)
 
+    def _told(self, request: Request, may_change: bool) -> dict[str, Any]:
+        told = commands.answer(request, may_change=may_change)
+        if request.question[Question.COMMAND] == Ask.LOAD_CHANGES:
+            self.options = {**request.frame, **place_of(request).options()}
+            self._changes = ChangesRequest.of(*split_storage_options(self.options))
+            return {**told, Answer.AT: self._changes.end}
+        if not commands.opens_table(request):
+            return told
+        try:
+            place = place_of(request)
+            self.options = commands.frame_options(request, place)
+            self._request, self._snapshot = _resolve(self.options)
+        except PlakeError:
+            if not may_change:
+                raise
+            # It was committed, and Spark's CREATE and ALTER TABLE do not look at the table.
+            return commands.unread_table(request)
+        self._schema_version = self._snapshot.schema_version
+        # The request has the version. A stream of the table, which has the same options, begins
+        # where its own say.
+        self.options.pop("versionasof", None)
+        return commands.table(request, place, self._snapshot)
+
     def __getstate__(self) -> dict[str, Any]:
-        # The planner extension reads the version (`RowStatements.java`), and plain values only.
+        # The planner extension takes the version from the envelope (`RowStatements.java`).
         version = None if self._request is None else self._request.version
         packed = pickle.dumps({**self.__dict__, "_snapshot": None, "_answer": None, "_own": {}})
-        return {Pickle.VERSION: version, "packed": packed}
+        return {"envelope": in_pickle(answer({Planned.VERSION: version})), "packed": packed}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(pickle.loads(state["packed"]))
@@ -248,17 +252,17 @@ class PlakeDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         freeze_gc()
-        every = with_settings(self.options, self._own.get(Option.SETTINGS))
-        if Option.STATEMENT in self._own or ROW_CHANGES.lower() in self.options:
-            return begin_statement(every, self._own.get(Option.STATEMENT), schema)
+        every = with_settings(self.options, self._own.get(Told.SETTINGS, {}))
+        if Told.STATEMENT in self._own or ROW_CHANGES.lower() in self.options:
+            return begin_statement(every, self._own.get(Told.STATEMENT), schema)
         options, storage = split_storage_options(every)
-        if self._own.get(Option.SETTINGS) and (isolation := options.pop("isolation", None)):
+        if self._own.get(Told.SETTINGS) and (isolation := options.pop("isolation", None)):
             isolation_of(isolation)  # rows that are added or replaced are alike under both
-        replaced = self._own.get(Option.OVERWRITE)
-        kind = self._own.get(Option.MODE)
-        table = self._own.get(Option.STAGED)
-        reads = self._own.get(Option.READS)
-        session = self._own.get(Option.SESSION_PARTITIONS, "static")
+        replaced = self._own.get(Told.OVERWRITE)
+        kind = self._own.get(Told.MODE)
+        table = self._own.get(Told.STAGED)
+        reads = self._own.get(Told.READS, ())
+        session = self._own.get(Told.SESSION_PARTITIONS, "static")
         given = Options(options, WRITE_OPTIONS, "writing")
         path = given.path()
         check_no_secrets(path, storage)
@@ -296,7 +300,7 @@ class PlakeDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         freeze_gc()
         options, storage = split_storage_options(self.options)
-        kind = self._own.get(Option.MODE)
+        kind = self._own.get(Told.MODE)
         given = Options(options, STREAM_WRITE_OPTIONS, STREAM_WRITING)
         path = given.path()
         check_no_secrets(path, storage)
@@ -317,16 +321,12 @@ class FromExtension(DataSource):
     """
 
     def __new__(cls, options: dict[str, str]) -> PlakeDataSource:  # type: ignore[misc]
-        own = {name: options.pop(name) for name in list(options) if _is_own(name)}
-        return PlakeDataSource(options, {name.lower(): value for name, value in own.items()})
+        own = [options.pop(name) for name in list(options) if name.lower() == Envelope.NAME]
+        return PlakeDataSource(options, asked(own[0]) if own else None)
 
     @classmethod
     def name(cls) -> str:
         return PlakeDataSource.name()
-
-
-def _is_own(name: str) -> bool:
-    return name.lower().startswith(Option.OWN)
 
 
 def _refuse_own(options: MutableMapping[str, str]) -> None:
@@ -335,7 +335,7 @@ def _refuse_own(options: MutableMapping[str, str]) -> None:
     Raises:
         InvalidOptionError
     """
-    for name in [name for name in options if _is_own(name)]:
+    for name in [name for name in options if name.lower().startswith(Option.OWN)]:
         if name.lower() not in (Option.VIEW, Option.SEAL):
             raise InvalidOptionError(
                 option=name, reason="is set by plake's planner extension only. Leave it out."
@@ -406,10 +406,9 @@ def _wait_seconds(given: Options) -> int:
     return seconds
 
 
-def _own_version(reads: str | None, address: Address) -> int | None:
+def _own_version(reads: Sequence[tuple[str, int]], address: Address) -> int | None:
     """The oldest version of the dataset that the rows of a write come from; None: they do not."""
-    found: list[list[Any]] = [] if reads is None else json.loads(reads)
-    return min((at for path, at in found if Address(path, None).uri == address.uri), default=None)
+    return min((at for path, at in reads if Address(path, None).uri == address.uri), default=None)
 
 
 def _may_be_dynamic(options: WriteOptions) -> bool:
@@ -426,13 +425,13 @@ def _is_partitioned(address: Address, catalog: Catalog, options: WriteOptions) -
         return bool(options.partition_by)
 
 
-def _condition(terms: str, schema: pa.Schema) -> PredicateSet:
+def _condition(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> PredicateSet:
     """The condition of an overwrite from Spark's catalog, exactly.
 
     Raises:
         InvalidPredicateError: a column of the rows has another type than the condition.
     """
-    return PredicateSet.of([to_node(term, schema) for term in json.loads(terms)])
+    return PredicateSet.of([to_node(term, schema) for term in terms])
 
 
 def _version(given: Options) -> int | str | None:

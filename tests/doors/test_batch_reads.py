@@ -200,7 +200,7 @@ def test_a_jar_without_the_reader_gives_rows_and_prunes(
     crippled = tmp_path / "crippled.jar"
     with zipfile.ZipFile(planner_jar()) as whole, zipfile.ZipFile(crippled, "w") as archive:
         for name in whole.namelist():
-            if name != "io/plake/spark/BatchReads.class":
+            if name != "io/plake/spark/scan/BatchReads.class":
                 archive.writestr(name, whole.read(name))
     monkeypatch.setattr(session, "planner_jar", lambda: crippled)
     fresh = enable(unshared_session(spark))

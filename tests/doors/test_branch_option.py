@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -42,5 +41,5 @@ def test_a_save_mode_finds_the_branch_however_it_is_named(tmp_path: Path, suffix
         Question.IDENTIFIER: [f"{tmp_path}/t{suffix}"],
         Question.MUST_BE_NEW: False,
     }
-    request = Request.of(json.dumps(asked), {"branch": "audit"})
+    request = Request.of(asked, {"branch": "audit"})
     assert exists(request)[Answer.EXISTS]

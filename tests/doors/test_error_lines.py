@@ -106,6 +106,18 @@ def test_the_condition_is_spark_s_and_the_traceback_its_cause(
     assert "Traceback (most recent call last)" in cause
 
 
+def test_the_facts_of_an_error_are_the_parameters_of_its_message(
+    spark_catalog: SparkSession, path: str
+) -> None:
+    with pytest.raises(AnalysisException) as caught:
+        spark_catalog.sql(f"SELECT * FROM plake.`{path}` VERSION AS OF 9")
+    assert str(caught.value).startswith("[PLAKE_VERSION_NOT_FOUND] ")
+    told = caught.value.getMessageParameters()
+    expected = {"dataset": f"file://{path}", "requested": "version 9", "first": "1", "last": "1"}
+    assert told is not None
+    assert expected.items() <= told.items()
+
+
 def test_tasks_get_none_of_the_jar_s_classes(spark_planner: SparkSession, path: str) -> None:
     """ClassNotFoundException on executors, which may not have the jar."""
     session = spark_planner.newSession()

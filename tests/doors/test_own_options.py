@@ -7,11 +7,11 @@ by a pickle in `messages`, or to let a read change what is stored.
 from __future__ import annotations
 
 import base64
-import json
 import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,7 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import lakehouse_source as lake
-from lakehouse_source.spark.protocol.vocabulary import Ask, Entry, Option, Question, names
+from lakehouse_source.spark.protocol import envelope
+from lakehouse_source.spark.protocol.vocabulary import Ask, Entry, Envelope, Option, Question, Told
 from lakehouse_source.spark.session.catalog_request import Request
 from lakehouse_source.spark.source import FromExtension, PlakeDataSource
 from lakehouse_source.spark.tables import commands
@@ -28,7 +29,7 @@ from tests.doors.frames import load
 pytestmark = pytest.mark.spark
 
 REFUSED = r"is set by plake's planner extension only|has the options catalog and storage.NAME only"
-MINE = sorted(set(names(Option).values()) - {Option.OWN, Option.VIEW, Option.SEAL})
+MINE = (Envelope.NAME, Envelope.NAME.upper(), Option.OWN + "whatever")
 
 
 class Bomb:
@@ -48,22 +49,19 @@ def dataset(tmp_path: Path) -> str:
     return path
 
 
-def truncation(path: str) -> str:
-    return json.dumps(
-        {Question.COMMAND: Ask.TRUNCATE, Question.CATALOG: "plake", Question.IDENTIFIER: [path]}
-    )
+def truncation(path: str) -> dict[str, Any]:
+    return {Question.COMMAND: Ask.TRUNCATE, Question.CATALOG: "plake", Question.IDENTIFIER: [path]}
 
 
-def execution(path: str, mark: Path) -> str:
+def execution(path: str, mark: Path) -> dict[str, Any]:
     bomb = base64.b64encode(pickle.dumps(Bomb(mark))).decode()
-    call = {
+    return {
         Question.COMMAND: Ask.CALL,
         Question.CATALOG: "plake",
         Question.PROCEDURE: "compact",
         Question.ARGUMENTS: {"table": path},
         Question.MESSAGES: [bomb],
     }
-    return json.dumps(call)
 
 
 def quoted(text: str) -> str:
@@ -146,10 +144,12 @@ WITH_CATALOG = (
 )
 
 
-def attacked(spark: SparkSession, door: Door, path: str, name: str, tmp_path: Path) -> None:
+def attacked(spark: SparkSession, door: Door, path: str, key: str, tmp_path: Path) -> None:
     """Try both attacks through a door: it refuses them, and nothing has changed."""
     mark = tmp_path / "ran"
-    for value in (truncation(path), execution(path, mark)):
+    name = Envelope.NAME.upper() if key == Told.COMMAND else Envelope.NAME
+    for body in (truncation(path), execution(path, mark)):
+        value = envelope.question({key: body})
         with pytest.raises(PySparkException, match=REFUSED):
             door(spark, path, name, value)
         assert not mark.exists()
@@ -158,19 +158,19 @@ def attacked(spark: SparkSession, door: Door, path: str, name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("door", EVERYWHERE)
-@pytest.mark.parametrize("name", [Option.QUESTION, Option.COMMAND.upper()])
+@pytest.mark.parametrize("key", [Told.QUESTION, Told.COMMAND])
 def test_stock_spark_takes_none_of_them(
-    spark: SparkSession, dataset: str, tmp_path: Path, door: Door, name: str
+    spark: SparkSession, dataset: str, tmp_path: Path, door: Door, key: str
 ) -> None:
-    attacked(spark, door, dataset, name, tmp_path)
+    attacked(spark, door, dataset, key, tmp_path)
 
 
 @pytest.mark.parametrize("door", [*EVERYWHERE, *WITH_CATALOG])
-@pytest.mark.parametrize("name", [Option.QUESTION, Option.COMMAND.upper()])
+@pytest.mark.parametrize("key", [Told.QUESTION, Told.COMMAND])
 def test_the_extension_takes_none_of_a_user(
-    spark_catalog: SparkSession, dataset: str, tmp_path: Path, door: Door, name: str
+    spark_catalog: SparkSession, dataset: str, tmp_path: Path, door: Door, key: str
 ) -> None:
-    attacked(spark_catalog, door, dataset, name, tmp_path)
+    attacked(spark_catalog, door, dataset, key, tmp_path)
 
 
 @pytest.mark.parametrize("name", MINE)
@@ -190,7 +190,8 @@ def test_every_option_of_the_extension_is_refused(
 def test_a_setting_of_the_catalog_gives_none(spark: SparkSession, dataset: str) -> None:
     session = spark.newSession()
     session.conf.set("spark.sql.catalog.odd", "io.plake.spark.PlakeCatalog")
-    session.conf.set(f"spark.sql.catalog.odd.{Option.QUESTION}", truncation(dataset))
+    asked = envelope.question({Told.QUESTION: truncation(dataset)})
+    session.conf.set(f"spark.sql.catalog.odd.{Envelope.NAME}", asked)
     with pytest.raises(PySparkException, match=REFUSED):
         session.sql(f"SELECT * FROM odd.`{dataset}`").collect()
     assert lake.open_dataset(dataset).version == 1
@@ -207,11 +208,12 @@ def test_a_seal_that_was_seen_serves_for_no_other_option(
     seals = re.findall(rf"{Option.SEAL}\W+(\w+)", plan)
     assert rows.count() == 3
     for seal in (*seals, "0" * 64, ""):
-        for name in (Option.QUESTION, Option.COMMAND, Option.TASKS, Option.READS):
-            options = {"path": dataset, Option.SEAL: seal, name: truncation(dataset)}
+        for key in (Told.QUESTION, Told.COMMAND, Told.TASKS, Told.READS):
+            asked = envelope.question({key: truncation(dataset)})
+            options = {"path": dataset, Option.SEAL: seal, Envelope.NAME: asked}
             with pytest.raises(PySparkException, match=REFUSED):
                 spark.read.format("plake").options(**options).load()
-            given = ", ".join(f"`{key}` = {quoted(value)}" for key, value in options.items())
+            given = ", ".join(f"`{name}` = {quoted(value)}" for name, value in options.items())
             with pytest.raises(PySparkException, match=REFUSED):
                 spark.sql(f"SELECT * FROM plake.`{dataset}` WITH ({given})").collect()
     assert lake.open_dataset(dataset).version == 1
@@ -224,8 +226,19 @@ def test_no_question_and_no_key_is_in_a_plan(spark_catalog: SparkSession, datase
         f"INSERT INTO plake.`{dataset}` VALUES (4)",
     ):
         plan = spark_catalog.sql(f"EXPLAIN EXTENDED {statement}").first()[0]
-        for name in (Option.QUESTION, Option.COMMAND, Option.TASKS, Option.STATEMENT):
-            assert name not in plan
+        for key in (Envelope.NAME, Told.QUESTION, Told.COMMAND, Told.TASKS):
+            assert key not in plan
+
+
+def made(told: dict[str, Any]) -> Any:
+    """The data source that the extension makes."""
+    return FromExtension({Envelope.NAME: envelope.question(told)})
+
+
+def test_an_extension_of_another_release_is_refused() -> None:
+    text = envelope.question({}).replace(f'"{Envelope.NUMBER}"', '"0"')
+    with pytest.raises(lake.InvalidOptionError, match=r"of another release.*planner_jar"):
+        FromExtension({Envelope.NAME: text})
 
 
 def test_a_question_that_changes_is_refused_in_a_read(dataset: str) -> None:
@@ -234,25 +247,25 @@ def test_a_question_that_changes_is_refused_in_a_read(dataset: str) -> None:
         asked = Request({**request.question, Question.COMMAND: command}, None, None, {}, {})
         with pytest.raises(lake.InvalidOptionError, match="no read does"):
             commands.answer(asked, may_change=False)
-    read = FromExtension({Option.QUESTION: truncation(dataset)})
-    assert "no read does" in read.schema().fields[-1].metadata["plake.answer"]
+    read = made({Told.QUESTION: truncation(dataset)})
+    assert "no read does" in read.schema().fields[-1].metadata[Envelope.NAME]
     assert lake.open_dataset(dataset).version == 1
-    FromExtension({Option.COMMAND: truncation(dataset)})
+    made({Told.COMMAND: truncation(dataset)})
     assert lake.open_dataset(dataset).scan().count_rows() == 0
 
 
 def test_even_the_extension_runs_nothing_that_a_message_says(dataset: str, tmp_path: Path) -> None:
     mark = tmp_path / "ran"
-    made = FromExtension({Option.COMMAND: execution(dataset, mark)})
-    assert "are not those of tasks that compact" in made.schema().json()
+    command = made({Told.COMMAND: execution(dataset, mark)})
+    assert "are not those of tasks that compact" in command.schema().json()
     assert not mark.exists()
 
 
 def test_the_entry_of_the_extension_is_no_source_that_spark_finds() -> None:
     assert (FromExtension.__module__, FromExtension.__name__) == (Entry.MODULE, Entry.CLASS)
-    made = FromExtension({Option.QUESTION: json.dumps({Question.COMMAND: Ask.LIST_PROCEDURES})})
-    assert type(made) is PlakeDataSource
-    again = pickle.loads(pickle.dumps(made))
+    question = made({Told.QUESTION: {Question.COMMAND: Ask.LIST_PROCEDURES}})
+    assert type(question) is PlakeDataSource
+    again = pickle.loads(pickle.dumps(question))
     assert again._own == {}
     for name in MINE:
         with pytest.raises(lake.InvalidOptionError, match="planner extension only"):

@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse_source.spark import is_enabled
-from lakehouse_source.spark.protocol.vocabulary import Setting
-from lakehouse_source.spark.reading import pushdown
+from lakehouse_source.spark.protocol.vocabulary import Envelope, Setting
 
 from . import planner_queries as pq
 
@@ -328,7 +327,7 @@ def test_marks_reach_neither_the_frame_nor_its_plan_nor_a_file(
         for kind in ("parquet", "plake")
     ]
     for text in seen:
-        assert not any(mark in text for mark in pushdown.MARKS)
+        assert Envelope.NAME not in text
 
 
 def test_the_schema_of_a_frame_is_the_same_with_and_without(

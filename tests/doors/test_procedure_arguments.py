@@ -16,7 +16,7 @@ from lakehouse_source.spark.tables.procedures import PROCEDURES
 
 
 def request(**question: Any) -> Request:
-    return Request.of(json.dumps({Question.CATALOG: "plake", **question}), {})
+    return Request.of({Question.CATALOG: "plake", **question}, {})
 
 
 @pytest.mark.parametrize(

@@ -33,11 +33,11 @@ RELEASE = "17"
 SERVICE = "META-INF/services/org.apache.spark.sql.SparkSessionExtensionsProvider"
 EXTENSION = "io.plake.spark.PlakeExtension"
 PROVIDER_SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
-PROVIDER = "io.plake.spark.PlakeProvider"
+PROVIDER = "io.plake.spark.format.PlakeProvider"
 SOURCE_HASH = "META-INF/plake-sources.sha256"
 BUILD_JDK = "META-INF/plake-javac.version"
 BUILD_PYSPARK = "META-INF/plake-pyspark.version"
-VOCABULARY = SOURCES / "io" / "plake" / "spark" / "Vocabulary.java"
+VOCABULARY = SOURCES / "io" / "plake" / "spark" / "core" / "Vocabulary.java"
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first date that a zip entry can hold
 _JVM_FOLDERS = ("/usr/lib/jvm", "/opt/homebrew/opt", "/usr/local/opt")
@@ -66,19 +66,19 @@ def source_hash() -> str:
 def vocabulary_source() -> str:
     """`Vocabulary.java`: the constants of `vocabulary.py` as Java's."""
     lines = [
-        "package io.plake.spark;",
+        "package io.plake.spark.core;",
         "",
         "/**",
         " * The names that Java and Python share. Generated from {@code protocol/vocabulary.py} by",
         " * {@code planner/build.py}: change them there.",
         " */",
-        "final class Vocabulary {",
+        "public final class Vocabulary {",
         "  private Vocabulary() {}",
     ]
     for group in vocabulary.GROUPS:
-        lines += ["", f"  static final class {group.__name__} {{"]
+        lines += ["", f"  public static final class {group.__name__} {{"]
         lines += [
-            f'    static final String {name} = "{value}";'
+            f'    public static final String {name} = "{value}";'
             for name, value in vocabulary.names(group).items()
         ]
         lines += ["", f"    private {group.__name__}() {{}}", "  }"]
@@ -185,9 +185,9 @@ def build(target: Path = JAR, javac: str | None = None) -> Path:
 def disassembled(jar: Path, javac: str) -> str:
     """The members and instructions of all classes, as the `javap` beside a `javac` prints them.
 
-    Two compilers number the constants of a class differently, which changes the lengths of
-    instructions too, and write other frames of types for the verifier. None of that is in this
-    text: jumps name the place of an instruction in its method.
+    Two compilers number the constants and lambdas of a class differently, which changes the
+    lengths of instructions too, and write other frames of types for the verifier. None of that is
+    in this text: jumps name the place of an instruction in its method.
     """
     javap = Path(javac).resolve().with_name("javap")
     with tempfile.TemporaryDirectory() as folder:
@@ -199,6 +199,7 @@ def disassembled(jar: Path, javac: str) -> str:
             cwd=folder, capture_output=True, text=True, check=True,
         )  # fmt: skip
     text = re.sub(r"[ \t]+", " ", re.sub(r"#\d+(:\d+)?", "#", done.stdout.replace("ldc_w", "ldc")))
+    text = re.sub(r"(lambda\$\w+\$)\d+", r"\1", text)
     head, *methods = text.split(" Code:\n")
     return head + "".join(" Code:\n" + _with_places(method) for method in methods)
 

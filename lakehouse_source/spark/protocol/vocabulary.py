@@ -7,21 +7,42 @@ name that is not there; a test holds both. The forms of values are told beside t
 from __future__ import annotations
 
 
-class Mark:
-    """Keys in the metadata of the first column of a scan's schema."""
+class Envelope:
+    """The envelope of every message: `{PROTOCOL: NUMBER, kind: body}`, with one of the kinds."""
 
-    ISOLATED = "plake.isolated"  # true: the scan has a read plan of its own
-    CONDITION = "plake.condition"  # conditions, as `Key` tells
-    JOIN_KEYS = "plake.join_keys"  # conditions that hold for one run of the query
-    ROWS_ONLY = "plake.rows_only"  # true: Spark counts rows and uses no value
-    DECIMALS = "plake.decimals"  # {column: [precision, scale]} of decimals wanted as longs
-    LIMIT = "plake.limit"  # so many rows are enough
-    AGGREGATE = "plake.aggregate"  # a question, as `Key` tells
-    PARALLELISM = "plake.parallelism"  # Spark's default parallelism
-    METADATA = "plake.metadata"  # {column: name} of columns that tell where a row is stored
-    READER = "plake.reader"  # a value of `Reader`: answer files where Spark's reader may read them
-    CHANGED_FILES = "plake.changed_files"  # true: files with LAYOUTS or DELETED may be answered
-    JOINED = "plake.joined"  # true: answer also `Pickle.KEY_COLUMNS`
+    NAME = "plake.envelope"  # the option, and the key of a column's metadata, that holds it
+    PROTOCOL = "protocol"
+    NUMBER = "1"  # one more with each change that the other side would not understand
+    QUESTION = "question"
+    ANSWER = "answer"
+    ERROR = "error"  # as `Failed` tells
+    # In front of an envelope in a pickle, with its length in bytes as 12 digits and a ">".
+    BEGIN = "<plake-envelope "
+
+
+class Failed:
+    """Keys of an error."""
+
+    CODE = "code"  # such as PLAKE_COMMIT_CONFLICT
+    KIND = "kind"  # a value of `Failure`
+    MESSAGE = "message"
+    FACTS = "facts"  # {name: value}: the attributes of the error
+
+
+class Mark:
+    """Keys of the question of a scan, in the metadata of the first column of its schema."""
+
+    CONDITION = "where"  # conditions, as `Key` tells
+    JOIN_KEYS = "join_keys"  # conditions that hold for one run of the query
+    ROWS_ONLY = "rows_only"  # true: Spark counts rows and uses no value
+    DECIMALS = "decimals"  # {column: [precision, scale]} of decimals wanted as longs
+    LIMIT = "row_limit"  # so many rows are enough
+    AGGREGATE = "aggregate"  # a question, as `Key` tells
+    PARALLELISM = "parallelism"  # Spark's default parallelism
+    METADATA = "metadata_columns"  # {column: name} of columns that tell where a row is stored
+    READER = "wanted_reader"  # a value of `Reader`: answer files where Spark's may read them
+    CHANGED_FILES = "changed_files"  # true: files with LAYOUTS or DELETED may be answered
+    JOINED = "joined"  # true: answer also `Planned.KEY_COLUMNS`
 
 
 class Key:
@@ -90,20 +111,20 @@ class Function:
     MAX = "max"
 
 
-class Pickle:
-    """Keys in pickles of partitions, which Java reads."""
+class Planned:
+    """Keys of an answer that comes in a pickle: the first partition of a scan, the data source."""
 
-    ROW_COUNT = "row_count"  # of `packing.ScanPartition` and `SparkFiles`: at most so many rows
-    BYTE_COUNT = "byte_count"  # of the same: the bytes of the row groups that are read
-    COUNTS = "counts"  # of the same: {name: number}, with the names of `Count`
-    VALUE = "value"  # of Spark's `InputPartition`: the rows of an answer, or None
-    VERSION = "frame_version"  # of `source.PlakeDataSource`: the version that a frame reads
-    NOTE = "note"  # of both ways to read: why this reader was chosen
-    KEY_COLUMNS = "key_columns"  # of both: columns by which keys of a join may prune the scan
+    ROW_COUNT = "row_count"  # at most so many rows
+    BYTE_COUNT = "byte_count"  # the bytes of the row groups that are read
+    COUNTS = "counts"  # {name: number}, with the names of `Count`
+    NOTE = "note"  # why this reader was chosen
+    KEY_COLUMNS = "key_columns"  # columns by which keys of a join may prune the scan
+    ROWS = "answered_rows"  # of an aggregate: rows of texts, or null: Spark has to scan
+    VERSION = "frame_version"  # of the data source: the version that a frame reads
 
 
 class Count:
-    """Keys in `Pickle.COUNTS`. Metrics of scans in Spark's plans have these names too."""
+    """Keys in `Planned.COUNTS`. Metrics of scans in Spark's plans have these names too."""
 
     FILES = "filesOfTable"
     FILES_BY_PARTITION = "filesPrunedByPartition"
@@ -116,7 +137,7 @@ class Count:
 
 
 class Files:
-    """Keys in the pickle of `spark_files.SparkFiles`: files for Spark's own Parquet reader."""
+    """More keys of the answer of `spark_files.SparkFiles`: files for Spark's own Parquet reader."""
 
     ROOT = "root"  # the dataset's folder as Hadoop names it
     PATHS = "paths"  # of files, relative to the folder
@@ -130,7 +151,8 @@ class Files:
     LAYOUTS = "layouts"
     LAYOUT_OF = "layout_of"  # for each file the place of its layout
     # For each file None, or of its deletion vector: the number of deleted rows, that of all rows
-    # of the file, the Puffin file relative to the folder, offset and length in bytes, a copy
+    # of the file, the Puffin file relative to the folder, offset and length in bytes, a copy in
+    # hexadecimal or None
     DELETED = "deleted"
     UNPUSHED = "unpushed"  # columns whose conditions Spark must not push into Parquet
     PLACES = "places"  # {column: its name in MetadataColumn} of those that tell where a row is
@@ -148,7 +170,7 @@ class MetadataColumn:
 
 
 class Statement:
-    """Keys of the JSON in `Option.STATEMENT`.
+    """Keys of `Told.STATEMENT`.
 
     The rows of a write that does a statement have the columns `Row.OPERATION`, those of the
     dataset (a DELETE has none), and `_file`, `_pos` and `_row_id` under names that no column
@@ -177,14 +199,14 @@ class Row:
 
 
 class Question:
-    """Keys of the JSON in `Option.QUESTION`: what Spark's catalog asks `spark/tables/commands.py`.
+    """Keys of `Told.QUESTION`: what Spark's catalog asks `spark/tables/commands.py`.
 
     Types and schemas are Spark's JSON. A value is `{FIELD, VALUE}` as text: the name of a column
     and a condition, as `Key` tells, that the column equals it; or null.
     """
 
     COMMAND = "ask"  # a value of `Ask`
-    CATALOG = "spark_catalog"  # the name of the catalog in Spark
+    CATALOG = "asking_catalog"  # its name in Spark
     IDENTIFIER = "identifier"  # the parts of a table's name, the namespace first
     SHOWN = "shown"  # the parts of the table's name to show, where IDENTIFIER is a path
     NAMESPACE = "namespace"  # its parts
@@ -300,14 +322,10 @@ class Namespace:
 
 
 class Answer:
-    """Keys of an answer, which is JSON in the metadata of the last column of a schema."""
+    """Keys of an answer to Spark's catalog, in the metadata of the last column of a schema."""
 
-    MARK = "plake.answer"  # the key of the metadata
-    ERROR = "error"  # {KIND, MESSAGE} where the question failed, and nothing else
-    KIND = "kind"  # a value of `Failure`
-    MESSAGE = "message"
     OPTIONS = "options"  # of a table: the options by which the data source finds it
-    STAGED = "staged"  # of STAGE: the value of `Option.STAGED`
+    STAGED = "staged"  # of STAGE: what `Told.STAGED` is to be
     TABLE = "table"  # its name
     AT = "at"  # the version that was read
     PARTITION_BY = "partition_by"  # names of columns
@@ -321,7 +339,7 @@ class Answer:
     ROWS = "rows"  # lists of values
     VIEW = "view"  # of LOAD_VIEW: an object, as `View` tells; absent where there is none
     CHANGED = "changed"  # of CALL: the table that may show other rows now, as SQL
-    TASKS = "tasks"  # of CALL: true where tasks must do the work first, see `Option.TASKS`
+    TASKS = "tasks"  # of CALL: true where tasks must do the work first, see `Told.TASKS`
 
 
 class View:
@@ -344,7 +362,7 @@ class Parameter:
 
 
 class Failure:
-    """Values of `Answer.KIND`: the class of Spark's exception."""
+    """Values of `Failed.KIND`: the class of Spark's exception."""
 
     NO_TABLE = "no_table"
     TABLE_EXISTS = "table_exists"
@@ -405,41 +423,49 @@ class Entry:
 
 
 class Option:
-    """Options of the data source that the extension sets, and nobody else (`OwnOptions.java`)."""
+    """Options of the data source that the extension sets, and nobody else (`OwnOptions.java`).
+
+    What it tells Python is in the envelope, `Envelope.NAME`.
+    """
 
     OWN = "plake."  # how all their names begin
     SEAL = "plake.seal"  # beside them while Spark has them: that the extension set them
-
-    # Of a temporary view without a version: Schema.STORED, or Schema.GIVEN by the user.
+    # Of a temporary view without a version: Schema.STORED, or Schema.GIVEN by the user. Only rules
+    # in Java read it.
     VIEW = "plake.view"
+
+
+class Told:
+    """Keys of the question in the option `Envelope.NAME`."""
+
     # Of a write: what a DELETE, UPDATE or MERGE does, as `Statement` tells.
-    STATEMENT = "plake.statement"
+    STATEMENT = "statement"
     # Of a frame: what Spark's catalog asks, as `Question` tells.
-    QUESTION = "plake.question"
+    QUESTION = "catalog_question"
     # Of a frame: the same, of a statement that may change what is stored.
-    COMMAND = "plake.command"
+    COMMAND = "catalog_command"
     # Of a frame: a CALL, as `Question` tells, whose work the tasks of the frame do. Its rows are
     # the messages for `Question.MESSAGES`.
-    TASKS = "plake.tasks"
+    TASKS = "call_tasks"
     # Of an overwrite: conditions, as `Key` tells, of the rows that are replaced.
-    OVERWRITE = "plake.overwrite"
+    OVERWRITE = "replaced_rows"
     # Of a write that replaces rows: pairs of a path and a version, the datasets of plake that its
     # query reads, without versions that the user named.
-    READS = "plake.reads"
+    READS = "read_versions"
     # Of an overwrite by path: the session's `spark.sql.sources.partitionOverwriteMode`.
-    SESSION_PARTITIONS = "plake.session_partitions"
+    SESSION_PARTITIONS = "session_partitions"
     # Of a write that creates or replaces a table: what `Answer.STAGED` told.
-    STAGED = "plake.staged"
+    STAGED = "staged_table"
     # Of a write: the session's settings `Setting.STATEMENT`, as {name: value}.
-    SETTINGS = "plake.settings"
+    SETTINGS = "session_settings"
     # Of a write: a value of `Mode`.
-    MODE = "plake.mode"
+    MODE = "write_mode"
     # Of a write or a question: Spark's id of the application, for the history.
-    APPLICATION = "plake.application"
+    APPLICATION = "application"
 
 
 class Mode:
-    """Values of `Option.MODE`."""
+    """Values of `Told.MODE`."""
 
     CREATE = "create"  # the dataset must be new
     EXISTING = "existing"  # the dataset must be there: it is a table that was found by its name
@@ -453,9 +479,22 @@ class Schema:
 
 
 GROUPS = (
-    *(Mark, Key, Operator, Type, Function, Pickle, MetadataColumn, Statement, Command, Row),
+    *(
+        Envelope,
+        Failed,
+        Mark,
+        Key,
+        Operator,
+        Type,
+        Function,
+        Planned,
+        MetadataColumn,
+        Statement,
+        Command,
+        Row,
+    ),
     *(Question, Place, Ask, Changes, Stage, Change, Namespace, Answer, View, Parameter, Failure),
-    *(Part, Setting, Reader, Entry, Option, Mode, Schema, Files, Count),
+    *(Part, Setting, Reader, Entry, Option, Told, Mode, Schema, Files, Count),
 )
 
 

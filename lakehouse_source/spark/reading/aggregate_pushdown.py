@@ -1,6 +1,6 @@
 """Door. Answers aggregates of a query from the catalog, without a scan.
 
-The planner extension asks while Spark plans (`planner/src/io/plake/spark/
+The planner extension asks while Spark plans (`planner/src/io/plake/spark/scan/
 CatalogQuestion.java`). Spark has no call for such a question. The extension therefore
 makes a read plan that is never run, and the answer is its only partition: rows of text,
 which `CatalogAnswer.java` turns into Spark's values.
@@ -19,9 +19,10 @@ from lakehouse_source.language import PredicateSet
 from lakehouse_source.read.aggregates import Aggregate, aggregate
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import find_field
-from lakehouse_source.spark.protocol.vocabulary import Function, Key
+from lakehouse_source.spark.protocol.vocabulary import Function, Key, Planned
 from lakehouse_source.spark.reading.batch_read import ReadRequest
 from lakehouse_source.spark.reading.decode_conditions import decode_all
+from lakehouse_source.spark.reading.packing import AnswerPartition
 from lakehouse_source.spark.reading.pushdown import Pushdown
 from lakehouse_source.spark.types.answer_text import as_text, has_text_form
 from lakehouse_source.spark.types.spark_types import spark_schema
@@ -38,7 +39,7 @@ class AggregateReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         with self.request.opened() as (reader, snapshot):
-            return [InputPartition(self._answer(reader, snapshot))]
+            return [AnswerPartition({Planned.ROWS: self._answer(reader, snapshot)})]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         raise AssertionError("the read plan of an aggregate is never run")

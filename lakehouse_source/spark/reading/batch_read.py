@@ -25,7 +25,7 @@ from lakehouse_source.schema.metadata_columns import (
     unused_names,
     with_metadata,
 )
-from lakehouse_source.spark.protocol.vocabulary import Pickle, Reader
+from lakehouse_source.spark.protocol.vocabulary import Planned, Reader
 from lakehouse_source.spark.reading.decode_conditions import decode_supported
 from lakehouse_source.spark.reading.join_keys import coarsened
 from lakehouse_source.spark.reading.packing import ScanPartition, counts, decoded_share, pack
@@ -152,13 +152,15 @@ class PlakeReader(DataSourceReader):
         """The tasks of the scan, and what the planner extension is told beside them."""
         first, *others = self._tasks() or [ScanPartition(())]
         assert isinstance(first, ScanPartition)
-        told = replace(
-            first,
-            counts=counts(self.plan().pruning),
-            note=note,
-            key_columns=self._key_columns(),
-        )
-        return [told, *others]
+        tasks = self.plan().tasks
+        told = {
+            Planned.ROW_COUNT: sum(task.row_count for task in tasks),
+            Planned.BYTE_COUNT: sum(task.byte_count for task in tasks),
+            Planned.COUNTS: counts(self.plan().pruning),
+            Planned.NOTE: note,
+            Planned.KEY_COLUMNS: self._key_columns(),
+        }
+        return [replace(first, told=told), *others]
 
     def _key_columns(self) -> tuple[str, ...] | None:
         """The columns by which keys of a join may prune the scan, if that is asked."""
@@ -185,7 +187,7 @@ class PlakeReader(DataSourceReader):
         # Spark's reader has no use for keys of other columns: they would be found for nothing.
         by_spark = self.pushdown.joined and not is_free
         keys = snapshot.partition_by if by_spark else self._key_columns()
-        return found if keys is None else found.with_values({Pickle.KEY_COLUMNS: [*keys]})
+        return found if keys is None else SparkFiles({**found.values, Planned.KEY_COLUMNS: [*keys]})
 
     def _tasks(self) -> list[InputPartition]:
         tasks = self.plan().tasks

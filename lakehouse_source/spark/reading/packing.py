@@ -20,7 +20,8 @@ from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.read.plan import Pruning
 from lakehouse_source.schema.fields import children, is_nested
-from lakehouse_source.spark.protocol.vocabulary import Count, Pickle
+from lakehouse_source.spark.protocol.envelope import answer, in_pickle
+from lakehouse_source.spark.protocol.vocabulary import Count
 
 SPLIT_SIZE_BYTES = 128 * 1024 * 1024
 # What opening one more file costs, in bytes that could have been read meanwhile.
@@ -32,40 +33,37 @@ VARIABLE_WIDTH_BYTES = 20
 
 
 @dataclass(frozen=True)
+class AnswerPartition(InputPartition):
+    """An answer for the planner extension in the place of partitions. No task reads it.
+
+    `values`: what is answered, by the names in `vocabulary.Planned` and `vocabulary.Files`.
+    """
+
+    values: Mapping[str, Any]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"envelope": in_pickle(answer(self.values))}
+
+
+@dataclass(frozen=True)
 class ScanPartition(InputPartition):
     """The scan tasks of one Spark partition.
 
-    The pickle holds the numbers of rows and bytes beside the packed tasks. The planner extension
-    reads it (`planner/src/io/plake/spark/ReaderAnswer.java`), and can read plain values only. It
-    also reads `counts`: how much planning pruned; `note`: why Spark's own reader does not read
-    the scan; and `key_columns`: columns by which keys of a join may prune it.
+    `told`: in the first partition of a scan, what the planner extension is told of the scan, by the
+    names in `vocabulary.Planned` (`planner/src/io/plake/spark/scan/ReaderAnswer.java` reads it).
     """
 
     tasks: tuple[ScanTask, ...]
-    counts: Mapping[str, int] | None = None
-    note: str | None = None
-    key_columns: tuple[str, ...] | None = None
+    told: Mapping[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        told: dict[str, Any] = {}
-        if self.counts is not None:
-            told[Pickle.COUNTS] = dict(self.counts)
-        if self.note is not None:
-            told[Pickle.NOTE] = self.note
-        if self.key_columns is not None:
-            told[Pickle.KEY_COLUMNS] = [*self.key_columns]
-        return {
-            Pickle.ROW_COUNT: sum(task.row_count for task in self.tasks),
-            Pickle.BYTE_COUNT: sum(task.byte_count for task in self.tasks),
-            "packed": pickle.dumps(self.tasks),
-            **told,
-        }
+        # The envelope comes first: the extension takes the first one that it finds.
+        envelope = {} if self.told is None else {"envelope": in_pickle(answer(self.told))}
+        return {**envelope, "packed": pickle.dumps(self.tasks)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         object.__setattr__(self, "tasks", pickle.loads(state["packed"]))
-        object.__setattr__(self, "counts", state.get(Pickle.COUNTS))
-        object.__setattr__(self, "note", state.get(Pickle.NOTE))
-        object.__setattr__(self, "key_columns", state.get(Pickle.KEY_COLUMNS))
+        object.__setattr__(self, "told", None)
 
 
 def counts(pruning: Pruning) -> dict[str, int]:

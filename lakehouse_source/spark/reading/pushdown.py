@@ -2,10 +2,10 @@
 
 Spark shares one read plan among all scans of a frame. A reader may therefore act on what one
 query asks only if its scan has a plan of its own. The planner extension gives it one
-(`planner/src/io/plake/spark/Pushdown.java`) and says so in the metadata of the first column of
+(`planner/src/io/plake/spark/scan/Pushdown.java`) and says so in the metadata of the first column of
 the schema that `DataSource.reader(schema)` receives. Only this schema differs from scan to scan:
 the options belong to the pickled instance, which all scans of a frame share. A schema without
-marks comes from a Spark without the extension: the reader must then be complete.
+an envelope comes from a Spark without the extension: the reader must then be complete.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lakehouse_source.spark.protocol.vocabulary import Mark, names
+from lakehouse_source.spark.protocol.envelope import asked
+from lakehouse_source.spark.protocol.vocabulary import Envelope, Mark
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-MARKS = frozenset(names(Mark).values())
 
 
 @dataclass(frozen=True, slots=True)
 class Pushdown:
     """What one scan asks for.
 
-    `schema`: the columns to read, without the marks.
+    `schema`: the columns to read, without the envelope.
     `isolated`: the scan has a read plan of its own and may be pruned. Where it is false, no
     other field is set.
     `condition`: conditions, as `decode_conditions.decode_usable` reads them, that are true of every
@@ -66,14 +65,18 @@ class Pushdown:
 
 
 def read_pushdown(schema: StructType) -> Pushdown:
-    """Read the marks of the scan that asks for `schema`."""
+    """Read what the scan asks that asks for `schema`.
+
+    Raises:
+        InvalidOptionError: a planner extension of another release asks.
+    """
     from pyspark.sql.types import DecimalType, StructField, StructType
 
     first = schema.fields[0] if schema.fields else None
-    marks = (first.metadata or {}) if first is not None else {}
-    if first is None or marks.get(Mark.ISOLATED) is not True:
+    if first is None or Envelope.NAME not in (first.metadata or {}):
         return Pushdown(schema)
-    metadata = {key: value for key, value in marks.items() if key not in MARKS}
+    metadata = dict(first.metadata)
+    marks = asked(metadata.pop(Envelope.NAME))
     fields = [StructField(first.name, first.dataType, first.nullable, metadata)]
     fields += schema.fields[1:]
     decimals = marks.get(Mark.DECIMALS, {})

@@ -1,6 +1,6 @@
 """Door. Decides whether Spark's own Parquet reader can read a scan, and tells it the files.
 
-The planner extension asks when Spark makes a physical plan (`planner/src/io/plake/spark/
+The planner extension asks when Spark makes a physical plan (`planner/src/io/plake/spark/reader/
 ChooseReader.java`). Spark's reader sees less than plake in some types, and reads what the files
 hold. Where rows of a file are deleted, or columns were renamed, added or promoted after it was
 written, the answer says so, and the extension makes the version's rows of what Spark's reader gives
@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from lakehouse_source.errors import PlakeError
@@ -33,8 +31,8 @@ from lakehouse_source.schema.defaults import initial_default, initial_ordinal
 from lakehouse_source.schema.fields import children, is_nested, is_same_with_ids, leaves
 from lakehouse_source.schema.metadata_columns import hidden_columns, may_be_hidden
 from lakehouse_source.schema.partitions import partition_ordinal
-from lakehouse_source.spark.protocol.vocabulary import Files, MetadataColumn, Pickle
-from lakehouse_source.spark.reading.packing import counts
+from lakehouse_source.spark.protocol.vocabulary import Files, MetadataColumn, Planned
+from lakehouse_source.spark.reading.packing import AnswerPartition, counts
 from lakehouse_source.spark.reading.pushdown import Pushdown
 from lakehouse_source.spark.types.answer_text import as_text, has_text_form
 from lakehouse_source.spark.types.spark_types import narrowed_structs, spark_schema
@@ -57,21 +55,8 @@ class Unsuited(Exception):
     """Spark's reader is not to read the scan. The text says why, for `explain()`."""
 
 
-@dataclass(frozen=True)
-class SparkFiles(InputPartition):
-    """The answer: files for Spark's reader. No task reads it.
-
-    Its pickle is read by the planner extension, which can read plain values only. The keys are
-    those of `vocabulary.Files`.
-    """
-
-    values: Mapping[str, Any]
-
-    def with_values(self, more: Mapping[str, Any]) -> SparkFiles:
-        return SparkFiles({**self.values, **more})
-
-    def __getstate__(self) -> dict[str, Any]:
-        return dict(self.values)
+class SparkFiles(AnswerPartition):
+    """The answer: files for Spark's reader."""
 
 
 def spark_files(
@@ -106,10 +91,10 @@ def spark_files(
         note += f", {changed:,} with other columns"
     return SparkFiles(
         {
-            Pickle.ROW_COUNT: plan.pruning.rows_read,
-            Pickle.BYTE_COUNT: plan.pruning.bytes_read,
-            Pickle.COUNTS: counts(plan.pruning),
-            Pickle.NOTE: note,
+            Planned.ROW_COUNT: plan.pruning.rows_read,
+            Planned.BYTE_COUNT: plan.pruning.bytes_read,
+            Planned.COUNTS: counts(plan.pruning),
+            Planned.NOTE: note,
             Files.ROOT: "file:" + root,
             Files.PATHS: [task.path for task in tasks],
             Files.SIZES: [task.size_bytes for task in tasks],
@@ -382,7 +367,8 @@ def _vector(task: ScanTask) -> list[Any] | None:
     found = task.deleted
     if found is None:
         return None
-    place = [found.path, found.offset, found.length, found.blob]
+    copy = None if found.blob is None else found.blob.hex()
+    place = [found.path, found.offset, found.length, copy]
     return [found.cardinality, task.file_row_count, *place]
 
 

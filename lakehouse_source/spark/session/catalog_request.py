@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -52,12 +51,12 @@ class Request:
     frame: Mapping[str, str]
 
     @classmethod
-    def of(cls, text: str, options: Mapping[str, str]) -> Request:
+    def of(cls, question: Mapping[str, Any], options: Mapping[str, str]) -> Request:
         """The request that the options of a data source hold, whose names are in lower case."""
         others, storage = split_storage_options(options)
         frame = {k: v for k, v in others.items() if k not in (Where.CATALOG, Where.WAREHOUSE)}
         catalog, warehouse = others.get(Where.CATALOG), others.get(Where.WAREHOUSE)
-        return cls(json.loads(text), catalog or None, warehouse or None, storage, frame)
+        return cls(question, catalog or None, warehouse or None, storage, frame)
 
     @property
     def identifier(self) -> tuple[str, ...]:

@@ -232,7 +232,7 @@ class Options:
         return self.names(name) or (() if name in self._values else None)
 
 
-def with_settings(options: Mapping[str, str], told: str | None) -> dict[str, str]:
+def with_settings(options: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
     """The options of a write, whose names are in lower case, with the session's settings.
 
     `told`: the settings as the planner extension tells them. An option counts more than a setting.
@@ -242,7 +242,7 @@ def with_settings(options: Mapping[str, str], told: str | None) -> dict[str, str
     """
     known = {name.lower(): name for name in SETTINGS}
     found = {}
-    for name, value in json.loads(told or "{}").items():
+    for name, value in told.items():
         if name.lower() not in known:
             raise InvalidOptionError(
                 option=Setting.STATEMENT + name, reason="is no setting.", known=SETTINGS

@@ -9,7 +9,7 @@ from lakehouse_source.spark.protocol.vocabulary import Part, Setting
 from lakehouse_source.spark.session.late_rules import are_missing
 
 EXTENSION = "io.plake.spark.PlakeExtension"
-RULE = "io.plake.spark.IsolateScans"
+RULE = "io.plake.spark.scan.IsolateScans"
 STATUS = "status"  # its static method
 
 # What each part does. Without it a query is slower and right, a view shows an older version, and

@@ -70,7 +70,7 @@ def create(request: Request) -> dict[str, Any]:
             catalog.register(request.name, location)
         return {}
     place, staged = _staged(request)
-    options = with_table(WriteOptions(), json.dumps(staged))
+    options = with_table(WriteOptions(), staged)
     address = place.address()
     with address.open(create=True) as catalog:
         begun = begin(catalog, address, arrow_schema(spark).remove_metadata(), options)
@@ -86,17 +86,16 @@ def stage(request: Request) -> dict[str, Any]:
     return {
         Answer.TABLE: request.shown,
         Answer.OPTIONS: place.options(),
-        Answer.STAGED: json.dumps(staged),
+        Answer.STAGED: staged,
     }
 
 
-def with_table(options: WriteOptions, text: str) -> WriteOptions:
+def with_table(options: WriteOptions, staged: Mapping[str, Any]) -> WriteOptions:
     """The options of a write that also creates or replaces a table, as `stage` told.
 
     Raises:
         InvalidOptionError: the user chose what the statement says.
     """
-    staged = json.loads(text)
     for option, given in (
         ("partitionBy", options.partition_by),
         ("overwriteWhere", options.overwrite_where),

@@ -1,16 +1,15 @@
 """Door. Answers the questions of Spark's catalog: the Python end of the channel.
 
-The catalog in the JVM (`planner/src/io/plake/spark/Channel.java`) knows nothing of plake. It puts
-a question as JSON into the option `Option.QUESTION` of a data source, and Spark asks the source for
-its schema, in a planning worker on the driver. The answer is JSON too, in the metadata of a last
+The catalog in the JVM (`planner/src/io/plake/spark/core/Channel.java`) knows nothing of plake. It
+puts a question into the envelope of a data source's options (`Told.QUESTION`), and Spark asks the
+source for its schema, in a planning worker on the driver. The answer is in the metadata of a last
 column. A table that is loaded comes with its columns, and the same instance of the data source
 reads it: one question opens a table at one version.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -30,7 +29,8 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.defaults import write_default
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.ordinal import to_ordinal
-from lakehouse_source.spark.protocol.vocabulary import Answer, Ask, Failure, Option, Question
+from lakehouse_source.spark.protocol import envelope
+from lakehouse_source.spark.protocol.vocabulary import Answer, Ask, Envelope, Failure, Question
 from lakehouse_source.spark.session.catalog_request import Place, Request, knows, place_of
 from lakehouse_source.spark.session.options import STREAM_ONLY_OPTIONS, on_branch
 from lakehouse_source.spark.tables import (
@@ -88,22 +88,21 @@ def answer(request: Request, *, may_change: bool) -> dict[str, Any]:
         return QUESTIONS[command](request)
     if not may_change:
         raise InvalidOptionError(
-            option=Option.QUESTION, value=command, reason="changes what is stored: no read does."
+            option="question", value=command, reason="changes what is stored: no read does."
         )
     return CHANGES[command](request)
 
 
-def failed(error: PlakeError) -> dict[str, Any]:
-    """The answer that says that a question failed."""
+def failed(error: PlakeError) -> str:
+    """The envelope that says that a question failed."""
     kind = next((kind for one, kind in _FAILURES if isinstance(error, one)), Failure.OTHER)
-    message = f"[{error.code}] {error}"
-    return {Answer.ERROR: {Answer.KIND: kind, Answer.MESSAGE: message}}
+    return envelope.failed(error, kind)
 
 
-def answered(told: Mapping[str, Any], columns: StructType | None = None) -> StructType:
-    """The schema that carries an answer: the columns of a table, and one column with the answer."""
+def answered(told: str, columns: StructType | None = None) -> StructType:
+    """The schema that carries an envelope: the columns of a table, and one column with it."""
     fields = [] if columns is None else list(columns.fields)
-    mark = {Answer.MARK: json.dumps(told)}
+    mark = {Envelope.NAME: told}
     return StructType([*fields, StructField("answer", StringType(), True, mark)])
 
 

@@ -11,7 +11,6 @@ when the write begins: a commit between the two must not be missed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -138,7 +137,7 @@ def _asked(given: Options) -> dict[str, Any]:
 
 
 def begin_statement(
-    options: Mapping[str, str], told: str | None, schema: StructType
+    options: Mapping[str, str], told: Mapping[str, Any] | None, schema: StructType
 ) -> RowChangeWriter:
     """Begin the write of a statement. `schema` has the columns of its rows.
 
@@ -152,7 +151,7 @@ def begin_statement(
     others, storage = split_storage_options(options)
     known = STATEMENT_OPTIONS if told is not None else (*STATEMENT_OPTIONS, *OF_ROW_CHANGES)
     given = Options(others, known, "changing rows of")
-    statement = _asked(given) if told is None else json.loads(told)
+    statement = _asked(given) if told is None else told
     path = given.path()
     check_no_secrets(path, storage)
     change = CHANGES[statement[Statement.COMMAND]]

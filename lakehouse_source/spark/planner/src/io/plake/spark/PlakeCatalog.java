@@ -2,6 +2,13 @@ package io.plake.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.plake.spark.catalog.PlakeProcedure;
+import io.plake.spark.catalog.PlakeTable;
+import io.plake.spark.catalog.TableQuestions;
+import io.plake.spark.catalog.TableToCreate;
+import io.plake.spark.core.Channel;
+import io.plake.spark.core.Refusal;
+import io.plake.spark.core.Vocabulary;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -140,7 +147,7 @@ public class PlakeCatalog
 
   private Table load(Identifier table, ObjectNode question, boolean isPinned)
       throws NoSuchTableException {
-    return SchemaEvolution.table(channel(), table, channel().ask(question), isPinned, Map.of());
+    return PlakeTable.of(channel(), table, channel().ask(question), isPinned, Map.of());
   }
 
   @Override
@@ -173,7 +180,7 @@ public class PlakeCatalog
   public Table createTable(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
     ObjectNode question = TableQuestions.create(table, columns, partitions, properties, false);
-    return SchemaEvolution.table(channel(), table, channel().change(question), false, Map.of());
+    return PlakeTable.of(channel(), table, channel().change(question), false, Map.of());
   }
 
   /**
@@ -192,7 +199,7 @@ public class PlakeCatalog
     Column[] columns = TableQuestions.needsTypes(changes)
         ? loadTable(table).columns() : new Column[0];
     ObjectNode question = TableQuestions.alter(table, changes, columns);
-    return SchemaEvolution.table(channel(), table, channel().change(question), false, Map.of());
+    return PlakeTable.of(channel(), table, channel().change(question), false, Map.of());
   }
 
   @Override

@@ -1,5 +1,26 @@
 package io.plake.spark;
 
+import io.plake.spark.catalog.AnalyzeTables;
+import io.plake.spark.catalog.ChangesByName;
+import io.plake.spark.catalog.MergeSchemaWrites;
+import io.plake.spark.catalog.NotNullColumns;
+import io.plake.spark.catalog.TableChanges;
+import io.plake.spark.catalog.TimesOfPaths;
+import io.plake.spark.core.Part;
+import io.plake.spark.format.FormatWrites;
+import io.plake.spark.format.PlakeProvider;
+import io.plake.spark.format.RepinViews;
+import io.plake.spark.format.StreamReads;
+import io.plake.spark.format.StreamWrites;
+import io.plake.spark.reader.ChooseReader;
+import io.plake.spark.reader.FileScanMetrics;
+import io.plake.spark.scan.AnswerRows;
+import io.plake.spark.scan.BatchReads;
+import io.plake.spark.scan.IsolateScans;
+import io.plake.spark.scan.LongDecimals;
+import io.plake.spark.statements.OwnRows;
+import io.plake.spark.statements.RowStatements;
+import io.plake.spark.statements.RowWrites;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -7,13 +28,11 @@ import java.util.Map;
 import java.util.ServiceLoader;
 import java.util.Set;
 import java.util.WeakHashMap;
-import org.apache.spark.sql.SparkSession;
+import java.util.function.Supplier;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.SparkSessionExtensionsProvider;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
-import org.apache.spark.sql.execution.ColumnarRule;
-import org.apache.spark.sql.execution.SparkStrategy;
 import org.apache.spark.sql.sources.DataSourceRegister;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
@@ -36,81 +55,113 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
   private static final Set<SparkSessionExtensions> EXTENDED =
       Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap<>()));
 
-  /** The classes that each part needs. A class that does not link lacks something of Spark. */
+  /**
+   * The classes that each part needs, with those inside of them. A class that does not link lacks
+   * something of Spark.
+   */
   private static final Map<Part, List<String>> CLASSES = Map.ofEntries(
       Map.entry(Part.PUSHDOWN, List.of(
-          "IsolateScans", "IsolateScans$Swap", "IsolateScans$IsolatedTable", "IsolatedScanBuilder",
-          "IsolatedSource", "IsolatedScan", "IsolatedScan$IsolatedBatch", "Pushdown",
-          "ConditionData", "ScanStatistics", "PlakeSource", "PlakeSource$Telling", "Refusal")),
-      Map.entry(Part.AGGREGATES, List.of("CatalogQuestion", "CatalogAnswer", "AnswerRows")),
-      Map.entry(Part.FUNCTIONS, List.of("FunctionRanges")),
-      Map.entry(Part.JOIN_KEYS, List.of("IsolatedScan$Column")),
-      Map.entry(Part.BATCHES, List.of("BatchReads", "BatchReads$SparkReader", "BatchReads$Batches")),
-      Map.entry(Part.DECIMALS, List.of("LongDecimals", "LongDecimals$Replace")),
-      Map.entry(Part.VIEWS, List.of("RepinViews", "RepinViews$Change", "RepinViews$Pins", "CharPadding")),
+          "scan.IsolateScans", "scan.IsolatedScanBuilder", "scan.IsolatedSource",
+          "scan.IsolatedScan", "scan.Pushdown", "scan.ConditionData", "scan.ScanStatistics",
+          "core.PlakeSource", "core.Refusal")),
+      Map.entry(Part.AGGREGATES, List.of(
+          "scan.CatalogQuestion", "scan.CatalogAnswer", "scan.AnswerRows")),
+      Map.entry(Part.FUNCTIONS, List.of(
+          "scan.FunctionRanges")),
+      Map.entry(Part.JOIN_KEYS, List.of("scan.IsolatedScan$Column")),
+      Map.entry(Part.BATCHES, List.of(
+          "scan.BatchReads")),
+      Map.entry(Part.DECIMALS, List.of(
+          "scan.LongDecimals")),
+      Map.entry(Part.VIEWS, List.of(
+          "format.RepinViews", "core.CharPadding")),
       Map.entry(Part.STATEMENTS, List.of(
-          "RowStatements", "RowStatements$Targets", "GroupFilters", "StructCasts", "OwnRows", "OwnRows$Writes",
-          "MovedColumns", "TargetPlaces", "StatementTable", "CharPadding",
-          "RowOperation", "RowWrites", "RowWrites$Writes", "RowChangeTable",
-          "SchemaEvolution", "HiddenColumns", "HiddenColumns$Hidden", "WriteInfo", "RowChangeTable$Builder",
-          "RowChangeTable$Clustered")),
+          "statements.RowStatements", "statements.GroupFilters", "statements.StructCasts",
+          "statements.OwnRows", "statements.MovedColumns", "statements.TargetPlaces",
+          "statements.StatementTable", "core.CharPadding", "statements.RowOperation",
+          "statements.RowWrites", "statements.RowChangeTable", "core.SchemaEvolution",
+          "core.HiddenColumns", "core.WriteInfo")),
       Map.entry(Part.CATALOG, List.of(
-          "PlakeCatalog", "PlakeTable", "PlakeTable$Unpruned", "TableWrites", "Channel",
-          "ChangesTable", "ChangesByName", "ChangesByName$Found", "ChangesByName$Resolve",
-          "TableChanges", "HiddenColumns", "HiddenColumns$Hidden",
-          "Channel$TaskTable", "Refusal",
-          "TableQuestions", "ConstantDefaults", "TableToCreate", "TablePartitions", "PlakeProcedure",
-          "PlakeProcedure$Bound", "PlakeSessionCatalog", "SessionEntry", "StagedBySpark",
-          "MergeSchemaWrites", "MergeSchemaWrites$Wait", "MergeSchemaWrites$Widen",
-          "AnalyzeTables", "NotNullColumns", "NotNullColumns$Pass", "TimesOfPaths",
-          "TimesOfPaths$Resolve", "StreamReads", "StreamReads$Names", "StreamReads$Tell",
-          "StreamReads$Source", "StreamReads$Builder", "StreamReads$StreamScan", "ToldStream",
-          "ToldStream$Seeing", "ToldStream$Limited", "ToldStream$Ending", "StreamWrites",
-          "StreamWrites$Sink", "ToldWrites", "ToldWrites$Told", "ToldWrites$Batches")),
+          "PlakeCatalog", "catalog.PlakeTable", "catalog.TableWrites", "core.Channel",
+          "catalog.ChangesTable", "catalog.ChangesByName", "catalog.TableChanges",
+          "core.HiddenColumns", "core.Refusal", "catalog.TableQuestions",
+          "catalog.ConstantDefaults", "catalog.TableToCreate", "catalog.TablePartitions",
+          "catalog.PlakeProcedure", "PlakeSessionCatalog", "catalog.SessionEntry",
+          "catalog.StagedBySpark", "catalog.MergeSchemaWrites", "catalog.AnalyzeTables",
+          "catalog.NotNullColumns", "catalog.TimesOfPaths", "format.StreamReads",
+          "format.ToldStream", "format.StreamWrites", "core.ToldWrites")),
       Map.entry(Part.CATALOG_VIEWS, List.of(
-          "PlakeViewCatalog", "PlakeChangelog", "PlakeSessionChangelogs")),
+          "PlakeViewCatalog", "catalog.PlakeChangelog", "PlakeSessionChangelogs")),
       Map.entry(Part.PROVIDER, List.of(
-          "PlakeProvider", "FormatWrites", "AnalyzeTables", "ToldWrites", "ToldWrites$Told",
-          "ToldWrites$Batches")),
+          "format.PlakeProvider", "format.FormatWrites", "catalog.AnalyzeTables",
+          "core.ToldWrites")),
       Map.entry(Part.READER, List.of(
-          "ChooseReader", "ChooseReader$Hide", "ReaderAnswer", "PlakeFiles", "PlakeFiles$Bind",
-          "PlakeFiles$Relation", "PlakeParquet", "PlakeParquet$Layout", "PlakeParquet$Columns",
-          "FileBatches", "FileBatches$Reader", "FileBatches$Batches", "FileBatches$Rows",
-          "FileBatches$Source", "FileBatches$Stored", "FileBatches$Constant",
-          "FileBatches$PathOfFile", "FileBatches$Position", "FileBatches$Moved",
-          "FileBatches$LiveRows", "MovedRows", "DeletedRows")),
+          "reader.ChooseReader", "scan.ReaderAnswer", "reader.PlakeFiles", "reader.PlakeParquet",
+          "reader.FileBatches", "reader.MovedRows", "reader.DeletedRows")),
       Map.entry(Part.METRICS, List.of(
-          "ScanMetric", "ScanCounts", "ScanCounts$Reported", "FileScanMetrics",
-          "FileScanMetrics$Add")));
+          "scan.ScanMetric", "scan.ScanCounts", "reader.FileScanMetrics")));
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     if (EXTENDED.add(extensions)) {
-      extensions.injectHintResolutionRule(new WaitsOfSession()); // before tables are resolved
-      extensions.injectHintResolutionRule(new TimesOfSession());
-      extensions.injectHintResolutionRule(new NamesOfSession());
-      extensions.injectHintResolutionRule(new ChangesOfSession());
+      // Before tables are resolved.
+      extensions.injectHintResolutionRule(
+          session -> rule(Part.CATALOG, () -> new MergeSchemaWrites.Wait()));
+      extensions.injectHintResolutionRule(
+          session -> rule(Part.CATALOG, () -> new TimesOfPaths(session)));
+      extensions.injectHintResolutionRule(
+          session -> rule(Part.CATALOG, () -> new StreamReads.Names(session)));
+      extensions.injectHintResolutionRule(
+          session -> rule(Part.CATALOG, () -> new ChangesByName(session)));
       TableChanges.injectInto(extensions);
-      extensions.injectResolutionRule(new WidensOfSession());
-      extensions.injectResolutionRule(new ViewsOfSession());
-      extensions.injectResolutionRule(new FormatsOfSession());
-      extensions.injectResolutionRule(new AnalysesOfSession());
-      extensions.injectResolutionRule(new ColumnsOfSession());
-      extensions.injectResolutionRule(new StatementsOfSession()); // after views have their version
-      extensions.injectPostHocResolutionRule(new ReadsOfSession()); // where queries are resolved
-      extensions.injectPostHocResolutionRule(new StreamsOfSession());
-      extensions.injectPostHocResolutionRule(new SinksOfSession());
+      extensions.injectResolutionRule(
+          session -> rule(Part.CATALOG, () -> new MergeSchemaWrites.Widen()));
+      extensions.injectResolutionRule(session -> {
+        PlakeSessionCatalog.useIn(session);
+        return rule(Part.VIEWS, () -> new RepinViews());
+      });
+      extensions.injectResolutionRule(session -> rule(Part.PROVIDER, () -> new FormatWrites()));
+      extensions.injectResolutionRule(session -> rule(Part.CATALOG, () -> new AnalyzeTables()));
+      extensions.injectResolutionRule(session -> rule(Part.CATALOG, () -> new NotNullColumns()));
+      // After views have their version.
+      extensions.injectResolutionRule(session -> rule(Part.STATEMENTS, () -> new RowStatements()));
+      extensions.injectPostHocResolutionRule(session -> rule(Part.STATEMENTS, () -> new OwnRows()));
+      extensions.injectPostHocResolutionRule(
+          session -> rule(Part.CATALOG, () -> new StreamReads()));
+      extensions.injectPostHocResolutionRule(
+          session -> rule(Part.CATALOG, () -> new StreamWrites()));
       // The "Pre CBO" batch runs once per query, just before Spark turns relations into scans.
       // Filters and projections are then next to the relation, and the rule of Spark that pushes
       // them down has not run yet.
-      extensions.injectPreCBORule(new RuleOfSession());
-      extensions.injectPreCBORule(new WritesOfSession());
-      extensions.injectPlannerStrategy(new AnswersOfSession());
-      extensions.injectPlannerStrategy(new ReaderOfSession()); // before decimals are made longs
-      extensions.injectPlannerStrategy(new StrategyOfSession());
-      extensions.injectColumnar(new MetricsOfSession());
+      extensions.injectPreCBORule(session -> {
+        PlakeSessionCatalog.useIn(session); // where the extension comes after the analyzer was made
+        return new IsolateScans();
+      });
+      extensions.injectPreCBORule(session -> rule(Part.STATEMENTS, () -> new RowWrites()));
+      extensions.injectPlannerStrategy(session -> new AnswerRows());
+      // Before decimals are made longs.
+      extensions.injectPlannerStrategy(session -> new ChooseReader());
+      extensions.injectPlannerStrategy(session -> new LongDecimals());
+      extensions.injectColumnar(session -> new FileScanMetrics());
     }
     return BoxedUnit.UNIT;
+  }
+
+  /** A rule; one that does nothing where Spark lacks what it needs. */
+  private static Rule<LogicalPlan> rule(Part part, Supplier<Rule<LogicalPlan>> made) {
+    try {
+      return made.get();
+    } catch (LinkageError e) {
+      part.failed(e);
+      return new Idle();
+    }
+  }
+
+  private static final class Idle extends Rule<LogicalPlan> {
+    @Override
+    public LogicalPlan apply(LogicalPlan plan) {
+      return plan;
+    }
   }
 
   /**
@@ -135,9 +186,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
   private static String obstacle(Part part) {
     try {
       for (String name : CLASSES.get(part)) {
-        Class<?> linked = Class.forName(
-            PACKAGE + name, true, PlakeExtension.class.getClassLoader());
-        checkSignatures(linked, part);
+        check(Class.forName(PACKAGE + name, true, PlakeExtension.class.getClassLoader()), part);
       }
       switch (part) {
         case PUSHDOWN:
@@ -183,176 +232,27 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
   }
 
   /**
-   * Sees that all types in the signatures of a class are there.
+   * Sees that all types in the signatures of a class, and of those inside of it, are there.
    *
    * <p>A class of another part that is missing is no obstacle: it is loaded when that part is used.
    */
-  private static void checkSignatures(Class<?> linked, Part part) {
+  private static void check(Class<?> linked, Part part) throws ClassNotFoundException {
     try {
       linked.getDeclaredMethods();
+      for (Class<?> inside : linked.getDeclaredClasses()) {
+        Class.forName(inside.getName(), true, PlakeExtension.class.getClassLoader());
+        check(inside, part);
+      }
     } catch (NoClassDefFoundError e) {
       String missing = String.valueOf(e.getMessage()).replace('/', '.');
       for (Map.Entry<Part, List<String>> other : CLASSES.entrySet()) {
-        if (other.getKey() != part && missing.startsWith(PACKAGE)
-            && other.getValue().contains(missing.substring(PACKAGE.length()))) {
-          return;
+        for (String name : other.getValue()) {
+          if (other.getKey() != part && (missing + "$").startsWith(PACKAGE + name + "$")) {
+            return;
+          }
         }
       }
       throw e;
-    }
-  }
-
-  private static final class RuleOfSession
-      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
-    @Override
-    public Rule<LogicalPlan> apply(SparkSession session) {
-      PlakeSessionCatalog.useIn(session); // where the extension comes after the analyzer was made
-      return new IsolateScans();
-    }
-  }
-
-  private static final class WaitsOfSession
-      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
-    @Override
-    public Rule<LogicalPlan> apply(SparkSession session) {
-      return new MergeSchemaWrites.Wait();
-    }
-  }
-
-  private static final class TimesOfSession
-      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
-    @Override
-    public Rule<LogicalPlan> apply(SparkSession session) {
-      return new TimesOfPaths(session);
-    }
-  }
-
-  private static final class NamesOfSession
-      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
-    @Override
-    public Rule<LogicalPlan> apply(SparkSession session) {
-      return new StreamReads.Names(session);
-    }
-  }
-
-  private static final class ChangesOfSession
-      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
-    @Override
-    public Rule<LogicalPlan> apply(SparkSession session) {
-      return new ChangesByName(session);
-    }
-  }
-
-  private static final class StreamsOfSession
-      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
-    @Override
-    public Rule<LogicalPlan> apply(SparkSession session) {
-      return new StreamReads();
-    }
-  }
-
-  private static final class SinksOfSession
-      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
-    @Override
-    public Rule<LogicalPlan> apply(SparkSession session) {
-      return new StreamWrites();
-    }
-  }
-
-  private static final class ColumnsOfSession
-      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
-    @Override
-    public Rule<LogicalPlan> apply(SparkSession session) {
-      return new NotNullColumns();
-    }
-  }
-
-  private static final class WidensOfSession
-      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
-    @Override
-    public Rule<LogicalPlan> apply(SparkSession session) {
-      return new MergeSchemaWrites.Widen();
-    }
-  }
-
-  private static final class ViewsOfSession
-      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
-    @Override
-    public Rule<LogicalPlan> apply(SparkSession session) {
-      PlakeSessionCatalog.useIn(session);
-      return new RepinViews();
-    }
-  }
-
-  private static final class FormatsOfSession
-      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
-    @Override
-    public Rule<LogicalPlan> apply(SparkSession session) {
-      return new FormatWrites();
-    }
-  }
-
-  private static final class AnalysesOfSession
-      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
-    @Override
-    public Rule<LogicalPlan> apply(SparkSession session) {
-      return new AnalyzeTables();
-    }
-  }
-
-  private static final class StatementsOfSession
-      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
-    @Override
-    public Rule<LogicalPlan> apply(SparkSession session) {
-      return new RowStatements();
-    }
-  }
-
-  private static final class ReadsOfSession
-      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
-    @Override
-    public Rule<LogicalPlan> apply(SparkSession session) {
-      return new OwnRows();
-    }
-  }
-
-  private static final class WritesOfSession
-      extends AbstractFunction1<SparkSession, Rule<LogicalPlan>> {
-    @Override
-    public Rule<LogicalPlan> apply(SparkSession session) {
-      return new RowWrites();
-    }
-  }
-
-  private static final class AnswersOfSession
-      extends AbstractFunction1<SparkSession, SparkStrategy> {
-    @Override
-    public SparkStrategy apply(SparkSession session) {
-      return new AnswerRows();
-    }
-  }
-
-  private static final class ReaderOfSession
-      extends AbstractFunction1<SparkSession, SparkStrategy> {
-    @Override
-    public SparkStrategy apply(SparkSession session) {
-      return new ChooseReader();
-    }
-  }
-
-  private static final class StrategyOfSession
-      extends AbstractFunction1<SparkSession, SparkStrategy> {
-    @Override
-    public SparkStrategy apply(SparkSession session) {
-      return new LongDecimals();
-    }
-  }
-
-  private static final class MetricsOfSession
-      extends AbstractFunction1<SparkSession, ColumnarRule> {
-    @Override
-    public ColumnarRule apply(SparkSession session) {
-      return new FileScanMetrics();
     }
   }
 }

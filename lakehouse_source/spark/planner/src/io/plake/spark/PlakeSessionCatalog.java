@@ -2,6 +2,15 @@ package io.plake.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.plake.spark.catalog.PlakeTable;
+import io.plake.spark.catalog.SessionEntry;
+import io.plake.spark.catalog.StagedBySpark;
+import io.plake.spark.catalog.TableQuestions;
+import io.plake.spark.catalog.TableToCreate;
+import io.plake.spark.core.Channel;
+import io.plake.spark.core.Part;
+import io.plake.spark.core.Refusal;
+import io.plake.spark.core.Vocabulary;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -252,7 +261,7 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
     for (JsonNode column : answer.told.get(Vocabulary.Answer.PARTITION_BY)) {
       partitionedBy.add(column.asText());
     }
-    if (partitions.length > 0 && !FormatWrites.columns(partitions).equals(partitionedBy)) {
+    if (partitions.length > 0 && !TableQuestions.columns(partitions).equals(partitionedBy)) {
       throw Refusal.because("The dataset at " + entry.path.name() + " has other partition columns: "
           + partitionedBy + ". Leave PARTITIONED BY and CLUSTER BY out.");
     }

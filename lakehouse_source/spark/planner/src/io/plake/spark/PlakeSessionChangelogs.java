@@ -1,5 +1,7 @@
 package io.plake.spark;
 
+import io.plake.spark.catalog.PlakeChangelog;
+import io.plake.spark.catalog.PlakeTable;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.connector.catalog.Changelog;

@@ -1,0 +1,76 @@
+package io.plake.spark.catalog;
+
+import io.plake.spark.core.Refusal;
+import java.util.List;
+import java.util.Locale;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.parser.CatalystSqlParser$;
+import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Refuses default values that differ from one INSERT to the next.
+ *
+ * <p>Spark evaluates the SQL of a default in each statement, and takes {@code current_timestamp()}
+ * for a constant. plake keeps the value that the SQL had once, because it also writes without Spark.
+ */
+final class ConstantDefaults {
+  private static final Set<String> OTHERS = Set.of(
+      "now", "curdate", "localtimestamp", "user", "session_user");
+
+  private ConstantDefaults() {}
+
+  /** @param sql the default value of a column as the user wrote it; null: it has none */
+  static void check(String column, String sql) {
+    String function = sql == null || sql.isEmpty()
+        ? null : changing(CatalystSqlParser$.MODULE$.parseExpression(sql));
+    if (function != null) {
+      throw Refusal.because("plake keeps the default value of a column as a value, and " + function
+          + " has another one in each statement: column " + column
+          + ". Leave DEFAULT out, and name the value in each INSERT.");
+    }
+  }
+
+  /** The name of a function whose value belongs to a statement; null where there is none. */
+  private static String changing(Expression expression) {
+    String own = nameOf(expression);
+    if (own != null) {
+      return own;
+    }
+    for (Iterator<Expression> it = expression.children().iterator(); it.hasNext(); ) {
+      String found = changing(it.next());
+      if (found != null) {
+        return found;
+      }
+    }
+    return null;
+  }
+
+  private static String nameOf(Expression expression) {
+    if (expression instanceof UnresolvedAttribute) { // current_date without parentheses
+      List<String> parts =
+          CollectionConverters.asJava(((UnresolvedAttribute) expression).nameParts());
+      return changes(parts, 1) ? last(parts) : null;
+    }
+    if (expression instanceof UnresolvedFunction) {
+      UnresolvedFunction function = (UnresolvedFunction) expression;
+      List<String> parts = CollectionConverters.asJava(function.nameParts());
+      return changes(parts, function.arguments().size()) ? last(parts) + "()" : null;
+    }
+    String kind = expression.getClass().getSimpleName(); // with reserved words the parser knows them
+    return kind.startsWith("Current") || kind.startsWith("LocalTimestamp") ? kind : null;
+  }
+
+  private static boolean changes(List<String> parts, int arguments) {
+    String name = last(parts);
+    return name.startsWith("current_") || OTHERS.contains(name)
+        || name.equals("unix_timestamp") && arguments == 0;
+  }
+
+  private static String last(List<String> parts) {
+    return parts.get(parts.size() - 1).toLowerCase(Locale.ROOT);
+  }
+}

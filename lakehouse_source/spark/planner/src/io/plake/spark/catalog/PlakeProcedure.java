@@ -1,0 +1,250 @@
+package io.plake.spark.catalog;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.plake.spark.core.Channel;
+import io.plake.spark.core.Refusal;
+import io.plake.spark.core.Vocabulary;
+import io.plake.spark.scan.CatalogAnswer;
+import java.util.Arrays;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Locale;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalog.Catalog;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
+import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.BooleanType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimestampType;
+
+/**
+ * A procedure of plake, {@code CALL plake.system.vacuum(table => 'sales.orders')}.
+ *
+ * <p>{@code lakehouse_source/spark/tables/procedures.py} tells which there are, what they take and which
+ * rows they give, and does the work. Spark names, orders and casts the arguments, and runs a
+ * procedure while it analyses the statement.
+ */
+public final class PlakeProcedure implements UnboundProcedure {
+  private final Channel channel;
+  private final String catalog;
+  private final String name;
+  private final String description;
+  private final StructType parameters;
+  private final StructType columns;
+
+  private PlakeProcedure(Channel channel, String catalog, String name, JsonNode told) {
+    this.channel = channel;
+    this.catalog = catalog;
+    this.name = name;
+    this.description = told.get(Vocabulary.Answer.DESCRIPTION).asText();
+    this.parameters = schema(told.get(Vocabulary.Answer.PARAMETERS));
+    this.columns = schema(told.get(Vocabulary.Answer.COLUMNS));
+  }
+
+  private static StructType schema(JsonNode json) {
+    return (StructType) DataType.fromJson(json.asText());
+  }
+
+  /**
+   * Finds a procedure; their names do not tell case.
+   *
+   * @throws org.apache.spark.sql.AnalysisException there is none, undeclared
+   */
+  public static PlakeProcedure load(Channel channel, String catalog, Identifier procedure) {
+    String name = procedure.name().toLowerCase(Locale.ROOT);
+    ObjectNode question = Channel.about(Vocabulary.Ask.LOAD_PROCEDURE, null)
+        .put(Vocabulary.Question.PROCEDURE, name);
+    JsonNode told = channel.ask(question).told;
+    if (isSystem(procedure.namespace()) && told.get(Vocabulary.Answer.EXISTS).asBoolean()) {
+      return new PlakeProcedure(channel, catalog, name, told);
+    }
+    JsonNode names = channel.ask(Channel.about(Vocabulary.Ask.LIST_PROCEDURES, null))
+        .told.get(Vocabulary.Answer.NAMES);
+    throw Refusal.noProcedure(catalog, procedure, names);
+  }
+
+  /** The procedures of a namespace. */
+  public static Identifier[] list(Channel channel, String[] namespace) {
+    if (!isSystem(namespace)) {
+      return new Identifier[0];
+    }
+    JsonNode names = channel.ask(Channel.about(Vocabulary.Ask.LIST_PROCEDURES, null))
+        .told.get(Vocabulary.Answer.NAMES);
+    Identifier[] found = new Identifier[names.size()];
+    for (int i = 0; i < found.length; i++) {
+      found[i] = Identifier.of(namespace, names.get(i).asText());
+    }
+    return found;
+  }
+
+  private static boolean isSystem(String[] namespace) {
+    return namespace.length == 1 && namespace[0].equalsIgnoreCase(Vocabulary.Namespace.SYSTEM);
+  }
+
+  @Override
+  public BoundProcedure bind(StructType arguments) {
+    return new Bound(this);
+  }
+
+  @Override
+  public String name() {
+    return name;
+  }
+
+  /** What {@code DESCRIBE PROCEDURE} shows. */
+  @Override
+  public String description() {
+    return description;
+  }
+
+  @Override
+  public String toString() {
+    return name;
+  }
+
+  /** Spark takes a procedure that is both for a bound one before it has ordered the arguments. */
+  private record Bound(PlakeProcedure procedure) implements BoundProcedure {
+    @Override
+    public String name() {
+      return procedure.name;
+    }
+
+    @Override
+    public String description() {
+      return procedure.description;
+    }
+
+    @Override
+    public boolean isDeterministic() {
+      return false;
+    }
+
+    @Override
+    public ProcedureParameter[] parameters() {
+      return Arrays.stream(procedure.parameters.fields()).map(PlakeProcedure::parameter)
+          .toArray(ProcedureParameter[]::new);
+    }
+
+    @Override
+    public Iterator<Scan> call(InternalRow arguments) {
+      return List.<Scan>of(procedure.answer(arguments)).iterator();
+    }
+
+    @Override
+    public String toString() {
+      return procedure.name;
+    }
+  }
+
+  private static ProcedureParameter parameter(StructField field) {
+    ProcedureParameter.Builder made = ProcedureParameter.in(field.name(), field.dataType())
+        .comment(field.getComment().get());
+    if (field.metadata().contains(Vocabulary.Parameter.DEFAULT)) {
+      made.defaultValue(field.metadata().getString(Vocabulary.Parameter.DEFAULT));
+    }
+    return made.build();
+  }
+
+  private CatalogAnswer answer(InternalRow arguments) {
+    ObjectNode question = Channel.about(Vocabulary.Ask.CALL, null)
+        .put(Vocabulary.Question.PROCEDURE, name)
+        .put(Vocabulary.Question.CURRENT, currentNamespace());
+    ObjectNode given = question.putObject(Vocabulary.Question.ARGUMENTS);
+    for (int i = 0; i < parameters.length(); i++) {
+      StructField parameter = parameters.fields()[i];
+      putArgument(given, parameter, arguments.get(i, parameter.dataType()));
+    }
+    JsonNode told = channel.change(question).told;
+    if (told.has(Vocabulary.Answer.TASKS)) {
+      List<Row> rows = channel.runTasks(question);
+      ArrayNode messages = question.putArray(Vocabulary.Question.MESSAGES);
+      rows.forEach(row -> messages.add(row.getString(0)));
+      told = channel.change(question).told;
+    }
+    if (told.has(Vocabulary.Answer.CHANGED)) {
+      refresh(told.get(Vocabulary.Answer.CHANGED).asText());
+    }
+    JsonNode rows = told.get(Vocabulary.Answer.ROWS);
+    Object[][] cells = new Object[rows.size()][columns.length()];
+    for (int i = 0; i < cells.length; i++) {
+      for (int j = 0; j < columns.length(); j++) {
+        cells[i][j] = value(rows.get(i).get(j), columns.fields()[j].dataType());
+      }
+    }
+    return new CatalogAnswer(columns, cells);
+  }
+
+  /** Lets Spark read anew what it has cached of a table, as it does after its own statements. */
+  private static void refresh(String table) {
+    org.apache.spark.sql.classic.SparkSession session =
+        (org.apache.spark.sql.classic.SparkSession) SparkSession.active();
+    if (!session.sharedState().cacheManager().isEmpty()) {
+      session.catalog().refreshTable(table);
+    }
+  }
+
+  /** The namespace of {@code USE}, quoted, where it is one of this catalog; or null. */
+  private String currentNamespace() {
+    Catalog session = SparkSession.active().catalog();
+    return session.currentCatalog().equals(catalog) ? session.currentDatabase() : null;
+  }
+
+  private static void putArgument(ObjectNode given, StructField parameter, Object value) {
+    String name = parameter.name();
+    DataType type = parameter.dataType();
+    if (value == null) {
+      given.putNull(name);
+    } else if (type instanceof StringType) {
+      given.put(name, value.toString());
+    } else if (type instanceof BooleanType) {
+      given.put(name, (Boolean) value);
+    } else if (type instanceof IntegerType) {
+      given.put(name, (Integer) value);
+    } else if (type instanceof LongType || type instanceof TimestampType) { // microseconds
+      given.put(name, (Long) value);
+    } else if (type instanceof DoubleType) {
+      given.put(name, (Double) value);
+    } else if (type instanceof ArrayType) {
+      ArrayNode list = given.putArray(name);
+      ArrayData texts = (ArrayData) value;
+      for (int i = 0; i < texts.numElements(); i++) {
+        if (texts.isNullAt(i)) {
+          throw Refusal.because("The argument " + name + " must not hold NULL.");
+        }
+        list.add(texts.getUTF8String(i).toString());
+      }
+    } else {
+      throw new IllegalStateException("no form for an argument of type " + type);
+    }
+  }
+
+  private static Object value(JsonNode value, DataType type) {
+    if (value.isNull()) {
+      return null;
+    }
+    if (type instanceof ArrayType) {
+      Object[] elements = new Object[value.size()];
+      for (int i = 0; i < elements.length; i++) {
+        elements[i] = value(value.get(i), ((ArrayType) type).elementType());
+      }
+      return new GenericArrayData(elements);
+    }
+    return CatalogAnswer.value(value.asText(), type);
+  }
+}

@@ -1,0 +1,341 @@
+package io.plake.spark.catalog;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.plake.spark.core.Channel;
+import io.plake.spark.core.HiddenColumns;
+import io.plake.spark.core.NamedTable;
+import io.plake.spark.core.Refusal;
+import io.plake.spark.core.Relations;
+import io.plake.spark.core.SchemaEvolution;
+import io.plake.spark.core.Vocabulary;
+import io.plake.spark.scan.IsolatedScanBuilder;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.EnumSet;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TruncatableTable;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * A table of Spark's catalog at one version, which is the newest when a query is analysed.
+ *
+ * <p>{@code IsolateScans} takes its scans, and {@code RowStatements} makes it the target of
+ * statements, as they do with frames of {@code spark.read}.
+ */
+public class PlakeTable extends PythonTable
+    implements NamedTable, SupportsMetadataColumns, TruncatableTable, TablePartitions {
+
+  private static final Set<String> VERSIONS = Set.of("versionasof", "timestampasof");
+  private static final String BRANCH = "branch";
+
+  private final Channel channel;
+  private final Identifier identifier;
+  private final PythonDataSourceV2 frame;
+  private final StructType schema;
+  private final Map<String, StructField> hidden;
+  private final String name;
+  private final Map<String, String> options;
+  private final Map<String, String> properties;
+  private final Transform[] partitioning;
+  private final Map<CaseInsensitiveStringMap, PythonDataSourceV2> frames = new HashMap<>();
+
+  /** The version that its scans read. */
+  public final long version;
+
+  /** Whether the user named the version. */
+  public final boolean isPinned;
+
+  /** Whether its rows are about a table, such as its files. */
+  public final boolean isMetadata;
+
+  /** @param more properties that Spark's metastore has of the table */
+  PlakeTable(
+      Channel channel, Identifier identifier, Channel.Answer answer, boolean isPinned,
+      Map<String, String> more) {
+    super(answer.frame, Relations.SOURCE, answer.columns);
+    this.channel = channel;
+    this.identifier = identifier;
+    this.frame = answer.frame;
+    this.schema = answer.columns;
+    this.isPinned = isPinned;
+    this.isMetadata = answer.told.get(Vocabulary.Answer.IS_METADATA).asBoolean();
+    this.name = answer.told.get(Vocabulary.Answer.TABLE).asText();
+    this.version = answer.told.get(Vocabulary.Answer.AT).asLong();
+    this.options = texts(answer.told.get(Vocabulary.Answer.OPTIONS));
+    Map<String, String> all = texts(answer.told.get(Vocabulary.Answer.PROPERTIES));
+    all.putAll(more);
+    this.properties = Collections.unmodifiableMap(all);
+    List<Transform> transforms = new ArrayList<>();
+    for (JsonNode column : answer.told.get(Vocabulary.Answer.PARTITION_BY)) {
+      transforms.add(Expressions.identity(Refusal.quoted(column.asText())));
+    }
+    this.partitioning = transforms.toArray(new Transform[0]);
+    // Without a column, or with two of one name, a scan cannot ask for these.
+    Set<String> names = new HashSet<>(List.of(schema.fieldNames()));
+    this.hidden = isMetadata || names.isEmpty() || names.size() < schema.length()
+        ? Map.of() : HiddenColumns.of(schema);
+  }
+
+  public static Map<String, String> texts(JsonNode object) {
+    Map<String, String> found = new HashMap<>();
+    for (Iterator<String> it = object.fieldNames(); it.hasNext(); ) {
+      String key = it.next();
+      found.put(key, object.get(key).asText());
+    }
+    return found;
+  }
+
+  /** A table, which Spark from 4.2 on asks which changes it can make. */
+  public static PlakeTable of(
+      Channel channel, Identifier identifier, Channel.Answer answer, boolean isPinned,
+      Map<String, String> more) {
+    return SchemaEvolution.IS_ASKED
+        ? (PlakeTable) SchemaEvolution.made(
+            PlakeTable.class.getPackageName() + ".EvolvingTable", channel, identifier, answer,
+            isPinned, more)
+        : new PlakeTable(channel, identifier, answer, isPinned, more);
+  }
+
+  /** As scans read it: texts of CHAR and VARCHAR columns are strings. */
+  @Override
+  public StructType schema() {
+    return schema;
+  }
+
+  /** With the lengths of CHAR and VARCHAR columns, which {@code DESCRIBE} shows. */
+  @Override
+  public Column[] columns() {
+    StructField[] declared = CharVarcharUtils.getRawSchema(schema).fields();
+    Column[] columns = super.columns();
+    for (int i = 0; i < columns.length; i++) {
+      Column column = columns[i];
+      if (!declared[i].dataType().equals(column.dataType())) {
+        columns[i] = Column.create(
+            column.name(), declared[i].dataType(), column.nullable(), column.comment(),
+            column.defaultValue(), column.metadataInJSON());
+      }
+    }
+    return columns;
+  }
+
+  @Override
+  public Map<String, StructField> hidden() {
+    return hidden;
+  }
+
+  /** The options by which the data source finds this table, with those of one query. */
+  public CaseInsensitiveStringMap with(CaseInsensitiveStringMap given) {
+    Map<String, String> all = withoutPlace(given);
+    all.keySet().removeIf(PlakeTable::namesVersion);
+    all.putAll(options);
+    return new CaseInsensitiveStringMap(all);
+  }
+
+  @Override
+  public PythonDataSourceV2 frameFor(CaseInsensitiveStringMap given) {
+    Map<String, String> more = withoutPlace(given);
+    if (isPinned) { // Spark has read these before it asked for the table
+      more.keySet().removeIf(PlakeTable::namesVersion);
+    }
+    if (more.isEmpty()) {
+      return frame;
+    }
+    CaseInsensitiveStringMap key = new CaseInsensitiveStringMap(more);
+    synchronized (frames) {
+      PythonDataSourceV2 found = frames.get(key);
+      if (found == null) {
+        ObjectNode question = Channel.about(Vocabulary.Ask.LOAD, identifier)
+            .put(Vocabulary.Question.VERSION, Long.toString(version));
+        found = channel.ask(question, more).frame;
+        frames.put(key, found);
+      }
+      return found;
+    }
+  }
+
+  /**
+   * The options of one query or write.
+   *
+   * <p>A path among them is ignored, as Spark's own tables do. Another catalog or branch is refused.
+   */
+  static Map<String, String> withoutPlace(CaseInsensitiveStringMap given) {
+    if (given.containsKey(Vocabulary.Place.CATALOG)
+        || given.containsKey(Vocabulary.Place.WAREHOUSE)) {
+      throw Refusal.because("The options " + Vocabulary.Place.CATALOG + " and "
+          + Vocabulary.Place.WAREHOUSE + " are settings of Spark's catalog, and not of one query.");
+    }
+    if (given.containsKey(BRANCH)) { // it would be read at a version, and with columns, of this one
+      throw Refusal.because("The option " + BRANCH + " is for load() and save(). A branch of a table"
+          + " is a table, such as plake.sales.orders.branch_audit.");
+    }
+    Map<String, String> found = new HashMap<>(given.asCaseSensitiveMap());
+    found.keySet().removeIf(Vocabulary.Place.PATH::equalsIgnoreCase);
+    return found;
+  }
+
+  private static boolean namesVersion(String option) {
+    return VERSIONS.contains(option.toLowerCase(Locale.ROOT));
+  }
+
+  /**
+   * What commits of this table changed.
+   *
+   * @param given options that tell which commits
+   * @throws org.apache.spark.sql.AnalysisException there is no such range, undeclared
+   */
+  public ChangesTable changes(Map<String, String> given) {
+    return ChangesTable.of(channel, Channel.about(null, identifier), given);
+  }
+
+  /** The newest version, as plake knows it now. */
+  public long newestVersion() {
+    Channel.Answer answer = channel.ask(Channel.about(Vocabulary.Ask.LOAD, identifier));
+    return answer.told.get(Vocabulary.Answer.AT).asLong();
+  }
+
+  @Override
+  public String name() {
+    return name;
+  }
+
+  @Override
+  public String toString() {
+    return name;
+  }
+
+  @Override
+  public Transform[] partitioning() {
+    return partitioning.clone();
+  }
+
+  @Override
+  public StructType partitionSchema() {
+    StructType found = new StructType();
+    for (Transform column : partitioning) {
+      found = found.add(schema.apply(column.references()[0].fieldNames()[0]));
+    }
+    return found;
+  }
+
+  @Override
+  public JsonNode partitionRows() {
+    ObjectNode question = Channel.about(Vocabulary.Ask.LIST_PARTITIONS, identifier)
+        .put(Vocabulary.Question.VERSION, Long.toString(version));
+    return channel.ask(question).told.get(Vocabulary.Answer.ROWS);
+  }
+
+  @Override
+  public Map<String, String> properties() {
+    return properties;
+  }
+
+  @Override
+  public Set<TableCapability> capabilities() {
+    if (isMetadata) {
+      return EnumSet.of(TableCapability.BATCH_READ);
+    }
+    Set<TableCapability> all = EnumSet.copyOf(super.capabilities());
+    all.add(TableCapability.OVERWRITE_BY_FILTER);
+    all.add(TableCapability.OVERWRITE_DYNAMIC);
+    if (!isPinned) {
+      all.add(TableCapability.AUTOMATIC_SCHEMA_EVOLUTION);
+    }
+    return all;
+  }
+
+  @Override
+  public MetadataColumn[] metadataColumns() {
+    return HiddenColumns.columns(hidden);
+  }
+
+  /** Streams use this builder, and queries that are planned without {@code IsolateScans}. */
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap given) {
+    return new Unpruned(given);
+  }
+
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    if (isMetadata) {
+      throw Refusal.because(name + " tells about a table and cannot be written.");
+    }
+    return new TableWrites(
+        schema, partitioning.length > 0, info, with(info.options()));
+  }
+
+  @Override
+  public boolean truncateTable() {
+    channel.change(Channel.about(Vocabulary.Ask.TRUNCATE, identifier));
+    return true;
+  }
+
+  /** Spark finds a cached plan by the equality of its tables. */
+  @Override
+  public boolean equals(Object other) {
+    if (!(other instanceof PlakeTable)) {
+      return false;
+    }
+    PlakeTable that = (PlakeTable) other;
+    return version == that.version && name.equals(that.name) && options.equals(that.options)
+        && schema.equals(that.schema);
+  }
+
+  @Override
+  public int hashCode() {
+    return name.hashCode() + Long.hashCode(version);
+  }
+
+  /** Spark's own scan, which reads all columns; one of plake's where it needs others too. */
+  private final class Unpruned implements ScanBuilder, SupportsPushDownRequiredColumns {
+    private final CaseInsensitiveStringMap given;
+    private StructType required = schema;
+
+    Unpruned(CaseInsensitiveStringMap given) {
+      this.given = given;
+    }
+
+    @Override
+    public void pruneColumns(StructType required) {
+      this.required = required;
+    }
+
+    @Override
+    public Scan build() {
+      PythonDataSourceV2 source = frameFor(given);
+      for (StructField field : hidden.values()) {
+        if (List.of(required.fieldNames()).contains(field.name())) {
+          IsolatedScanBuilder scan = new IsolatedScanBuilder(
+              source, Relations.SOURCE, schema, with(given), null, hidden);
+          scan.pruneColumns(required);
+          return scan.build();
+        }
+      }
+      return new PythonTable(source, Relations.SOURCE, schema)
+          .newScanBuilder(with(given)).build();
+    }
+  }
+}

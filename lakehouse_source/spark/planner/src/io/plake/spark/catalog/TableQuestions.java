@@ -1,0 +1,309 @@
+package io.plake.spark.catalog;
+
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.plake.spark.core.Channel;
+import io.plake.spark.core.Envelope;
+import io.plake.spark.core.Refusal;
+import io.plake.spark.core.Vocabulary;
+import io.plake.spark.scan.ConditionData;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableInfo;
+import org.apache.spark.sql.connector.expressions.ClusterByTransform;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.Literal;
+import org.apache.spark.sql.connector.expressions.LiteralValue;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.CharType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.VarcharType;
+import scala.Option;
+
+/** Writes what Spark asks of a table as questions for plake. */
+public final class TableQuestions {
+  private TableQuestions() {}
+
+  /** A table with columns, partitions and properties; @param staged its rows come later. */
+  public static ObjectNode create(
+      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties,
+      boolean staged) {
+    ObjectNode question = Channel.about(
+        staged ? Vocabulary.Ask.STAGE : Vocabulary.Ask.CREATE, table);
+    StructType schema = CatalogV2Util.v2ColumnsToStructType(columns);
+    question.put(Vocabulary.Question.SCHEMA, json(schema));
+    ArrayNode defaults = question.putArray(Vocabulary.Question.DEFAULTS);
+    for (Column column : columns) {
+      if (column.generationExpression() != null || column.identityColumnSpec() != null) {
+        throw Refusal.because("plake has no generated columns: " + column.name());
+      }
+      // Columns of a query bring the text of a default along, and no value: nobody declared it.
+      if (column.defaultValue() != null && column.defaultValue().getValue() != null) {
+        ConstantDefaults.check(column.name(), column.defaultValue().getSql());
+        defaults.add(value(column.name(), column.dataType(), column.defaultValue().getValue()));
+      }
+    }
+    List<Transform> identities = new ArrayList<>();
+    ArrayNode clustered = question.putArray(Vocabulary.Question.CLUSTER_BY);
+    for (Transform transform : partitions) {
+      if (transform instanceof ClusterByTransform) {
+        for (NamedReference column : transform.references()) {
+          clustered.add(path(column));
+        }
+      } else {
+        identities.add(transform);
+      }
+    }
+    ArrayNode partitionBy = question.putArray(Vocabulary.Question.PARTITION_BY);
+    columns(identities.toArray(new Transform[0])).forEach(partitionBy::add);
+    Map<String, String> given = new HashMap<>(properties);
+    // `saveAsTable` names Spark's default format where the user names none.
+    String usual = SQLConf.get().defaultDataSourceName();
+    if (usual.equalsIgnoreCase(given.get(TableCatalog.PROP_PROVIDER))) {
+      given.remove(TableCatalog.PROP_PROVIDER);
+    }
+    put(question, given);
+    return question;
+  }
+
+  /**
+   * The columns of a table like another one.
+   *
+   * <p>Spark takes the value of a default from another entry of the metadata than its text.
+   */
+  public static Column[] columnsLike(Table source, TableInfo asked) {
+    if (!(source instanceof PlakeTable)) {
+      return asked.columns();
+    }
+    StructType found = new StructType();
+    for (StructField field : ((PlakeTable) source).schema().fields()) {
+      Option<String> text = field.getCurrentDefaultValue();
+      found = found.add(
+          text.isEmpty() ? field : field.withExistenceDefaultValue(text.get()));
+    }
+    return CatalogV2Util.structTypeToV2Columns(found, false);
+  }
+
+  /** The properties of a table like another one: those of a table of plake, and what is asked. */
+  public static Map<String, String> propertiesLike(Table source, TableInfo asked) {
+    Map<String, String> found = new HashMap<>();
+    if (source instanceof PlakeTable) {
+      found.putAll(SessionEntry.withoutOptions(source.properties()));
+      found.keySet().removeAll(List.of(
+          TableCatalog.PROP_LOCATION, TableCatalog.PROP_OWNER, TableCatalog.PROP_EXTERNAL,
+          TableCatalog.PROP_IS_MANAGED_LOCATION));
+    }
+    found.putAll(asked.properties());
+    found.remove(TableCatalog.PROP_PROVIDER); // of the other table
+    return found;
+  }
+
+  public static void put(ObjectNode question, Map<String, String> properties) {
+    ObjectNode texts = question.putObject(Vocabulary.Question.PROPERTIES);
+    properties.forEach(texts::put);
+  }
+
+  /** A type as PySpark reads it, whose CHAR and VARCHAR have no collation: it would be lost. */
+  private static String json(DataType type) {
+    checkTexts(type);
+    return type.json();
+  }
+
+  private static void checkTexts(DataType type) {
+    if (type instanceof StructType) {
+      for (StructField field : ((StructType) type).fields()) {
+        checkTexts(field.dataType());
+      }
+    } else if (type instanceof ArrayType) {
+      checkTexts(((ArrayType) type).elementType());
+    } else if (type instanceof MapType) {
+      checkTexts(((MapType) type).keyType());
+      checkTexts(((MapType) type).valueType());
+    } else if (type instanceof CharType || type instanceof VarcharType) {
+      String words = type.simpleString();
+      if (words.contains(" collate ") && !words.endsWith(" UTF8_BINARY")) {
+        throw Refusal.because("plake cannot make a column of type " + words + ": in a table's columns"
+            + " a text has a length or a collation. Use STRING COLLATE, or leave the collation out.");
+      }
+    }
+  }
+
+  private static String path(NamedReference column) {
+    return String.join(".", column.fieldNames());
+  }
+
+  /** The value of a column, in the form of a condition. */
+  private static String value(String column, DataType type, Literal<?> value) {
+    // Texts with a length or a collation are stored as texts.
+    DataType stored = type instanceof StringType || type instanceof VarcharType
+        || type instanceof CharType ? DataTypes.StringType : type;
+    StructType table = new StructType(new StructField[] {
+        new StructField(column, stored, true, org.apache.spark.sql.types.Metadata.empty())});
+    Predicate equal = new Predicate(Vocabulary.Operator.EQUAL, new Expression[] {
+        Expressions.column(Refusal.quoted(column)),
+        stored == type ? value : new LiteralValue<>(value.value(), stored)});
+    ConditionData data = new ConditionData(table, new Predicate[] {equal});
+    if (value.value() != null && (!data.isWhole() || data.terms().length != 1)) {
+      throw Refusal.because("plake has no default values of type " + type.simpleString()
+          + ": column " + column);
+    }
+    ObjectNode found = Envelope.object().put(Vocabulary.Question.FIELD, column);
+    found.put(Vocabulary.Question.VALUE,
+        value.value() == null ? null : data.terms()[0].json());
+    return found.toString();
+  }
+
+  /** Whether {@link #alter} needs the table's columns. */
+  public static boolean needsTypes(TableChange[] changes) {
+    return Arrays.stream(changes)
+        .anyMatch(change -> change instanceof TableChange.UpdateColumnDefaultValue);
+  }
+
+  /** Changes of a table, in their order. @param columns those that it has */
+  public static ObjectNode alter(Identifier table, TableChange[] changes, Column[] columns) {
+    ObjectNode question = Channel.about(Vocabulary.Ask.ALTER, table);
+    ArrayNode list = question.putArray(Vocabulary.Question.CHANGES);
+    for (TableChange change : changes) {
+      ObjectNode one = list.addObject();
+      if (change instanceof TableChange.SetProperty) {
+        TableChange.SetProperty set = (TableChange.SetProperty) change;
+        one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.PROPERTY)
+            .put(Vocabulary.Question.FIELD, set.property())
+            .put(Vocabulary.Question.VALUE, set.value());
+      } else if (change instanceof TableChange.RemoveProperty) {
+        one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.PROPERTY)
+            .put(Vocabulary.Question.FIELD, ((TableChange.RemoveProperty) change).property())
+            .putNull(Vocabulary.Question.VALUE);
+      } else if (change instanceof TableChange.ClusterBy) {
+        one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.CLUSTER);
+        ArrayNode clustered = one.putArray(Vocabulary.Question.VALUE);
+        for (NamedReference column : ((TableChange.ClusterBy) change).clusteringColumns()) {
+          clustered.add(path(column));
+        }
+      } else if (change instanceof TableChange.ColumnChange) {
+        column(one, (TableChange.ColumnChange) change, columns);
+      } else {
+        throw Refusal.because("plake cannot change this of a table: "
+            + kindOf(change));
+      }
+    }
+    return question;
+  }
+
+  private static String kindOf(Object change) {
+    return change.getClass().getSimpleName();
+  }
+
+  private static void column(
+      ObjectNode one, TableChange.ColumnChange change, Column[] columns) {
+    ArrayNode path = one.putArray(Vocabulary.Question.FIELD);
+    Arrays.stream(change.fieldNames()).forEach(path::add);
+    if (change instanceof TableChange.AddColumn) {
+      TableChange.AddColumn added = (TableChange.AddColumn) change;
+      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.ADD)
+          .put(Vocabulary.Question.TYPE, json(added.dataType()))
+          .put(Vocabulary.Question.NULLABLE, added.isNullable())
+          .put(Vocabulary.Question.COMMENT, added.comment());
+      position(one, added.position());
+      if (added.defaultValue() != null) {
+        String name = added.fieldNames()[added.fieldNames().length - 1];
+        ConstantDefaults.check(name, added.defaultValue().getSql());
+        one.put(Vocabulary.Question.VALUE,
+            value(name, added.dataType(), added.defaultValue().getValue()));
+      }
+    } else if (change instanceof TableChange.RenameColumn) {
+      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.RENAME)
+          .put(Vocabulary.Question.VALUE, ((TableChange.RenameColumn) change).newName());
+    } else if (change instanceof TableChange.DeleteColumn) {
+      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.DELETE);
+    } else if (change instanceof TableChange.UpdateColumnType) {
+      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.WIDEN).put(Vocabulary.Question.TYPE,
+          json(((TableChange.UpdateColumnType) change).newDataType()));
+    } else if (change instanceof TableChange.UpdateColumnNullability) {
+      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.NULLABILITY).put(
+          Vocabulary.Question.NULLABLE,
+          ((TableChange.UpdateColumnNullability) change).nullable());
+    } else if (change instanceof TableChange.UpdateColumnComment) {
+      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.COMMENT).put(
+          Vocabulary.Question.COMMENT, ((TableChange.UpdateColumnComment) change).newComment());
+    } else if (change instanceof TableChange.UpdateColumnPosition) {
+      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.MOVE);
+      position(one, ((TableChange.UpdateColumnPosition) change).position());
+    } else if (change instanceof TableChange.UpdateColumnDefaultValue) {
+      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.DEFAULT);
+      String sql = defaultOf((TableChange.UpdateColumnDefaultValue) change);
+      if (sql != null && !sql.isEmpty()) {
+        ConstantDefaults.check(change.fieldNames()[change.fieldNames().length - 1], sql);
+        one.put(Vocabulary.Question.VALUE, evaluated(change.fieldNames(), sql, columns));
+      }
+    } else {
+      throw Refusal.because("plake cannot change this of a column: "
+          + kindOf(change));
+    }
+  }
+
+  @SuppressWarnings("deprecation") // Spark 4.1 has no other, and later ones have both
+  private static String defaultOf(TableChange.UpdateColumnDefaultValue change) {
+    return change.newDefaultValue();
+  }
+
+  private static void position(ObjectNode one, TableChange.ColumnPosition position) {
+    if (position instanceof TableChange.After) {
+      one.put(Vocabulary.Question.AFTER, ((TableChange.After) position).column());
+    } else if (position != null) {
+      one.putNull(Vocabulary.Question.AFTER);
+    }
+  }
+
+  /** A default value, which Spark hands over as SQL and has checked. */
+  private static String evaluated(String[] path, String sql, Column[] columns) {
+    for (Column column : columns) {
+      if (path.length == 1 && column.name().equalsIgnoreCase(path[0])) {
+        DataType type = column.dataType();
+        org.apache.spark.sql.classic.Dataset<Row> frame =
+            (org.apache.spark.sql.classic.Dataset<Row>) SparkSession.active().sql(
+                "SELECT CAST((" + sql + ") AS " + type.sql() + ")");
+        InternalRow row = frame.queryExecution().executedPlan().executeCollect()[0];
+        return value(column.name(), type, new LiteralValue<>(row.get(0, type), type));
+      }
+    }
+    throw Refusal.because("plake has default values of columns only: " + String.join(".", path));
+  }
+
+  /** The columns of {@code partitionBy}. */
+  public static List<String> columns(Transform[] partitioning) {
+    List<String> found = new ArrayList<>();
+    for (Transform transform : partitioning) {
+      NamedReference[] references = transform.references();
+      if (!"identity".equals(transform.name()) || references.length != 1
+          || references[0].fieldNames().length != 1) {
+        throw Refusal.because("plake partitions by columns, and not by " + transform.describe()
+            + ". Add a column with its value.");
+      }
+      found.add(references[0].fieldNames()[0]);
+    }
+    return found;
+  }
+}

@@ -1,0 +1,102 @@
+package io.plake.spark.catalog;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.plake.spark.core.Channel;
+import io.plake.spark.core.OwnOptions;
+import io.plake.spark.core.PlakeSource;
+import io.plake.spark.core.Relations;
+import io.plake.spark.core.Vocabulary;
+import io.plake.spark.core.WriteInfo;
+import java.util.Map;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * A table that is created, or replaced, by the rows of one query (CTAS, RTAS).
+ *
+ * <p>The write does it all in its one transaction: rows, schema, properties and name. Before it
+ * commits there is nothing to undo.
+ */
+public final class TableToCreate extends PythonTable implements StagedTable {
+  private final Channel channel;
+  private final ObjectNode question;
+  private final Map<String, String> options;
+  private final JsonNode staged;
+  private final String name;
+  private final Transform[] partitioning;
+  private final Runnable undo;
+  private boolean isWritten = false;
+
+  /** @param undo frees what was made before the write, where it fails; null: there is nothing */
+  public TableToCreate(
+      Channel channel, ObjectNode question, Column[] columns, Transform[] partitioning,
+      Runnable undo) {
+    this(channel, question, columns, partitioning, channel.ask(question).told, undo);
+  }
+
+  private TableToCreate(
+      Channel channel, ObjectNode question, Column[] columns, Transform[] partitioning,
+      JsonNode told, Runnable undo) {
+    super(new PlakeSource(), Relations.SOURCE, CatalogV2Util.v2ColumnsToStructType(columns));
+    this.channel = channel;
+    this.question = question;
+    this.partitioning = partitioning;
+    this.undo = undo;
+    this.name = told.get(Vocabulary.Answer.TABLE).asText();
+    this.options = PlakeTable.texts(told.get(Vocabulary.Answer.OPTIONS));
+    this.staged = told.get(Vocabulary.Answer.STAGED);
+  }
+
+  /** The options by which plake's writer finds what it is to create. */
+  public CaseInsensitiveStringMap options() {
+    return new CaseInsensitiveStringMap(options);
+  }
+
+  @Override
+  public String name() {
+    return name;
+  }
+
+  @Override
+  public String toString() {
+    return name;
+  }
+
+  @Override
+  public Transform[] partitioning() {
+    return partitioning.clone();
+  }
+
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    isWritten = true;
+    Map<String, String> all = PlakeTable.withoutPlace(info.options());
+    all.putAll(options);
+    OwnOptions.tell(all, Vocabulary.Told.STAGED, staged);
+    return super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(all)));
+  }
+
+  /** The write has committed. Without one, the table gets its columns and no row. */
+  @Override
+  public void commitStagedChanges() {
+    if (!isWritten) {
+      question.put(Vocabulary.Question.COMMAND, Vocabulary.Ask.CREATE);
+      channel.change(question);
+    }
+  }
+
+  /** A write that failed has deleted its files. */
+  @Override
+  public void abortStagedChanges() {
+    if (undo != null) {
+      undo.run();
+    }
+  }
+}

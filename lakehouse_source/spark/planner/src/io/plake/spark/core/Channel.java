@@ -1,0 +1,170 @@
+package io.plake.spark.core;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Option;
+import scala.Tuple2;
+import scala.collection.Iterator;
+
+/**
+ * The one way from Spark's catalog to plake's code in Python, which knows all about tables.
+ *
+ * <p>A fresh data source gets the question in its options, and Spark asks it for its schema. That
+ * starts or reuses a planning worker on the driver, also where the program on the driver is not
+ * Python ({@code spark-sql}, Thrift and Connect servers). The answer is in the metadata of the last
+ * column of the schema. The other side is {@code lakehouse_source/spark/tables/commands.py}.
+ */
+public final class Channel {
+  private final String catalog;
+  private final Map<String, String> options;
+
+  /**
+   * @param catalog the name of the catalog in Spark
+   * @param options those of the catalog, which tell plake where its own catalog is
+   */
+  public Channel(String catalog, Map<String, String> options) {
+    this.catalog = catalog;
+    this.options = options;
+  }
+
+  /** What plake answered. */
+  public static final class Answer {
+    /** The answer itself. */
+    public final JsonNode told;
+
+    /** The columns of the table that was asked for. */
+    public final StructType columns;
+
+    /** Its frame, at one version. */
+    public final PythonDataSourceV2 frame;
+
+    private Answer(JsonNode told, StructType columns, PythonDataSourceV2 frame) {
+      this.told = told;
+      this.columns = columns;
+      this.frame = frame;
+    }
+  }
+
+  /** The beginning of a question about a table. */
+  public static ObjectNode about(String command, Identifier table) {
+    ObjectNode question = Envelope.object().put(Vocabulary.Question.COMMAND, command);
+    if (table != null) {
+      add(question.putArray(Vocabulary.Question.IDENTIFIER), table);
+    }
+    return question;
+  }
+
+  /** Adds the parts of a name, the namespace first. */
+  public static void add(ArrayNode parts, Identifier table) {
+    Arrays.stream(table.namespace()).forEach(parts::add);
+    parts.add(table.name());
+  }
+
+  /** Adds the id of this application to options of a write or a question, for the history. */
+  public static void tellApplication(Map<String, String> options) {
+    String id = SparkEnv.get().conf().get("spark.app.id", "");
+    if (!id.isEmpty()) {
+      OwnOptions.tell(options, Vocabulary.Told.APPLICATION, id);
+    }
+  }
+
+  /** Adds the session's settings of statements to options of a write. */
+  static CaseInsensitiveStringMap withSettings(CaseInsensitiveStringMap given) {
+    ObjectNode settings = Envelope.object();
+    Iterator<Tuple2<String, String>> all = SQLConf.get().getAllConfs().iterator();
+    while (all.hasNext()) {
+      Tuple2<String, String> setting = all.next();
+      if (setting._1().startsWith(Vocabulary.Setting.STATEMENT)) {
+        settings.put(
+            setting._1().substring(Vocabulary.Setting.STATEMENT.length()), setting._2());
+      }
+    }
+    if (settings.isEmpty()) {
+      return given;
+    }
+    Map<String, String> options = new HashMap<>(given.asCaseSensitiveMap());
+    OwnOptions.tell(options, Vocabulary.Told.SETTINGS, settings);
+    return new CaseInsensitiveStringMap(options);
+  }
+
+  /** Asks what changes nothing: Python refuses every other question that comes this way. */
+  public Answer ask(ObjectNode question) {
+    return ask(question, Map.of());
+  }
+
+  /**
+   * Asks what changes nothing, and waits for the answer.
+   *
+   * @param more options of a table's frame
+   * @throws org.apache.spark.sql.AnalysisException what plake refused, undeclared
+   */
+  public Answer ask(ObjectNode question, Map<String, String> more) {
+    return send(Vocabulary.Told.QUESTION, question, more);
+  }
+
+  /**
+   * Does what a statement says. No read calls this.
+   *
+   * @throws org.apache.spark.sql.AnalysisException what plake refused, undeclared
+   */
+  public Answer change(ObjectNode command) {
+    return send(Vocabulary.Told.COMMAND, command, Map.of());
+  }
+
+  private Answer send(String key, ObjectNode question, Map<String, String> more) {
+    question.put(Vocabulary.Question.CATALOG, catalog);
+    Map<String, String> given = new HashMap<>(more);
+    given.putAll(options);
+    OwnOptions.tell(given, key, question);
+    tellApplication(given);
+    PythonDataSourceV2 source = new PlakeSource();
+    StructField[] fields = source.inferSchema(new CaseInsensitiveStringMap(given)).fields();
+    JsonNode told = Envelope.answer(
+        fields[fields.length - 1].metadata().getString(Vocabulary.Envelope.NAME));
+    return new Answer(
+        told, new StructType(Arrays.copyOf(fields, fields.length - 1)), source);
+  }
+
+  /**
+   * Runs the tasks that do the work of a procedure, and waits for them.
+   *
+   * @param call the question whose work it is
+   * @return what the tasks tell, one text in each row
+   */
+  public List<Row> runTasks(ObjectNode call) {
+    Map<String, String> given = new HashMap<>(options);
+    OwnOptions.tell(given, Vocabulary.Told.TASKS, call);
+    PythonDataSourceV2 source = new PlakeSource();
+    StructType schema = source.inferSchema(new CaseInsensitiveStringMap(given));
+    // The source has its options: none is in the plan.
+    DataSourceV2Relation tasks = DataSourceV2Relation.create(
+        new TaskTable(source, schema), Option.empty(), Option.empty(),
+        CaseInsensitiveStringMap.empty(), Option.empty());
+    return Dataset.ofRows(
+        (org.apache.spark.sql.classic.SparkSession) SparkSession.active(), tasks).collectAsList();
+  }
+
+  /** A frame that no rule of this extension knows: nothing of it can be pruned. */
+  private static final class TaskTable extends PythonTable {
+    TaskTable(PythonDataSourceV2 source, StructType schema) {
+      super(source, Relations.SOURCE, schema);
+    }
+  }
+}

@@ -1,0 +1,99 @@
+package io.plake.spark.core;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import org.apache.spark.sql.types.Metadata;
+
+/**
+ * The envelope of every message between this JVM and plake's Python: JSON with a version.
+ *
+ * <p>The other side is {@code lakehouse_source/spark/protocol/envelope.py}, and
+ * {@code docs/protocol.md} tells which way each message goes.
+ */
+public final class Envelope {
+  private static final ObjectMapper JSON = new ObjectMapper();
+  private static final int DIGITS = 12;
+
+  private Envelope() {}
+
+  public static ObjectNode object() {
+    return JSON.createObjectNode();
+  }
+
+  /** Conditions, as a list of messages. */
+  public static ArrayNode list(Metadata[] terms) {
+    ArrayNode found = JSON.createArrayNode();
+    for (Metadata term : terms) {
+      found.add(parsed(term.json()));
+    }
+    return found;
+  }
+
+  /** @param body JSON */
+  public static String question(String body) {
+    return "{\"" + Vocabulary.Envelope.PROTOCOL + "\":\"" + Vocabulary.Envelope.NUMBER + "\",\""
+        + Vocabulary.Envelope.QUESTION + "\":" + body + "}";
+  }
+
+  /** The question in an envelope of this JVM. */
+  static ObjectNode asked(String text) {
+    return (ObjectNode) parsed(text).get(Vocabulary.Envelope.QUESTION);
+  }
+
+  /**
+   * The answer in an envelope.
+   *
+   * @throws org.apache.spark.sql.AnalysisException what plake refused, undeclared
+   */
+  static JsonNode answer(String text) {
+    JsonNode told = parsed(text);
+    check(told.path(Vocabulary.Envelope.PROTOCOL).asText());
+    if (told.has(Vocabulary.Envelope.ERROR)) {
+      throw Refusal.of(told.get(Vocabulary.Envelope.ERROR));
+    }
+    return told.get(Vocabulary.Envelope.ANSWER);
+  }
+
+  /**
+   * The answer in the bytes of an object that Python pickled, as plain lists, maps, texts and
+   * numbers; null where there is none. The pickle itself is not read.
+   */
+  public static Map<?, ?> answerIn(byte[] pickle) {
+    String bytes = new String(pickle, StandardCharsets.ISO_8859_1);
+    int at = bytes.indexOf(Vocabulary.Envelope.BEGIN);
+    if (at < 0) {
+      return null;
+    }
+    int length = at + Vocabulary.Envelope.BEGIN.length();
+    int from = length + DIGITS + 1;
+    int size = Integer.parseInt(bytes.substring(length, length + DIGITS));
+    try {
+      Map<?, ?> told = JSON.readValue(bytes.substring(from, from + size), Map.class);
+      check(told.get(Vocabulary.Envelope.PROTOCOL));
+      return (Map<?, ?>) told.get(Vocabulary.Envelope.ANSWER);
+    } catch (JsonProcessingException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  private static void check(Object number) {
+    if (!Vocabulary.Envelope.NUMBER.equals(number)) {
+      throw Refusal.because("[PLAKE_INVALID_OPTION] plake-planner.jar is of another release than the"
+          + " Python package lakehouse_source. Give Spark the jar of the package:"
+          + " lakehouse_source.spark.planner_jar() tells where it is.");
+    }
+  }
+
+  private static JsonNode parsed(String text) {
+    try {
+      return JSON.readTree(text);
+    } catch (JsonProcessingException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+}

@@ -1,0 +1,86 @@
+package io.plake.spark.core;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * The columns that tell where a row is stored and which row it is, for a table.
+ *
+ * <p>Their names differ from those of the user's columns: an underscore is put before them as often
+ * as needed. {@code unused_names} in {@code schema/metadata_columns.py} has the same rule.
+ */
+public final class HiddenColumns {
+  private HiddenColumns() {}
+
+  /** The columns, by plake's names. */
+  public static Map<String, StructField> of(StructType schema) {
+    Set<String> taken = new HashSet<>();
+    for (String name : schema.fieldNames()) {
+      taken.add(name.toLowerCase(Locale.ROOT));
+    }
+    Map<String, StructField> found = new LinkedHashMap<>();
+    hide(found, Vocabulary.MetadataColumn.FILE, DataTypes.StringType, taken);
+    hide(found, Vocabulary.MetadataColumn.POSITION, DataTypes.LongType, taken);
+    hide(found, Vocabulary.MetadataColumn.ROW, DataTypes.LongType, taken);
+    hide(found, Vocabulary.MetadataColumn.COMMIT, DataTypes.LongType, taken);
+    return found;
+  }
+
+  /** Those of the change feed, but for names that a column has: its reader knows one meaning only. */
+  public static Map<String, StructField> ofChanges(StructType schema) {
+    Map<String, StructField> found = new LinkedHashMap<>();
+    for (String name : List.of(
+        Vocabulary.MetadataColumn.ROW, Vocabulary.MetadataColumn.LAST_CHANGED)) {
+      if (Arrays.stream(schema.fieldNames()).noneMatch(name::equalsIgnoreCase)) {
+        found.put(name, DataTypes.createStructField(name, DataTypes.LongType, false));
+      }
+    }
+    return found;
+  }
+
+  private static void hide(
+      Map<String, StructField> found, String name, DataType type, Set<String> taken) {
+    String unused = name;
+    while (taken.contains(unused)) {
+      unused = "_" + unused;
+    }
+    found.put(name, DataTypes.createStructField(unused, type, false));
+  }
+
+  /** The columns as Spark asks a table for them. */
+  public static MetadataColumn[] columns(Map<String, StructField> hidden) {
+    List<MetadataColumn> columns = new ArrayList<>();
+    for (StructField field : hidden.values()) {
+      columns.add(new Hidden(field));
+    }
+    return columns.toArray(new MetadataColumn[0]);
+  }
+
+  private record Hidden(StructField field) implements MetadataColumn {
+    @Override
+    public String name() {
+      return field.name();
+    }
+
+    @Override
+    public DataType dataType() {
+      return field.dataType();
+    }
+
+    @Override
+    public boolean isNullable() {
+      return false;
+    }
+  }
+}

@@ -1,0 +1,123 @@
+package io.plake.spark.core;
+
+import java.nio.charset.StandardCharsets;
+import org.apache.spark.api.python.PythonFunction;
+import org.apache.spark.api.python.SimplePythonFunction;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceReadInfo;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceWriteInfo;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Option;
+
+/**
+ * Spark's data source for plake's code in Python, which tells plake's errors as plake tells them.
+ *
+ * <p>Spark's own one puts a Python traceback into its message, at whose end is what plake said.
+ */
+public class PlakeSource extends PythonDataSourceV2 {
+  private UserDefinedPythonDataSource telling;
+
+  public PlakeSource() {
+    this(Relations.SOURCE);
+  }
+
+  @SuppressWarnings("this-escape") // Spark's method only sets a field
+  public PlakeSource(String shortName) {
+    super.setShortName(shortName);
+  }
+
+  @Override
+  public synchronized UserDefinedPythonDataSource source() {
+    if (telling == null) {
+      telling = telling(super.source());
+    }
+    return telling;
+  }
+
+  /** The same source, with plake's text first in the errors of planning and committing. */
+  public static UserDefinedPythonDataSource telling(UserDefinedPythonDataSource stock) {
+    return stock instanceof Telling ? stock : new Telling(stock);
+  }
+
+  private static final class Telling extends UserDefinedPythonDataSource {
+    private static final long serialVersionUID = 1;
+    private final transient UserDefinedPythonDataSource stock;
+    private final transient UserDefinedPythonDataSource ours;
+
+    Telling(UserDefinedPythonDataSource stock) {
+      super(StaticConfiguration.told(stock.dataSourceCls()));
+      this.stock = stock;
+      this.ours = new UserDefinedPythonDataSource(entry(dataSourceCls()));
+    }
+
+    /**
+     * The function that makes the data source with options of the extension: the pickle of another
+     * class. No name in SQL and no option leads to that class.
+     */
+    private static PythonFunction entry(PythonFunction stock) {
+      String pickle = "c" + Vocabulary.Entry.MODULE + "\n" + Vocabulary.Entry.CLASS + "\n.";
+      return new SimplePythonFunction(
+          pickle.getBytes(StandardCharsets.US_ASCII), stock.envVars(), stock.pythonIncludes(),
+          stock.pythonExec(), stock.pythonVer(), stock.broadcastVars(), stock.accumulator());
+    }
+
+    /** Tasks get Spark's own class: executors need none of the jar. */
+    private Object writeReplace() {
+      return stock;
+    }
+
+    // Scala does not declare the AnalysisException that Spark throws in these methods.
+
+    @Override
+    public PythonDataSourceCreationResult createDataSourceInPython(
+        String shortName, CaseInsensitiveStringMap options, Option<StructType> schema) {
+      CaseInsensitiveStringMap opened = OwnOptions.opened(options);
+      try {
+        return OwnOptions.areIn(opened)
+            ? ours.createDataSourceInPython(shortName, opened, schema)
+            : super.createDataSourceInPython(shortName, opened, schema);
+      } catch (Exception e) {
+        throw Refusal.told(e);
+      }
+    }
+
+    @Override
+    public PythonDataSourceReadInfo createReadInfoInPython(
+        PythonDataSourceCreationResult made, StructType schema, boolean isStreaming) {
+      try {
+        return super.createReadInfoInPython(made, schema, isStreaming);
+      } catch (Exception e) {
+        throw Refusal.told(e);
+      }
+    }
+
+    @Override
+    public PythonDataSourceWriteInfo createWriteInfoInPython(
+        String shortName, StructType schema, CaseInsensitiveStringMap options, boolean overwrite,
+        boolean isStreaming) {
+      CaseInsensitiveStringMap opened =
+          OwnOptions.opened(isStreaming ? options : Channel.withSettings(options));
+      try {
+        return OwnOptions.areIn(opened)
+            ? ours.createWriteInfoInPython(shortName, schema, opened, overwrite, isStreaming)
+            : super.createWriteInfoInPython(shortName, schema, opened, overwrite, isStreaming);
+      } catch (Exception e) {
+        throw isStreaming ? Refusal.toldInStream(e) : Refusal.told(e);
+      }
+    }
+
+    @Override
+    public void commitWriteInPython(
+        byte[] writer, WriterCommitMessage[] messages, boolean abort) {
+      try {
+        super.commitWriteInPython(writer, messages, abort);
+      } catch (Exception e) {
+        throw Refusal.told(e);
+      }
+    }
+  }
+}

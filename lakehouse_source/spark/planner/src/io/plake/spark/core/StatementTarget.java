@@ -1,0 +1,4 @@
+package io.plake.spark.core;
+
+/** Marks what Spark sees of the target of a DELETE, UPDATE or MERGE. */
+public interface StatementTarget {}

@@ -1,0 +1,111 @@
+package io.plake.spark.core;
+
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.api.python.PythonFunction;
+import org.apache.spark.api.python.SimplePythonFunction;
+import scala.Tuple2;
+
+/**
+ * What the application's own configuration says about variables and hosts, for planning workers.
+ *
+ * <p>They get it in their environment: {@code SET}, options and plans change no environment. The
+ * other side is {@code lakehouse_source/spark/session/static_configuration.py}.
+ */
+final class StaticConfiguration {
+  private static final String CATALOGS = "spark.sql.catalog.";
+  private static final String TOKEN = "plake-token:"; // of Python's `secrets`: it shows nothing
+  private static final Pattern URL = Pattern.compile(
+      "(?<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?((?<user>[^/?#]*)@)?(?<hosts>[^/?#@]*)(?<rest>[^@]*)");
+  private static final Pattern HOST = Pattern.compile("(\\[[^\\]]*]|[^:\\[\\]]*)(:[0-9]*)?");
+  // Of names of options of stores: those that may name a host, and those that may be a key.
+  private static final Pattern PLACE = Pattern.compile(
+      "(?i)endpoint|host|url|authority|server|addr|proxy|account_name");
+  private static final Pattern SECRET = Pattern.compile(
+      "(?i)pass|secret|token|key|credential|signature|auth(?!ority)");
+
+  private StaticConfiguration() {}
+
+  /** The same function, for a worker that is told of the configuration. */
+  static PythonFunction told(PythonFunction source) {
+    ObjectNode found = Envelope.object();
+    for (Tuple2<String, String> one : SparkEnv.get().conf().getAll()) {
+      String told = told(one._1(), one._2());
+      if (told != null) {
+        found.put(one._1(), told);
+      }
+    }
+    Map<String, String> environment = new HashMap<>(source.envVars());
+    environment.put(Vocabulary.Setting.STATIC, found.toString());
+    return new SimplePythonFunction(
+        source.command(), environment, source.pythonIncludes(), source.pythonExec(),
+        source.pythonVer(), source.broadcastVars(), source.accumulator());
+  }
+
+  /** What is told of a setting: hosts, and never who logs in there or how. */
+  private static String told(String key, String value) {
+    if (!key.startsWith(CATALOGS)) {
+      return key.equals(Vocabulary.Setting.ENV_ALLOWED)
+          || key.equals(Vocabulary.Setting.HOSTS_ALLOWED) ? value : null;
+    }
+    String name = key.substring(CATALOGS.length()).replaceFirst("^[^.]*\\.?", "");
+    if (name.equals(Vocabulary.Place.CATALOG)) {
+      return value.startsWith(TOKEN) ? value
+          : value.matches("(?i)postgres(ql)?://.*") ? hosts(value, "host", "hostaddr", "port")
+          : null;
+    }
+    if (name.equals(Vocabulary.Place.WAREHOUSE)) {
+      return hosts(value, "endpoint_override");
+    }
+    return name.startsWith("storage.") && PLACE.matcher(name).find() && !SECRET.matcher(name).find()
+        ? hosts(value) : null;
+  }
+
+  /**
+   * A URL with the same hosts and nothing else, or the host itself, where a text is one.
+   *
+   * <p>Null: there is none, or a password may have been taken for a part of one, since its
+   * characters are not escaped.
+   */
+  private static String hosts(String text, String... kept) {
+    Matcher found = URL.matcher(text);
+    if (!found.matches()) {
+      return null;
+    }
+    String hosts = found.group("hosts");
+    for (String host : hosts.split(",")) {
+      if (!HOST.matcher(host).matches()) {
+        return null;
+      }
+    }
+    String named = parameters(found.group("rest"), kept);
+    if (hosts.isEmpty() && named.isEmpty()) {
+      return null;
+    }
+    String scheme = found.group("scheme");
+    if (scheme == null) {
+      return hosts;
+    }
+    String user = found.group("user"); // Azure: the container
+    boolean isContainer = user != null && !user.contains(":")
+        && scheme.matches("(?i)(abfs|wasb)s?://");
+    return scheme + (isContainer ? user + "@" : "") + hosts + "/" + named;
+  }
+
+  private static String parameters(String url, String... kept) {
+    List<String> found = new ArrayList<>();
+    for (String one : url.replaceFirst("^[^?]*\\??", "").split("&")) {
+      if (Arrays.asList(kept).contains(one.replaceFirst("=.*", ""))) {
+        found.add(one);
+      }
+    }
+    return found.isEmpty() ? "" : "?" + String.join("&", found);
+  }
+}

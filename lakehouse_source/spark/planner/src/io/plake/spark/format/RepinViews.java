@@ -1,0 +1,226 @@
+package io.plake.spark.format;
+
+import io.plake.spark.core.CharPadding;
+import io.plake.spark.core.OwnOptions;
+import io.plake.spark.core.Part;
+import io.plake.spark.core.PlakeSource;
+import io.plake.spark.core.Relations;
+import io.plake.spark.core.Rewrite;
+import io.plake.spark.core.Vocabulary;
+import java.lang.ref.WeakReference;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.IdentityHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.WeakHashMap;
+import org.apache.spark.sql.catalyst.analysis.AnalysisContext;
+import org.apache.spark.sql.catalyst.plans.logical.InsertIntoStatement;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.View;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.execution.datasources.CreateTempViewUsing;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.types.DataType$;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Option;
+import scala.Some;
+import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Lets a temporary view read the version that is the newest when a query is analysed.
+ *
+ * <p>{@code CREATE TEMPORARY VIEW v USING plake} stores a relation, and a relation is pinned to a
+ * version when it is made. Without this rule the view would never show what
+ * {@code INSERT INTO v} wrote. The rule does two things. It marks such a view, where its options
+ * name no version, by an option of its relation. And it replaces marked relations under a view by
+ * relations that are pinned now.
+ *
+ * <p>One query reads one version: what was pinned for it is kept until its analysis ends. Frames
+ * have no mark and keep their version, in a view that was made from a frame too. So does a frame
+ * that was made from a marked view, for the replaced relation has no mark.
+ */
+public final class RepinViews extends Rule<LogicalPlan> {
+
+  /** Options that pin a view on purpose. */
+  private static final Set<String> VERSIONS = Set.of("version", "versionasof", "timestampasof");
+
+  /** The tables that were pinned last, by those of the views. No value holds its key. */
+  private static final Map<PythonTable, PythonTable> LATEST =
+      Collections.synchronizedMap(new WeakHashMap<>());
+
+  private static final ThreadLocal<Pins> PINS = new ThreadLocal<>();
+
+  @Override
+  public LogicalPlan apply(LogicalPlan plan) {
+    if (!Relations.isOn()) {
+      return plan;
+    }
+    try {
+      return plan instanceof CreateTempViewUsing
+          ? marked((CreateTempViewUsing) plan)
+          : plan.transformUp(new Rewrite<>(RepinViews::changed));
+    } catch (LinkageError e) {
+      Part.VIEWS.failed(e);
+      return plan;
+    }
+  }
+
+  /** Whether a table was pinned for the query that is analysed now. */
+  public static boolean isPinnedNow(PythonTable table) {
+    return Pins.ofThisQuery().containsValue(table);
+  }
+
+  /** Fails where Spark lacks what the rule needs. */
+  public static void check() throws ReflectiveOperationException {
+    AnalysisContext.get().relationCache();
+    Relations.check();
+  }
+
+  private static LogicalPlan changed(LogicalPlan node) {
+    if (node instanceof View && ((View) node).isTempView() && isMarked(((View) node).child())) {
+      return repinned((View) node);
+    }
+    return node instanceof InsertIntoStatement && isPadded(((InsertIntoStatement) node).table())
+        ? unpadded((InsertIntoStatement) node) : node;
+  }
+
+  private static boolean isMarked(LogicalPlan child) {
+    LogicalPlan below = CharPadding.below(child);
+    return Relations.isOurs(below)
+        && ((DataSourceV2Relation) below).options().containsKey(Vocabulary.Option.VIEW);
+  }
+
+  /** Spark has taken the view away from the target of an INSERT. */
+  private static boolean isPadded(LogicalPlan target) {
+    return target instanceof Project && Relations.isOurs(CharPadding.below(target));
+  }
+
+  /** Its constructor differs from one Spark to the next; the target is no child of it. */
+  private static LogicalPlan unpadded(InsertIntoStatement insert) {
+    Object[] parts = new Object[insert.productArity()];
+    for (int at = 0; at < parts.length; at++) {
+      Object part = insert.productElement(at);
+      parts[at] = part == insert.table() ? CharPadding.below(insert.table()) : part;
+    }
+    return insert.makeCopy(parts);
+  }
+
+  @SuppressWarnings("unchecked") // Scala's `updated` loses the types of its map in Java
+  private static LogicalPlan marked(CreateTempViewUsing command) {
+    if (!Relations.SOURCE.equalsIgnoreCase(command.provider())) {
+      return command;
+    }
+    for (Iterator<String> it = command.options().keysIterator(); it.hasNext(); ) {
+      String key = it.next().toLowerCase(Locale.ROOT);
+      if (VERSIONS.contains(key) || OwnOptions.isOwn(key)) {
+        return command;
+      }
+    }
+    String schema = command.userSpecifiedSchema().isEmpty()
+        ? Vocabulary.Schema.STORED : Vocabulary.Schema.GIVEN;
+    Map<String, String> options = new HashMap<>(CollectionConverters.asJava(command.options()));
+    OwnOptions.mark(options, schema);
+    return command.copy(
+        command.tableIdent(), command.userSpecifiedSchema(), command.replace(),
+        command.global(), command.provider(),
+        scala.collection.immutable.Map.from(CollectionConverters.asScala(options)));
+  }
+
+  private static LogicalPlan repinned(View view) {
+    DataSourceV2Relation relation = (DataSourceV2Relation) CharPadding.below(view.child());
+    Map<String, String> options =
+        new HashMap<>(relation.options().asCaseSensitiveMap());
+    options.keySet().removeIf(OwnOptions::isOwn);
+    boolean given =
+        Vocabulary.Schema.GIVEN.equals(relation.options().get(Vocabulary.Option.VIEW));
+    CaseInsensitiveStringMap unmarked = new CaseInsensitiveStringMap(options);
+    PythonTable old = (PythonTable) relation.table();
+    try {
+      PythonTable table = Pins.ofThisQuery().get(old);
+      if (table == null) {
+        table = pinned(old, unmarked, given);
+        Pins.ofThisQuery().put(old, table);
+      }
+      DataSourceV2Relation changed = Relations.copy(relation, table, unmarked);
+      return view.withNewChildren(
+          CollectionConverters.asScala(List.<LogicalPlan>of(changed)).toSeq());
+    } catch (ReflectiveOperationException e) {
+      Part.VIEWS.failed(e);
+      return view;
+    }
+  }
+
+  /** A table that is pinned to the newest version; the last one where there is no newer. */
+  private static PythonTable pinned(
+      PythonTable old, CaseInsensitiveStringMap options, boolean given)
+      throws ReflectiveOperationException {
+    String name = old.name();
+    PythonDataSourceV2 source = new PlakeSource(name);
+    Option<StructType> schema = given ? new Some<>(old.schema()) : Option.empty();
+    PythonDataSourceCreationResult made =
+        source.getOrCreateDataSourceInPython(name, options, schema);
+    PythonTable last = LATEST.getOrDefault(old, old);
+    byte[] before = Relations.sourceOf(last)
+        .getOrCreateDataSourceInPython(name, options, schema).dataSource();
+    // The instance holds its version. Spark finds a cached plan by the identity of its table.
+    if (Arrays.equals(before, made.dataSource())) {
+      return last;
+    }
+    if (!given) {
+      checkColumns(old.schema(), made.schema());
+    }
+    PythonTable table = new PythonTable(source, name, old.schema());
+    LATEST.put(old, table);
+    return table;
+  }
+
+  /** The view keeps its columns: each must still be there with its type. */
+  private static void checkColumns(StructType old, StructType now) {
+    for (StructField field : old.fields()) {
+      boolean found = false;
+      for (StructField other : now.fields()) {
+        found |= other.name().equals(field.name())
+            && (field.nullable() || !other.nullable())
+            && DataType$.MODULE$.equalsIgnoreCompatibleNullability(
+                other.dataType(), field.dataType());
+      }
+      if (!found) {
+        throw new IllegalArgumentException("The column " + field.name()
+            + " of the dataset was dropped, renamed, made nullable or changed its type since the"
+            + " temporary view over it was made. Make the view again: CREATE OR REPLACE TEMPORARY VIEW.");
+      }
+    }
+  }
+
+  /** The tables that one query reads. Its analysis runs in one thread, in several passes. */
+  private static final class Pins {
+    private final WeakReference<Object> query;
+    private final Map<PythonTable, PythonTable> tables = new IdentityHashMap<>();
+
+    private Pins(Object query) {
+      this.query = new WeakReference<>(query);
+    }
+
+    /** Spark has one cache of relations for each query, shared by its subqueries and views. */
+    static Map<PythonTable, PythonTable> ofThisQuery() {
+      Object query = AnalysisContext.get().relationCache();
+      Pins pins = PINS.get();
+      if (pins == null || pins.query.get() != query) {
+        pins = new Pins(query);
+        PINS.set(pins);
+      }
+      return pins.tables;
+    }
+  }
+}

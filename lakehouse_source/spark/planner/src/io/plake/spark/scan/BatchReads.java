@@ -1,0 +1,347 @@
+package io.plake.spark.scan;
+
+import io.plake.spark.core.Vocabulary;
+import java.lang.reflect.Constructor;
+import java.lang.reflect.Field;
+import java.lang.reflect.Method;
+import java.util.HashMap;
+import java.util.List;
+import org.apache.spark.TaskContext;
+import org.apache.spark.api.python.BasePythonRunner;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonPartitionReaderFactory;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+import org.apache.spark.sql.execution.metric.SQLMetric;
+import org.apache.spark.sql.execution.python.MapInBatchEvaluatorFactory;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ArrowColumnVector;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarArray;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.sql.vectorized.ColumnarMap;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.Option;
+import scala.Product;
+import scala.Tuple2;
+import scala.collection.Iterator;
+import scala.collection.immutable.Map;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Hands the Arrow batches of a Python source to Spark as they are.
+ *
+ * <p>Spark's own reader of a Python source starts the same worker, receives the same batches and
+ * then copies every row out of them. Here they go straight into the compiled code of the query, as
+ * those of Spark's Parquet reader do.
+ *
+ * <p>Executors load this class, and those that {@code PlakeParquet} names.
+ */
+public final class BatchReads implements PartitionReaderFactory {
+
+  private static final long serialVersionUID = 1L;
+
+  private static final String JAR = "/plake-planner.jar";
+
+  /** Spark's reader, which holds all that the worker has to be told. */
+  private final PartitionReaderFactory rows;
+
+  BatchReads(PartitionReaderFactory rows) {
+    this.rows = rows;
+  }
+
+  /**
+   * Why scans cannot come in batches; null where they can.
+   *
+   * @throws ReflectiveOperationException this Spark lacks what is needed
+   */
+  public static String obstacle() throws ReflectiveOperationException {
+    SparkReader.get();
+    return executorsHaveJar() ? null : "executors do not have plake-planner.jar";
+  }
+
+  /** Whether executors can load classes of the extension. */
+  static boolean executorsHaveJar() {
+    Iterator<String> jars = SparkSession.active().sparkContext().listJars().iterator();
+    while (jars.hasNext()) {
+      if (jars.next().endsWith(JAR)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Whether this session has not turned batches off. */
+  static boolean areWanted() {
+    return "true".equalsIgnoreCase(SQLConf.get().getConfString(Vocabulary.Setting.BATCHES, "true"));
+  }
+
+  @Override
+  public boolean supportColumnarReads(InputPartition partition) {
+    return true;
+  }
+
+  @Override
+  public PartitionReader<InternalRow> createReader(InputPartition partition) {
+    return rows.createReader(partition);
+  }
+
+  @Override
+  public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
+    try {
+      return new Batches(SparkReader.get(), rows, partition);
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException("this executor runs another Spark than the driver", e);
+    }
+  }
+
+  /** What Java cannot name of Spark's own reader. Looked up once per JVM. */
+  private static final class SparkReader {
+    private static volatile SparkReader found;
+
+    private static final String EVALUATOR =
+        MapInBatchEvaluatorFactory.class.getName() + "$MapInBatchEvaluator";
+
+    private final Constructor<?> runner;
+    private final Method evaluatorFactory;
+    private final Field source = fieldOf("source");
+    private final Field readFunction = fieldOf("pickledReadFunc");
+    private final Field schema = fieldOf("outputSchema");
+    private final Field jobArtifacts = fieldOf("jobArtifactUUID");
+    private final Field session = fieldOf("sessionUUID");
+
+    static SparkReader get() throws ReflectiveOperationException {
+      if (found == null) {
+        found = new SparkReader();
+      }
+      return found;
+    }
+
+    private SparkReader() throws ReflectiveOperationException {
+      ClassLoader spark = MapInBatchEvaluatorFactory.class.getClassLoader();
+      runner = Class.forName(EVALUATOR + "$$anon$1", true, spark)
+          .getConstructor(Class.forName(EVALUATOR, true, spark), int[][].class);
+      evaluatorFactory = UserDefinedPythonDataSource.class.getMethod(
+          "createMapInBatchEvaluatorFactory", byte[].class, String.class, StructType.class,
+          StructType.class, Map.class, Option.class, Option.class);
+      // Methods that are called below. If one is missing, the driver must know: it can still
+      // choose rows.
+      runner.getDeclaringClass().asSubclass(BasePythonRunner.class)
+          .getMethod("compute", Iterator.class, int.class, TaskContext.class);
+      UserDefinedPythonDataSource.class.getMethod("readInputSchema");
+      UserDefinedPythonDataSource.class.getMethod("createPythonTaskMetrics", Map.class);
+      PythonCustomMetric.class.getMethod("pythonMetrics");
+    }
+
+    /** Scala puts the name of the class before that of a field which closures use. */
+    private static Field fieldOf(String name) throws NoSuchFieldException {
+      for (Field field : PythonPartitionReaderFactory.class.getDeclaredFields()) {
+        if (field.getName().equals(name) || field.getName().endsWith("$$" + name)) {
+          field.setAccessible(true);
+          return field;
+        }
+      }
+      throw new NoSuchFieldException(name);
+    }
+
+    UserDefinedPythonDataSource source(PartitionReaderFactory rows)
+        throws ReflectiveOperationException {
+      return (UserDefinedPythonDataSource) source.get(rows);
+    }
+
+    /** Starts the worker as Spark's `createReader` does, which then copies rows. */
+    @SuppressWarnings("unchecked")
+    Iterator<ColumnarBatch> start(
+        PartitionReaderFactory rows, InputPartition partition, Map<String, SQLMetric> metrics)
+        throws ReflectiveOperationException {
+      Object factory = evaluatorFactory.invoke(
+          source(rows), readFunction.get(rows), "read_from_data_source",
+          UserDefinedPythonDataSource.readInputSchema(), schema.get(rows), metrics,
+          jobArtifacts.get(rows), session.get(rows));
+      Object evaluator = ((MapInBatchEvaluatorFactory) factory).createEvaluator();
+      int[][] onlyArgument = {{0}};
+      BasePythonRunner<Iterator<InternalRow>, ColumnarBatch> worker =
+          (BasePythonRunner<Iterator<InternalRow>, ColumnarBatch>)
+              runner.newInstance(evaluator, onlyArgument);
+      InternalRow pickled = new GenericInternalRow(
+          new Object[] {((Product) partition).productElement(1)});
+      InternalRow argument = new GenericInternalRow(new Object[] {pickled});
+      TaskContext task = TaskContext.get();
+      return worker.compute(one(one(argument)), task.partitionId(), task);
+    }
+
+    private static <T> Iterator<T> one(T item) {
+      return CollectionConverters.asScala(List.of(item).iterator());
+    }
+  }
+
+  /** The batches of one partition. Each is valid until the next is asked for. */
+  private static final class Batches implements PartitionReader<ColumnarBatch> {
+    private final UserDefinedPythonDataSource source;
+    private final Map<String, SQLMetric> metrics = PythonCustomMetric.pythonMetrics();
+    private final Iterator<ColumnarBatch> received;
+
+    Batches(SparkReader reader, PartitionReaderFactory rows, InputPartition partition)
+        throws ReflectiveOperationException {
+      source = reader.source(rows);
+      received = reader.start(rows, partition, metrics);
+    }
+
+    @Override
+    public boolean next() {
+      return received.hasNext();
+    }
+
+    /** Python sends each batch as one column, a struct of the columns. */
+    @Override
+    public ColumnarBatch get() {
+      ColumnarBatch batch = received.next();
+      ArrowColumnVector struct = (ArrowColumnVector) batch.column(0);
+      ColumnVector[] columns = new ColumnVector[((StructType) struct.dataType()).length()];
+      for (int i = 0; i < columns.length; i++) {
+        columns[i] = i == 0 ? new FirstColumn(struct.getChild(i)) : struct.getChild(i);
+      }
+      return new Borrowed(columns, batch.numRows());
+    }
+
+    /** Spark ends the worker and frees its batches with the task. */
+    @Override
+    public void close() {}
+
+    @Override
+    public CustomTaskMetric[] currentMetricsValues() {
+      HashMap<String, Object> values = new HashMap<>();
+      for (Iterator<Tuple2<String, SQLMetric>> it = metrics.iterator(); it.hasNext(); ) {
+        Tuple2<String, SQLMetric> metric = it.next();
+        values.put(metric._1(), metric._2().value());
+      }
+      return source.createPythonTaskMetrics(Map.from(CollectionConverters.asScala(values)));
+    }
+  }
+
+  /**
+   * A batch that does not close. Spark closes a batch after its last row, but its memory belongs to
+   * the receiver, which loads the next batch into the same struct: a closed struct has no fields.
+   */
+  private static final class Borrowed extends ColumnarBatch {
+    Borrowed(ColumnVector[] columns, int numRows) {
+      super(columns, numRows);
+    }
+
+    @Override
+    public void close() {}
+
+    @Override
+    public void closeIfFreeable() {}
+  }
+
+  /**
+   * A column that does not tell Spark that it is Arrow's.
+   *
+   * <p>From 4.2 on, nodes that evaluate Python functions keep the batches of which the first column is
+   * Arrow's, and read them when later ones have come: the memory is then another batch's. Of all others
+   * they copy the rows.
+   */
+  private static final class FirstColumn extends ColumnVector {
+    private final ColumnVector column;
+
+    FirstColumn(ColumnVector column) {
+      super(column.dataType());
+      this.column = column;
+    }
+
+    @Override
+    public void close() {}
+
+    @Override
+    public void closeIfFreeable() {}
+
+    @Override
+    public boolean hasNull() {
+      return column.hasNull();
+    }
+
+    @Override
+    public int numNulls() {
+      return column.numNulls();
+    }
+
+    @Override
+    public boolean isNullAt(int row) {
+      return column.isNullAt(row);
+    }
+
+    @Override
+    public boolean getBoolean(int row) {
+      return column.getBoolean(row);
+    }
+
+    @Override
+    public byte getByte(int row) {
+      return column.getByte(row);
+    }
+
+    @Override
+    public short getShort(int row) {
+      return column.getShort(row);
+    }
+
+    @Override
+    public int getInt(int row) {
+      return column.getInt(row);
+    }
+
+    @Override
+    public long getLong(int row) {
+      return column.getLong(row);
+    }
+
+    @Override
+    public float getFloat(int row) {
+      return column.getFloat(row);
+    }
+
+    @Override
+    public double getDouble(int row) {
+      return column.getDouble(row);
+    }
+
+    @Override
+    public ColumnarArray getArray(int row) {
+      return column.getArray(row);
+    }
+
+    @Override
+    public ColumnarMap getMap(int row) {
+      return column.getMap(row);
+    }
+
+    @Override
+    public Decimal getDecimal(int row, int precision, int scale) {
+      return column.getDecimal(row, precision, scale);
+    }
+
+    @Override
+    public UTF8String getUTF8String(int row) {
+      return column.getUTF8String(row);
+    }
+
+    @Override
+    public byte[] getBinary(int row) {
+      return column.getBinary(row);
+    }
+
+    @Override
+    public ColumnVector getChild(int ordinal) {
+      return column.getChild(ordinal);
+    }
+  }
+}

@@ -1,0 +1,219 @@
+package io.plake.spark.scan;
+
+import io.plake.spark.core.NamedTable;
+import io.plake.spark.core.Part;
+import io.plake.spark.core.Relations;
+import io.plake.spark.core.Rewrite;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.IdentityHashMap;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonScanBuilder;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.collection.Iterator;
+
+/**
+ * Gives every batch scan of a {@code plake} frame a read plan of its own.
+ *
+ * <p>Spark keeps one read plan per DataFrame, on the {@link PythonDataSourceV2} that all scans of
+ * the frame share. A reader that prunes by the filters of one scan therefore drops rows from the
+ * next. This rule replaces the table of each relation by one whose scans have plans of their own
+ * and can push down. Spark still decides what to push down, and applies the filters again.
+ *
+ * <p>Only {@link DataSourceV2Relation} is changed. Streams have relations of another class, and
+ * the target of a write is not a child of its plan.
+ *
+ * <p>All of this rests on Spark's internals. Where one is missing, or where a later Spark prunes
+ * by itself, the relation stays as it is: the query is then unpruned, and right.
+ */
+public final class IsolateScans extends Rule<LogicalPlan> {
+
+  @Override
+  public LogicalPlan apply(LogicalPlan plan) {
+    if (!Relations.isOn()) {
+      return plan;
+    }
+    try {
+      Map<LogicalPlan, CatalogQuestion> questions = new IdentityHashMap<>();
+      collect(plan, questions);
+      return plan.transformUp(new Rewrite<>(node -> changed(node, questions)));
+    } catch (LinkageError | RuntimeException e) {
+      Part.PUSHDOWN.failed(e);
+      return plan;
+    }
+  }
+
+  /** Finds the relations of which the query asks no more than one aggregate. */
+  private static void collect(LogicalPlan plan, Map<LogicalPlan, CatalogQuestion> questions) {
+    if (plan instanceof Aggregate) {
+      LogicalPlan below = ((Aggregate) plan).child();
+      Map<ExprId, Expression> aliases = new HashMap<>();
+      while (below instanceof Project || below instanceof Filter) {
+        if (below instanceof Project) {
+          Iterator<NamedExpression> it = ((Project) below).projectList().iterator();
+          while (it.hasNext()) {
+            NamedExpression named = it.next();
+            if (named instanceof Alias) {
+              aliases.put(named.exprId(), ((Alias) named).child());
+            }
+          }
+        }
+        below = below.children().head();
+      }
+      CatalogQuestion question =
+          Relations.isOurs(below) ? CatalogQuestion.of((Aggregate) plan, aliases) : null;
+      if (question != null) {
+        questions.put(below, question);
+      }
+    }
+    for (Iterator<LogicalPlan> it = plan.children().iterator(); it.hasNext(); ) {
+      collect(it.next(), questions);
+    }
+  }
+
+  private static LogicalPlan changed(
+      LogicalPlan node, Map<LogicalPlan, CatalogQuestion> questions) {
+    if (Relations.isOurs(node)) {
+      return isolate((DataSourceV2Relation) node, questions.get(node));
+    }
+    return node instanceof Filter && isSwapped(((Filter) node).child())
+        ? withRanges((Filter) node) : node;
+  }
+
+  private static boolean isSwapped(LogicalPlan node) {
+    return node instanceof DataSourceV2Relation
+        && (((DataSourceV2Relation) node).table() instanceof IsolatedTable
+            || Relations.isTarget(((DataSourceV2Relation) node).table()));
+  }
+
+  /** Spark has brought all conditions that the relation can answer into this filter. */
+  private static LogicalPlan withRanges(Filter filter) {
+    try {
+      return new Filter(FunctionRanges.rewrite(filter.condition()), filter.child());
+    } catch (LinkageError | RuntimeException e) {
+      Part.FUNCTIONS.failed(e);
+      return filter;
+    }
+  }
+
+  private static LogicalPlan isolate(
+      DataSourceV2Relation relation, CatalogQuestion question) {
+    PythonTable table = (PythonTable) relation.table();
+    StructType schema = table.schema();
+    Set<String> names = new HashSet<>(Arrays.asList(schema.fieldNames()));
+    if (names.isEmpty() || names.size() < schema.length()) {
+      return relation; // no column carries the marks, or a name does not tell columns apart
+    }
+    if (sparkPrunes()) {
+      Part.PUSHDOWN.failed(SPARK_PRUNES);
+      return relation;
+    }
+    try {
+      boolean named = table instanceof NamedTable;
+      PythonTable isolated = IsolatedTable.of(
+          sourceOf(table, relation.options()), Relations.SOURCE, schema, question,
+          named ? ((NamedTable) table).hidden() : Map.of());
+      return Relations.copy(relation, isolated, relation.options());
+    } catch (ReflectiveOperationException e) {
+      Part.PUSHDOWN.failed(e);
+      return relation;
+    }
+  }
+
+  private static final String SPARK_PRUNES = "Spark prunes columns of Python data sources itself";
+
+  /** Whether Spark has learned what this rule is for. */
+  private static boolean sparkPrunes() {
+    return SupportsPushDownRequiredColumns.class.isAssignableFrom(PythonScanBuilder.class);
+  }
+
+  /** Why this Spark is not one whose scans can push down; null where it is. */
+  public static String obstacle() throws ReflectiveOperationException {
+    Relations.check();
+    return sparkPrunes() ? SPARK_PRUNES : null;
+  }
+
+  /** The source that all scans of a relation share: the table's own, or one with its options. */
+  private static PythonDataSourceV2 sourceOf(PythonTable table, CaseInsensitiveStringMap options)
+      throws ReflectiveOperationException {
+    return table instanceof NamedTable
+        ? ((NamedTable) table).frameFor(options) : Relations.sourceOf(table);
+  }
+
+  /** The table of a frame, with scans that prune. Equal to any other of the same frame. */
+  static final class IsolatedTable extends PythonTable {
+    private final PythonDataSourceV2 frame;
+    private final String shortName;
+    private final StructType schema;
+    private final CatalogQuestion question;
+    private final Map<String, StructField> hidden;
+
+    IsolatedTable(
+        PythonDataSourceV2 frame, String shortName, StructType schema, CatalogQuestion question,
+        Map<String, StructField> hidden) {
+      super(frame, shortName, schema);
+      this.frame = frame;
+      this.shortName = shortName;
+      this.schema = schema;
+      this.question = question;
+      this.hidden = hidden;
+    }
+
+    /** Here, so that the rule links where this class does not. */
+    static PythonTable of(
+        PythonDataSourceV2 frame, String shortName, StructType schema, CatalogQuestion question,
+        Map<String, StructField> hidden) {
+      return new IsolatedTable(frame, shortName, schema, question, hidden);
+    }
+
+    @Override
+    public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+      try {
+        return new IsolatedScanBuilder(frame, shortName, schema, options, question, hidden);
+      } catch (LinkageError e) {
+        Part.PUSHDOWN.failed(e);
+        if (!hidden.isEmpty()) { // Spark's own scan does not have these columns
+          throw e;
+        }
+        return stock(frame, shortName, schema, options);
+      }
+    }
+
+    /** The scan builder that Spark would have used. */
+    static ScanBuilder stock(
+        PythonDataSourceV2 frame, String shortName, StructType schema,
+        CaseInsensitiveStringMap options) {
+      return new PythonTable(frame, shortName, schema).newScanBuilder(options);
+    }
+
+    @Override
+    public boolean equals(Object other) {
+      return other instanceof IsolatedTable
+          && ((IsolatedTable) other).frame == frame
+          && ((IsolatedTable) other).schema.equals(schema);
+    }
+
+    @Override
+    public int hashCode() {
+      return System.identityHashCode(frame);
+    }
+  }
+}

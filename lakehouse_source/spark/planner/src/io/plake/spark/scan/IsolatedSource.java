@@ -1,0 +1,177 @@
+package io.plake.spark.scan;
+
+import io.plake.spark.core.PlakeSource;
+import java.util.Set;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceReadInfo;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonScanBuilder;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Option;
+import scala.Some;
+import scala.collection.immutable.Seq;
+
+/**
+ * The data source of one scan: its own read plan over the Python instance of its frame.
+ *
+ * <p>It uses the Python instance of the frame, which pins the version that all scans of the frame
+ * read. The plan is made when the first of these is asked for: the size of the scan, columns of
+ * which keys are useful, who should read it, partitions.
+ */
+public final class IsolatedSource extends PythonDataSourceV2 {
+
+  private static final String KEYS = "the keys of a join may prune";
+
+  private final PythonDataSourceV2 frame;
+  final StructType full;
+  private final CaseInsensitiveStringMap options;
+  final Pushdown pushdown;
+  private final String reader;
+  private ReaderAnswer answer;
+  private boolean tellsKeys;
+  private volatile boolean keptForKeys;
+  private IsolatedSource longs;
+  private PythonDataSourceReadInfo planned;
+
+  IsolatedSource(
+      PythonDataSourceV2 frame, StructType full, CaseInsensitiveStringMap options,
+      Pushdown pushdown) {
+    this(frame, full, options, pushdown, null);
+  }
+
+  /** @param reader one of {@code Vocabulary.Reader}; null where Python reads in any case */
+  IsolatedSource(
+      PythonDataSourceV2 frame, StructType full, CaseInsensitiveStringMap options,
+      Pushdown pushdown, String reader) {
+    this.frame = frame;
+    this.full = full;
+    this.options = options;
+    this.pushdown = pushdown;
+    this.reader = reader;
+  }
+
+  /** The same scan with more conditions, which only planning uses. */
+  IsolatedSource withJoinKeys(Metadata[] terms) {
+    return new IsolatedSource(frame, full, options, pushdown.withJoinKeys(terms));
+  }
+
+  /** The same scan with longs for the decimals that a long can hold; null where there are none. */
+  synchronized IsolatedSource withLongs() {
+    if (longs == null) {
+      Pushdown pushed = pushdown.withLongs();
+      longs = pushed == null ? this : new IsolatedSource(frame, full, options, pushed, reader);
+    }
+    return longs == this ? null : longs;
+  }
+
+  /** The scan as it is planned: with longs for decimals, where there are any. */
+  private IsolatedSource asPlanned() {
+    IsolatedSource other = withLongs();
+    return other == null ? this : other;
+  }
+
+  /**
+   * Asks plake who should read the scan. If it is Python, its tasks come with the answer, and the
+   * scan is not planned again.
+   *
+   * @return null where it is Python without asking
+   */
+  ReaderAnswer ask(String shortName) {
+    return reader == null ? null : asPlanned().asked(shortName, false);
+  }
+
+  /**
+   * The columns of which keys of a join are likely to leave out much of the scan, if they come
+   * while the query runs; null where any may be.
+   */
+  Set<String> keyColumns(String shortName) {
+    return asPlanned().asked(shortName, true).keyColumns();
+  }
+
+  private synchronized ReaderAnswer asked(String shortName, boolean joined) {
+    if (answer == null || joined && !tellsKeys) {
+      IsolatedSource asking =
+          new IsolatedSource(frame, full, options, pushdown.withQuestions(reader, joined));
+      PythonDataSourceReadInfo info = asking.getOrCreateReadInfo(
+          shortName, options, asking.pushdown.marked(), false);
+      answer = ReaderAnswer.of(info.partitions(), pushdown.columns, full);
+      tellsKeys = joined;
+      planned = answer.isSpark() ? null : info;
+    }
+    return answer;
+  }
+
+  /** How much of the table the scan reads. It is planned already. */
+  synchronized ScanCounts counts(String shortName) {
+    return answer != null
+        ? answer.counts : ReaderAnswer.of(partitions(shortName), pushdown.columns, full).counts;
+  }
+
+  /** Lets Python read the scan, because keys of a join may prune it. */
+  public void keepForKeys() {
+    asPlanned().keptForKeys = true;
+  }
+
+  /** Why Python reads the scan, where plake was asked; otherwise null. */
+  synchronized String note() {
+    return keptForKeys ? KEYS : answer == null || answer.isSpark() ? null : answer.note;
+  }
+
+  /** Spark's own scan of this source. */
+  Scan scan(String shortName) {
+    return new PythonScanBuilder(this, shortName, pushdown.marked(), options).build();
+  }
+
+  /** The partitions, pickled. A Python worker makes them. */
+  Seq<byte[]> partitions(String shortName) {
+    return getOrCreateReadInfo(shortName, options, pushdown.marked(), false).partitions();
+  }
+
+  /** How large the scan is. Spark asks for every copy of the plan. */
+  ScanStatistics statistics(String shortName) {
+    return asPlanned().asked(shortName, false).statistics;
+  }
+
+  @Override
+  public UserDefinedPythonDataSource source() {
+    return PlakeSource.telling(frame.source());
+  }
+
+  /** The frame's instance. A frame whose schema the user gave has none yet: it is made here. */
+  @Override
+  public PythonDataSourceCreationResult getOrCreateDataSourceInPython(
+      String shortName, CaseInsensitiveStringMap options, Option<StructType> userSchema) {
+    synchronized (frame) {
+      return frame.getOrCreateDataSourceInPython(shortName, options, new Some<>(full));
+    }
+  }
+
+  /** Several threads of Spark may ask for partitions and for the reader. */
+  @Override
+  public synchronized PythonDataSourceReadInfo getOrCreateReadInfo(
+      String shortName, CaseInsensitiveStringMap options, StructType marked, boolean streaming) {
+    return planned != null
+        ? planned : super.getOrCreateReadInfo(shortName, options, marked, streaming);
+  }
+
+  /** Tells whether both read the same rows and columns, so that one may stand for the other. */
+  @Override
+  public boolean equals(Object other) {
+    if (!(other instanceof IsolatedSource)) {
+      return false;
+    }
+    IsolatedSource that = (IsolatedSource) other;
+    return frame == that.frame
+        && options.equals(that.options)
+        && pushdown.equals(that.pushdown);
+  }
+
+  @Override
+  public int hashCode() {
+    return 31 * System.identityHashCode(frame) + pushdown.hashCode();
+  }
+}

@@ -1,0 +1,83 @@
+package io.plake.spark.scan;
+
+import io.plake.spark.core.Envelope;
+import io.plake.spark.core.Vocabulary;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.Seq;
+
+/**
+ * What plake's planning answered to the question who should read a scan: files for Spark's own
+ * Parquet reader, or tasks for Python.
+ */
+public final class ReaderAnswer {
+
+  /** How large the scan is. */
+  final ScanStatistics statistics;
+
+  /** How much of the table the scan reads. */
+  public final ScanCounts counts;
+
+  /** Why this reader was chosen; null where that was not asked. */
+  public final String note;
+
+  private final Set<String> keys;
+  private final Map<?, ?> files;
+
+  private ReaderAnswer(
+      ScanStatistics statistics, ScanCounts counts, String note, List<?> keys,
+      Map<?, ?> files) {
+    this.counts = counts;
+    this.statistics = statistics;
+    this.note = note;
+    this.keys = keys == null ? null : new HashSet<>();
+    for (Object name : keys == null ? List.of() : keys) {
+      this.keys.add((String) name);
+    }
+    this.files = files;
+  }
+
+  /** The answer in the first partition that Python made; Spark's own of an empty scan has none. */
+  static ReaderAnswer of(Seq<byte[]> partitions, StructType columns, StructType full) {
+    Map<?, ?> told = partitions.isEmpty() ? null : Envelope.answerIn(partitions.head());
+    if (told == null) {
+      return new ReaderAnswer(
+          ScanStatistics.of(0, 0, columns, full), new ScanCounts(null), null, null, null);
+    }
+    return new ReaderAnswer(
+        ScanStatistics.of(
+            ((Number) told.get(Vocabulary.Planned.ROW_COUNT)).longValue(),
+            ((Number) told.get(Vocabulary.Planned.BYTE_COUNT)).longValue(), columns, full),
+        new ScanCounts((Map<?, ?>) told.get(Vocabulary.Planned.COUNTS)),
+        (String) told.get(Vocabulary.Planned.NOTE),
+        (List<?>) told.get(Vocabulary.Planned.KEY_COLUMNS),
+        told.containsKey(Vocabulary.Files.PATHS) ? told : null);
+  }
+
+  /** Columns by which keys of a join may prune the scan; null where any may, or was not asked. */
+  Set<String> keyColumns() {
+    return keys;
+  }
+
+  public boolean isSpark() {
+    return files != null;
+  }
+
+  /** The dataset's folder, as Hadoop names it. */
+  public String root() {
+    return (String) files.get(Vocabulary.Files.ROOT);
+  }
+
+  /** The columns that tell where a row is stored, with plake's names for them. */
+  public Map<?, ?> places() {
+    return (Map<?, ?>) files.get(Vocabulary.Files.PLACES);
+  }
+
+  /** One of the lists in {@link Vocabulary.Files}. */
+  public List<?> list(String key) {
+    return (List<?>) files.get(key);
+  }
+}

@@ -1,0 +1,173 @@
+package io.plake.spark.statements;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.TextNode;
+import io.plake.spark.catalog.PlakeTable;
+import io.plake.spark.catalog.TableToCreate;
+import io.plake.spark.core.Envelope;
+import io.plake.spark.core.OwnOptions;
+import io.plake.spark.core.Part;
+import io.plake.spark.core.Relations;
+import io.plake.spark.core.Rewrite;
+import io.plake.spark.core.Vocabulary;
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.plans.logical.AppendData;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
+import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
+import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Tells a write that replaces rows which versions of plake's datasets its query reads.
+ *
+ * <p>{@code INSERT OVERWRITE t SELECT … FROM t} would otherwise delete what others commit while it
+ * runs: an overwrite replaces all rows that are there when it commits, and its query has not seen
+ * these. plake's writer looks whether one of the datasets is its own, and then refuses to commit
+ * after such a commit. A version that the user named does not count: to go back to it may be the aim.
+ *
+ * <p>An overwrite by path also learns Spark's setting of what it replaces: Spark itself obeys it in
+ * writes to tables of a catalog only.
+ */
+public final class OwnRows extends Rule<LogicalPlan> {
+
+  @Override
+  public LogicalPlan apply(LogicalPlan plan) {
+    if (!Relations.isOn()) {
+      return plan;
+    }
+    try {
+      return plan.transformUp(new Rewrite<>(OwnRows::told));
+    } catch (LinkageError e) {
+      Part.STATEMENTS.failed(e);
+      return plan;
+    }
+  }
+
+  private static LogicalPlan told(LogicalPlan node) {
+    if (!(node instanceof V2WriteCommand) || !replaces((V2WriteCommand) node)) {
+      return node;
+    }
+    V2WriteCommand write = (V2WriteCommand) node;
+    ArrayNode reads = Envelope.object().putArray(Vocabulary.Told.READS);
+    collect(write.query(), catalogOf((DataSourceV2Relation) write.table()), reads);
+    LogicalPlan told =
+        reads.isEmpty() ? node : telling(node, Vocabulary.Told.READS, reads);
+    return isByPath(write) ? telling(
+        told, Vocabulary.Told.SESSION_PARTITIONS, TextNode.valueOf(
+            SQLConf.get().getConfString("spark.sql.sources.partitionOverwriteMode", "static"))) : told;
+  }
+
+  private static boolean isByPath(V2WriteCommand write) {
+    Table target = ((DataSourceV2Relation) write.table()).table();
+    return write instanceof OverwriteByExpression
+        && !(target instanceof PlakeTable) && !(target instanceof TableToCreate);
+  }
+
+  private static boolean replaces(V2WriteCommand write) {
+    if (!(write.table() instanceof DataSourceV2Relation) || !write.query().resolved()) {
+      return false;
+    }
+    DataSourceV2Relation target = (DataSourceV2Relation) write.table();
+    boolean replaces = write instanceof OverwriteByExpression
+        || write instanceof OverwritePartitionsDynamic
+        || write instanceof AppendData && target.table() instanceof TableToCreate;
+    return replaces
+        && (target.table() instanceof TableToCreate || Relations.isOurs(target));
+  }
+
+  /**
+   * The write with one option more.
+   *
+   * <p>Options are at the command, at its table, or at both. Spark demands that they are equal where
+   * both have some.
+   */
+  @SuppressWarnings("unchecked")
+  private static LogicalPlan telling(LogicalPlan write, String key, JsonNode value) {
+    DataSourceV2Relation target = (DataSourceV2Relation) ((V2WriteCommand) write).table();
+    boolean ofTable = !target.options().isEmpty();
+    Object[] arguments = new Object[write.productArity()];
+    for (int i = 0; i < arguments.length; i++) {
+      arguments[i] = write.productElement(i);
+      if (arguments[i] == target && ofTable) {
+        Map<String, String> options = new HashMap<>(target.options().asCaseSensitiveMap());
+        OwnOptions.tell(options, key, value);
+        arguments[i] = Relations.copy(
+            target, (PythonTable) target.table(), new CaseInsensitiveStringMap(options));
+      } else if (arguments[i] instanceof scala.collection.immutable.Map) {
+        scala.collection.immutable.Map<String, String> options =
+            (scala.collection.immutable.Map<String, String>) arguments[i];
+        if (!ofTable || !options.isEmpty()) {
+          Map<String, String> all = new HashMap<>(CollectionConverters.asJava(options));
+          OwnOptions.tell(all, key, value);
+          arguments[i] =
+              scala.collection.immutable.Map.from(CollectionConverters.asScala(all));
+        }
+      }
+    }
+    return write.makeCopy(arguments);
+  }
+
+  /** The URL of plake's catalog, concealed or as the user gave it; null where it is not told. */
+  private static String catalogOf(DataSourceV2Relation relation) {
+    CaseInsensitiveStringMap options = relation.options();
+    if (relation.table() instanceof PlakeTable) {
+      options = ((PlakeTable) relation.table()).with(options);
+    } else if (relation.table() instanceof TableToCreate) {
+      options = ((TableToCreate) relation.table()).options();
+    }
+    return options.get(Vocabulary.Place.CATALOG);
+  }
+
+  /** The datasets that a query reads at the version that was the newest, those of subqueries too. */
+  private static void collect(LogicalPlan plan, String catalog, ArrayNode reads) {
+    if (Relations.isOurs(plan)) {
+      add((DataSourceV2Relation) plan, catalog, reads);
+    }
+    for (Iterator<LogicalPlan> it = plan.children().iterator(); it.hasNext(); ) {
+      collect(it.next(), catalog, reads);
+    }
+    for (Iterator<LogicalPlan> it = plan.subqueries().iterator(); it.hasNext(); ) {
+      collect(it.next(), catalog, reads);
+    }
+  }
+
+  private static void add(DataSourceV2Relation relation, String catalog, ArrayNode reads) {
+    String own = catalogOf(relation);
+    if (own != null && catalog != null && !own.equals(catalog)) {
+      return; // versions of another catalog
+    }
+    CaseInsensitiveStringMap options = relation.options();
+    long version;
+    if (relation.table() instanceof PlakeTable) {
+      PlakeTable table = (PlakeTable) relation.table();
+      if (table.isPinned || table.isMetadata) {
+        return;
+      }
+      options = table.with(options);
+      version = table.version;
+    } else {
+      PythonTable table = (PythonTable) relation.table();
+      if (RowStatements.namesVersion(options)) {
+        return;
+      }
+      try {
+        version = RowStatements.versionOf(Relations.sourceOf(table), table, options);
+      } catch (IllegalStateException e) {
+        return; // a frame without a dataset: to read it says so
+      } catch (ReflectiveOperationException e) {
+        throw new IllegalStateException(e);
+      }
+    }
+    reads.addArray().add(options.get(Vocabulary.Place.PATH)).add(version);
+  }
+}

@@ -1,0 +1,314 @@
+package io.plake.spark.statements;
+
+import io.plake.spark.catalog.PlakeTable;
+import io.plake.spark.core.CharPadding;
+import io.plake.spark.core.Part;
+import io.plake.spark.core.PlakeSource;
+import io.plake.spark.core.Refusal;
+import io.plake.spark.core.Relations;
+import io.plake.spark.core.Rewrite;
+import io.plake.spark.core.SchemaEvolution;
+import io.plake.spark.core.Envelope;
+import io.plake.spark.core.Vocabulary;
+import io.plake.spark.format.RepinViews;
+import io.plake.spark.format.StreamReads;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
+import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
+import org.apache.spark.sql.catalyst.plans.logical.View;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
+import org.apache.spark.sql.connector.write.RowLevelOperationTable;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Some;
+import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Makes a plake frame or view the target of DELETE, UPDATE and MERGE.
+ *
+ * <p>Spark itself then rewrites the statement into a query that finds the rows ({@code WriteDelta}).
+ * The target must be at the newest version when the statement is analysed. What others commit
+ * after that is checked when the statement commits.
+ */
+public final class RowStatements extends Rule<LogicalPlan> {
+
+  private static final Set<String> VERSIONS = Set.of("version", "versionasof", "timestampasof");
+
+  @Override
+  public LogicalPlan apply(LogicalPlan plan) {
+    if (!Relations.isOn()) {
+      return plan;
+    }
+    try {
+      checkTargets(plan);
+      return plan.transformUp(new Rewrite<>(RowStatements::changed))
+          .transformUp(new Rewrite<>(GroupFilters::without));
+    } catch (LinkageError e) {
+      Part.STATEMENTS.failed(e);
+      return plan;
+    }
+  }
+
+  /**
+   * Refuses what no statement can change. A stream has no columns that tell where a row is stored;
+   * Spark would read others instead.
+   */
+  private static void checkTargets(LogicalPlan plan) {
+    if (plan instanceof StreamingRelationV2) {
+      StreamingRelationV2 stream = (StreamingRelationV2) plan;
+      if ((stream.table() instanceof PlakeTable || stream.table() instanceof StreamReads.Source)
+          && stream.output().size() > stream.table().columns().length) {
+        throw Refusal.because("A stream of plake has no columns that tell where a row is stored.");
+      }
+    }
+    LogicalPlan target = below(plan);
+    if (target instanceof StreamingRelationV2 && isOurs((StreamingRelationV2) target)) {
+      throw refused("changes tables, and not streams");
+    }
+    if (target != null && target.resolved() && !isRelation(target)) {
+      checkNoQuery(given(plan), "");
+    }
+    for (Iterator<LogicalPlan> it = plan.children().iterator(); it.hasNext(); ) {
+      checkTargets(it.next());
+    }
+  }
+
+  /** Spark has no plan for a statement on a view that is made of a query, and fails inside. */
+  private static void checkNoQuery(LogicalPlan target, String name) {
+    if (target instanceof SubqueryAlias) {
+      checkNoQuery(((SubqueryAlias) target).child(),
+          ((SubqueryAlias) target).identifier().toString());
+    } else if (target instanceof View && reads(target)) {
+      throw refused("changes tables, and the view " + name + " is made of a query. Name the"
+          + " table, and put the condition of the view into that of the statement");
+    }
+  }
+
+  private static boolean reads(LogicalPlan plan) {
+    boolean found = Relations.isOurs(plan);
+    for (Iterator<LogicalPlan> it = plan.children().iterator(); !found && it.hasNext(); ) {
+      found = reads(it.next());
+    }
+    return found;
+  }
+
+  private static boolean isOurs(StreamingRelationV2 stream) {
+    return stream.table() instanceof PlakeTable || stream.table() instanceof StreamReads.Source
+        || stream.table() instanceof PythonTable && Relations.SOURCE.equals(stream.sourceName());
+  }
+
+  /** The operation of the target of a statement; null for any other table. */
+  static RowOperation operationOf(Object table) {
+    return table instanceof RowLevelOperationTable
+            && ((RowLevelOperationTable) table).operation() instanceof RowOperation
+        ? (RowOperation) ((RowLevelOperationTable) table).operation() : null;
+  }
+
+  /** Whether the options of a frame name a version, or ask about the dataset. */
+  static boolean namesVersion(CaseInsensitiveStringMap options) {
+    return options.containsKey("metadatatable") || VERSIONS.stream().anyMatch(options::containsKey);
+  }
+
+  /** The version that a frame reads. Its instance in Python says so. */
+  static long versionOf(
+      PythonDataSourceV2 frame, PythonTable table, CaseInsensitiveStringMap options) {
+    byte[] pickled;
+    synchronized (frame) {
+      pickled = frame.getOrCreateDataSourceInPython(
+          table.name(), options, new Some<>(table.schema())).dataSource();
+    }
+    Object version = Envelope.answerIn(pickled).get(Vocabulary.Planned.VERSION);
+    if (version == null) {
+      throw new IllegalStateException("the data source does not tell the version of its frame");
+    }
+    return ((Number) version).longValue();
+  }
+
+  private static LogicalPlan changed(LogicalPlan node) {
+    DataSourceV2Relation target = targetOf(node);
+    if (target == null) {
+      return node;
+    }
+    DataSourceV2Relation now = statementOn(target, isView(node), evolves(node));
+    MovedColumns places = new MovedColumns(target, now);
+    LogicalPlan done = withTarget(node, now)
+        .transformAllExpressionsWithSubqueries(new Rewrite<>(places::moved))
+        .transformExpressions(new Rewrite<>(StructCasts::undone));
+    boolean named = places.wereNamed()
+        || target.output().size() > target.table().columns().length
+        || TargetPlaces.areNamed(node, now);
+    if (named && !(node instanceof DeleteFromTable)) { // Spark would write them with the row
+      throw Refusal.because("An UPDATE or MERGE of plake cannot name columns that tell where a"
+          + " row of its target is stored. Use a subquery:"
+          + " WHERE id IN (SELECT id FROM t WHERE _pos = 2).");
+    }
+    return done;
+  }
+
+  /** Whether the target is a view, which may be over a frame of an older version. */
+  private static boolean isView(LogicalPlan node) {
+    LogicalPlan target = given(node);
+    while (target instanceof SubqueryAlias) {
+      target = target.children().head();
+    }
+    return target instanceof View;
+  }
+
+  /** What a statement changes, as Spark found it; null where the node is no statement. */
+  private static LogicalPlan given(LogicalPlan node) {
+    return node instanceof DeleteFromTable ? ((DeleteFromTable) node).table()
+        : node instanceof UpdateTable ? ((UpdateTable) node).table()
+        : node instanceof MergeIntoTable ? ((MergeIntoTable) node).targetTable() : null;
+  }
+
+  private static boolean isRelation(LogicalPlan target) {
+    return target instanceof DataSourceV2Relation;
+  }
+
+  /** What a statement changes, below its names and views; null where the node is no statement. */
+  private static LogicalPlan below(LogicalPlan node) {
+    LogicalPlan target = given(node);
+    while (target instanceof SubqueryAlias
+        || target instanceof View && ((View) target).isTempView()) {
+      target = target.children().head();
+    }
+    return CharPadding.below(target);
+  }
+
+  /** The plake relation that a statement changes; null where there is none or it is known. */
+  private static DataSourceV2Relation targetOf(LogicalPlan node) {
+    LogicalPlan target = below(node);
+    if (target == null || !Relations.isOurs(target)) {
+      return null;
+    }
+    DataSourceV2Relation relation = (DataSourceV2Relation) target;
+    if (mustWait(node, relation)) {
+      return null;
+    }
+    // A view that has this mark gets its version first.
+    return relation.options().containsKey(Vocabulary.Option.VIEW) ? null : relation;
+  }
+
+  /** Spark adds the columns that a MERGE WITH SCHEMA EVOLUTION needs to the table itself. */
+  private static boolean mustWait(LogicalPlan node, DataSourceV2Relation target) {
+    return evolves(node) && mayEvolve(target.table()) && !isView(node)
+        && !SchemaEvolution.isDone((MergeIntoTable) node);
+  }
+
+  private static boolean evolves(LogicalPlan node) {
+    return node instanceof MergeIntoTable && ((MergeIntoTable) node).withSchemaEvolution();
+  }
+
+  private static boolean mayEvolve(Object table) {
+    return table instanceof PlakeTable && !((PlakeTable) table).isPinned
+        && !((PlakeTable) table).isMetadata;
+  }
+
+  private static LogicalPlan withTarget(LogicalPlan node, LogicalPlan target) {
+    if (node instanceof MergeIntoTable) {
+      MergeIntoTable merge = (MergeIntoTable) node;
+      return node.withNewChildren(CollectionConverters.asScala(List.of(
+          replaced(merge.targetTable(), target), merge.sourceTable())).toSeq());
+    }
+    return node.withNewChildren(CollectionConverters.asScala(List.of(
+        replaced(node.children().head(), target))).toSeq());
+  }
+
+  /** Spark looks for its target below names, and not below views. */
+  private static LogicalPlan replaced(LogicalPlan node, LogicalPlan target) {
+    if (node instanceof SubqueryAlias) {
+      SubqueryAlias alias = (SubqueryAlias) node;
+      return alias.copy(alias.identifier(), replaced(alias.child(), target));
+    }
+    return node instanceof View ? replaced(((View) node).child(), target) : target;
+  }
+
+  private static DataSourceV2Relation statementOn(
+      DataSourceV2Relation relation, boolean isView, boolean evolves) {
+    if (evolves && (isView || !(relation.table() instanceof PlakeTable))) {
+      throw refused("cannot add columns to a view: leave WITH SCHEMA EVOLUTION out, and add them"
+          + " before, with add_column() of lakehouse_source.open_dataset(...); or name the table");
+    }
+    if (relation.table() instanceof PlakeTable) {
+      return statementOn(relation, (PlakeTable) relation.table(), isView, evolves);
+    }
+    PythonTable table = (PythonTable) relation.table();
+    CaseInsensitiveStringMap options = relation.options();
+    for (String key : options.keySet()) {
+      if (VERSIONS.contains(key.toLowerCase(Locale.ROOT))) {
+        throw refused("changes the newest version, and the option " + key + " names another");
+      }
+    }
+    checkNames(table.schema());
+    try {
+      PythonDataSourceV2 frame = Relations.sourceOf(table);
+      long version = versionOf(frame, table, options);
+      if (!RepinViews.isPinnedNow(table)) {
+        PythonDataSourceV2 now = new PlakeSource(table.name());
+        checkNewest(version, versionOf(now, table, options));
+      }
+      return Relations.copy(
+          relation, new StatementTable(frame, table.name(), table.schema(), version), options);
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  private static void checkNewest(long version, long newest) {
+    if (newest != version) {
+      throw refused("changes the newest version, which is " + newest
+          + ", and this frame or view keeps version " + version + ". Load the frame again, or"
+          + " use CREATE TEMPORARY VIEW ... USING plake, which always shows the newest");
+    }
+  }
+
+  /** A statement on a table of Spark's catalog. Without a view this query has just loaded it. */
+  private static DataSourceV2Relation statementOn(
+      DataSourceV2Relation relation, PlakeTable table, boolean isView, boolean evolves) {
+    if (table.isMetadata) {
+      throw refused("cannot change " + table.name() + ", which tells about a table");
+    }
+    if (table.isPinned) {
+      throw refused("changes the newest version, and version " + table.version + " was named");
+    }
+    checkNames(table.schema());
+    if (isView) {
+      checkNewest(table.version, table.newestVersion());
+    }
+    PythonDataSourceV2 frame = table.frameFor(CaseInsensitiveStringMap.empty());
+    StatementTable target = evolves
+        ? StatementTable.evolved(frame, Relations.SOURCE, table.schema(), table.version)
+        : new StatementTable(frame, Relations.SOURCE, table.schema(), table.version);
+    return Relations.copy(relation, target, table.with(relation.options()));
+  }
+
+  private static void checkNames(StructType schema) {
+    Set<String> names = new HashSet<>();
+    for (String name : schema.fieldNames()) {
+      if (name.equalsIgnoreCase(Vocabulary.Row.OPERATION)) {
+        throw refused("cannot change a dataset with a column named " + name);
+      }
+      if (!names.add(name.toLowerCase(Locale.ROOT))) {
+        throw refused("cannot change a dataset with two columns named " + name);
+      }
+    }
+    if (names.isEmpty()) {
+      throw refused("cannot change a dataset without columns");
+    }
+  }
+
+  private static IllegalArgumentException refused(String reason) {
+    return new IllegalArgumentException("A DELETE, UPDATE or MERGE of plake " + reason + ".");
+  }
+}

@@ -1,0 +1,114 @@
+package io.plake.spark.statements;
+
+import io.plake.spark.core.HiddenColumns;
+import io.plake.spark.core.SchemaEvolution;
+import io.plake.spark.core.StatementTarget;
+import io.plake.spark.scan.IsolatedScanBuilder;
+import java.util.EnumSet;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
+import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
+import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * The target of a DELETE, UPDATE or MERGE: the table of a frame at one version.
+ *
+ * <p>Its rows tell where they are stored, in columns whose names no column of the user has
+ * ({@link HiddenColumns}).
+ */
+class StatementTable extends PythonTable
+    implements StatementTarget, SupportsRowLevelOperations, SupportsMetadataColumns {
+
+  private final PythonDataSourceV2 frame;
+  private final String shortName;
+  private final StructType schema;
+  private final Map<String, StructField> hidden;
+
+  /** The version that the statement reads. */
+  final long version;
+
+  private final boolean evolves;
+
+  StatementTable(PythonDataSourceV2 frame, String shortName, StructType schema, long version) {
+    this(frame, shortName, schema, version, false);
+  }
+
+  /** @param evolves whether the statement is WITH SCHEMA EVOLUTION */
+  StatementTable(
+      PythonDataSourceV2 frame, String shortName, StructType schema, long version,
+      boolean evolves) {
+    super(frame, shortName, schema);
+    this.frame = frame;
+    this.shortName = shortName;
+    this.schema = schema;
+    this.version = version;
+    this.evolves = evolves;
+    this.hidden = HiddenColumns.of(schema);
+  }
+
+  /** The target of a MERGE whose table has the columns that it needs now. */
+  static StatementTable evolved(
+      PythonDataSourceV2 frame, String shortName, StructType schema, long version) {
+    return SchemaEvolution.IS_ASKED
+        ? (StatementTable) SchemaEvolution.made(
+            StatementTable.class.getPackageName() + ".EvolvedStatementTable", frame, shortName,
+            schema, version)
+        : new StatementTable(frame, shortName, schema, version, true);
+  }
+
+  /** The columns that tell where a row is stored, by plake's names. */
+  Map<String, StructField> hidden() {
+    return hidden;
+  }
+
+  PythonDataSourceV2 frame() {
+    return frame;
+  }
+
+  @Override
+  public Set<TableCapability> capabilities() {
+    Set<TableCapability> all = EnumSet.copyOf(super.capabilities());
+    if (evolves) { // Spark then fills fields of structs that the source lacks
+      all.add(TableCapability.AUTOMATIC_SCHEMA_EVOLUTION);
+    }
+    return all;
+  }
+
+  @Override
+  public MetadataColumn[] metadataColumns() {
+    return HiddenColumns.columns(hidden);
+  }
+
+  @Override
+  public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+    return () -> new RowOperation(this, info.command());
+  }
+
+  /** A MERGE that only inserts reads its target by this scan. */
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    return new IsolatedScanBuilder(frame, shortName, schema, options, null, hidden);
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof StatementTable
+        && ((StatementTable) other).frame == frame
+        && ((StatementTable) other).schema.equals(schema);
+  }
+
+  @Override
+  public int hashCode() {
+    return System.identityHashCode(frame);
+  }
+}

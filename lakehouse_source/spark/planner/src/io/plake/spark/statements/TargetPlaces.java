@@ -1,0 +1,64 @@
+package io.plake.spark.statements;
+
+import java.util.List;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.internal.SQLConf;
+import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Finds the names of metadata columns that Spark has not resolved in a statement.
+ *
+ * <p>A view hides these columns of its table. Spark resolves them when the target is no view any
+ * more, and then refuses the statement by texts that do not name the cause.
+ */
+final class TargetPlaces {
+
+  private TargetPlaces() {}
+
+  /** @param target what the statement changes, with its metadata columns */
+  static boolean areNamed(LogicalPlan statement, DataSourceV2Relation target) {
+    LogicalPlan source = statement instanceof MergeIntoTable
+        ? ((MergeIntoTable) statement).sourceTable() : null;
+    if (source != null && !source.resolved()) {
+      return false;
+    }
+    for (Iterator<Expression> it = statement.expressions().iterator(); it.hasNext(); ) {
+      if (names(it.next(), target, source)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private static boolean names(
+      Expression expression, DataSourceV2Relation target, LogicalPlan source) {
+    if (expression instanceof UnresolvedAttribute) {
+      UnresolvedAttribute name = (UnresolvedAttribute) expression;
+      return isPlace(name, target)
+          && (source == null
+              || source.resolve(name.nameParts().toSeq(), SQLConf.get().resolver()).isEmpty());
+    }
+    for (Iterator<Expression> it = expression.children().iterator(); it.hasNext(); ) {
+      if (names(it.next(), target, source)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private static boolean isPlace(UnresolvedAttribute name, DataSourceV2Relation target) {
+    List<String> parts = CollectionConverters.asJava(name.nameParts());
+    for (Attribute column : CollectionConverters.asJava(target.metadataOutput())) {
+      if (column.name().equalsIgnoreCase(parts.get(parts.size() - 1))) {
+        return true;
+      }
+    }
+    return false;
+  }
+}
