@@ -24,7 +24,7 @@ FLOORS = (
     ("streaming",),
     ("expression", "deletion"),
     ("predicate",),
-    ("layout", "pruning"),
+    ("layout", "pictures", "pruning"),
     # --- above: rooms that touch something outside the process
     ("failpoints", "logs", "progress", "storage"),
     ("catalog", "parquet"),
