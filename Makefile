@@ -58,6 +58,7 @@ integration: setup ## The long forms: other Spark versions, Connect, the oldest 
 	@. integration/java_home.sh && $(BIN)/python integration/oldest_versions.py
 	@$(BIN)/python integration/iceberg_clients.py
 	@. integration/java_home.sh && PLAKE_ALL_CONDITIONS=1 $(BIN)/python -m pytest -q tests/doors/test_conditions.py
+	@if ! command -v chromium >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq chromium; fi
 	@. integration/java_home.sh && $(BIN)/python -m pytest -q -m long
 	@. integration/java_home.sh && HYPOTHESIS_PROFILE=property $(BIN)/python -m pytest -q -m 'hypothesis and spark'
 	@$(BIN)/python integration/fuzz_parquet.py --mutants 10000

@@ -151,12 +151,13 @@ def main() -> None:
         print(f"   {len(numeric)} columns equal  (checked)")
     spark.stop()
     print(f"\nAll answers equal the source data. The dataset is in {uri}")
-    print("See what a condition leaves out, at the command line:\n")
+    print("See what a condition leaves out, in a browser (without --html: in the terminal):\n")
     command = [str(Path(sys.executable).with_name("plake")), "explain", str(uri)]
     if arguments.catalog:
         with lake.open_catalog(arguments.catalog) as opened:
             command += ["--catalog", opened.redacted_url]
-    print(f'    {shlex.join(command)} --where "{QUESTION}"')
+    page = shlex.quote(str(home / "scan.html"))
+    print(f'    {shlex.join(command)} --where "{QUESTION}" --details --html {page}')
 
 
 def _count(table: pa.Table, column: str, value: object) -> int:

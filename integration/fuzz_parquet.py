@@ -627,7 +627,7 @@ def _child(numbers: range, made: list[Base], folder: str, report: int) -> None:
     limit = pages * resource.getpagesize() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    whole = reader._FEWEST_ROWS_FOR_PAGES, ChosenPages.pays
+    whole = reader.FEWEST_ROWS_FOR_PAGES, ChosenPages.pays
     for number in numbers:
         name = file_name(number)
         file = Path(folder, name)
@@ -635,7 +635,7 @@ def _child(numbers: range, made: list[Base], folder: str, report: int) -> None:
         file.write_bytes(data)
         os.write(report, f"{number} start {base.name}\n".encode())
         # Every second mutant is read by pages as far as it goes: the files are small.
-        reader._FEWEST_ROWS_FOR_PAGES = 0 if number % 2 else whole[0]
+        reader.FEWEST_ROWS_FOR_PAGES = 0 if number % 2 else whole[0]
         ChosenPages.pays = True if number % 2 else whole[1]  # type: ignore[assignment]
         for reading, act in readings(base, folder, name, data):
             signal.alarm(SECONDS)

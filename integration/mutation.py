@@ -78,6 +78,8 @@ FEED = ("verbs/test_change_feed.py",)
 FEED_STREAM = ("doors/test_feed_stream.py",)
 CONSUMERS = ("verbs/test_consumers.py",)
 CLI = ("doors/test_cli.py",)
+PICTURES = ("pure/test_pictures.py",)
+WHY = ("verbs/test_explain_details.py",)
 CLI_SQL = ("doors/test_cli_sql.py",)
 COPY = ("verbs/test_catalog_copy.py",)
 FEED_DOORS = ("doors/test_changes_request.py",)
@@ -120,11 +122,58 @@ MUTANTS = [
     *_in(
         "cli/output.py",
         CLI,
-        ("controls above 127 reach the terminal", "\\x7f-\\x9f", "\\x7f"),
         (
             "an empty text is NULL in CSV",
             "if text and text == text.strip()",
             "if text == text.strip()",
+        ),
+    ),
+    *_in(
+        "pictures/markup.py",
+        (*CLI, *PICTURES),
+        ("controls above 127 reach the terminal", "\\x7f-\\x9f", "\\x7f"),
+        ("markup of strangers is taken for a page's", '"<": "&lt;", ', ""),
+    ),
+    *_in(
+        "pictures/overlap.py",
+        PICTURES,
+        (
+            "a range does not hold its end",
+            "- bisect_left(self._ends, at)",
+            "- bisect_right(self._ends, at)",
+        ),
+    ),
+    *_in(
+        "read/why.py",
+        WHY,
+        (
+            "a part that may match is told to rule out",
+            "if not evaluate(self._parts[n], known).may_match)",
+            "if not evaluate(self._parts[n], known).always)",
+        ),
+        (
+            "statistics are told where a partition decided",
+            "PARTITION if by_partition else STATISTICS",
+            "STATISTICS",
+        ),
+    ),
+    *_in(
+        "parquet/skips.py",
+        WHY,
+        ("a row group with deleted rows is told to have none", "gone == rows", "gone > 0"),
+        (
+            "a page index that leaves rows is told to leave none",
+            "if ranges == ()]",
+            "if ranges is not None]",
+        ),
+    ),
+    *_in(
+        "read/draw_scan.py",
+        WHY,
+        (
+            "a file that is read in part is drawn as left out",
+            "_READ if one.whole else _PART for one",
+            "_READ if one.whole else _STATISTICS for one",
         ),
     ),
     *_in(

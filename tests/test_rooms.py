@@ -24,7 +24,7 @@ FLOORS = (
     ("arguments", "history", "schema"),
     ("streaming",),
     ("language", "deletion"),
-    ("layout", "pruning"),
+    ("layout", "pictures", "pruning"),
     # --- above: rooms that touch something outside the process
     ("failpoints", "logs", "progress", "storage"),
     ("catalog", "parquet"),

@@ -15,6 +15,7 @@ from lakehouse_source.cli.output import write_rows
 from lakehouse_source.cli.target import Given
 from lakehouse_source.operations.entry import Call, Operation, Parameter, Subject, Type
 from lakehouse_source.operations.listing import OPERATIONS
+from lakehouse_source.pictures.markup import visible
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -127,6 +128,12 @@ def command_of(spec: Command) -> click.Command:
     if spec.asks is not None:
         decorators.append(click.option("--yes", "-y", is_flag=True, help="Do not ask."))
 
+    if spec.details is not None:
+        text = "Tell for each row group what decided; a table shows the ten that say most."
+        decorators.append(click.option("--details", is_flag=True, help=text))
+    if operation.write_page is not None:
+        text = "Write a page with pictures to a file too, in place of one that is there."
+        decorators.append(click.option("--html", metavar="FILE", help=text))
     if spec.checks_if_asked:
         text = "End with the code 3 where upkeep is worth doing."
         decorators.append(click.option("--check", is_flag=True, help=text))
@@ -184,6 +191,9 @@ def _option(parameter: Parameter, is_split: bool) -> Callable[[Any], Any]:
 def _run(spec: Command, operation: Operation, values: dict[str, Any]) -> None:
     catalog, storage, output, quiet = (values.pop(name) for name in _COMMON)
     yes, checks = values.pop("yes", False), values.pop("check", not spec.checks_if_asked)
+    html, details = values.pop("html", None), values.pop("details", False)
+    if details and spec.details is not None:
+        operation = OPERATIONS[spec.details]
     subject = ""
     if operation.subject is not Subject.NONE:
         subject = values.pop(operation.parameters[0].name)
@@ -204,7 +214,14 @@ def _run(spec: Command, operation: Operation, values: dict[str, Any]) -> None:
             would = operation.run(Call(target, {**arguments, "dry_run": True}, False))
             write_rows(names, list(would), "table", to=sys.stderr)
         confirm(spec.asks, yes)
+    if html is not None and operation.write_page is not None:
+        operation.write_page(call, html)
+        if not quiet:
+            click.echo(f"wrote {visible(html)}", err=True)
+    if operation.told is not None and output == "table":
+        click.echo("\n".join(map(visible, operation.told(call).splitlines())))
+        return
     rows = [tuple(row) for row in operation.run(call)]
-    write_rows(names, rows, output, upright=spec.upright)
+    write_rows(names, rows, output, upright=spec.upright and not details)
     if checks and any(spec.finds(dict(zip(names, row))) for row in rows if spec.finds):
         raise click.exceptions.Exit(FOUND_SOMETHING)

@@ -18,7 +18,8 @@ class Command:
     be several. `split` are lists that one option gives, with commas. `asks` is what the question
     before the work says; where the operation has `dry_run`, what it would do is shown first.
     `upright`: its one row is shown as a list. `finds` tells whether a row is something that a check
-    found; with `checks_if_asked` only the option --check makes the command one.
+    found; with `checks_if_asked` only the option --check makes the command one. `details` is the
+    operation that runs with the option --details, which has the same parameters.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Command:
     upright: bool = False
     finds: Callable[[Mapping[str, Any]], bool] | None = None
     checks_if_asked: bool = False
+    details: str | None = None
 
 
 def _is_call(row: Mapping[str, Any]) -> bool:
@@ -80,15 +82,16 @@ _ALL = (
     Command(
         "explain",
         "explain",
-        "plake explain flights --where \"month = 3 AND carrier = 'UA'\"",
+        "plake explain flights --where \"month = 3 AND carrier = 'UA'\" --html scan.html",
         split=("columns",),
         upright=True,
+        details="explain_row_groups",
     ),
     Command("files", "files", "plake files flights --output csv"),
     Command(
         "health",
         "health",
-        "plake health flights --columns carrier,dep_delay --check",
+        "plake health flights --columns carrier,dep_delay --check --html health.html",
         split=("columns",),
         finds=lambda row: _is_call(row) and row["value"] == 1,
         checks_if_asked=True,
@@ -134,6 +137,7 @@ _ELSEWHERE = {
     *("backup_catalog", "copy_catalog", "describe_catalog"),
     *("create_branch", "create_tag", "drop_branch", "drop_tag", "fast_forward", "refs"),
     *("properties", "set_properties", "set_index_columns"),
+    *(one.details for one in _ALL if one.details is not None),
 }
 CHOSEN = {one.name: one for one in _ALL}
 

@@ -8,7 +8,6 @@ empty field and the empty text is "".
 from __future__ import annotations
 
 import json
-import re
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,35 +16,21 @@ from itertools import chain, islice
 from math import isfinite, isnan
 from typing import Any, TextIO
 
+from lakehouse_source.pictures.markup import UNSAFE, visible
+
 Row = Sequence[Any]
-# C0 and C1 controls, DEL; marks that turn the direction of text; line separators; surrogates.
-_UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
 # Rows after which the widths of a table are fixed.
 _MEASURED_ROWS = 1000
-_WIDEST = 80
+_WIDEST = 100
 
 
 class NoReaderError(Exception):
     """Nobody reads the output any more."""
 
 
-def escaped(text: str) -> str:
-    """A text with its control characters as escapes, which a terminal shows and does not obey."""
-    return _UNSAFE.sub(
-        lambda found: (
-            repr(found.group())[1:-1]
-            if ord(found.group()) < 256
-            else f"\\u{ord(found.group()):04x}"
-        ),
-        text,
-    )
-
-
 def one_line(text: str) -> str:
     """A text in one line, for an error."""
-    return escaped(" ".join(text.split()))
+    return visible(" ".join(text.split()))
 
 
 def plain(value: Any) -> Any:
@@ -75,7 +60,7 @@ def plain(value: Any) -> Any:
 
 def _json(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    return UNSAFE.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
 def _text(value: Any, null: str) -> str:
@@ -101,7 +86,7 @@ def write_rows(
         return
     try:
         for line in lines(names, rows):
-            sink.write(line if how != "csv" or not sink.isatty() else escaped(line[:-1]) + "\n")
+            sink.write(line if how != "csv" or not sink.isatty() else visible(line[:-1]) + "\n")
     except BrokenPipeError as error:
         raise NoReaderError from error  # which click would not make an exit code of its own
 
@@ -137,8 +122,8 @@ def _table(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
         all(isinstance(row[i], (int, float, type(None))) for row in first)
         for i in range(len(names))
     ]
-    cells = (tuple(escaped(_text(cell, "NULL")) for cell in row) for row in chain(first, left))
-    titles = [escaped(name) for name in names]
+    cells = (tuple(visible(_text(cell, "NULL")) for cell in row) for row in chain(first, left))
+    titles = [visible(name) for name in names]
     measured = [titles, *islice(cells, len(first))]
     widths = [min(_WIDEST, max(len(row[i]) for row in measured)) for i in range(len(names))]
 
@@ -163,7 +148,7 @@ def _upright(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
                 [_text(one, "NULL") for one in cell] if _is_list(cell) else [_text(cell, "NULL")]
             )
             for number, text in enumerate(texts or ["none"]):
-                yield f"{'' if number else name:<{width}}  {escaped(text)}\n"
+                yield f"{'' if number else name:<{width}}  {visible(text)}\n"
 
 
 def _is_list(cell: Any) -> bool:
@@ -184,10 +169,10 @@ def _rich_table(names: Sequence[str], rows: Iterable[Row]) -> None:
         for number, name in enumerate(names):
             numeric = bool(some) and all(isinstance(row[number], (int, float)) for row in some)
             table.add_column(
-                Text(escaped(name)), justify="right" if numeric else "left", overflow="fold"
+                Text(visible(name)), justify="right" if numeric else "left", overflow="fold"
             )
         for row in some:
-            table.add_row(*(Text(escaped(_text(cell, "NULL"))) for cell in row))
+            table.add_row(*(Text(visible(_text(cell, "NULL"))) for cell in row))
         console.print(table)
         if len(some) < _MEASURED_ROWS:
             return

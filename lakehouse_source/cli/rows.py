@@ -13,6 +13,7 @@ import click
 from lakehouse_source.cli.build import Moment, common, given, listed
 from lakehouse_source.cli.output import write_rows
 from lakehouse_source.errors import StorageError
+from lakehouse_source.pictures.markup import visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +58,7 @@ def scan(
     opened = given(dataset, catalog, storage).dataset()
     found = opened.scan(where, listed(columns) or None, version, timestamp, limit=limit)
     schema = opened.scan(None, listed(columns) or None, version, timestamp).head(0).schema
-    write_batches(schema, found.to_batches(), output, to)
+    write_batches(schema, found.to_batches(), output, to, quiet)
 
 
 @click.command(short_help="Show what commits changed, row by row")
@@ -98,7 +99,7 @@ def changes(
         columns=listed(columns) or None,
         net=net,
     )
-    write_batches(found.schema, _first(found.to_batches(), limit), output, to)
+    write_batches(found.schema, _first(found.to_batches(), limit), output, to, quiet)
 
 
 def _first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
@@ -119,9 +120,13 @@ def _bound(text: str) -> int | str:
 
 
 def write_batches(
-    schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: str, to: str | None
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    output: str,
+    to: str | None,
+    quiet: bool,
 ) -> None:
-    """Write batches of rows to standard output, or to a new file.
+    """Write batches of rows to standard output, or to a new file, of which it tells then.
 
     Raises:
         StorageError: the file cannot be written, or is there already.
@@ -135,6 +140,8 @@ def write_batches(
     else:
         with _new_file(to) as path, open(path, "w", encoding="utf-8", newline="") as sink:
             write_rows(schema.names, _rows(batches), output, to=sink)
+    if to is not None and not quiet:
+        click.echo(f"wrote {visible(to)}", err=True)
 
 
 def _write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], to: str) -> None:

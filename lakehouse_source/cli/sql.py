@@ -59,7 +59,7 @@ def sql(
                 raise InvalidOptionError(
                     option="sql", reason="two columns have one name: give one another by AS."
                 )
-            write_batches(schema, found, output, to)
+            write_batches(schema, found, output, to, quiet)
     except duckdb.Error as exc:
         raise InvalidOptionError(option="sql", reason=" ".join(str(exc).split())) from exc
 

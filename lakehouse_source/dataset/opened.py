@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import pyarrow as pa
 
@@ -26,6 +26,9 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.spark_metadata import comments
 from lakehouse_source.streaming import Rules
+
+if TYPE_CHECKING:
+    from lakehouse_source.pictures.markup import Markup
 
 Opened = TypeVar("Opened", bound="OpenDataset")
 Given = ParamSpec("Given")
@@ -213,7 +216,7 @@ class OpenDataset:
         depth: how many files hold a value of the column, at the ends of the files' ranges, on
         average and at most. Files of different partitions do not overlap. The suggestions say how
         many bytes `compact`, `vacuum` and `expire_versions` would rewrite or free, and whether
-        that is worth doing. It prints as a table.
+        that is worth doing. It prints as a table, and `to_html` writes pictures.
 
         Args:
             columns: columns of the search index, nested ones by dotted path. By default those of
@@ -228,7 +231,15 @@ class OpenDataset:
         """
         with self._address.open() as catalog, catalog.read() as reader:
             snapshot = self._address.snapshot(catalog, reader)
-            return health(reader, snapshot, column_names("columns", columns))
+            report = health(reader, snapshot, column_names("columns", columns))
+        return replace(report, draw=lambda: self._draw_health(report))
+
+    def _draw_health(self, report: HealthReport) -> Markup:
+        from lakehouse_source.read.draw_health import health_page
+
+        with self._address.open() as catalog, catalog.read() as reader:
+            snapshot = self._address.snapshot(catalog, reader, report.version)
+            return health_page(reader, snapshot, report)
 
     def scan(
         self,

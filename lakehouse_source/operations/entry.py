@@ -122,7 +122,8 @@ class Operation:
 
     `run` answers rows with the values of `columns`. `changes_rows`: the dataset may show other rows
     after it. `is_called`: CALL offers it; Spark SQL has a statement, a query or a metadata table
-    for each of the others.
+    for each of the others. `told` answers what people are shown in place of the rows, where those
+    are many, and `write_page` writes pictures of the answer to a file.
     """
 
     name: str
@@ -133,6 +134,8 @@ class Operation:
     subject: Subject = Subject.DATASET
     changes_rows: bool = False
     is_called: bool = True
+    told: Callable[[Call], str] | None = None
+    write_page: Callable[[Call, str], None] | None = None
 
 
 TABLE = Parameter("table", Type.TEXT, "the table's name, or its path or URI", required=True)

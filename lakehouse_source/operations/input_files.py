@@ -9,7 +9,12 @@ from pathlib import PurePath
 
 import pyarrow as pa
 
-from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, SchemaMismatchError
+from lakehouse_source.errors import (
+    CorruptDatasetError,
+    InvalidOptionError,
+    SchemaMismatchError,
+    StorageError,
+)
 from lakehouse_source.storage import Storage, StorageLocation
 
 FORMATS = ("csv", "json", "parquet")
@@ -96,6 +101,8 @@ class _Rows:
         place = path if "://" in path else os.path.realpath(path)
         folder, _, self._name = place.rpartition("/")
         self._storage = Storage(beside.sibling(folder or "/"))
+        if self._storage.size(self._name) is None:
+            raise StorageError(path=path, reason="there is no such file.")
         self._file = self._storage.open_input(self._name)
         with self._errors():
             self.schema, self._batches = self._opened(format, types, delimiter)

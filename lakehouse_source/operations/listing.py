@@ -40,6 +40,7 @@ _ALL = (
     queries.COUNT,
     queries.DIFF,
     queries.EXPLAIN,
+    queries.EXPLAIN_ROW_GROUPS,
     versions.ADD_CONSUMER,
     versions.ADVANCE_CONSUMER,
     tables.CREATE,

@@ -69,6 +69,10 @@ def _health(call: Call) -> Rows:
     yield from call.dataset().health(**call.arguments).table()
 
 
+def _write_health(call: Call, path: str) -> None:
+    call.dataset().health(**call.arguments).to_html(path)
+
+
 def _maintain(call: Call) -> Rows:
     report = call.dataset().maintain(**call.arguments)
     did = "would be deleted" if report.dry_run else "deleted"
@@ -225,6 +229,7 @@ HEALTH = Operation(
         Column("note", Type.TEXT, "what the value means"),
     ),
     _health,
+    write_page=_write_health,
 )
 MAINTAIN = Operation(
     "maintain",

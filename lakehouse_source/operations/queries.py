@@ -9,6 +9,8 @@ from lakehouse_source.operations.entry import TABLE, Call, Column, Operation, Pa
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from lakehouse_source.read.plan import Pruning
+
 _PRUNING = (
     Column("version", Type.LONG, "the version that a scan reads"),
     Column("predicate", Type.TEXT, "the condition, as plake understood it"),
@@ -26,10 +28,29 @@ _PRUNING = (
 )
 
 
-def _explain(call: Call) -> Rows:
+def _pruning(call: Call, *, details: bool = False) -> Pruning:
     arguments = dict(call.arguments)
-    pruning = call.dataset().scan(arguments.pop("where", None), **arguments).explain()
+    scan = call.dataset().scan(arguments.pop("where", None), **arguments)
+    return scan.explain(details=details)
+
+
+def _explain(call: Call) -> Rows:
+    pruning = _pruning(call)
     yield [getattr(pruning, column.name) for column in _PRUNING]
+
+
+def _explain_row_groups(call: Call) -> Rows:
+    found = _pruning(call, details=True).details
+    assert found is not None
+    yield from found.rows()
+
+
+def _write_page(call: Call, path: str) -> None:
+    _pruning(call).to_html(path)
+
+
+def _write_details(call: Call, path: str) -> None:
+    _pruning(call, details=True).to_html(path)
 
 
 def _count(call: Call) -> Rows:
@@ -101,15 +122,41 @@ DIFF = Operation(
     _diff,
     is_called=False,
 )
+_SCAN = (
+    TABLE,
+    Parameter("where", Type.TEXT, "the condition of the scan, as SQL"),
+    Parameter("columns", Type.TEXTS, "the columns that it reads; by default all"),
+    Parameter("version", Type.LONG, "the version; by default the newest"),
+)
 EXPLAIN = Operation(
     "explain",
     "Tells how much of a table a scan with a condition has to read. Reads no file.",
-    (
-        TABLE,
-        Parameter("where", Type.TEXT, "the condition of the scan, as SQL"),
-        Parameter("columns", Type.TEXTS, "the columns that it reads; by default all"),
-        Parameter("version", Type.LONG, "the version; by default the newest"),
-    ),
+    _SCAN,
     _PRUNING,
     _explain,
+    write_page=_write_page,
+)
+EXPLAIN_ROW_GROUPS = Operation(
+    "explain_row_groups",
+    "Tells for each row group whether a scan reads it, and which part of the condition decided. "
+    "Opens the footers of the files that are left.",
+    _SCAN,
+    (
+        Column("is_kept", Type.FLAG, "whether a row of it may match"),
+        Column(
+            "decided_by",
+            Type.TEXT,
+            "partition, statistics, bloom filter, page index or deletion vector; NULL: its rows do",
+        ),
+        Column("condition", Type.TEXT, "the part of the condition that decided, or that rows do"),
+        Column("bounds", Type.TEXT, "what is known of the columns of that part"),
+        Column("row_count", Type.LONG, "its rows"),
+        Column("rows_left", Type.LONG, "those that may match"),
+        Column("size_bytes", Type.LONG, "its bytes"),
+        Column("row_group", Type.LONG, "its number in the file"),
+        Column("path", Type.TEXT, "where the file is, from the dataset's URI on"),
+    ),
+    _explain_row_groups,
+    told=lambda call: str(_pruning(call, details=True)),
+    write_page=_write_details,
 )

@@ -47,7 +47,7 @@ READ_BUFFER_BYTES = 256 * 1024 * 1024
 _FEW = 1000
 _PORTION_ROWS = 16_384
 # A smaller row group is read whole: looking at its page indexes would take as long.
-_FEWEST_ROWS_FOR_PAGES = 16_384
+FEWEST_ROWS_FOR_PAGES = 16_384
 # When pages are read, up to this many matching rows are picked one by one from other columns.
 _PICKED_ROWS = 1000
 # Columns are filtered one by one where at most one row in so many does not match. Measured on a
@@ -151,6 +151,8 @@ class _FileReader:
                     live = None
                     if self.task.deleted is not None:
                         live = live_mask(self._deleted, starts[index], starts[index + 1])
+                        if live is not None and not pc.any(live).as_py():
+                            continue
                     group = RowGroup(opened, index, footer.row_counts[index], starts[index], live)
                     table = None
                     if pages is not None:
@@ -235,7 +237,7 @@ class _FileReader:
         """The matching rows, read by pages; None if the row group should be read whole."""
         spec = self.spec
         assert spec.predicate is not None
-        if group.row_count < _FEWEST_ROWS_FOR_PAGES or not pages.are_worth_a_look:
+        if group.row_count < FEWEST_ROWS_FOR_PAGES or not pages.are_worth_a_look:
             return None
         rows = pages.rows(group.index)
         if rows is None:

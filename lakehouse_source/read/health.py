@@ -5,8 +5,9 @@ All of it is in the catalog: no file is opened. Sizes are in bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,9 +18,13 @@ from lakehouse_source.layout.depth import Depth, depth_of_boxes, depth_of_ranges
 from lakehouse_source.layout.merges import MOST_RUNS
 from lakehouse_source.parquet.spec import TARGET_FILE_SIZE_BYTES
 from lakehouse_source.read.cluster_plan import clustering_columns, find_pieces
+from lakehouse_source.read.shown import Shown
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.read.sweep import LiveFiles, Ranges, live_files, ranges
 from lakehouse_source.schema.fields import Leaf, leaves
+
+if TYPE_CHECKING:
+    from lakehouse_source.pictures.markup import Markup
 
 # A file of less than this share of the target size is small. A larger one is left alone: to
 # write it again would cost more than one file less saves.
@@ -54,8 +59,8 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True)
-class HealthReport:
-    """What `health()` found; prints as a table.
+class HealthReport(Shown):
+    """What `health()` found; prints as a table, and as pictures in notebooks.
 
     `rows` are those of the files, `deleted_rows` those among them that are deleted. `depths` has
     the overlap of files by columns.
@@ -72,6 +77,7 @@ class HealthReport:
     sizes: tuple[SizeClass, ...]
     depths: Mapping[str, Depth]
     suggestions: tuple[Suggestion, ...]
+    draw: Callable[[], Markup] | None = field(default=None, repr=False, compare=False)
 
     @property
     def is_good(self) -> bool:
@@ -126,8 +132,7 @@ def health(
         InvalidOptionError: a column is not in the search index.
     """
     files = live_files(reader, snapshot)
-    target = snapshot.dataset.properties.layout.target_file_size_bytes or TARGET_FILE_SIZE_BYTES
-    small = pc.less(files.sizes, max(1, int(target * SMALL_SHARE)))
+    small = pc.less(files.sizes, small_limit(snapshot))
     rows = pc.sum(files.rows).as_py() or 0
     size = pc.sum(files.sizes).as_py() or 0
     deleted = max(0, rows - snapshot.summary.get("live_rows", rows))
@@ -144,11 +149,21 @@ def health(
         depths=_depths(reader, snapshot, files, columns),
         suggestions=(
             *_clustering(reader, snapshot),
-            _compaction(files, small, target),
+            _compaction(files, small, target_size(snapshot)),
             *_deletions(deleted, rows, size),
             *_old(reader, snapshot, size),
         ),
     )
+
+
+def target_size(snapshot: Snapshot) -> int:
+    """How many bytes a file of the dataset should have."""
+    return snapshot.dataset.properties.layout.target_file_size_bytes or TARGET_FILE_SIZE_BYTES
+
+
+def small_limit(snapshot: Snapshot) -> int:
+    """A file with fewer bytes is small."""
+    return max(1, int(target_size(snapshot) * SMALL_SHARE))
 
 
 def _sizes(sizes: pa.Array) -> tuple[SizeClass, ...]:
@@ -176,7 +191,7 @@ def _depths(
     }
     is_usual = columns is None
     if columns is None:
-        columns = _usual(snapshot, known)
+        columns = usual_columns(snapshot, known)
     by_case = {name.lower(): name for name in known}
     together = is_usual and snapshot.dataset.properties.layout.cluster_by and len(columns) > 1
     found: list[Ranges] = []
@@ -208,7 +223,8 @@ def _together(files: LiveFiles, columns: Sequence[Ranges]) -> Depth:
     return depth_of_boxes(boxes, None if files.groups is None else files.groups.take(places))
 
 
-def _usual(snapshot: Snapshot, known: Mapping[str, Leaf]) -> list[str]:
+def usual_columns(snapshot: Snapshot, known: Mapping[str, Leaf]) -> list[str]:
+    """The columns whose overlap is looked at where none are named; `known` are indexed."""
     layout = snapshot.dataset.properties.layout
     own = [name for name in layout.cluster_by or layout.sort_by or () if name in known]
     others = [name for name, leaf in known.items() if leaf.path[0] not in snapshot.partition_by]
@@ -255,7 +271,7 @@ def _compaction(files: LiveFiles, small: pa.Array, target: int) -> Suggestion:
         count,
         size,
         count > 0 and left <= _FEWER_FILES * len(files),
-        f"about {left:,} files would be left of {len(files):,}",
+        f"about {left:,} {'file' if left == 1 else 'files'} would be left of {len(files):,}",
     )
 
 

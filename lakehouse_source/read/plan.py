@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -22,23 +23,29 @@ from lakehouse_source.parquet.spec import ReadSpec, Where
 from lakehouse_source.pruning import bounds
 from lakehouse_source.pruning.search import search
 from lakehouse_source.read.candidates import RECORDS_OF_FILES, Candidate, candidates
+from lakehouse_source.read.shown import Shown
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, hidden_columns, with_metadata
 from lakehouse_source.schema.partitions import PartitionTexts
+
+if TYPE_CHECKING:
+    from lakehouse_source.pictures.markup import Markup
+    from lakehouse_source.read.decisions import Details
 
 # Of how many files row groups are read in one query, for a scan with a limit.
 _RECORDS_OF_FEW = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Pruning:
-    """How much of a dataset a scan has to read. Prints as a table.
+class Pruning(Shown):
+    """How much of a dataset a scan has to read. Prints as a table, and as pictures in notebooks.
 
     `conditions_read_as` tells of SQL conditions on more than plain columns what they say of
     columns, by which they prune: `is` where that is all, `implies` where rows decide the rest.
     `conditions_not_used` are parts of expressions that filter rows and cannot prune.
-    `rows_deleted` counts the rows of the files to read that a deletion vector marks.
+    `rows_deleted` counts the rows of the files to read that a deletion vector marks. `details`, if
+    they were asked for, have the reason for each row group.
     """
 
     dataset: str
@@ -59,6 +66,8 @@ class Pruning:
     conditions_not_used: tuple[str, ...] = ()
     rows_deleted: int = 0
     conditions_read_as: tuple[str, ...] = ()
+    details: Details | None = field(default=None, repr=False)
+    draw: Callable[[], Markup] | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         rows = [
@@ -68,12 +77,14 @@ class Pruning:
             ("bytes", self.bytes_total, self.bytes_read),
             ("columns", self.columns_total, self.columns_read),
         ]
+        width = max(14, *(len(f"{total:,}") + 2 for _, total, _ in rows))
         lines = [
             f"scan of {self.dataset} at version {self.version} where {self.predicate}",
-            f"{'':<12}{'total':>14}{'to read':>14}{'pruned':>14}",
+            f"{'':<12}{'total':>{width}}{'to read':>{width}}{'pruned':>{width}}",
         ]
         for name, total, read in rows:
-            lines.append(f"{name:<12}{total:>14,}{read:>14,}{total - read:>14,}")
+            cells = "".join(f"{one:>{width},}" for one in (total, read, total - read))
+            lines.append(f"{name:<12}{cells}")
         lines.append(
             f"files pruned by partition: {self.files_pruned_by_partition:,}, "
             f"by statistics: {self.files_pruned_by_statistics:,}"
@@ -82,6 +93,8 @@ class Pruning:
             lines.append(f"rows of these files deleted by vectors: {self.rows_deleted:,}")
         lines += [f"pruned by: {text}" for text in self.conditions_read_as]
         lines += [f"not used for pruning: {text}" for text in self.conditions_not_used]
+        if self.details is not None:
+            lines += ["why:", *(f"  {line}" for line in str(self.details).splitlines())]
         return "\n".join(lines)
 
 
@@ -278,11 +291,33 @@ def keep_others(
     return [one.file for one in found], tasks, spec
 
 
+def partition_ids(snapshot: Snapshot) -> frozenset[int]:
+    """The ids of the columns by which a version is partitioned."""
+    names = set(snapshot.partition_by)
+    return frozenset(leaf.id for leaf in leaves(snapshot.schema) if leaf.path[0] in names)
+
+
+def _partition_search(snapshot: Snapshot, bound: BoundPredicate) -> Search | None:
+    """The search for the conditions on partition columns alone; None: it leaves no file out."""
+    if bound.always_true or bound.never_true:
+        return None
+    return search(bound, partition_ids(snapshot))
+
+
+def kept_by_partition(
+    reader: CatalogReader, snapshot: Snapshot, bound: BoundPredicate
+) -> set[int] | None:
+    """The ids of the files that conditions on partition columns alone leave; None: all."""
+    narrowed = _partition_search(snapshot, bound)
+    if narrowed is None:
+        return None
+    pages = reader.iter_files(snapshot.dataset.id, snapshot.version, narrowed, RECORDS_OF_FILES)
+    return {file.id for page in pages for file in page}
+
+
 def _pruned_by_partition(reader: CatalogReader, snapshot: Snapshot, bound: BoundPredicate) -> int:
     """How many files are pruned by the conditions on partition columns alone."""
-    names = set(snapshot.partition_by)
-    ids = frozenset(leaf.id for leaf in leaves(snapshot.schema) if leaf.path[0] in names)
-    narrowed = None if bound.always_true or bound.never_true else search(bound, ids)
+    narrowed = _partition_search(snapshot, bound)
     if narrowed is None:
         return 0
     kept = reader.count_files(snapshot.dataset.id, snapshot.version, narrowed)

@@ -28,6 +28,8 @@ from lakehouse_source.storage import Storage
 if TYPE_CHECKING:  # it imports pandas: only who asks for a dataset or fragments waits for it
     import pyarrow.dataset as ds
 
+    from lakehouse_source.pictures.markup import Markup
+
 # What `predicates=` takes: see `PredicateSet.of`.
 Predicates: TypeAlias = Any
 
@@ -82,14 +84,17 @@ class Scan:
 
     def _plan(self, **options: Any) -> ScanPlan:
         with self._snapshot() as (reader, snapshot):
-            return plan(
-                reader,
-                snapshot,
-                read_uri=self._address.location,
-                predicates=self._predicates,
-                columns=self._columns,
-                **options,
-            )
+            return self._plan_of(reader, snapshot, **options)
+
+    def _plan_of(self, reader: CatalogReader, snapshot: Snapshot, **options: Any) -> ScanPlan:
+        return plan(
+            reader,
+            snapshot,
+            read_uri=self._address.location,
+            predicates=self._predicates,
+            columns=self._columns,
+            **options,
+        )
 
     def _plan_to_read(self) -> ScanPlan:
         found = self._verified(self._plan(checksums=self._verify_files))
@@ -132,17 +137,47 @@ class Scan:
                 reason="applies where plake reads the files: use to_table() or to_batches().",
             )
 
-    def explain(self) -> Pruning:
+    def explain(self, details: bool = False) -> Pruning:
         """How many files, row groups and bytes there are, and how many have to be read.
 
-        The figures come from the catalog alone. Bloom filters are in the files: readers
-        skip further row groups by them, and these are not counted here.
+        The figures come from the catalog alone. Bloom filters and page indexes are in the files:
+        readers skip further row groups by them, and these are not counted here. `to_html` writes
+        pictures of the files that are read and left out.
+
+        Args:
+            details: tell also for each row group which part of the condition decided, by which
+                bounds. This opens the footers of the files that are left. `details.table` of the
+                answer has a row for each row group, and the text shows the most frequent reasons.
+
+        Raises:
+            StorageError, CorruptDatasetError: a file that is left cannot be opened.
 
         >>> pruning = dataset.scan("month = 1").explain()
         >>> pruning.files_read, pruning.files_total, pruning.rows_read
         (1, 3, 2)
+        >>> print(dataset.scan("miles > 1400").explain(details=True).details)
+        kept miles > 1400: 1 row group of 1 file, 2 rows; ... has miles from 1400 to 1416
+        pruned by statistics miles > 1400: 2 row groups of 2 files, 2 rows; ...
         """
-        return self.plan(account=True).pruning
+        flag("details", details)
+        with self._snapshot() as (reader, snapshot):
+            found = self._plan_of(reader, snapshot, account=True)
+            why = None
+            if details:
+                from lakehouse_source.read.why import details as details_of
+
+                why = details_of(reader, snapshot, found, self._address.location)
+        pinned = copy.copy(self)
+        pinned._version, pinned._timestamp = found.pruning.version, None
+        known = replace(found.pruning, details=why)
+        return replace(known, draw=lambda: pinned._draw(known))
+
+    def _draw(self, pruning: Pruning) -> Markup:
+        from lakehouse_source.read.draw_scan import scan_page
+
+        with self._snapshot() as (reader, snapshot):
+            bound = self._predicates.bind(snapshot.schema)
+            return scan_page(reader, snapshot, bound, pruning)
 
     def to_batches(self, *, buffer_bytes: int = READ_BUFFER_BYTES) -> Iterator[pa.RecordBatch]:
         """The matching rows as batches, in file order.

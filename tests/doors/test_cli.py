@@ -158,6 +158,7 @@ def test_every_operation_has_a_command() -> None:
     in_own |= {"backup_catalog", "copy_catalog", "describe_catalog"}
     in_own |= {"add_consumer", "advance_consumer", "consumers", "drop_consumer"}
     in_own |= {"properties", "set_properties", "set_index_columns"}
+    in_own |= {one.details for one in COMMANDS.values() if one.details is not None}
     assert set(OPERATIONS) == {one.operation for one in COMMANDS.values()} | in_own
 
 
@@ -226,6 +227,43 @@ def test_explain_and_count_are_those_of_the_scan(place: Place) -> None:
     assert told["row_count"] == scan.count_rows()
 
 
+def test_explain_tells_why_in_words_and_for_each_row_group(place: Place) -> None:
+    asked = ("explain", "flights", "--where", "month = 1 AND miles > 1", "--details")
+    pruning = place.dataset().scan("month = 1 AND miles > 1").explain(details=True)
+    assert pruning.details is not None
+    assert place(*asked).out == f"{pruning}\n"
+    rows = place(*asked, "-o", "json").rows
+    columns = OPERATIONS["explain_row_groups"].columns
+    assert [tuple(row.values()) for row in rows] == list(pruning.details.rows())
+    assert len(rows) == pruning.row_groups_total
+    for row in rows:
+        assert list(row) == [column.name for column in columns]
+        assert all(fits(row[column.name], column.type) for column in columns)
+    assert len(place(*asked, "-o", "csv").out.splitlines()) == len(rows) + 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "title"),
+    [
+        (("explain", "flights", "--where", "month = 1"), "What has to be read"),
+        (("explain", "flights", "--where", "month = 1", "--details"), "Why, by row groups"),
+        (("health", "flights", "--columns", "miles"), "What upkeep would do"),
+    ],
+)
+def test_a_page_is_written_beside_the_answer(
+    place: Place, arguments: Sequence[str], title: str
+) -> None:
+    page = place.folder / "page.html"
+    plain = place(*arguments)
+    done = place(*arguments, "--html", page)
+    assert (done.code, done.out) == (0, plain.out)
+    assert done.err == f"wrote {page}\n"
+    assert title in page.read_text()
+    refused = place(*arguments, "--html", place.folder / "no" / "page.html")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.startswith("PLAKE_STORAGE: ")
+
+
 def test_scan_shows_the_rows_in_every_form(place: Place, tmp_path: Path) -> None:
     expected = place.dataset().scan("month = 1", ["carrier", "miles"]).to_table()
     common = ("scan", "flights", "--where", "month = 1", "--columns", "carrier,miles")
@@ -236,7 +274,8 @@ def test_scan_shows_the_rows_in_every_form(place: Place, tmp_path: Path) -> None
         f"{row['carrier']},{row['miles']}\n" for row in expected.to_pylist()
     )
     target = tmp_path / "out.parquet"
-    assert place(*common, "-o", "parquet", "--to", target).code == 0
+    written = place(*common, "-o", "parquet", "--to", target)
+    assert written == (0, "", f"wrote {target}\n")
     assert pq.read_table(target).equals(expected)
     again = place(*common, "-o", "parquet", "--to", target)
     assert again.code == 1
@@ -457,6 +496,7 @@ def test_shells_complete(shell: str) -> None:
         (("explain", "flights", "--where", "month = 'x' AND"), 1, "PLAKE_INVALID_PREDICATE: "),
         (("scan", "flights", "--columns", "nothing"), 1, "PLAKE_"),
         (("scan", "flights", "--output", "parquet"), 2, "--to FILE"),
+        (("import", "flights", "/no/file.csv"), 1, "PLAKE_STORAGE: /no/file.csv: there is no"),
         (("scan", "flights", "--output", "xml"), 2, "Invalid value"),
         (("history",), 2, "Missing argument"),
         (("nothing",), 2, "No such command"),

@@ -26,6 +26,7 @@ from sybil.parsers.rest import DocTestParser
 
 import lakehouse_source as lake
 from lakehouse_source.read.inspect import Inspection
+from lakehouse_source.read.shown import Shown
 from lakehouse_source.write.metadata.schema_change import SchemaUpdate
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +42,7 @@ IN_DOCSTRINGS, IN_PAGES = DocTestParser(OPTIONS), PythonCodeBlockParser((), OPTI
 # Classes whose methods users call. Of the other public classes they read fields.
 WITH_METHODS = (
     *(lake.Dataset, lake.DatasetCatalog, lake.Scan, lake.Changes, lake.Transaction, SchemaUpdate),
-    Inspection,
+    *(Inspection, Shown),
     *(lake.spark.SparkTable, lake.spark.SparkMerge),
 )
 

@@ -223,6 +223,18 @@ def test_explain_tells_what_python_tells(
     assert row.files_total == len(twins.python.files(row.version))
 
 
+def test_explain_row_groups_tells_what_python_tells(
+    spark_catalog: SparkSession, twins: Twins
+) -> None:
+    where = "p = 1 AND id BETWEEN 2 AND 3"
+    pruning = twins.python.scan(where).explain(details=True)
+    assert pruning.details is not None
+    found = call(spark_catalog, "explain_row_groups", twins.path, where=where)
+    told = list(pruning.details.rows())
+    assert [tuple(row)[:-1] for row in found] == [row[:-1] for row in told]
+    assert {row.decided_by for row in found if not row.is_kept} == {"partition", "statistics"}
+
+
 def test_small_files_are_compacted(spark_catalog: SparkSession, twins: Twins) -> None:
     (row,) = call(spark_catalog, "compact", twins.path, where="p = 1")
     expected = twins.python.compact("p = 1")

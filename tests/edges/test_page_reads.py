@@ -42,7 +42,7 @@ def always_by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def for_any_size(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reader, "_FEWEST_ROWS_FOR_PAGES", 0)
+    patch.setattr(reader, "FEWEST_ROWS_FOR_PAGES", 0)
     patch.setattr(open_file, "_FRUITLESS_ROW_GROUPS", 1_000_000)
     patch.setattr(ChosenPages, "pays", True)
 
@@ -502,7 +502,7 @@ def test_public_files_have_the_same_rows_by_pages(
     for condition in asked[:8]:
         paged = dataset.scan(condition).to_table()
         with monkeypatch.context() as patch:
-            patch.setattr(reader, "_FEWEST_ROWS_FOR_PAGES", 1 << 60)
+            patch.setattr(reader, "FEWEST_ROWS_FOR_PAGES", 1 << 60)
             whole = dataset.scan(condition).to_table()
         assert repr(paged.to_pylist()) == repr(whole.to_pylist())
 

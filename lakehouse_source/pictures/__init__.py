@@ -1,0 +1,1 @@
+"""Pure. Pictures of a dataset's files as SVG, on pages of HTML that need nothing else."""
