@@ -40,6 +40,7 @@ _ALL = (
     queries.COUNT,
     queries.DIFF,
     queries.EXPLAIN,
+    queries.SUGGEST_LAYOUT,
     versions.ADD_CONSUMER,
     versions.ADVANCE_CONSUMER,
     tables.CREATE,

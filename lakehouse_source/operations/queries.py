@@ -32,6 +32,10 @@ def _explain(call: Call) -> Rows:
     yield [getattr(pruning, column.name) for column in _PRUNING]
 
 
+def _suggest_layout(call: Call) -> Rows:
+    yield from call.dataset().suggest_layout(**call.arguments).table()
+
+
 def _count(call: Call) -> Rows:
     arguments = dict(call.arguments)
     scan = call.dataset().scan(arguments.pop("where", None), **arguments)
@@ -112,4 +116,22 @@ EXPLAIN = Operation(
     ),
     _PRUNING,
     _explain,
+)
+SUGGEST_LAYOUT = Operation(
+    "suggest_layout",
+    "Tells by which columns a table is best clustered for given conditions. Changes nothing.",
+    (
+        TABLE,
+        Parameter("conditions", Type.TEXTS, "the conditions that you run, as SQL", required=True),
+    ),
+    (
+        Column("partition_by", Type.TEXTS, "partition columns"),
+        Column("cluster_by", Type.TEXTS, "clustering columns"),
+        Column("bloom_filter_columns", Type.TEXTS, "columns with bloom filters"),
+        Column("bytes_read", Type.LONG, "bytes that the conditions would read, each once"),
+        Column("share", Type.DOUBLE, "the same, as a share of reading all files for each"),
+        Column("is_now", Type.FLAG, "whether it is the layout as it is; the others are estimates"),
+        Column("is_best", Type.FLAG, "whether it is the one to choose"),
+    ),
+    _suggest_layout,
 )
