@@ -213,12 +213,12 @@ class OpenDataset:
         the small ones and the share of deleted rows. For each of `columns` it has the overlap
         depth: how many files hold a value of the column, at the ends of the files' ranges, on
         average and at most. Files of different partitions do not overlap. The suggestions say how
-        many bytes `compact`, `vacuum` and `expire_versions` would rewrite or free, and whether
-        that is worth doing. It prints as a table.
+        many bytes `cluster`, `compact`, `vacuum` and `expire_versions` would rewrite or free, and
+        whether that is worth doing. It prints as a table.
 
         Args:
             columns: columns of the search index, nested ones by dotted path. By default those of
-                `sort_by`, else the first four of the index.
+                `cluster_by`, each and together, else of `sort_by`, else the index's first four.
 
         Raises:
             InvalidOptionError: a column is not in the search index.

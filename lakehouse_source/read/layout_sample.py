@@ -6,8 +6,10 @@ row group do, which conditions have to read it.
 
 from __future__ import annotations
 
+import random
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
@@ -16,19 +18,20 @@ import pyarrow.compute as pc
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.layout.order import Curve, sorted_places
-from lakehouse_source.model import ColumnBounds
+from lakehouse_source.model import ColumnBounds, RowGroupMetadata
 from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.parquet.spec import Where
-from lakehouse_source.read.plan import plan
+from lakehouse_source.read.plan import ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.read.sweep import live_files
-from lakehouse_source.schema.fields import Leaf
+from lakehouse_source.schema.fields import Leaf, without_metadata
 from lakehouse_source.schema.ordinal import to_ordinal
 from lakehouse_source.storage import Storage
 
-# Rows are taken at so many places of the dataset, so many at each.
+# Rows are taken at so many places of the dataset, so many at each, until they have so many bytes.
 _PLACES = 128
 _ROWS = 256
+_BYTES = 256 * 1024 * 1024
 # A part of the sample has at least so many rows: bounds of fewer would be too narrow.
 _PART_ROWS = 64
 
@@ -167,28 +170,36 @@ def sample_of(
     wanted: dict[int, list[int]] = {}
     for number in range(_PLACES):
         at = (2 * number + 1) * count // (2 * _PLACES)
-        file = bisect_right(begins, at) - 1
-        if file < len(files):
-            wanted.setdefault(files.ids[file].as_py(), []).append(at - begins[file])
-    records = {file.id: file for file in reader.files_by_id(list(wanted))}
-    groups = reader.row_groups(list(wanted), statistics=False)
-    tables = []
-    for id, places in wanted.items():
-        found = plan(reader, snapshot, read_uri=read_uri, columns=names, files=[records[id]])
-        storage = Storage(found.spec.uri)
-        starts = list(accumulate((one.row_count for one in groups[id]), initial=0))
-        hits: dict[int, int] = {}
-        for place in places:
-            group = bisect_right(starts, place) - 1
-            hits[group] = hits.get(group, 0) + 1
-        for task in found.tasks:
-            for group, times in hits.items():
-                one = replace(task, row_groups=(groups[id][group].index,))
-                table = pa.concat_tables(read_task(found.spec, one, storage))
-                every = max(1, table.num_rows // (times * _ROWS))
-                tables.append(table.take(pa.array(range(0, table.num_rows, every), pa.int64())))
+        place = bisect_right(begins, at) - 1
+        wanted.setdefault(files.ids[place].as_py(), []).append(at - begins[place])
+    ids = list(wanted)
+    records = {file.id: file for file in reader.files_by_id(ids)}
+    groups = reader.row_groups(ids, statistics=False)
     schema = pa.schema([snapshot.schema.field(name) for name in names])
-    rows = pa.concat_tables(tables) if tables else schema.empty_table()
-    sizes = [sum(one.compressed_byte_size for one in groups[id]) for id in wanted]
-    whole = sum(records[id].size_bytes for id in wanted)
-    return Sample(rows.combine_chunks(), leaves, count, sum(sizes) / max(1, whole))
+    tables, held = [without_metadata(schema).empty_table()], 0
+    # In no order: where the values are large, the first files are all that is read.
+    for id in random.Random(1).sample(ids, len(ids)):
+        found = plan(reader, snapshot, read_uri=read_uri, columns=names, files=[records[id]])
+        for table in _rows_at(found, groups[id], wanted[id]):
+            held += table.nbytes
+            if held <= _BYTES:
+                tables.append(table)
+    sizes = [sum(one.compressed_byte_size for one in groups[id]) for id in ids]
+    whole = sum(record.size_bytes for record in records.values())
+    rows = pa.concat_tables(tables).combine_chunks()
+    return Sample(rows, leaves, count, sum(sizes) / max(1, whole))
+
+
+def _rows_at(
+    found: ScanPlan, groups: Sequence[RowGroupMetadata], places: Sequence[int]
+) -> Iterator[pa.Table]:
+    """Evenly spread rows of the row groups of one file that have these places."""
+    starts = list(accumulate((one.row_count for one in groups), initial=0))
+    times = Counter(bisect_right(starts, place) - 1 for place in places)
+    storage = Storage(found.spec.uri)
+    for task in found.tasks:
+        for group, count in times.items():
+            one = replace(task, row_groups=(groups[group].index,))
+            for table in read_task(found.spec, one, storage):
+                every = max(1, table.num_rows // (count * _ROWS))
+                yield table.take(pa.array(range(0, table.num_rows, every), pa.int64()))

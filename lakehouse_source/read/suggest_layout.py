@@ -153,8 +153,9 @@ def suggest_layout(
     tried, taken = [now], 0
     if columns and snapshot.summary.get("live_rows"):
         sample = sample_of(reader, snapshot, columns, read_uri)
-        tried = list(_Trials(snapshot, sample, bound, columns, now).run())
         taken = len(sample.rows)
+        if taken:
+            tried = list(_Trials(snapshot, sample, bound, columns, now).run())
     best = _best(tried)
     others = sorted(tried[1:], key=_cost)[:_SHOWN]
     if not best.is_now and best not in others:

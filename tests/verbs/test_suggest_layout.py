@@ -95,6 +95,9 @@ def test_a_sample_stands_for_all_rows(tmp_path: Path, monkeypatch: pytest.Monkey
     dataset.delete("key < 100000000000")
     advice = dataset.suggest_layout(["a BETWEEN 1000 AND 1100"])
     assert 2000 < advice.sampled_rows < 6000
+    # A value that the sample lacks is somewhere all the same.
+    by_key = dataset.suggest_layout(f"key = {whole['key'][5].as_py()}").choices
+    assert all(one.bytes_read > 0 for one in by_key)
     by_a = [one for one in advice.choices if one.cluster_by == ("a",)]
     assert sorted(one.partition_by for one in by_a) == [(), ("p",)]
     for one in by_a:
@@ -146,6 +149,19 @@ def test_an_empty_dataset_and_conditions_without_columns_are_left_alone(tmp_path
     dataset = lake.open_dataset(tmp_path / "d")
     assert dataset.suggest_layout("v = 1").is_good
     assert dataset.suggest_layout(["TRUE"]).choices[0].bytes_read == 0
+
+
+def test_a_sample_of_large_values_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout_sample, "_BYTES", 3_000_000)
+    for number in range(5):
+        values = [f"{number}-{n}" + "x" * 10_000 for n in range(100)]
+        lake.write_dataset({"v": values}, tmp_path / "d", **SMALL)
+    dataset = lake.open_dataset(tmp_path / "d")
+    assert dataset.suggest_layout("v = 'a'").sampled_rows == 200
+    dataset.delete("v >= ''")
+    assert dataset.suggest_layout("v = 'a'").sampled_rows == 0
 
 
 def test_wrong_conditions_are_refused(tmp_path: Path) -> None:
