@@ -15,7 +15,9 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.errors import InvalidOptionError, InvalidPredicateError
 from lakehouse_source.read import layout_sample
+from lakehouse_source.read.layout_sample import Sample
 from lakehouse_source.read.suggest_layout import LayoutChoice
+from lakehouse_source.schema.fields import Leaf
 
 SMALL: dict[str, Any] = {"row_group_rows": 400, "target_file_size_bytes": 30_000}
 ROWS = 16_000
@@ -95,14 +97,37 @@ def test_a_sample_stands_for_all_rows(tmp_path: Path, monkeypatch: pytest.Monkey
     dataset.delete("key < 100000000000")
     advice = dataset.suggest_layout(["a BETWEEN 1000 AND 1100"])
     assert 2000 < advice.sampled_rows < 6000
-    # A value that the sample lacks is somewhere all the same.
-    by_key = dataset.suggest_layout(f"key = {whole['key'][5].as_py()}").choices
-    assert all(one.bytes_read > 0 for one in by_key)
     by_a = [one for one in advice.choices if one.cluster_by == ("a",)]
     assert sorted(one.partition_by for one in by_a) == [(), ("p",)]
     for one in by_a:
         found = read_when_laid_out(tmp_path / str(one.partition_by), one, advice.conditions)
         assert one.bytes_read == pytest.approx(sum(found), rel=0.5)
+
+
+def test_values_that_a_sample_lacks_are_somewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every third value is between those of two parts of three rows."""
+    for name, value in (("_PLACES", 40), ("_ROWS", 90), ("_PART_ROWS", 3)):
+        monkeypatch.setattr(layout_sample, name, value)
+    lake.write_dataset(rows(), tmp_path / "d", **SMALL | {"row_group_rows": 10})
+    keys = rows()["key"].to_pylist()[:30]
+    choices = lake.open_dataset(tmp_path / "d").suggest_layout([f"key = {k}" for k in keys]).choices
+    by_key = next(one for one in choices if one.cluster_by == ("key",))
+    assert all(size > 0 for size in by_key.bytes_by_condition)
+
+
+def test_distinct_values_are_estimated() -> None:
+    leaf = Leaf(("v",), 1, pa.int64(), False)
+    draw = random.Random(3)
+    for values, expected in (
+        (range(1000), 100_000),  # all differ
+        ([n % 10 for n in range(1000)], 10),
+        ([draw.randrange(2000) for _ in range(1000)], 2000),
+        ([None] * 5, 1),
+    ):
+        sample = Sample(pa.table({"v": pa.array(values, pa.int64())}), [leaf], 100_000, 1.0)
+        assert sample.distinct(1) == pytest.approx(expected, rel=0.2)
 
 
 def test_bloom_filters_are_for_values_that_are_anywhere(tmp_path: Path) -> None:
