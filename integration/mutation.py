@@ -541,6 +541,23 @@ MUTANTS = [
         ("pieces share files", "taken.update(found)", "pass"),
     ),
     *_in(
+        "read/layout_sample.py",
+        ("verbs/test_suggest_layout.py",),
+        ("rows of two partitions share a row group", "cuts.append(end)", "pass"),
+        ("each value of a sample is all there is", "(1 - (1 - share) * once / taken)", "1"),
+    ),
+    *_in(
+        "read/suggest_layout.py",
+        ("verbs/test_suggest_layout.py",),
+        ("a value that a sample lacks is nowhere", "if not share and now:", "if False:"),
+        (
+            "a longer choice is always better",
+            "_WORTH_SHARE * best.bytes_read:\n            best = one",
+            "2 * best.bytes_read:\n            best = one",
+        ),
+        ("a filter rules all out", "held + values * _FALSE_POSITIVES", "0"),
+    ),
+    *_in(
         "layout/depth.py",
         ("pure/test_layout_depth.py",),
         (

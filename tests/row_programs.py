@@ -52,6 +52,7 @@ CONDITIONS = (
     "tag < 4",
     "s >= 'a'",
 )
+CLUSTERINGS = (["k"], ["f", "s"], ["n.a", "k", "tag"])
 UPDATES = (
     {"k": "k + 1"},
     {"s": "'new'"},
@@ -239,18 +240,31 @@ class Program:
             retention_seconds=0, allow_short_retention=True, abandoned_after_seconds=0
         )
 
+    def lineage(self) -> Counter[str]:
+        """Each row's identity, and the version that last changed it."""
+        columns = ["tag", "_row_id", "_commit_version"]
+        rows = self.dataset.refresh().scan(columns=columns).to_table().to_pylist()
+        return Counter(map(repr, rows))
+
     def compact(self) -> None:
         """Each row keeps its identity and the version that last changed it."""
-
-        def lineage() -> Counter[str]:
-            columns = ["tag", "_row_id", "_commit_version"]
-            rows = self.dataset.refresh().scan(columns=columns).to_table().to_pylist()
-            return Counter(map(repr, rows))
-
-        before = lineage()
+        before = self.lineage()
         self.dataset.compact(max_concurrent=self.draw.choice([1, 2]))
-        assert lineage() == before, self.steps
+        assert self.lineage() == before, self.steps
         assert self.dataset.compact().files_removed == 0, self.steps
+
+    def cluster(self) -> None:
+        """The same, and the feed tells nothing of it."""
+        columns = self.draw.choice(CLUSTERINGS)
+        self.steps[-1] += f" {columns}"
+        if self.dataset.refresh().properties.get("cluster_by") != columns:
+            self.dataset.set_properties(cluster_by=columns)
+        before, old = self.lineage(), self.dataset.version
+        self.dataset.cluster(full=self.draw.random() < 0.5)
+        assert self.lineage() == before, self.steps
+        if self.dataset.version > old:
+            assert not any(self.dataset.changes(old + 1).count_rows().values()), self.steps
+        assert self.dataset.cluster().files_removed == 0, self.steps
 
     # --- running and checking
 
@@ -259,7 +273,7 @@ class Program:
         return [
             (self.insert, 4), (self.delete, 5), (self.update, 5), (self.merge, 6),
             (self.overwrite, 1), (self.overwrite_where, 1), (self.restore, 2), (self.rename, 1),
-            (self.vacuum, 1), (self.compact, 2),
+            (self.vacuum, 1), (self.compact, 2), (self.cluster, 2),
         ]  # fmt: skip
 
     def run(self, steps: int) -> None:

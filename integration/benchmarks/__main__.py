@@ -53,7 +53,8 @@ FAMILIES = {
     "streams": Family("streams", "Streams", 900),
     "micro_batches": Family("micro_batches", "A stream of 50,000 batches", 1800),
     "memory": Family("memory", "Memory", 900),
-    "layout": Family("row_group_rows", "Layouts", 300),
+    "layout": Family("layout", "Clustering", 2400),
+    "row_groups": Family("row_group_rows", "Row groups and codecs", 300),
 }
 
 

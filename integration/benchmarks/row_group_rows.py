@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import lakehouse_source as lake
 from integration.benchmarks.measure import FULL, Result, Scale, interleaved, run_folder, seconds
 
-FAMILY = "layout"
+FAMILY = "row_groups"
 SIZES = (32_768, 65_536, 131_072, 262_144, 524_288)
 CODECS = ("snappy", "zstd")
 

@@ -45,6 +45,12 @@ def _changes(text: str, limit: float, question: str, unit: str) -> Target:
     return Target(text, limit, "changes", question, "plake", unit, "TPC-H scale 1", "delta-rs")
 
 
+def _layout(
+    text: str, limit: float, question: str, system: str, unit: str, against: str | None = None
+) -> Target:
+    return Target(text, limit, "layout", question, system, unit, "", against)
+
+
 _HUNDRED, _MILLION = "100,000 files", "1,000,000 files"
 
 TARGETS: tuple[Target, ...] = (
@@ -111,6 +117,30 @@ TARGETS: tuple[Target, ...] = (
            1.5, "changes", "MERGE in Spark SQL", "plake", "s", "TPC-H scale 1", "join alone"),
     Target("scan after 1 % of each file's rows are deleted: at most 1.15 x the scan before",
            1.15, "changes", "scan, 1 % deleted", "after", "s", "TPC-H scale 1", "before"),
+    _layout("clustered by one column, a point reads: at most 1.2 x an exact sort",
+            1.2, "point of a, one column", "by a", "KiB", "exact sort"),
+    _layout("the same, 1 % of the values", 1.2, "1 % of a, one column", "by a", "KiB",
+            "exact sort"),
+    *(_layout(f"clustered by two columns, a {what} reads: at most 1/8 of the shuffled files",
+              1 / 8, what, "by a and b", "KiB", "shuffled")
+      for what in ("point of a", "1 % of a", "point of b", "1 % of b")),
+    _layout("40 appends, auto clustering, bytes rewritten: at most 4 x those appended",
+            4, "40 appends", "auto clustering", "bytes rewritten ÷ appended"),
+    _layout("the same, depth after each run: at most 4", 4, "40 appends", "average",
+            "files at a value"),
+    _layout("1 append to 40 clustered parts: at most 4 parts are rewritten",
+            4, "1 append to 40", "cluster()", "parts rewritten"),
+    Target("cluster() of lineitem: at most 3 x reading and writing it with PyArrow",
+           3, "layout", "cluster all of lineitem", "cluster()", "s", "TPC-H scale 1",
+           "read and write"),
+    Target("the same, peak memory: at most 1,024 MiB",
+           1024, "layout", "cluster all of lineitem", "cluster()", "MiB", "TPC-H scale 1"),
+    Target("health() over 100,000 files, SQLite: at most 2 s",
+           2, "layout", "health()", "plake, SQLite", "s", _HUNDRED),
+    Target("health() over 1,000,000 files: at most 20 s",
+           20, "layout", "health()", "plake, SQLite", "s", _MILLION),
+    Target("the same, peak memory: at most 512 MiB",
+           512, "layout", "health()", "plake, SQLite", "MiB", _MILLION),
 )  # fmt: skip
 
 

@@ -114,6 +114,12 @@ _ALL = (
     Command("rename", "rename", "plake rename sales.orders sales.purchases", arguments=("name",)),
     Command("restore", "restore", "plake restore flights --version 3"),
     Command("show", "describe", "plake show flights", upright=True),
+    Command(
+        "suggest-layout",
+        "suggest_layout",
+        'plake suggest-layout flights "month = 3" "carrier = \'UA\' AND miles > 1000"',
+        arguments=("conditions",),
+    ),
     Command("undrop", "undrop", "plake undrop sales.orders"),
     Command(
         "vacuum",

@@ -41,6 +41,7 @@ _ALL = (
     queries.DIFF,
     queries.EXPLAIN,
     queries.EXPLAIN_ROW_GROUPS,
+    queries.SUGGEST_LAYOUT,
     versions.ADD_CONSUMER,
     versions.ADVANCE_CONSUMER,
     tables.CREATE,

@@ -53,6 +53,10 @@ def _write_details(call: Call, path: str) -> None:
     _pruning(call, details=True).to_html(path)
 
 
+def _suggest_layout(call: Call) -> Rows:
+    yield from call.dataset().suggest_layout(**call.arguments).table()
+
+
 def _count(call: Call) -> Rows:
     arguments = dict(call.arguments)
     scan = call.dataset().scan(arguments.pop("where", None), **arguments)
@@ -159,4 +163,22 @@ EXPLAIN_ROW_GROUPS = Operation(
     _explain_row_groups,
     told=lambda call: str(_pruning(call, details=True)),
     write_page=_write_details,
+)
+SUGGEST_LAYOUT = Operation(
+    "suggest_layout",
+    "Tells by which columns a table is best clustered for given conditions. Changes nothing.",
+    (
+        TABLE,
+        Parameter("conditions", Type.TEXTS, "the conditions that you run, as SQL", required=True),
+    ),
+    (
+        Column("partition_by", Type.TEXTS, "partition columns"),
+        Column("cluster_by", Type.TEXTS, "clustering columns"),
+        Column("bloom_filter_columns", Type.TEXTS, "columns with bloom filters"),
+        Column("bytes_read", Type.LONG, "bytes that the conditions would read, each once"),
+        Column("share", Type.DOUBLE, "the same, as a share of reading all files for each"),
+        Column("is_now", Type.FLAG, "whether it is the layout as it is; the others are estimates"),
+        Column("is_best", Type.FLAG, "whether it is the one to choose"),
+    ),
+    _suggest_layout,
 )

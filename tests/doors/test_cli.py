@@ -101,6 +101,7 @@ CASES: dict[str, Prepare] = {
     "rename": lambda p: ("rename", "flights", "trips"),
     "restore": lambda p: ("restore", "flights", "--version", 1),
     "show": lambda p: ("show", "flights"),
+    "suggest-layout": lambda p: ("suggest-layout", "flights", "miles > 1000", "carrier = 'UA'"),
     "undrop": lambda p: (p.catalog.drop("flights"), "undrop", "flights")[1:],
     "vacuum": lambda p: ("vacuum", "flights", "--yes"),
     "vacuum-catalog": lambda p: ("vacuum-catalog", "--yes"),

@@ -299,6 +299,51 @@ def test_tasks_of_a_compaction_are_as_many_as_asked(
     assert lake.open_dataset(path).verify().ok
 
 
+def test_tasks_cluster_as_python_does(
+    spark_catalog: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    paths = [str(tmp_path / name) for name in ("spark", "python")]
+    for path in paths:
+        for number in range(12):
+            keys = [(7919 * (100 * number + n)) % 9973 for n in range(100)]
+            rows = {"id": keys, "p": [number % 2] * 100}
+            lake.write_dataset(rows, path, partition_by="p", cluster_by="id", row_group_rows=50)
+        lake.open_dataset(path).delete("id % 10 = 3")
+    one, two = (lake.open_dataset(path) for path in paths)
+    before = [row.asDict() for row in spark_catalog.sql(IDENTITIES.format(paths[0])).collect()]
+    planned = two.cluster(dry_run=True)
+    (dry,) = call(spark_catalog, "cluster", paths[0], dry_run=True)
+    assert dry.asDict() == {name: getattr(planned, name) for name in dry.asDict()}
+    assert dry.files_removed == 12
+    with pytest.raises(PySparkException, match=r"\[PLAKE_INVALID_OPTION\].*max_bytes"):
+        call(spark_catalog, "cluster", paths[0], max_bytes=0)
+    half = planned.bytes_removed * 6 // 10
+    (row,) = call(spark_catalog, "cluster", paths[0], max_bytes=half)
+    expected = two.cluster(max_bytes=half)
+    assert row.asDict() == {name: getattr(expected, name) for name in row.asDict()}
+    assert row.files_removed == 6  # one of two partitions
+    context = spark_catalog.sparkContext
+    context.setJobGroup(request.node.name, "")
+    (row,) = call(spark_catalog, "cluster", paths[0], full=True)
+    jobs = context.statusTracker().getJobIdsForGroup(request.node.name)
+    context.setLocalProperty("spark.jobGroup.id", None)
+    infos = [context.statusTracker().getJobInfo(job) for job in jobs]
+    stages = [stage for info in infos if info is not None for stage in info.stageIds]
+    counts = [context.statusTracker().getStageInfo(stage) for stage in stages]
+    assert [info.numTasks for info in counts if info is not None] == [2]  # a task per piece
+    expected = two.cluster(full=True)
+    assert row.asDict() == {name: getattr(expected, name) for name in row.asDict()}
+    after = [row.asDict() for row in spark_catalog.sql(IDENTITIES.format(paths[0])).collect()]
+    assert after == before
+    assert "clustered_by" in one.refresh().history()[0].metadata
+    assert one.inspect.deletion_vectors().num_rows == 0
+    assert one.verify(checksums=True).ok
+    (again,) = call(spark_catalog, "cluster", paths[0])
+    assert (again.version, again.files_removed, again.files_added) == (row.version, 0, 0)
+    advice = call(spark_catalog, "suggest_layout", paths[0], ["id = 5", "p = 1"])
+    assert [tuple(one) for one in advice] == list(two.suggest_layout(["id = 5", "p = 1"]).table())
+
+
 def test_tags_are_made_and_dropped(spark_catalog: SparkSession, twins: Twins) -> None:
     assert call(spark_catalog, "create_tag", twins.path, "first", version=1) == [("first", 1)]
     assert call(spark_catalog, "create_tag", twins.path, "now") == [("now", 4)]
@@ -392,7 +437,7 @@ def test_wrong_calls_are_told_in_spark_s_words(spark_catalog: SparkSession, name
     )
     unknown = "ROUTINE_NOT_FOUND [ROUTINE_NOT_FOUND] The routine `plake`."
     assert told("system.vacum('x')").startswith(f"{unknown}`system`.`vacum` cannot be found.")
-    assert "restore, set_index_columns, undrop, vacuum, vacuum_catalog, verify" in told(
+    assert "set_index_columns, suggest_layout, undrop, vacuum, vacuum_catalog, verify" in told(
         "system.vacum('x')"
     )
     assert told("vacuum('x')").startswith(f"{unknown}`vacuum` cannot be found.")

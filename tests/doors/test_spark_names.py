@@ -680,3 +680,30 @@ def test_cluster_by_is_typed_in_all_its_forms(
     assert columns("b") == ["id"]
     spark_catalog.table(f"{space}.b").writeTo(f"{space}.c").clusterBy("id").create()
     assert columns("c") == ["id"]
+    two = spark_catalog.sql("SELECT id, id % 3 AS m FROM range(9)")
+    two.writeTo(f"{space}.c").clusterBy("m", "id").createOrReplace()
+    assert columns("c") == ["m", "id"]
+    two.write.clusterBy("id").saveAsTable(f"{space}.d")
+    assert columns("d") == ["id"]
+    spark_catalog.sql(f"CREATE OR REPLACE TABLE {space}.d CLUSTER BY (m) AS SELECT 1 AS m")
+    assert columns("d") == ["m"]
+    spark_catalog.sql(f"REPLACE TABLE {space}.d (m INT, k INT, d DATE) PARTITIONED BY (d)")
+    assert columns("d") is None
+    spark_catalog.sql(f"ALTER TABLE {space}.d CLUSTER BY (m, d)")  # beside its partitions
+    assert columns("d") == ["m", "d"]
+    for five in (
+        f"CREATE TABLE {space}.e (a INT, b INT, c INT, d INT, e INT) CLUSTER BY (a, b, c, d, e)",
+        f"ALTER TABLE {space}.d CLUSTER BY (m, d, a, b, c)",
+    ):
+        assert "at most 4 columns" in message(spark_catalog, five)
+    assert "is not a column" in message(spark_catalog, f"ALTER TABLE {space}.d CLUSTER BY (no)")
+    dropped = message(spark_catalog, f"ALTER TABLE {space}.d DROP COLUMN m")
+    assert "clustered by and cannot be dropped" in dropped
+    spark_catalog.sql("CREATE TABLE clustered_in_spark_catalog (a INT, b INT) USING plake "
+                      "CLUSTER BY (a)")  # fmt: skip
+    try:
+        spark_catalog.sql("ALTER TABLE clustered_in_spark_catalog CLUSTER BY (b)")
+        shown = rows(spark_catalog, "SHOW TBLPROPERTIES clustered_in_spark_catalog")
+        assert ("cluster_by", "b") in shown
+    finally:
+        spark_catalog.sql("DROP TABLE clustered_in_spark_catalog")

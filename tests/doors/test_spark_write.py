@@ -108,6 +108,37 @@ def test_the_dataset_says_by_what_frames_are_sorted(scattered: DataFrame, tmp_pa
     assert load(spark, uri).count() == 8000
 
 
+@pytest.mark.parametrize("by", [None, "p"])
+def test_files_of_a_frame_are_narrow_in_each_clustering_column(
+    spark: SparkSession, tmp_path: Path, by: str | None
+) -> None:
+    frame = spark.range(20_000, numPartitions=4).select(
+        (F.col("id") % 2).alias("p"),
+        F.concat(F.lit("k"), F.lpad((F.col("id") * 7919 % 10_007).cast("string"), 6, "0")).alias(
+            "k"
+        ),
+        F.struct(
+            F.when(F.col("id") % 50 > 0, (F.col("id") * 104_729 % 10_009) / 8).alias("x")
+        ).alias("s"),
+    )
+    with setting(spark, "spark.sql.shuffle.partitions", "16"), setting(
+        spark, "spark.sql.adaptive.coalescePartitions.enabled", "false"
+    ):  # fmt: skip
+        lake.spark.write(frame, tmp_path / "laid", partition_by=by, cluster_by=["S.x", "K"])
+        dataset = lake.open_dataset(tmp_path / "laid")
+        assert dataset.properties["cluster_by"] == ["s.x", "k"]
+        lake.spark.write(frame, tmp_path / "laid", mode="overwrite")  # as the dataset says
+    dataset.refresh()
+    assert rows(load(spark, tmp_path / "laid")) == rows(frame)
+    every = len(dataset.files())
+    assert every >= 12
+    for condition in ("k = 'k005000'", "s.x = 500"):
+        # A square of 16 cells has 4 along each side; curves through samples are less even.
+        assert 1 <= dataset.scan(condition).explain().files_read <= every / 2
+    with pytest.raises(lake.SchemaMismatchError, match="named in cluster_by"):
+        lake.spark.write(frame, tmp_path / "laid", cluster_by=["s"])
+
+
 def test_partitions_are_sorted_inside_and_large_ones_divided(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -165,6 +196,7 @@ def test_options_and_modes_are_those_of_the_format(scattered: DataFrame, tmp_pat
     [
         ({"mode": "error"}, "mode"),
         ({"sortBy": "n"}, "sortBy"),
+        ({"clusterBy": "n"}, "clusterBy"),
         ({"PartitionBy": "p"}, "PartitionBy"),
         ({"path": "x"}, "path"),
     ],

@@ -183,6 +183,34 @@ def test_rows_that_do_not_fit_into_memory_are_sorted(
         assert keys[0].to_pylist() == keys[1].to_pylist()
 
 
+@pytest.mark.parametrize("columns", [["v"], ["v", "w"]])
+def test_rows_that_come_in_an_order_are_divided_once(
+    columns: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were divided by the first ones, again and again: in quadratic time."""
+    table = pa.table({"v": list(range(40_000)), "w": [n % 7 for n in range(40_000)]})
+    paths = [(name,) for name in columns]
+    curve = None
+    if len(columns) > 1:
+        curve = Curve.of([pa.array(table[name].to_pylist()) for name in columns])
+    monkeypatch.setattr(sorted_rows, "SORTED_BYTES", 1600)  # 100 rows of 40,000
+    monkeypatch.setattr(sorted_rows, "_NOTED_ROWS", 16)
+    written = []
+    write = sorted_rows._Spill._write
+
+    def counted(spill: Any, code: int, rows: pa.Table) -> None:
+        written.append(rows.num_rows)
+        write(spill, code, rows)
+
+    monkeypatch.setattr(sorted_rows._Spill, "_write", counted)
+    slices = [table.slice(start, 50) for start in range(0, len(table), 50)]
+    sample = table.take(pa.array(range(0, len(table), 100)))
+    found = pa.concat_tables(sorted_rows.sorted_rows(slices, paths, curve, sample))
+    assert sorted(found["v"].to_pylist()) == table["v"].to_pylist()
+    # 32 parts of 1,250 rows, and each of these once more.
+    assert sum(written) <= 3 * len(table)
+
+
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8), st.integers(1, 9)), max_size=30))
 def test_merges_leave_few_runs_at_every_end(drawn: list[tuple[int, int, int]]) -> None:
     """Again and again, with each merge as one run, until nothing is found."""

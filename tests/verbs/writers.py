@@ -108,3 +108,65 @@ def _change(
         arguments = {"mode": "overwrite", "overwrite_where": f"slot = {argument}"}
     result = lake.write_dataset(pa.table(row), uri, catalog=catalog, **arguments)
     return result.version, argument
+
+
+# --- writers whose rows others cluster ------------------------------------------
+
+
+def change_own_rows(url: str, uri: str, writer: int, count: int, answers: Any) -> None:
+    """Commit `count` appends, updates and deletes of the writer's own rows; retries conflicts.
+
+    The answer are the commits, and how many attempts conflicted. `argument` is that of the
+    condition `n % 7 = argument` on the writer's rows. An append is of 40 rows.
+    """
+    rng = random.Random(writer)
+    done: list[Done] = []
+    conflicts = 0
+    with lake.open_catalog(url) as catalog:
+        while len(done) < count:
+            kind = rng.choices(["append", "update", "delete"], [5, 3, 1])[0] if done else "append"
+            number, argument = len(done), rng.randrange(7)
+            where = f"writer = {writer} AND n % 7 = {argument}"
+            dataset = lake.open_dataset(uri, catalog=catalog)
+            try:
+                if kind == "append":
+                    rows = own_rows(writer, number)
+                    version = lake.write_dataset(rows, uri, catalog=catalog).version
+                elif kind == "update":
+                    version = dataset.update({"a": "a + 1000"}, where).version
+                else:
+                    version = dataset.delete(where).version
+            except lake.CommitConflictError:
+                conflicts += 1
+                continue
+            done.append(Done(version, kind, writer, number, argument))
+    answers.send((done, conflicts))
+
+
+def own_rows(writer: int, number: int) -> pa.Table:
+    """The rows of an append: `a` is any number, NULL or so."""
+    rng = random.Random(1000 * writer + number)
+    numbers = range(40 * number, 40 * number + 40)
+    return pa.table(
+        {
+            "writer": [writer] * 40,
+            "n": list(numbers),
+            "a": pa.array([rng.choice([None, rng.randrange(500)]) for _ in numbers], pa.int64()),
+            "b": [rng.choice([float("nan"), -0.0, rng.random()]) for _ in numbers],
+        }
+    )
+
+
+def cluster_again_and_again(url: str, uri: str, seed: int, ends: Any) -> None:
+    """Until `ends` is set, or the process is killed."""
+    rng = random.Random(seed)
+    with lake.open_catalog(url) as catalog:
+        while not ends.is_set():
+            dataset = lake.open_dataset(uri, catalog=catalog)
+            try:
+                if rng.random() < 0.2:
+                    dataset.compact()
+                else:
+                    dataset.cluster(full=rng.random() < 0.3)
+            except lake.CommitConflictError:
+                continue

@@ -18,9 +18,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StringType, StructField, StructType
 
+from lakehouse_source.catalog import Catalog
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import CompactionResult, FileMetadata, FileRecord
+from lakehouse_source.read.address import Address
 from lakehouse_source.spark.protocol.typed_json import from_json, to_json
 from lakehouse_source.spark.session.catalog_request import Place
 from lakehouse_source.spark.session.workers import freeze_gc
@@ -128,29 +130,50 @@ class CompactionTasks(DataSourceReader):
             yield pa.record_batch([[to_json(done)]], schema=fields)
 
 
-def commit_messages(place: Place, messages: Sequence[str]) -> CompactionResult:
-    """Commit what the tasks wrote, as one version.
+def told_by(messages: Sequence[str]) -> list[Compacted]:
+    """What tasks did, by their messages.
+
+    Raises:
+        InvalidOptionError: a message is not what a task tells.
+    """
+    try:
+        return [from_json(text, Compacted) for text in messages]
+    except ValueError as error:
+        raise InvalidOptionError(
+            option="messages", reason=f"are not those of tasks that compact: {error}"
+        ) from error
+
+
+def commit_parts(
+    catalog: Catalog, address: Address, parts: Sequence[Compacted]
+) -> CompactionResult:
+    """Commit what tasks wrote in one write, as one version.
+
+    Raises:
+        CommitConflictError: another commit removed one of the files, or rows of one.
+    """
+    staged = parts[0].staged
+    return commit_compaction(
+        catalog,
+        replace(staged, spec=replace(staged.spec, uri=address.location)),
+        restored((file for part in parts for file in part.files), parts[0].schema),
+        [file for part in parts for file in part.replaced],
+        {id: count for part in parts for id, count in part.row_groups.items()},
+    )
+
+
+def commit_messages(
+    place: Place, messages: Sequence[str], _: Mapping[str, Any]
+) -> CompactionResult:
+    """Commit what the tasks of a compaction wrote, as one version.
 
     Raises:
         CommitConflictError: another commit removed one of the files, or rows of one.
         InvalidOptionError: a message is not what a task tells.
     """
-    try:
-        parts = [from_json(text, Compacted) for text in messages]
-    except ValueError as error:
-        raise InvalidOptionError(
-            option="messages", reason=f"are not those of tasks that compact: {error}"
-        ) from error
-    address = place.address()
+    parts, address = told_by(messages), place.address()
     with address.open() as catalog:
-        if not parts:
-            with catalog.read() as reader:
-                return CompactionResult(address.snapshot(catalog, reader).version)
-        staged = parts[0].staged
-        return commit_compaction(
-            catalog,
-            replace(staged, spec=replace(staged.spec, uri=address.location)),
-            restored((file for part in parts for file in part.files), parts[0].schema),
-            [file for part in parts for file in part.replaced],
-            {id: count for part in parts for id, count in part.row_groups.items()},
-        )
+        if parts:
+            return commit_parts(catalog, address, parts)
+        with catalog.read() as reader:
+            return CompactionResult(address.snapshot(catalog, reader).version)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import astuple
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -60,7 +61,7 @@ def call(request: Request) -> dict[str, Any]:
         place_of(about)  # refuses a table that is not there before tasks begin
         return {Answer.TASKS: True}
     else:
-        rows = by_tasks.rows(place_of(about), messages)
+        rows = [astuple(by_tasks.commit(place_of(about), messages, arguments))]
     told: dict[str, Any] = {Answer.ROWS: [list(row) for row in rows]}
     return told | {Answer.CHANGED: about.shown} if procedure.changes_rows else told
 

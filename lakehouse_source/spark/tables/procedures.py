@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +17,12 @@ from pyspark.sql.datasource import DataSourceReader
 from lakehouse_source.catalog.qualified_names import QualifiedName
 from lakehouse_source.datasets import DatasetCatalog
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.operations.entry import Operation, Parameter, Rows, Type
+from lakehouse_source.model import CompactionResult
+from lakehouse_source.operations.entry import Operation, Parameter, Type
 from lakehouse_source.operations.listing import OPERATIONS
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.session.catalog_request import Place, Request, names_of, place_of
+from lakehouse_source.spark.tables.cluster_tasks import ClusterReader, commit_pieces
 from lakehouse_source.spark.tables.compact_tasks import CompactionReader, commit_messages
 
 PROCEDURES: Mapping[str, Operation] = {
@@ -43,18 +45,17 @@ ARROW_TYPES: Mapping[Type, pa.DataType] = {
 class ByTasks:
     """How tasks of Spark do the work of a procedure.
 
-    `reader` is that of the frame whose tasks do it; `rows` are made of their messages.
+    `reader` is that of the frame whose tasks do it; `commit` gets their messages and the arguments.
     """
 
     reader: Callable[[Place, Mapping[str, Any]], DataSourceReader]
-    rows: Callable[[Place, Sequence[str]], Rows]
+    commit: Callable[[Place, Sequence[str], Mapping[str, Any]], CompactionResult]
 
 
-def _compacted(place: Place, messages: Sequence[str]) -> Rows:
-    return [astuple(commit_messages(place, messages))]
-
-
-BY_TASKS: Mapping[str, ByTasks] = {"compact": ByTasks(CompactionReader, _compacted)}
+BY_TASKS: Mapping[str, ByTasks] = {
+    "cluster": ByTasks(ClusterReader, commit_pieces),
+    "compact": ByTasks(CompactionReader, commit_messages),
+}
 
 
 @dataclass(frozen=True, slots=True)

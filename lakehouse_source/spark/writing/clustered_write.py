@@ -20,6 +20,7 @@ from lakehouse_source.spark.session.options import on_branch
 from lakehouse_source.spark.session.static_configuration import take_configuration
 from lakehouse_source.spark.session.storage_options import PREFIX
 from lakehouse_source.spark.types.to_spark_sql import quoted
+from lakehouse_source.spark.writing.curve_shuffle import along_curve, leaf_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,13 +34,14 @@ def write(
     sort_by: str | Sequence[str] | None = None,
     catalog: str | None = None,
     storage_options: Mapping[str, str] | None = None,
+    cluster_by: str | Sequence[str] | None = None,
     **options: Any,
 ) -> None:
     """Write a frame in few files with narrow statistics, as one new version.
 
-    Costs one shuffle. With `sort_by` Spark also takes a sample, for which it computes
-    the frame a second time: cache an expensive frame. Spark's adaptive execution sets
-    the sizes of tasks, and so of files
+    Costs one shuffle. With `sort_by` or `cluster_by` Spark also takes a sample, for which it
+    computes the frame a second time, and a third time for several columns of `cluster_by`:
+    cache an expensive frame. Spark's adaptive execution sets the sizes of tasks, and so of files
     (`spark.sql.adaptive.advisoryPartitionSizeInBytes`).
 
     Args:
@@ -51,13 +53,18 @@ def write(
             value then do not overlap, so a condition on the first column reads only
             the few files that can match it. Default: the property `sort_by` of the
             existing dataset; an empty list: not sorted.
+        cluster_by: one to four columns, nested ones by dotted path, by which rows of the whole
+            frame are placed, along a Hilbert curve where there are several; then `sort_by` is
+            the order of rows in a row group. Default: the property `cluster_by` of the existing
+            dataset, unless `sort_by` is given; an empty list: by none.
         storage_options: as options `storage.NAME` of the format: secrets as `env:NAME`.
         options: options of `df.write.format("plake")` under the same names, such as
             `mergeSchema=True` or `targetFileSize="64m"`.
 
     Raises:
         InvalidOptionError: an unknown mode, or an option that is an argument here.
-        SchemaMismatchError: the frame lacks a column of `partition_by` or `sort_by`.
+        SchemaMismatchError: the frame lacks a column of `partition_by`, `sort_by` or
+            `cluster_by`.
         Everything that `df.write.format("plake").save()` raises.
 
     >>> df = spark.read.format("plake").load("/data/flights")
@@ -71,29 +78,26 @@ def write(
             option="mode", value=mode, reason="is not a way to write.", known=known
         )
     for name in options:
-        if name.lower() in ("path", "catalog", "partitionby", "sortby"):
-            raise InvalidOptionError(
-                option=name, reason="is an argument here: uri, catalog, partition_by or sort_by."
-            )
+        if name.lower() in ("path", "catalog", "partitionby", "sortby", "clusterby"):
+            reason = "is an argument here: uri, catalog, partition_by, sort_by or cluster_by."
+            raise InvalidOptionError(option=name, reason=reason)
     take_configuration()
     chosen = column_names("partition_by", partition_by)
     sort_columns = column_names("sort_by", sort_by)
+    cluster_columns = column_names("cluster_by", cluster_by)
     branch = next((value for name, value in options.items() if name.lower() == "branch"), None)
     here = on_branch(os.fspath(uri), None if branch is None else str(branch))
     existing = _existing_properties(here, catalog, storage_options)
     partitions = existing.partition_by if chosen is None else chosen
-    if sort_columns is None:
-        # A column of the dataset that the frame lacks is NULL in all rows.
-        own = existing.layout.sort_by or ()
-        by = tuple(name for name in own if find_name(name, df.columns) is not None)
-    else:
-        by = sort_columns
-    clustered = _clustered(df, _columns_of(df, partitions), _columns_of(df, by))
+    clustered = _placed(df, existing, partitions, sort_columns, cluster_columns)
     writer = clustered.write.format("plake").mode(mode)
-    if chosen:
-        writer = writer.option("partitionBy", ",".join(f"`{name}`" for name in chosen))
-    if sort_columns is not None:
-        writer = writer.option("sortBy", ",".join(f"`{name}`" for name in sort_columns))
+    for option, names in (
+        ("partitionBy", chosen or None),
+        ("sortBy", sort_columns),
+        ("clusterBy", cluster_columns),
+    ):
+        if names is not None:
+            writer = writer.option(option, ",".join(quoted(name) for name in names))
     if catalog is not None:
         writer = writer.option("catalog", catalog)
     for name, value in options.items():
@@ -103,6 +107,32 @@ def write(
     for name, value in (storage_options or {}).items():
         writer = writer.option(PREFIX + name, value)
     writer.save(os.fspath(uri))
+
+
+def _placed(
+    df: DataFrame,
+    existing: DatasetProperties,
+    partitions: Sequence[str],
+    sort_columns: Sequence[str] | None,
+    cluster_columns: Sequence[str] | None,
+) -> DataFrame:
+    """The frame with its rows moved to the tasks that write them, by the columns that were given.
+
+    Where none were, by those of the dataset; one of these that the frame lacks is NULL in all rows.
+    """
+    layout, in_folders = existing.layout, _columns_of(df, partitions)
+    if cluster_columns is not None:
+        paths = _paths_of(df, cluster_columns)
+    else:
+        known = leaf_columns(df)
+        names = () if sort_columns else layout.cluster_by or ()
+        paths = [known[name.lower()] for name in names if name.lower() in known]
+    paths = [path for path in paths if path[0] not in in_folders]
+    if sort_columns is None:
+        own = layout.sort_by or ()
+        sort_columns = [name for name in own if find_name(name, df.columns) is not None]
+    by = _columns_of(df, sort_columns)
+    return along_curve(df, in_folders, paths) if paths else _clustered(df, in_folders, by)
 
 
 def _clustered(
@@ -149,3 +179,21 @@ def _columns_of(df: DataFrame, names: Sequence[str]) -> tuple[str, ...]:
             )
         chosen[found] = None
     return tuple(chosen)
+
+
+def _paths_of(df: DataFrame, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """The leaf columns that dotted paths name.
+
+    Raises:
+        SchemaMismatchError: the frame lacks one.
+    """
+    known = leaf_columns(df)
+    missing = [name for name in names if name.lower() not in known]
+    if missing:
+        shown = ", ".join(".".join(path) for path in known.values())
+        raise SchemaMismatchError(
+            column=missing[0],
+            reason="is named in cluster_by and is not in the frame",
+            hint=f"It has: {shown}.",
+        )
+    return list(dict.fromkeys(known[name.lower()] for name in names))

@@ -16,9 +16,9 @@ from lakehouse_source.schema.metadata_columns import hidden_columns
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.sorted_rows import curve_of, sorted_rows
 
-# A curve is laid through so many rows of each of so many files.
+# A sample for the order has so many rows, or up to twice as many, of each of so many files.
 _SAMPLE_FILES = 64
-_SAMPLE_ROWS = 10_000
+_SAMPLE_ROWS = 2_000
 # Decoded rows that wait to be sorted.
 _READ_AHEAD_BYTES = 64 * 1024 * 1024
 
@@ -55,20 +55,22 @@ class Copy:
         watch: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]],
     ) -> list[FileMetadata]:
         paths = self.spec.cluster_by
-        curve = curve_of(self._sample(storage), paths)
+        tables_of_sample = list(self._sample(storage))
+        sample = pa.concat_tables(tables_of_sample) if tables_of_sample else None
+        curve = curve_of(sample, paths)
         tables = read_all(self.read, self.tasks, storage, buffer_bytes=_READ_AHEAD_BYTES)
         watched = watch(batch for table in tables for batch in table.to_batches())
         rows = (pa.Table.from_batches([batch]) for batch in watched)
         ordered = (
-            batch for table in sorted_rows(rows, paths, curve) for batch in table.to_batches()
+            batch
+            for table in sorted_rows(rows, paths, curve, sample)
+            for batch in table.to_batches()
         )
         # The writer would only sort runs of them.
         return write_files(replace(self.spec, cluster_by=()), ordered, storage)
 
     def _sample(self, storage: Storage) -> Iterator[pa.Table]:
-        """Some rows of some files, evenly spread, for a curve through several columns."""
-        if len(self.spec.cluster_by) < 2:
-            return
+        """Some rows of some files, evenly spread."""
         names = tuple(dict.fromkeys(path[0] for path in self.spec.cluster_by))
         read = replace(self.read, columns=names)
         step = -(-len(self.tasks) // _SAMPLE_FILES)

@@ -18,24 +18,38 @@ SORTED_BYTES = 160 * 1024 * 1024
 # More rows are divided by so many values first: into those between two, and those equal to one.
 _CUTS = 31
 _SLICE_ROWS = 131_072
+# The key of one of so many rows is kept, to divide a part again.
+_NOTED_ROWS = 1024
 
 Paths = Sequence[tuple[str, ...]]
 
 
 def sorted_rows(
-    tables: Iterable[pa.Table], paths: Paths, curve: Curve | None
+    tables: Iterable[pa.Table],
+    paths: Paths,
+    curve: Curve | None,
+    sample: pa.Table | None = None,
 ) -> Iterator[pa.Table]:
     """The rows in the order of columns (see `layout.order`); equal rows may change places.
+
+    `sample` has rows from everywhere; without it the first rows stand for all.
 
     Raises:
         StorageError: the temporary folder is full or cannot be written.
     """
+    keys = None
+    if sample is not None and sample.num_rows:
+        keys = row_keys(column_arrays(sample, paths), curve)
     with TemporaryDirectory(prefix="plake-sort-") as folder:
-        yield from _sorted(iter(tables), paths, curve, folder)
+        yield from _sorted(iter(tables), paths, curve, folder, keys)
 
 
 def _sorted(
-    tables: Iterator[pa.Table], paths: Paths, curve: Curve | None, folder: str
+    tables: Iterator[pa.Table],
+    paths: Paths,
+    curve: Curve | None,
+    folder: str,
+    sample: pa.Array | None,
 ) -> Iterator[pa.Table]:
     held: list[pa.Table] = []
     size = 0
@@ -54,21 +68,25 @@ def _sorted(
         for start in range(0, rows.num_rows, _SLICE_ROWS):
             yield rows.slice(start, _SLICE_ROWS)
         return
-    cuts = boundaries(row_keys(columns, curve), _CUTS)
-    del columns
+    # Rows often come in an order already: if the first ones stood for all, nearly all others would
+    # lie behind the last cut, and be divided again and again.
+    if sample is None or len(sample) == sample.null_count:
+        sample = row_keys(columns, curve)
+    cuts = boundaries(sample, _CUTS)
+    del columns, sample
     with TemporaryDirectory(prefix="part-", dir=folder) as own:
         spill = _Spill(own)
         while held:
             spill.add(held.pop(0), paths, curve, cuts)
         for table in tables:
             spill.add(table, paths, curve, cuts)
-        for code, path in spill.finish():
+        for code, path, keys in spill.finish():
             # Rows that equal a cut, or are NULL, are in order. The others are fewer than all,
             # because the cuts are values of them.
             if code % 2 == 0:
                 yield from _read(path)
             else:
-                yield from _sorted(_read(path), paths, curve, own)
+                yield from _sorted(_read(path), paths, curve, own, keys)
             os.unlink(path)
 
 
@@ -82,17 +100,22 @@ class _Spill:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._sinks: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
+        # By file: keys of every so-manieth row, and how many rows there are.
+        self._keys: dict[int, list[pa.Array]] = {}
+        self._rows: dict[int, int] = {}
 
     def add(self, table: pa.Table, paths: Paths, curve: Curve | None, cuts: pa.Array) -> None:
         keys = row_keys(column_arrays(table, paths), curve)
         code = pc.add(places(keys, cuts, after_equal=True), places(keys, cuts, after_equal=False))
         code = pc.fill_null(pc.add(code, 1), 0)
-        table = table.take(pc.sort_indices(code))
+        order = pc.sort_indices(code)
+        table, keys = table.take(order), keys.take(order)
         start = 0
         counts = {one["values"]: one["counts"] for one in pc.value_counts(code).to_pylist()}
         for number in sorted(counts):
             try:
                 self._write(number, table.slice(start, counts[number]))
+                self._note(number, keys.slice(start, counts[number]))
             except OSError as error:
                 raise StorageError(
                     path=self._folder,
@@ -108,14 +131,22 @@ class _Spill:
             self._sinks[code] = pa.ipc.new_stream(path, rows.schema, options=options)
         self._sinks[code].write_table(rows)
 
+    def _note(self, code: int, keys: pa.Array) -> None:
+        before = self._rows.get(code, 0)
+        self._rows[code] = before + len(keys)
+        chosen = pa.array(range(-before % _NOTED_ROWS, len(keys), _NOTED_ROWS), pa.int64())
+        if len(chosen):
+            self._keys.setdefault(code, []).append(keys.take(chosen))
+
     def _path(self, code: int) -> str:
         return os.path.join(self._folder, str(code))
 
-    def finish(self) -> list[tuple[int, str]]:
-        """The files in the order of their values."""
+    def finish(self) -> Iterator[tuple[int, str, pa.Array]]:
+        """The files in the order of their values, with some keys of each."""
         for sink in self._sinks.values():
             sink.close()
-        return [(code, self._path(code)) for code in sorted(self._sinks)]
+        for code in sorted(self._sinks):
+            yield code, self._path(code), pa.concat_arrays(self._keys.pop(code))
 
 
 def _read(path: str) -> Iterator[pa.Table]:
@@ -124,9 +155,8 @@ def _read(path: str) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
 
 
-def curve_of(tables: Iterable[pa.Table], paths: Paths) -> Curve | None:
-    """The curve for rows of which `tables` are a sample; None: one column needs none."""
-    if len(paths) < 2:
+def curve_of(sample: pa.Table | None, paths: Paths) -> Curve | None:
+    """The curve for rows of which `sample` has some; None: one column needs none."""
+    if len(paths) < 2 or sample is None or not sample.num_rows:
         return None
-    sample = [table for table in tables if table.num_rows]
-    return Curve.of(column_arrays(pa.concat_tables(sample), paths)) if sample else None
+    return Curve.of(column_arrays(sample, paths))

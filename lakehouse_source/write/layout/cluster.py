@@ -8,8 +8,8 @@ conflict with it. Where another commit changes rows of a piece first, the piece 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from lakehouse_source.arguments import flag, whole_number
@@ -30,8 +30,8 @@ from lakehouse_source.schema.fields import Leaf
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.commit import abort
 from lakehouse_source.write.commit.conflicts import Change
-from lakehouse_source.write.commit.copy_rows import copy_of
-from lakehouse_source.write.commit.options import WriteOptions
+from lakehouse_source.write.commit.copy_rows import Copy, copy_of
+from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from lakehouse_source.write.layout.compact import begin_rewrite, commit_compaction
 from lakehouse_source.write.rows.stage import heartbeat_of, with_heartbeat
 
@@ -59,26 +59,21 @@ def cluster(
         InvalidOptionError: the dataset has no clustering columns.
         CommitConflictError: others changed rows of a piece each time that it was done.
     """
-    if max_bytes is not None and whole_number("max_bytes", max_bytes) < 1:
-        raise InvalidOptionError(option="max_bytes", value=max_bytes, reason="must be at least 1.")
+    check_max_bytes(max_bytes)
     full, dry_run = flag("full", full), flag("dry_run", dry_run)
     done, tries = CompactionResult(0), 0
     while True:
-        with catalog.read() as reader:
-            snapshot = address.snapshot(catalog, reader)
-            columns = clustering_columns(snapshot)
-            pieces = find_pieces(reader, snapshot, columns, full=full)
-        pieces = _within(pieces, max_bytes, done.bytes_removed)
-        done = replace(done, version=snapshot.version)
+        found = look(catalog, address, full=full, max_bytes=max_bytes, before=done.bytes_removed)
+        done = replace(done, version=found.version)
         if dry_run:
             return replace(
                 done,
-                files_removed=sum(len(piece.file_ids) for piece in pieces),
-                bytes_removed=sum(piece.size_bytes for piece in pieces),
+                files_removed=sum(len(piece.file_ids) for piece in found.pieces),
+                bytes_removed=sum(piece.size_bytes for piece in found.pieces),
             )
-        for piece in pieces:
+        for piece in found.pieces:
             try:
-                done = together(done, _sort(catalog, address, columns, piece))
+                done = together(done, _sort(catalog, address, found.columns, piece))
                 tries = 0
             except CommitConflictError:
                 tries += 1
@@ -86,8 +81,43 @@ def cluster(
                     raise
                 break  # look again
         else:
-            if full or not pieces:
+            if full or not found.pieces:
                 return done
+
+
+def check_max_bytes(max_bytes: int | None) -> None:
+    """Check how many bytes are to be written anew at most.
+
+    Raises:
+        InvalidOptionError
+    """
+    if max_bytes is not None and whole_number("max_bytes", max_bytes) < 1:
+        raise InvalidOptionError(option="max_bytes", value=max_bytes, reason="must be at least 1.")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is to be sorted in a version: by which columns, and which pieces."""
+
+    version: int
+    columns: tuple[Leaf, ...]
+    pieces: tuple[Piece, ...]
+
+
+def look(
+    catalog: Catalog, address: Address, *, full: bool, max_bytes: int | None, before: int = 0
+) -> Look:
+    """The pieces of the newest version, as far as `max_bytes` allows after `before` bytes.
+
+    Raises:
+        DatasetNotFoundError
+        InvalidOptionError: the dataset has no clustering columns.
+    """
+    with catalog.read() as reader:
+        snapshot = address.snapshot(catalog, reader)
+        columns = clustering_columns(snapshot)
+        pieces = find_pieces(reader, snapshot, columns, full=full)
+    return Look(snapshot.version, tuple(columns), tuple(_within(pieces, max_bytes, before)))
 
 
 def _within(pieces: Sequence[Piece], max_bytes: int | None, before: int) -> list[Piece]:
@@ -114,13 +144,23 @@ def together(done: CompactionResult, more: CompactionResult) -> CompactionResult
     )
 
 
-def _sort(
+@dataclass(frozen=True, slots=True)
+class BegunPiece:
+    """A piece whose write is registered. `row_groups` are numbers of them by file id."""
+
+    staged: StagedWrite
+    copy: Copy
+    files: tuple[FileRecord, ...]
+    row_groups: Mapping[int, int]
+
+
+def begin_piece(
     catalog: Catalog, address: Address, columns: Sequence[Leaf], piece: Piece
-) -> CompactionResult:
-    """Write the rows of a piece anew, in their order, and commit them.
+) -> BegunPiece:
+    """Register the write of a piece.
 
     Raises:
-        CommitConflictError: another commit removed one of the files, or rows of one.
+        CommitConflictError: another commit removed one of the files, or changed the columns.
     """
     with catalog.read() as reader:
         snapshot = address.snapshot(catalog, reader)
@@ -133,14 +173,27 @@ def _sort(
     )
     staged = begin_rewrite(catalog, address, snapshot, options)
     copy = copy_of(staged.spec, snapshot, [(file, vectors.get(file.id)) for file in files])
+    return BegunPiece(staged, copy, tuple(files), row_groups)
+
+
+def _sort(
+    catalog: Catalog, address: Address, columns: Sequence[Leaf], piece: Piece
+) -> CompactionResult:
+    """Write the rows of a piece anew, in their order, and commit them.
+
+    Raises:
+        CommitConflictError: another commit removed one of the files, or rows of one.
+    """
+    begun = begin_piece(catalog, address, columns, piece)
+    staged = begun.staged
     try:
         watch = partial(with_heartbeat, beat=heartbeat_of(catalog, staged))
-        written = copy.write(Storage(staged.spec.uri), watch)
+        written = begun.copy.write(Storage(staged.spec.uri), watch)
         reach("rows written anew")
     except BaseException as failure:
         abort(catalog, staged, (), failure=failure)  # the writer deleted the files
         raise
-    return commit_compaction(catalog, staged, written, files, row_groups)
+    return commit_compaction(catalog, staged, written, begun.files, begun.row_groups)
 
 
 def _files(
