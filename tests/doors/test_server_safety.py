@@ -10,6 +10,7 @@ import random
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import closing, contextmanager, suppress
@@ -189,10 +190,11 @@ class Process:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  a pipe that nobody reads fills up
         command = [sys.executable, "-m", "lakehouse_source.server", "--catalog", url]
         self._process = subprocess.Popen(
             [*command, "--port", str(self.port), "--token", "env:PLAKE_TEST_TOKEN"],
-            env={**os.environ, "PLAKE_TEST_TOKEN": TOKEN}, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "PLAKE_TEST_TOKEN": TOKEN}, stderr=self._log,
         )  # fmt: skip
         self.told = ""
         for _ in range(600):
@@ -207,7 +209,10 @@ class Process:
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
-        _, self.told = self._process.communicate(timeout=60)
+        self._process.wait(60)
+        with self._log:
+            self._log.seek(0)
+            self.told = self._log.read().decode()
 
     def ask(self, asked: Asked) -> Answer:
         """Answers that of uvicorn itself, which is no JSON, as JSON."""
