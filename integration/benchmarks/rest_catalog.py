@@ -260,9 +260,8 @@ def duckdb(scale: Scale, rounds: int) -> Iterator[Result]:
     with Server(catalog) as server:
         request = {"uri": server.uri, "files": files, "queries": queries, "rounds": 2 * rounds}
         command = [str(python), str(Path(__file__).with_name("duckdb_by_name.py"))]
-        done = subprocess.run(
-            command, input=json.dumps(request), capture_output=True, text=True, check=True
-        )
+        done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
     for question, found in json.loads(done.stdout).items():
         for system, values in found.items():
             base = None if system.endswith("files") else "DuckDB over the files"

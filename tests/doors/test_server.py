@@ -269,6 +269,20 @@ def test_what_writes_is_406(catalog: lake.Catalog) -> None:
         assert not [one for one in config["endpoints"] if one.startswith(("DELETE", "PUT"))]
 
 
+def test_each_endpoint_that_it_offers_answers(catalog: lake.Catalog) -> None:
+    named(catalog, "flights", FLIGHTS)
+    with client_of(catalog) as client:
+        offered = client.get("/v1/config").json()["endpoints"]
+        assert len(offered) == len(set(offered)) == 9
+        for one in offered:
+            method, path = one.split()
+            path = path.replace("/{prefix}", "").replace("{namespace}", "default")
+            # The tokens of `/tasks` come from `/plan`: an empty body has none.
+            expected = (400,) if path.endswith("/tasks") else (200, 204)
+            path = path.replace("{table}", "flights")
+            assert client.request(method, path, json={}).status_code in expected, one
+
+
 def test_without_the_token_nothing_is_told(catalog: lake.Catalog) -> None:
     named(catalog, "flights", FLIGHTS)
     with client_of(catalog, token=TOKEN) as client:
