@@ -47,6 +47,7 @@ FAMILIES = {
     "spark": Family("spark_scan", "Reads through Spark", 4800),
     "parts": Family("query_parts", "Where the time of a query goes", 1500),
     "python": Family("python_reads", "Reads from Python", 600),
+    "engines": Family("rest_catalog", "Other engines through the REST catalog", 1200),
     "writes": Family("writes", "Writes", 900),
     "commits": Family("commit_rates", "Small commits", 600),
     "changes": Family("row_changes", "Rows that change", 900),

@@ -140,9 +140,28 @@ def flights_plake(folder: Path) -> Path:
     )
 
 
-def paths(dataset: Path) -> list[str]:
+def lineitem_served(folder: Path, scale: float) -> tuple[str, Path]:
+    """Lineitem with the name `lineitem` in a catalog: the catalog's URL, and the dataset."""
+    source = lineitem(folder, scale)
+    place = folder / f"lineitem-served-{scale:g}"
+    url = f"sqlite:///{place}/catalog.db"
+
+    def make(target: Path) -> None:
+        target.mkdir()
+        reader = pq.ParquetFile(source)
+        stream = pa.RecordBatchReader.from_batches(reader.schema_arrow, reader.iter_batches())
+        layout = {"target_file_size_bytes": 32 * 2**20}
+        lake.write_dataset(stream, target / "lineitem", catalog=url, **layout)
+        with lake.open_catalog(url) as catalog:
+            catalog.register("lineitem", target / "lineitem")
+
+    return url, _once(place, make) / "lineitem"
+
+
+def paths(dataset: Path, catalog: str | None = None) -> list[str]:
     """The data files of a dataset's newest version."""
-    return [f"{dataset}/{file.path}" for file in lake.open_dataset(dataset).files()]
+    files = lake.open_dataset(dataset, catalog=catalog).files()
+    return [f"{dataset}/{file.path}" for file in files]
 
 
 def _once(target: Path, make: Callable[[Path], object]) -> Path:

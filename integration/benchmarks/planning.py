@@ -43,6 +43,8 @@ SCHEMA = pa.schema(
         ("region", pa.string()),
     ]
 )
+# Files have names that plake gives: of others it would read the footers for readers of Iceberg.
+_WRITE = "01900000-0000-7000-8000-000000000000"
 EPOCH_US = 1_577_836_800_000_000  # 2020
 
 
@@ -90,7 +92,7 @@ def synthetic(start: int, stop: int, ids: dict[str, int]) -> Iterator[FileMetada
             )
         region = json.dumps(f"r{number % REGIONS:03}")
         yield FileMetadata(
-            f"region={region[1:-1]}/{number:09}.parquet",
+            f"region={region[1:-1]}/{_WRITE}-{_WRITE[:24]}{number:012}.parquet",
             ROWS * GROUPS,
             10_000_000,
             SCHEMA,

@@ -51,6 +51,16 @@ def _layout(
     return Target(text, limit, "layout", question, system, unit, "", against)
 
 
+def _served(text: str, limit: float, question: str, unit: str = "ms") -> Target:
+    return Target(text, limit, "engines", question, "plake serve", unit, "10,000 files")
+
+
+def _by_name(question: str) -> Target:
+    text = f"DuckDB through the REST catalog, {question}: at most 1.15 x DuckDB over the files"
+    systems = ("DuckDB through the server", "DuckDB over the files")
+    return Target(text, 1.15, "engines", question, systems[0], "s", "TPC-H scale 1", systems[1])
+
+
 _HUNDRED, _MILLION = "100,000 files", "1,000,000 files"
 
 TARGETS: tuple[Target, ...] = (
@@ -101,6 +111,18 @@ TARGETS: tuple[Target, ...] = (
     Target("DuckDB over plake, a point among 2,000 files: faster than DuckDB over the files",
            1.0, "python", "point, pruned", "DuckDB over plake", "s", "engines, 2,000 files",
            "DuckDB over the files"),
+    _served("GET of a table by the REST catalog, unchanged: at most 5 ms", 5, "GET, unchanged"),
+    _served("the same, first, 10,000 files: at most 1,000 ms", 1000, "GET, first"),
+    _served("the same, after one more commit: at most 50 ms", 50, "GET, one more commit"),
+    Target("/plan of a point among 100,000 files: at most 15 ms",
+           15, "engines", "/plan of a point", "plake serve", "ms", _HUNDRED),
+    Target("PyIceberg's scan of it by /plan: at most 1/20 of that by manifests",
+           1 / 20, "engines", "scan of a point", "PyIceberg by /plan", "s", _HUNDRED,
+           "PyIceberg by manifests"),
+    _by_name("Q1"),
+    _by_name("Q6"),
+    _served("16 clients, 200 requests a second: 99 % within 100 ms", 100, "load, 99 %"),
+    _served("the same, memory of the server: at most 512 MiB", 512, "load, peak memory", "MiB"),
     Target("Spark append: at most 1.0 x a writer that discards its batches",
            1.0, "writes", "append", "plake", "s", "10,000,000 rows", "discard"),
     Target("100 micro-batches of 1,000 rows into a sink: at most 2.7 s",

@@ -14,7 +14,8 @@ from typing import Any
 
 from lakehouse_source.errors import InvalidOptionError
 
-_CODEC = "deflate"
+# A reader waits for the first version's manifests.
+_CODEC, _LEVEL = "deflate", 1
 
 
 def _field(name: str, type_: Any, id: int, *, optional: bool = False) -> dict[str, Any]:
@@ -141,5 +142,12 @@ def _written(
     fastavro: Any, schema: Any, records: Iterable[Mapping[str, Any]], metadata: Mapping[str, str]
 ) -> bytes:
     output = io.BytesIO()
-    fastavro.writer(output, schema, records, codec=_CODEC, metadata=dict(metadata))
+    fastavro.writer(
+        output,
+        schema,
+        records,
+        codec=_CODEC,
+        codec_compression_level=_LEVEL,
+        metadata=dict(metadata),
+    )
     return output.getvalue()

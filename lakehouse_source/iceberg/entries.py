@@ -14,9 +14,11 @@ from lakehouse_source.deletion.puffin import PuffinFile
 from lakehouse_source.errors import IcebergUnsupportedError
 from lakehouse_source.iceberg.avro import avro_name
 from lakehouse_source.iceberg.types import check_files, refused
-from lakehouse_source.iceberg.values import avro_value, encoded_bounds, encoder
+from lakehouse_source.iceberg.values import avro_value, bounds_encoder
 from lakehouse_source.model import (
+    ColumnBounds,
     DeletionVector,
+    FileBounds,
     FileRecord,
     Ordinal,
     RowGroupMetadata,
@@ -55,14 +57,18 @@ class Entries:
         self._base = base
         self._snapshot_id = snapshot_id
         self._statistics = snapshot.statistics()
+        self._indexed = sorted(snapshot.indexed)
         # By the schema versions that were checked.
         self._have_defaults: dict[int, bool] = {}
-        self._leaves: list[tuple[int, pa.DataType, Callable[[Ordinal], bytes]]] = [
-            (leaf.id, leaf.type, encoder(leaf.type))
+        self._stored: dict[int, tuple[int, ...] | None] = {}
+        self._leaves = [
+            (leaf.id, pa.types.is_floating(leaf.type), bounds_encoder(leaf.type))
             for leaf in leaves(snapshot.schema)
             if not leaf.in_list and leaf.path[0] not in snapshot.partition_by
         ]
         self._partition_types = [snapshot.schema.field(name).type for name in snapshot.partition_by]
+        self._partition_names = [avro_name(name) for name in snapshot.partition_by]
+        self._partition_texts = snapshot.partition_texts()
 
     def of_files(self, reader: CatalogReader, files: Sequence[FileRecord]) -> Iterator[Any]:
         """The entries of data files.
@@ -72,10 +78,14 @@ class Entries:
         """
         for start in range(0, len(files), 1000):
             some = files[start : start + 1000]
-            groups = reader.row_groups([file.id for file in some])
+            index = reader.file_bounds([file.id for file in some], self._indexed)
+            bounds = {file.id: index.get(file.id, {}) for file in some}
+            others = [file.id for file in some if not self._is_enough(file, bounds[file.id])]
+            groups = reader.row_groups(others)
             for file in some:
-                self._check(file, groups[file.id])
-                yield self._entry(file, self._data_file(file, groups[file.id]), file.version)
+                self._check(file, groups.get(file.id, ()))
+                data_file = self._data_file(file, groups.get(file.id), bounds[file.id])
+                yield self._entry(file, data_file, file.version)
 
     def of_vectors(
         self, files: Mapping[int, FileRecord], vectors: Sequence[VectorRecord], puffin: str
@@ -115,7 +125,7 @@ class Entries:
 
     def partition(self, file: FileRecord) -> list[Ordinal | None]:
         """The partition values of a file, None for NULL."""
-        texts = self._snapshot.partition_texts()(file)
+        texts = self._partition_texts(file)
         return [partition_ordinal(text, type_) for text, type_ in zip(texts, self._partition_types)]
 
     def _entry(self, file: FileRecord, data_file: dict[str, Any], version: int) -> dict[str, Any]:
@@ -128,9 +138,8 @@ class Entries:
         }
 
     def _described(self, file: FileRecord, path: str, size_bytes: int, rows: int) -> dict[str, Any]:
-        names = self._snapshot.partition_by
-        values = zip(names, self._partition_types, self.partition(file))
-        partition = {avro_name(name): avro_value(value, type_) for name, type_, value in values}
+        values = zip(self._partition_names, self._partition_types, self.partition(file))
+        partition = {name: avro_value(value, type_) for name, type_, value in values}
         return {
             "content": DATA,
             "file_path": self._base + path,
@@ -140,28 +149,51 @@ class Entries:
             "file_size_in_bytes": size_bytes,
         }
 
-    def _data_file(self, file: FileRecord, groups: Sequence[RowGroupMetadata]) -> dict[str, Any]:
+    def _is_enough(self, file: FileRecord, index: Mapping[int, FileBounds]) -> bool:
+        """Tell whether the index has all bounds of a file: records of row groups are large."""
+        version = file.schema_version
+        if version not in self._stored:
+            then = self._statistics.then[version]
+            ids = tuple(id for id, *_ in self._leaves if id in then)
+            of_row_groups = bool(initial_ordinals(self._snapshot.file_schemas[version])) or any(
+                self._statistics.is_promoted(file, id) for id in ids
+            )
+            self._stored[version] = None if of_row_groups else ids
+        stored = self._stored[version]
+        return stored is not None and all(id in index for id in stored)
+
+    def _data_file(
+        self,
+        file: FileRecord,
+        groups: Sequence[RowGroupMetadata] | None,
+        index: Mapping[int, FileBounds],
+    ) -> dict[str, Any]:
+        """`groups` is None where the index is enough."""
         described = self._described(file, file.path, file.size_bytes, file.row_count)
         if file.first_row_id is not None:
             described["first_row_id"] = file.first_row_id
-        if sum(group.row_count for group in groups) == file.row_count:
-            described |= self._bounds(file, groups)
+        if groups is None:
+            described |= self._bounds(file, [self._statistics.of_file(file, index)])
+        elif sum(group.row_count for group in groups) == file.row_count:
+            look_ups = [self._statistics.of(file, group) for group in groups]
+            described |= self._bounds(file, look_ups)
         return described
 
-    def _bounds(self, file: FileRecord, groups: Sequence[RowGroupMetadata]) -> dict[str, Any]:
-        look_ups = [self._statistics.of(file, group) for group in groups]
+    def _bounds(
+        self, file: FileRecord, look_ups: Sequence[Callable[[int], ColumnBounds]]
+    ) -> dict[str, Any]:
         found: dict[str, list[dict[str, Any]]] = {name: [] for name in _COUNTED}
         stored = self._statistics.then[file.schema_version]
-        for id, type_, encode in self._leaves:
+        for id, is_float, encoded in self._leaves:
             if id not in stored:
                 continue
             parts = [look_up(id) for look_up in look_ups]
             known = parts[0] if len(parts) == 1 else bounds.over_all(parts)
-            lower, upper = encoded_bounds(known, type_, encode)
+            lower, upper = encoded(known)
             if known.null_count is not None:
                 found["value_counts"].append({"key": id, "value": file.row_count})
                 found["null_value_counts"].append({"key": id, "value": known.null_count})
-            if pa.types.is_floating(type_) and not known.may_contain_nan:
+            if is_float and not known.may_contain_nan:
                 found["nan_value_counts"].append({"key": id, "value": 0})
             if lower is not None:
                 found["lower_bounds"].append({"key": id, "value": lower})

@@ -56,22 +56,44 @@ def _unscaled(value: int) -> bytes:
     return value.to_bytes(size, "big", signed=True)
 
 
-def encoded_bounds(
-    known: ColumnBounds, type_: pa.DataType, encode: Callable[[Ordinal], bytes]
-) -> tuple[bytes | None, bytes | None]:
-    """Lower and upper bound of a column as bytes, None where unknown.
+def bounds_encoder(
+    type_: pa.DataType,
+) -> Callable[[ColumnBounds], tuple[bytes | None, bytes | None]]:
+    """What makes the bytes of a column's lower and upper bound, None where unknown.
 
     NaN is greater than every number for Spark, and readers of Iceberg prune by an upper bound
     that leaves NaN out: where NaN may be there, the bound is left out. Of zeros the lower bound
-    is -0.0, which the specification orders before 0.0.
+    is -0.0, which the specification orders before 0.0. A text that the index cut within a character
+    is made one again.
     """
-    lower, upper = known.lower, known.upper
-    if domain(type_).kind == "float":
-        if known.may_contain_nan:
-            upper = None
-        lower = -0.0 if lower == 0 else lower
-        upper = 0.0 if upper == 0 else upper
-    return _bytes(lower, encode), _bytes(upper, encode)
+    encode, kind = encoder(type_), domain(type_).kind
+
+    def encoded(known: ColumnBounds) -> tuple[bytes | None, bytes | None]:
+        return _bytes(known.lower, encode), _bytes(known.upper, encode)
+
+    def of_floats(known: ColumnBounds) -> tuple[bytes | None, bytes | None]:
+        upper = None if known.may_contain_nan else known.upper
+        return (
+            _bytes(-0.0 if known.lower == 0 else known.lower, encode),
+            _bytes(0.0 if upper == 0 else upper, encode),
+        )
+
+    def of_texts(known: ColumnBounds) -> tuple[bytes | None, bytes | None]:
+        lower, upper = known.lower, known.upper
+        return (
+            lower.decode(errors="ignore").encode() if isinstance(lower, bytes) else None,
+            upper if isinstance(upper, bytes) and _is_text(upper) else None,
+        )
+
+    return {"float": of_floats, "string": of_texts}.get(kind, encoded)
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _bytes(value: Ordinal | None, encode: Callable[[Ordinal], bytes]) -> bytes | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import ipaddress
 import logging
 import os
@@ -57,6 +58,9 @@ def serve(
         newest_versions=newest_versions,
     )
     logging.getLogger("plake.server").setLevel(logging.INFO)
+    # What is there now stays: collections of garbage need not look at it, while clients wait.
+    gc.collect()
+    gc.freeze()
     uvicorn.run(
         application,
         host=host,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -43,82 +43,104 @@ _OPERATORS = {"eq": "=", "lt": "<", "lt-eq": "<=", "gt": ">", "gt-eq": ">="}
 Find = Callable[[str], "tuple[tuple[str, ...], pa.DataType] | None"]
 
 
-def condition(document: Any, find: Find) -> Node:
+class Filter(NamedTuple):
+    """A condition of plake. `is_exact`: in each reader of Iceberg it holds for the same rows."""
+
+    node: Node
+    is_exact: bool
+
+
+def condition(document: Any, find: Find) -> Filter:
     """The condition of an expression of Iceberg.
 
     Raises:
         InvalidPredicateError: it is no expression.
     """
-    return _node(document, find, False, 0)
+    reading = _Reading(find)
+    node = reading.node(document, False, 0)
+    return Filter(node, reading.is_exact)
 
 
-def _node(document: Any, find: Find, negated: bool, depth: int) -> Node:
-    if depth > MOST_DEPTH:
-        raise InvalidPredicateError(reason=f"the filter is nested more than {MOST_DEPTH} deep")
-    if isinstance(document, bool):
-        return Constant(document != negated)
-    if not isinstance(document, Mapping) or not isinstance(document.get("type"), str):
-        raise InvalidPredicateError(reason="a part of the filter has no type")
-    kind = document["type"].lower()
-    if kind in ("true", "false"):
-        return Constant((kind == "true") != negated)
-    if kind == "literal":
-        return _node(bool(document.get("value")), find, negated, depth)
-    if kind == "not":
-        return _node(document.get("child"), find, not negated, depth + 1)
-    if kind in ("and", "or"):
-        sides = (document.get("left"), document.get("right"))
-        terms = tuple(_node(side, find, negated, depth + 1) for side in sides)
-        return And(terms) if (kind == "and") != negated else Or(terms)
-    if negated:
-        kind = _OPPOSITES.get(kind, "")
-    return _leaf(kind, document, find)
+class _Reading:
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self.is_exact = True
 
+    def node(self, document: Any, negated: bool, depth: int) -> Node:
+        if depth > MOST_DEPTH:
+            reason = f"the filter is nested more than {MOST_DEPTH} deep"
+            raise InvalidPredicateError(reason=reason)
+        if isinstance(document, bool):
+            return Constant(document != negated)
+        if not isinstance(document, Mapping) or not isinstance(document.get("type"), str):
+            raise InvalidPredicateError(reason="a part of the filter has no type")
+        kind = document["type"].lower()
+        if kind in ("true", "false"):
+            return Constant((kind == "true") != negated)
+        if kind == "literal":
+            return self.node(bool(document.get("value")), negated, depth)
+        if kind == "not":
+            return self.node(document.get("child"), not negated, depth + 1)
+        if kind in ("and", "or"):
+            sides = (document.get("left"), document.get("right"))
+            terms = tuple(self.node(side, negated, depth + 1) for side in sides)
+            return And(terms) if (kind == "and") != negated else Or(terms)
+        if negated:
+            kind = _OPPOSITES.get(kind, "")
+        return self._leaf(kind, document)
 
-def _leaf(kind: str, document: Mapping[str, Any], find: Find) -> Node:
-    term = document.get("term")
-    if isinstance(term, Mapping) and term.get("type") == "reference":
-        term = term.get("term")
-    if not isinstance(term, str):
-        return _TRUE  # a transform of a column
-    found = find(term)
-    if found is None:
-        return _TRUE
-    column, type_ = Column(found[0]), found[1]
-    if kind == "is-null":
-        return IsNull(column)
-    if kind == "not-null":
-        return Not(IsNull(column))
-    if kind in ("in", "not-in"):
-        return _in(kind, column, type_, document.get("values"))
-    value = _value(document.get("value"), type_)
-    if value is None:
-        return _TRUE
-    if kind == "starts-with":
-        return StartsWith(column, value) if isinstance(value, str) else _TRUE
-    if kind == "not-eq":
-        if domain(type_).kind == "float":
-            return _TRUE
-        return Or((Compare(column, "!=", literal(value)), IsNull(column)))
-    if kind not in _OPERATORS:
-        return _TRUE
-    operator = _OPERATORS[kind]
-    if domain(type_).kind == "float" and operator in ("<", ">"):
-        operator += "="  # some order -0.0 before 0.0
-    return Compare(column, operator, literal(value))
+    def _weaker(self, node: Node) -> Node:
+        """A condition that may hold for more rows, or that readers understand differently."""
+        self.is_exact = False
+        return node
 
+    def _leaf(self, kind: str, document: Mapping[str, Any]) -> Node:
+        term = document.get("term")
+        if isinstance(term, Mapping) and term.get("type") == "reference":
+            term = term.get("term")
+        found = self._find(term) if isinstance(term, str) else None  # else a transform of a column
+        if found is None:
+            return self._weaker(_TRUE)
+        column, type_ = Column(found[0]), found[1]
+        if kind == "is-null":
+            return IsNull(column)
+        if kind == "not-null":
+            return Not(IsNull(column))
+        if kind in ("in", "not-in"):
+            return self._in(kind, column, type_, document.get("values"))
+        value = _value(document.get("value"), type_)
+        if value is None:
+            return self._weaker(_TRUE)
+        if kind == "starts-with" and isinstance(value, str):
+            return StartsWith(column, value)
+        return self._compare(kind, column, type_, value)
 
-def _in(kind: str, column: Column, type_: pa.DataType, given: Any) -> Node:
-    if not isinstance(given, list):
-        raise InvalidPredicateError(reason="'in' of the filter has no list of values")
-    values = [_value(one, type_) for one in given]
-    if len(values) > MOST_VALUES or any(value is None for value in values):
-        return _TRUE
-    if kind == "in":
-        return In(column, tuple(literal(value) for value in values)) if values else _FALSE
-    if domain(type_).kind == "float" or not values:
-        return _TRUE
-    return Or((Not(In(column, tuple(literal(value) for value in values))), IsNull(column)))
+    def _compare(self, kind: str, column: Column, type_: pa.DataType, value: Any) -> Node:
+        is_float = domain(type_).kind == "float"
+        if kind == "not-eq" and not is_float:
+            return self._weaker(Or((Compare(column, "!=", literal(value)), IsNull(column))))
+        if kind not in _OPERATORS:
+            return self._weaker(_TRUE)
+        operator = _OPERATORS[kind]
+        if not is_float:
+            return Compare(column, operator, literal(value))
+        if operator in ("<", ">"):
+            operator += "="  # some order -0.0 before 0.0
+        return self._weaker(Compare(column, operator, literal(value)))  # and NaN differently
+
+    def _in(self, kind: str, column: Column, type_: pa.DataType, given: Any) -> Node:
+        if not isinstance(given, list):
+            raise InvalidPredicateError(reason="'in' of the filter has no list of values")
+        values = [_value(one, type_) for one in given]
+        if len(values) > MOST_VALUES or any(value is None for value in values):
+            return self._weaker(_TRUE)
+        is_float = domain(type_).kind == "float"
+        some = In(column, tuple(literal(value) for value in values)) if values else _FALSE
+        if kind == "in":
+            return self._weaker(some) if is_float else some
+        if is_float or not values:
+            return self._weaker(_TRUE)
+        return self._weaker(Or((Not(some), IsNull(column))))
 
 
 def _value(given: Any, type_: pa.DataType) -> Any:

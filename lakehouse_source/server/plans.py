@@ -14,7 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.errors import InvalidOptionError, VersionNotFoundError
+from lakehouse_source.errors import (
+    InvalidOptionError,
+    InvalidPredicateError,
+    VersionNotFoundError,
+)
 from lakehouse_source.iceberg.snapshots import (
     BRANCH_STEP,
     VersionFiles,
@@ -31,12 +35,17 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import field_id
 from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.schema.paths import walk
-from lakehouse_source.server.filters import condition
+from lakehouse_source.server.filters import Filter, condition
 from lakehouse_source.server.tables import Tables
 from lakehouse_source.storage import Storage
 
-# Larger plans are answered in pages, by `/tasks`.
+# Larger plans are answered in pages, by `/tasks`: of so many tasks, and with residuals of so many
+# characters.
 PAGE = 5000
+_MOST_RESIDUALS = 8 * 1024 * 1024
+_MOST_FILTER = 1024 * 1024
+# Each token has the filter: with a longer one, a page has the token of the next page alone.
+_SHORT_FILTER = 1000
 _PLANS = 8
 
 
@@ -46,8 +55,14 @@ class Request:
 
     snapshot_id: int | None
     filter: Any
+    filter_bytes: int
     case_sensitive: bool
     snapshot_schema: bool
+
+    @property
+    def page(self) -> int:
+        """How many tasks a page has."""
+        return min(PAGE, _MOST_RESIDUALS // self.filter_bytes)
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Request:
@@ -61,13 +76,37 @@ class Request:
                 option="start-snapshot-id",
                 reason="is not supported: read the change feed of plake for increments.",
             )
+        try:
+            filter_bytes = len(json.dumps(document.get("filter")))
+        except RecursionError as error:
+            raise InvalidPredicateError(reason="the filter is nested too deep") from error
+        if filter_bytes > _MOST_FILTER:
+            raise InvalidPredicateError(reason=f"the filter has more than {_MOST_FILTER} bytes")
         number = document.get("snapshot-id")
         if number is not None and type(number) is not int:
             raise InvalidOptionError(option="snapshot-id", value=number, reason="is no number.")
         flags = [document.get(name) for name in ("case-sensitive", "use-snapshot-schema")]
         if any(flag not in (None, True, False) for flag in flags):
             raise InvalidOptionError(option="case-sensitive", reason="must be true or false.")
-        return cls(number, document.get("filter"), flags[0] is not False, flags[1] is True)
+        wanted = document.get("filter")
+        return cls(number, wanted, filter_bytes, flags[0] is not False, flags[1] is True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """`filter` is what readers apply to the rows; `is_exact`: plake's means the same to all."""
+
+    snapshot: Snapshot
+    files: VersionFiles
+    tasks: Sequence[ScanTask]
+    filter: Any
+    is_exact: bool
+
+    def needs_filter(self, task: ScanTask) -> bool:
+        if self.filter is None:
+            return False
+        all_match = not task.filtered and task.row_count == task.file_row_count
+        return not (all_match and self.is_exact)
 
 
 class Plans:
@@ -78,8 +117,7 @@ class Plans:
         self._lock = threading.Lock()
         self._vectors: OrderedDict[str, dict[str, dict[str, Any]]] = OrderedDict()
         self._files: OrderedDict[tuple[str, str, int], VersionFiles] = OrderedDict()
-        self._plans: OrderedDict[str, tuple[Snapshot, VersionFiles, Sequence[ScanTask]]]
-        self._plans = OrderedDict()
+        self._plans: OrderedDict[str, _Planned] = OrderedDict()
 
     def plan(self, address: Address, request: Request) -> dict[str, Any]:
         """The first page of a plan, and tokens for the others.
@@ -87,11 +125,7 @@ class Plans:
         Raises:
             VersionNotFoundError, InvalidPredicateError, IcebergUnsupportedError
         """
-        address, base_version, version = self._target(address, request.snapshot_id)
-        snapshot, files, tasks = self._planned(address, base_version, version, request)
-        answer = self._page(address, snapshot, files, tasks[:PAGE])
-        tokens = [_token(snapshot, request, start) for start in range(PAGE, len(tasks), PAGE)]
-        return {"status": "completed", "plan-tasks": tokens, **answer}
+        return {"status": "completed", **self._of_start(address, request, 0)}
 
     def tasks(self, address: Address, token: Any) -> dict[str, Any]:
         """A later page of a plan.
@@ -99,10 +133,19 @@ class Plans:
         Raises:
             InvalidOptionError: the token is none of this server's.
         """
-        request, start = _of_token(token)
+        return self._of_start(address, *_of_token(token))
+
+    def _of_start(self, address: Address, request: Request, start: int) -> dict[str, Any]:
         address, base_version, version = self._target(address, request.snapshot_id)
-        snapshot, files, tasks = self._planned(address, base_version, version, request)
-        return self._page(address, snapshot, files, tasks[start : start + PAGE])
+        planned = self._planned(address, base_version, version, request)
+        size = request.page
+        starts = range(start + size, len(planned.tasks), size)
+        if request.filter_bytes > _SHORT_FILTER:
+            starts = starts[:1]
+        elif start:
+            starts = range(0)  # the first page had them all
+        tokens = [_token(planned.snapshot, request, one) for one in starts]
+        return {"plan-tasks": tokens, **self._page(address, planned, start, start + size)}
 
     # --- which version
 
@@ -125,7 +168,7 @@ class Plans:
         base_version: int | None,
         version: int | None,
         request: Request,
-    ) -> tuple[Snapshot, VersionFiles, Sequence[ScanTask]]:
+    ) -> _Planned:
         catalog = self._tables.catalog
         with catalog.read() as reader:
             snapshot = address.snapshot(catalog, reader, version)
@@ -139,11 +182,14 @@ class Plans:
         if known is not None:
             return known
         files = self._version(address, snapshot, base_version)
-        predicates = self._predicates(snapshot, request)
+        condition = self._condition(snapshot, request)
+        predicates = None if condition is None else PredicateSet(condition.node)
         with catalog.read() as reader:
             tasks = plan(reader, snapshot, predicates=predicates).tasks
-        found = (snapshot, files, tasks)
-        if len(tasks) > PAGE:
+        is_exact = condition is None or condition.is_exact
+        tasks = tuple(task for task in tasks if task.file_row_count)
+        found = _Planned(snapshot, files, tasks, request.filter, is_exact)
+        if len(tasks) > request.page:
             with self._lock:
                 _keep(self._plans, key, found, _PLANS)
         return found
@@ -165,7 +211,7 @@ class Plans:
                 _keep(self._files, key, found, 256)
         return found
 
-    def _predicates(self, snapshot: Snapshot, request: Request) -> PredicateSet | None:
+    def _condition(self, snapshot: Snapshot, request: Request) -> Filter | None:
         if request.filter is None:
             return None
         schemas = snapshot.file_schemas
@@ -183,25 +229,17 @@ class Plans:
             identity = ids.get(name if request.case_sensitive else name.lower())
             return None if identity is None else paths.get(identity)
 
-        return PredicateSet(condition(request.filter, find))
+        return condition(request.filter, find)
 
     # --- the answer
 
-    def _page(
-        self,
-        address: Address,
-        snapshot: Snapshot,
-        files: VersionFiles,
-        tasks: Sequence[ScanTask],
-    ) -> dict[str, Any]:
-        base = base_path(address)
-        vectors = self._vectors_of(address, files) if files.has_vectors else {}
+    def _page(self, address: Address, planned: _Planned, start: int, stop: int) -> dict[str, Any]:
+        base, snapshot = base_path(address), planned.snapshot
+        vectors = self._vectors_of(address, planned.files) if planned.files.has_vectors else {}
         types = [snapshot.schema.field(name).type for name in snapshot.partition_by]
         deletes: list[dict[str, Any]] = []
         found = []
-        for task in tasks:
-            if not task.file_row_count:
-                continue
+        for task in planned.tasks[start:stop]:
             partition = [
                 json_value(partition_ordinal(text, type_), type_)
                 for text, type_ in zip(task.partitions, types)
@@ -218,6 +256,9 @@ class Plans:
                     "record-count": task.file_row_count,
                 }
             }
+            if planned.needs_filter(task):
+                # Without it PyIceberg counts all rows of the file.
+                one["residual-filter"] = planned.filter
             if task.deleted is not None:
                 one["delete-file-references"] = [len(deletes)]
                 deletes.append({**common, **vectors[path]})
@@ -278,7 +319,7 @@ def _token(snapshot: Snapshot, request: Request, start: int) -> str:
 
 def _of_token(token: Any) -> tuple[Request, int]:
     try:
-        document = json.loads(base64.urlsafe_b64decode(token))
+        document = json.loads(base64.b64decode(token, b"-_", validate=True))
         start = document["start"]
         if type(start) is not int or start < 0:
             raise ValueError("start")

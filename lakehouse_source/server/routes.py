@@ -254,7 +254,7 @@ def _page(request: Any, names: Sequence[str]) -> tuple[list[str], dict[str, str]
         return ordered, {}
     try:
         most = _MOST_PAGE if size is None else int(size[:9])
-        after = base64.urlsafe_b64decode(token or "").decode()
+        after = base64.b64decode(token or "", b"-_", validate=True).decode()
     except (ValueError, binascii.Error, UnicodeDecodeError) as error:
         raise InvalidOptionError(option="pageToken", reason="or pageSize is wrong.") from error
     if most < 1:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import random
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,16 +17,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import requests
-import uvicorn
-from pyiceberg.catalog import load_catalog
 
 import lakehouse_source as lake
 from lakehouse_source.server import plans
 from lakehouse_source.server.__main__ import main, serve
 from lakehouse_source.server.filters import condition
+from tests.doors.rest_server import (
+    FLIGHTS,
+    TOKEN,
+    Client,
+    client_catalog,
+    client_of,
+    named,
+    served,
+)
 from tests.verbs.test_iceberg import TABLES, rows_of
-
-TOKEN = "canary-token-4711"
 
 
 @pytest.fixture
@@ -38,64 +40,6 @@ def catalog(tmp_path: Path) -> Iterator[lake.Catalog]:
     with lake.open_catalog(url, warehouse=warehouse) as opened:
         opened.create_namespace("sales")
         yield opened
-
-
-def named(catalog: lake.Catalog, name: str, table: pa.Table, **options: Any) -> lake.Dataset:
-    made = catalog.create_dataset(name, table.schema, **options)
-    lake.write_dataset(table, made.uri, catalog=catalog)
-    return lake.open_dataset(made.uri, catalog=catalog)
-
-
-@contextmanager
-def served(catalog: lake.Catalog, **options: Any) -> Iterator[str]:
-    """A real server on a port of this machine; its address."""
-    config = uvicorn.Config(
-        lake.server.app(catalog, **options), port=0, log_level="error", access_log=False
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
-    try:
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        thread.join()
-
-
-class Client:
-    """Sends requests to a server."""
-
-    def __init__(self, uri: str) -> None:
-        self._uri = uri
-
-    def request(self, method: str, path: str, **options: Any) -> requests.Response:
-        return requests.request(method, self._uri + path, timeout=60, **options)
-
-    def get(self, path: str, **options: Any) -> requests.Response:
-        return self.request("GET", path, **options)
-
-    def head(self, path: str) -> requests.Response:
-        return self.request("HEAD", path)
-
-    def post(self, path: str, **options: Any) -> requests.Response:
-        return self.request("POST", path, **options)
-
-
-@contextmanager
-def client_of(catalog: lake.Catalog, **options: Any) -> Iterator[Client]:
-    with served(catalog, **options) as uri:
-        yield Client(uri)
-
-
-FLIGHTS = pa.table({"month": [1, 1, 2, 3], "carrier": ["UA", "AA", None, "UA"], "miles": range(4)})
-
-
-def _client_catalog(uri: str, mode: str) -> Any:
-    return load_catalog("p", type="rest", uri=uri, **{"scan-planning-mode": mode, "token": TOKEN})
 
 
 @pytest.mark.parametrize("mode", ["client", "server"])
@@ -108,7 +52,7 @@ def test_pyiceberg_reads_by_name_what_plake_reads(tmp_path: Path, name: str, mod
     with lake.open_catalog(f"sqlite:///{folder}/_plake/catalog.db") as own:
         own.register("t", folder)
         with served(own, token=TOKEN) as uri:
-            table = _client_catalog(uri, mode).load_table("default.t")
+            table = client_catalog(uri, mode).load_table("default.t")
             if mode == "server" and name.startswith("by "):
                 # PyIceberg 0.12 takes no NULL among the partition values of a plan: it raises.
                 with pytest.raises(ValueError, match="partition"):
@@ -131,7 +75,7 @@ PARTITIONS = {
 def test_partition_values_of_plans(catalog: lake.Catalog, name: str) -> None:
     dataset = named(catalog, "t", pa.table({"p": PARTITIONS[name], "v": [1, 2]}), partition_by="p")
     with served(catalog, token=TOKEN) as uri:
-        table = _client_catalog(uri, "server").load_table("default.t")
+        table = client_catalog(uri, "server").load_table("default.t")
         if name in ("date", "decimal", "timestamp"):
             # PyIceberg 0.12 keeps such values of a plan as texts, and raises.
             with pytest.raises((pa.ArrowTypeError, TypeError)):
@@ -144,7 +88,7 @@ def test_partition_values_of_plans(catalog: lake.Catalog, name: str) -> None:
 def test_conditions_versions_and_commits_between(catalog: lake.Catalog, mode: str) -> None:
     dataset = named(catalog, "sales.flights", FLIGHTS, partition_by="month")
     with served(catalog, token=TOKEN) as uri:
-        client = _client_catalog(uri, mode)
+        client = client_catalog(uri, mode)
         assert client.list_namespaces() == [("default",), ("sales",)]
         assert client.list_tables("sales") == [("sales", "flights")]
         table = client.load_table("sales.flights")
@@ -174,6 +118,74 @@ def test_a_large_plan_comes_in_pages(
         assert len(rest["file-scan-tasks"]) == 1
         wrong = client.post(f"{path}/tasks", json={"plan-task": "e30="})
         assert wrong.status_code == 400
+
+
+def test_the_filter_stays_with_files_of_which_not_all_rows_match(catalog: lake.Catalog) -> None:
+    table = pa.table({"p": [1, 1, 2, 2], "a": [1, 2, 3, 4], "f": [0.5, 0.5, 0.5, 2.0]})
+    named(catalog, "t", table, partition_by="p")
+
+    def leaf(kind: str, term: str, value: Any) -> dict[str, Any]:
+        return {"type": kind, "term": term, "value": value}
+
+    def residuals(wanted: Any) -> list[Any]:
+        answer = client.post("/v1/namespaces/default/tables/t/plan", json={"filter": wanted})
+        tasks = sorted(
+            answer.json()["file-scan-tasks"], key=lambda one: one["data-file"]["partition"]
+        )
+        return [one.get("residual-filter") for one in tasks]
+
+    with client_of(catalog) as client:
+        assert residuals(leaf("gt", "a", 0)) == [None, None]
+        some = leaf("gt", "a", 1)
+        assert residuals(some) == [some, None]
+        assert residuals(leaf("eq", "p", 2)) == [None]
+        # Readers differ in what these mean, or plake knows less.
+        for one in (leaf("lt", "f", 9.0), leaf("not-eq", "a", 9), leaf("what", "a", 0)):
+            assert residuals(one) == [one, one]
+            both = {"type": "and", "left": leaf("gt", "a", 0), "right": one}
+            assert residuals(both) == [both, both]
+
+
+def test_row_groups_that_do_not_match_leave_the_filter(catalog: lake.Catalog) -> None:
+    made = catalog.create_dataset("t", pa.schema([("a", pa.int64())]))
+    lake.write_dataset({"a": range(10)}, made.uri, catalog=catalog, row_group_rows=5)
+    with served(catalog, token=TOKEN) as uri:
+        table = client_catalog(uri, "server").load_table("default.t")
+        # Plake's own reader would need no filter: it reads the second row group alone.
+        assert table.scan("a >= 5").count() == 5
+
+
+@pytest.mark.parametrize("mode", ["client", "server"])
+def test_counts_are_those_of_the_rows(catalog: lake.Catalog, mode: str) -> None:
+    dataset = named(catalog, "flights", FLIGHTS, partition_by="month")
+    dataset.delete("miles = 1")
+    with served(catalog, token=TOKEN) as uri:
+        table = client_catalog(uri, mode).load_table("default.flights")
+        for text in ("miles = 0", "miles >= 2", "month = 1", "carrier is null", "miles != 0"):
+            scan = table.scan(text)
+            assert scan.count() == scan.to_arrow().num_rows, text
+
+
+def test_a_long_filter_comes_with_each_page_once(catalog: lake.Catalog) -> None:
+    """Its tokens hold it: a page has that of the next page alone."""
+    made = catalog.create_dataset("t", pa.schema([("a", pa.int64())]))
+    layout = {"target_file_size_bytes": 1, "row_group_rows": 1}
+    lake.write_dataset({"a": range(40)}, made.uri, catalog=catalog, **layout)
+    path = "/v1/namespaces/default/tables/t"
+    wanted = {"type": "in", "term": "a", "values": list(range(1, 100_000))}
+    with client_of(catalog) as client:
+        answer = client.post(f"{path}/plan", json={"filter": wanted})
+        pages = [answer]
+        while answer.json()["plan-tasks"]:
+            (token,) = answer.json()["plan-tasks"]
+            answer = client.post(f"{path}/tasks", json={"plan-task": token})
+            pages.append(answer)
+        assert len(pages) > 3
+        assert max(len(one.content) for one in pages) < 16 * 1024 * 1024
+        tasks = [task for one in pages for task in one.json()["file-scan-tasks"]]
+        assert len({task["data-file"]["file-path"] for task in tasks}) == len(tasks) == 40
+        too_long = {**wanted, "values": list(range(200_000))}
+        assert client.post(f"{path}/plan", json={"filter": too_long}).status_code == 400
 
 
 def test_an_unchanged_table_is_304(catalog: lake.Catalog) -> None:
@@ -257,6 +269,20 @@ def test_what_writes_is_406(catalog: lake.Catalog) -> None:
         assert not [one for one in config["endpoints"] if one.startswith(("DELETE", "PUT"))]
 
 
+def test_each_endpoint_that_it_offers_answers(catalog: lake.Catalog) -> None:
+    named(catalog, "flights", FLIGHTS)
+    with client_of(catalog) as client:
+        offered = client.get("/v1/config").json()["endpoints"]
+        assert len(offered) == len(set(offered)) == 9
+        for one in offered:
+            method, path = one.split()
+            path = path.replace("/{prefix}", "").replace("{namespace}", "default")
+            # The tokens of `/tasks` come from `/plan`: an empty body has none.
+            expected = (400,) if path.endswith("/tasks") else (200, 204)
+            path = path.replace("{table}", "flights")
+            assert client.request(method, path, json={}).status_code in expected, one
+
+
 def test_without_the_token_nothing_is_told(catalog: lake.Catalog) -> None:
     named(catalog, "flights", FLIGHTS)
     with client_of(catalog, token=TOKEN) as client:
@@ -324,43 +350,6 @@ def test_the_command_serves_until_it_is_told_to_end(catalog: lake.Catalog) -> No
     assert TOKEN not in told
 
 
-def test_malformed_requests_are_refused_without_a_traceback(
-    catalog: lake.Catalog, tmp_path: Path
-) -> None:
-    named(catalog, "flights", FLIGHTS)
-    (tmp_path / "outside.txt").write_text("canary-file")
-    chance = random.Random(7)
-    odd = ["..", "%2e%2e", "..%2f..%2fetc", "'; DROP TABLE files; --", "a" * 5000, "%00"]
-    odd += ["flights' OR '1'='1", "é", "{}", "default\x1fa", "$(id)", "outside.txt", " "]
-    bodies = [b"", b"{", b"[]", b"null", b'{"filter": {"type": "and"}}', b"\xff\xfe", b"9" * 10000,
-              b'{"filter": ' + b'{"type":"not","child":' * 3000 + b"true" + b"}" * 3001,
-              b'{"snapshot-id": "1"}', b'{"snapshot-id": 99999999999999999999999}',
-              b'{"snapshot-id": -1}', b'{"filter": {"type":"eq","term":5,"value":1}}',
-              b'{"filter": {"type":"in","term":"month","values":7}}', b'{"plan-task": 5}',
-              b'{"start-snapshot-id": 1}', b'{"case-sensitive": 3}', b'{"snapshot-id": 77}',
-              b'{"filter": {"type":"eq","term":"month","value":"\\u0000"}}']  # fmt: skip
-    methods = ["GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "OPTIONS", "BREW"]
-    with client_of(catalog) as client:
-        for _ in range(1000):
-            parts = ["v1", "namespaces", chance.choice(["default", *odd]), "tables"]
-            parts += [chance.choice(["flights", *odd]), chance.choice(["plan", "tasks", *odd])]
-            path = "/" + "/".join(parts[: chance.randint(1, 6)])
-            answer = client.request(
-                chance.choice(methods),
-                path,
-                data=chance.choice(bodies),
-                params={
-                    "pageToken": chance.choice(odd),
-                    "pageSize": chance.choice(["-1", "x", "3"]),
-                },
-            )
-            assert answer.status_code < 500, (path, answer.text)
-            for secret in ("Traceback", "canary-file", "lake.db", "sqlite3"):
-                assert secret not in answer.text, answer.text
-        large = client.post("/v1/namespaces", data=b"x" * (5 * 1024 * 1024))
-        assert large.status_code == 413
-
-
 def test_a_failure_inside_tells_nothing(
     catalog: lake.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -379,7 +368,7 @@ def test_a_failure_inside_tells_nothing(
 def test_readers_go_on_during_commits_compaction_expiry_and_vacuum(catalog: lake.Catalog) -> None:
     dataset = named(catalog, "flights", FLIGHTS)
     with served(catalog, token=TOKEN) as uri:
-        table = _client_catalog(uri, "client").load_table("default.flights")
+        table = client_catalog(uri, "client").load_table("default.flights")
         expected = rows_of(dataset.scan().to_table())
         for _ in range(3):
             lake.write_dataset(FLIGHTS, dataset.uri, catalog=catalog)
@@ -392,49 +381,13 @@ def test_readers_go_on_during_commits_compaction_expiry_and_vacuum(catalog: lake
         assert rows_of(table.refresh().scan().to_arrow()) == rows_of(dataset.scan().to_table())
 
 
-@pytest.mark.parametrize("mode", ["client", "server"])
-@pytest.mark.parametrize("seed", [1, 2])
-def test_random_histories_are_the_same_at_every_version(
-    catalog: lake.Catalog, seed: int, mode: str
-) -> None:
-    chance = random.Random(seed)
-    table = pa.table({"p": [0, 1], "k": [0, 1], "v": pa.array([0.5, None])})
-    dataset = named(catalog, "t", table, partition_by="p")
-    for number in range(12):
-        step = chance.choice(["append", "append", "delete", "update", "compact", "column", "over"])
-        rows = pa.table({"p": [0, 1, 2], "k": [number, number + 1, 5], "v": [1.5, None, 2.0]})
-        if step == "append":
-            lake.write_dataset(rows, dataset.uri, catalog=catalog)
-        elif step == "delete":
-            dataset.delete(f"k % 3 = {chance.randint(0, 2)} AND p = 1")
-        elif step == "update":
-            dataset.update({"v": "coalesce(v, 0) + 1"}, where=f"k > {chance.randint(0, 9)}")
-        elif step == "compact":
-            dataset.compact()
-        elif step == "column":
-            dataset.add_column(f"c{number}", pa.string())
-        else:
-            lake.write_dataset(
-                rows.slice(0, 1), dataset.uri, catalog=catalog, mode="overwrite",
-                overwrite_where="p = 0",
-            )  # fmt: skip
-        dataset.refresh()
-    with served(catalog, token=TOKEN, newest_versions=100) as uri:
-        found = _client_catalog(uri, mode).load_table("default.t")
-        versions = [one.snapshot_id for one in found.snapshots()]
-        assert versions == list(range(1, dataset.version + 1))
-        for version in versions:
-            got = found.scan(snapshot_id=version).to_arrow()
-            assert rows_of(got) == rows_of(dataset.scan(version=version).to_table()), version
-
-
 def test_filters_never_become_stronger() -> None:
     def find(name: str) -> Any:
         types = {"a": pa.int64(), "f": pa.float64(), "d": pa.date32(), "s": pa.string()}
         return ((name,), types[name]) if name in types else None
 
     def text(document: Any) -> str:
-        return str(condition(document, find))
+        return str(condition(document, find).node)
 
     def leaf(kind: str, term: Any = "a", value: Any = 1) -> dict[str, Any]:
         return {"type": kind, "term": term, "value": value}

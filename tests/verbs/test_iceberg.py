@@ -185,6 +185,26 @@ def test_pyiceberg_prunes_no_matching_row(tmp_path: Path, name: str, condition: 
     assert rows_of(table.scan(condition).to_arrow()) == rows_of(expected)
 
 
+@pytest.mark.parametrize("letter", ["a", "é", "\U0001f600", "\x7f", "\ud7ff"])
+def test_texts_that_the_index_cuts_have_bounds_that_are_texts(tmp_path: Path, letter: str) -> None:
+    for fill in range(4):  # the cut is within a character, or after one
+        lake.write_dataset({"s": ["x" * fill + letter * 100], "n": [fill]}, tmp_path / "t")
+    dataset = lake.open_dataset(tmp_path / "t")
+    table = opened(dataset)
+    (field,) = (one for one in table.schema().fields if one.name == "s")
+    for manifest in table.inspect.files().to_pylist():
+        low, high = (dict(manifest[name])[field.field_id] if field.field_id in
+                     dict(manifest[name] or {}) else None
+                     for name in ("lower_bounds", "upper_bounds"))  # fmt: skip
+        (text,) = pq.read_table(manifest["file_path"])["s"].to_pylist()
+        assert low is not None
+        assert low.decode() <= text
+        assert high is None or high.decode() >= text
+    for fill in range(4):
+        rows = table.scan(f"s = '{'x' * fill + letter * 100}'").to_arrow()
+        assert rows["n"].to_pylist() == [fill]
+
+
 def test_a_null_list_of_structs_is_an_empty_list_for_pyiceberg(tmp_path: Path) -> None:
     """Not plake's doing: docs/engines.md lists it. It fails once PyIceberg reads NULL."""
     lists = pa.array([[{"q": 1}], None], pa.list_(pa.struct([("q", pa.int32())])))
