@@ -379,3 +379,13 @@ def test_an_index_that_fits_nothing_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(lake.InvalidOptionError, match=r"'x' first\) and no name.*rename_axis"):
         lake.write_dataset(unnamed, tmp_path)
     assert lake.open_dataset(tmp_path).version == 1
+
+
+def test_numbers_that_are_one_level_of_an_index_are_not_lost(tmp_path: Path) -> None:
+    """A key of `groupby` without a name was taken for the numbers of rows."""
+    frame = sales()
+    grouped = frame.groupby(["k", frame["day"].to_numpy()]).sum()
+    with pytest.raises(lake.InvalidOptionError, match=r"\(1 first\) and no name.*rename_axis"):
+        lake.write_dataset(grouped, tmp_path)
+    lake.write_dataset(grouped.rename_axis(["k", "at"]), tmp_path)
+    assert lake.read_dataset(tmp_path)["at"].to_pylist() == [1, 2, 1]

@@ -101,7 +101,8 @@ def _reader(data: Any, schema: pa.Schema | None) -> pa.RecordBatchReader:
 def _with_index(data: Any) -> Any:
     """A pandas frame with its named index levels as its last columns, as in `to_parquet`.
 
-    Integers without a name are the numbers of rows that every frame has.
+    Integers without a name are the numbers of rows that every frame has, unless they are one
+    level of several.
     """
     index = getattr(data, "index", None)
     if index is None or not hasattr(data, "columns"):
@@ -110,7 +111,8 @@ def _with_index(data: Any) -> Any:
     for number, name in enumerate(index.names):
         values = index.get_level_values(number)
         if name is None:
-            if getattr(values.dtype, "kind", "O") not in "iu" and len(values):
+            is_number = getattr(values.dtype, "kind", "O") in "iu" and len(index.names) == 1
+            if not is_number and len(values):
                 raise InvalidOptionError(
                     option="data",
                     reason=f"is a pandas frame whose index has values ({values[0]!r} first) and no "
