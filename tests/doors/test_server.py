@@ -166,13 +166,17 @@ def test_counts_are_those_of_the_rows(catalog: lake.Catalog, mode: str) -> None:
             assert scan.count() == scan.to_arrow().num_rows, text
 
 
-def test_a_long_filter_comes_with_each_page_once(catalog: lake.Catalog) -> None:
-    """Its tokens hold it: a page has that of the next page alone."""
+def test_a_long_filter_makes_small_pages(
+    catalog: lake.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokens hold the filter: a page has that of the next page alone."""
+    monkeypatch.setattr(plans, "_MOST_RESIDUALS", 20_000)
+    monkeypatch.setattr(plans, "_MOST_FILTER", 10_000)
     made = catalog.create_dataset("t", pa.schema([("a", pa.int64())]))
     layout = {"target_file_size_bytes": 1, "row_group_rows": 1}
     lake.write_dataset({"a": range(40)}, made.uri, catalog=catalog, **layout)
     path = "/v1/namespaces/default/tables/t"
-    wanted = {"type": "in", "term": "a", "values": list(range(1, 100_000))}
+    wanted = {"type": "in", "term": "a", "values": list(range(400))}
     with client_of(catalog) as client:
         answer = client.post(f"{path}/plan", json={"filter": wanted})
         pages = [answer]
@@ -181,10 +185,10 @@ def test_a_long_filter_comes_with_each_page_once(catalog: lake.Catalog) -> None:
             answer = client.post(f"{path}/tasks", json={"plan-task": token})
             pages.append(answer)
         assert len(pages) > 3
-        assert max(len(one.content) for one in pages) < 16 * 1024 * 1024
+        assert max(len(one.content) for one in pages) < 40_000
         tasks = [task for one in pages for task in one.json()["file-scan-tasks"]]
         assert len({task["data-file"]["file-path"] for task in tasks}) == len(tasks) == 40
-        too_long = {**wanted, "values": list(range(200_000))}
+        too_long = {**wanted, "values": list(range(2_000))}
         assert client.post(f"{path}/plan", json={"filter": too_long}).status_code == 400
 
 
