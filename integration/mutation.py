@@ -541,6 +541,15 @@ MUTANTS = [
         ("pieces share files", "taken.update(found)", "pass"),
     ),
     *_in(
+        "write/commit/sorted_rows.py",
+        ("verbs/test_cluster.py",),
+        (
+            "the first rows say how all are divided",
+            "if sample is None or len(sample) == sample.null_count:",
+            "if True:",
+        ),
+    ),
+    *_in(
         "read/layout_sample.py",
         ("verbs/test_suggest_layout.py",),
         ("rows of two partitions share a row group", "cuts.append(end)", "pass"),

@@ -132,10 +132,14 @@ def change_own_rows(url: str, uri: str, writer: int, count: int, answers: Any) -
                 if kind == "append":
                     rows = own_rows(writer, number)
                     version = lake.write_dataset(rows, uri, catalog=catalog).version
-                elif kind == "update":
-                    version = dataset.update({"a": "a + 1000"}, where).version
                 else:
-                    version = dataset.delete(where).version
+                    if kind == "update":
+                        changed = dataset.update({"a": "a + 1000"}, where)
+                    else:
+                        changed = dataset.delete(where)
+                    if not changed.rows_updated + changed.rows_deleted:
+                        continue  # there was nothing to commit
+                    version = changed.version
             except lake.CommitConflictError:
                 conflicts += 1
                 continue
