@@ -143,6 +143,7 @@ def test_a_condition_that_is_a_range(text: str, expected: str) -> None:
         ("(l * 2) IS NULL", "l IS NULL"),
         ("CASE WHEN flag THEN i ELSE l END > 3 ", "(flag = TRUE AND i > 3) OR l > 3"),
         ("nullif(i, 3) = 7", "i = 7"),
+        ("CAST(l AS INT) = 5", "l = 5"),
         ("month(dt) IN (1, 2)", "dt IS NOT NULL"),
         ("size(tags) > 1", "tags IS NOT NULL"),
     ],
