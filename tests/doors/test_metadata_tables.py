@@ -47,6 +47,8 @@ def test_each_table_is_what_python_shows(
             row["timestamp"] = row["timestamp"].timestamp()
     assert found == expected
     assert frame.count() == len(expected)
+    works = {part.name: part.works for part in lake.spark.status(spark_planner).parts}
+    assert works["aggregates"]  # Spark counted, because the catalog has no answer
 
 
 def test_spark_filters_and_aggregates_them(any_spark: Any, dataset: lake.Dataset) -> None:

@@ -4,6 +4,7 @@ import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Vocabulary;
 import java.math.BigDecimal;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.read.LocalScan;
@@ -38,12 +39,14 @@ public final class CatalogAnswer implements LocalScan, SupportsReportStatistics 
   }
 
   /**
-   * Reads what Python made in the place of partitions: rows of texts, or nothing.
+   * Reads what Python made in the place of partitions: rows of texts, or nothing, as of metadata
+   * tables and changes.
    *
    * @return null where the catalog has no answer
    */
   static CatalogAnswer of(byte[] partition, StructType schema) {
-    List<?> rows = (List<?>) Envelope.answerIn(partition).get(Vocabulary.Planned.ROWS);
+    Map<?, ?> told = Envelope.answerIn(partition);
+    List<?> rows = told == null ? null : (List<?>) told.get(Vocabulary.Planned.ROWS);
     if (rows == null) {
       return null;
     }

@@ -14,6 +14,7 @@ import io.plake.spark.format.RepinViews;
 import io.plake.spark.format.StreamReads;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Locale;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
@@ -128,7 +129,8 @@ public final class RowStatements extends Rule<LogicalPlan> {
       pickled = frame.getOrCreateDataSourceInPython(
           table.name(), options, new Some<>(table.schema())).dataSource();
     }
-    Object version = Envelope.answerIn(pickled).get(Vocabulary.Planned.VERSION);
+    Map<?, ?> told = Envelope.answerIn(pickled);
+    Object version = told == null ? null : told.get(Vocabulary.Planned.VERSION);
     if (version == null) {
       throw new IllegalStateException("the data source does not tell the version of its frame");
     }
