@@ -122,7 +122,7 @@ def test_every_verb_of_a_dataset_that_commits_is_tried() -> None:
         and name
         not in {
             *("branches", "files", "history", "read_changes", "refresh", "scan", "tags", "verify"),
-            *("health", "consumers"),
+            *("consumers", "health", "suggest_layout"),
             # They take several transactions, and do nothing twice that was done.
             *("changes", "cluster", "erase", "export_iceberg", "maintain", "vacuum"),
         }

@@ -113,9 +113,10 @@ def _with_index(data: Any) -> Any:
         if name is None:
             is_number = getattr(values.dtype, "kind", "O") in "iu" and len(index.names) == 1
             if not is_number and len(values):
+                first = values.tolist()[0]
                 raise InvalidOptionError(
                     option="data",
-                    reason=f"is a pandas frame whose index has values ({values[0]!r} first) and no "
+                    reason=f"is a pandas frame whose index has values ({first!r} first) and no "
                     "name. Name it, df.rename_axis('name'), or drop it, "
                     "df.reset_index(drop=True).",
                 )
