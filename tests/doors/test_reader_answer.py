@@ -301,7 +301,7 @@ def test_what_only_plake_knows_is_pythons(path: Path) -> None:
     as_long = Pushdown(StructType([StructField("b", LongType())]), isolated=True, reader="spark")
     source = PlakeDataSource({"path": str(path)})
     (partition,) = PlakeReader(source._read_request(), as_long).partitions()
-    assert "read as bigint" in partition.__getstate__()["note"]  # type: ignore[operator,index]
+    assert "read as bigint" in partition.told[Planned.NOTE]
 
 
 def test_the_places_of_rows_are_told_by_what_files_store_of_moved_rows(tmp_path: Path) -> None:
