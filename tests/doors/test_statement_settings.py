@@ -25,7 +25,9 @@ WRITES: dict[str, Write] = {
     "insert": sql("INSERT INTO {t} VALUES (7, 7)"),
     "insert overwrite": sql("INSERT OVERWRITE {t} VALUES (7, 7)"),
     "replace where": sql("INSERT INTO {t} REPLACE WHERE i = 1 VALUES (1, 7)"),
+    "truncate": sql("TRUNCATE TABLE {t}"),
     "delete": sql("DELETE FROM {t} WHERE i = 1"),
+    "delete all": sql("DELETE FROM {t}"),
     "update": sql("UPDATE {t} SET v = v + 7"),
     "merge": sql(
         "MERGE INTO {t} USING (SELECT 1 i, 7 v) s ON {t}.i = s.i "

@@ -220,6 +220,7 @@ class Question:
     PROPERTIES = "texts"  # {name: text}
     STAGE = "stage"  # of STAGE: a value of `Stage`
     PURGE = "purge"  # of DROP: delete the files
+    SETTINGS = "settings"  # of TRUNCATE: as `Told.SETTINGS`
     CASCADE = "cascade"  # of DROP_NAMESPACE
     RENAMED = "renamed"  # of RENAME: the new identifier
     CHANGES = "changes"  # of ALTER: a list of {CHANGE, FIELD, ...}

@@ -32,7 +32,13 @@ from lakehouse_source.schema.ordinal import to_ordinal
 from lakehouse_source.spark.protocol import envelope
 from lakehouse_source.spark.protocol.vocabulary import Answer, Ask, Envelope, Failure, Question
 from lakehouse_source.spark.session.catalog_request import Place, Request, knows, place_of
-from lakehouse_source.spark.session.options import STREAM_ONLY_OPTIONS, on_branch
+from lakehouse_source.spark.session.options import (
+    SETTINGS,
+    STREAM_ONLY_OPTIONS,
+    Options,
+    on_branch,
+    with_settings,
+)
 from lakehouse_source.spark.tables import (
     catalog_names,
     catalog_partitions,
@@ -46,7 +52,9 @@ from lakehouse_source.spark.types.to_spark_sql import literal_sql
 from lakehouse_source.storage import canonical_uri
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import commit
+from lakehouse_source.write.commit.conflicts import Isolation
 from lakehouse_source.write.commit.options import WriteOptions
+from lakehouse_source.write.statements.row_statement import isolation_of
 
 # Spark keeps a column's default value as SQL in its metadata.
 _SPARK_DEFAULT = "CURRENT_DEFAULT"
@@ -190,12 +198,27 @@ def _sql(value: pa.Scalar, field: pa.Field) -> str:
 
 
 def truncate(request: Request) -> dict[str, Any]:
-    """Remove all rows, as one commit."""
+    """Remove all rows, as one commit, by the settings of the session.
+
+    Raises:
+        InvalidOptionError: there is no such setting, or its value is wrong.
+        CommitConflictError: `expectedVersion` is another version.
+    """
+    told = with_settings({}, request.question.get(Question.SETTINGS, {}))
+    given = Options(told, SETTINGS, "truncating")
+    isolation_of(given.text("isolation") or Isolation.WRITE_SERIALIZABLE.value)
+    options = WriteOptions(
+        mode="overwrite",
+        expected_version=given.number("expectedVersion"),
+        txn_app_id=given.text("txnAppId"),
+        txn_version=given.number("txnVersion"),
+        commit_metadata=given.document("commitMetadata"),
+    )
     address = place_of(request).address()
     with address.open() as catalog:
         with catalog.read() as reader:
             schema = without_metadata(address.snapshot(catalog, reader).schema)
-        commit(catalog, begin(catalog, address, schema, WriteOptions(mode="overwrite")), [])
+        commit(catalog, begin(catalog, address, schema, options), [])
     return {}
 
 

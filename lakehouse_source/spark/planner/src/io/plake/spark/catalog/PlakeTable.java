@@ -289,7 +289,9 @@ public class PlakeTable extends PythonTable
 
   @Override
   public boolean truncateTable() {
-    channel.change(Channel.about(Vocabulary.Ask.TRUNCATE, identifier));
+    ObjectNode command = Channel.about(Vocabulary.Ask.TRUNCATE, identifier);
+    command.set(Vocabulary.Question.SETTINGS, Channel.settings());
+    channel.change(command);
     return true;
   }
 

@@ -85,8 +85,8 @@ public final class Channel {
     }
   }
 
-  /** Adds the session's settings of statements to options of a write. */
-  static CaseInsensitiveStringMap withSettings(CaseInsensitiveStringMap given) {
+  /** The session's settings of statements. */
+  public static ObjectNode settings() {
     ObjectNode settings = Envelope.object();
     Iterator<Tuple2<String, String>> all = SQLConf.get().getAllConfs().iterator();
     while (all.hasNext()) {
@@ -96,6 +96,12 @@ public final class Channel {
             setting._1().substring(Vocabulary.Setting.STATEMENT.length()), setting._2());
       }
     }
+    return settings;
+  }
+
+  /** Adds the session's settings of statements to options of a write. */
+  static CaseInsensitiveStringMap withSettings(CaseInsensitiveStringMap given) {
+    ObjectNode settings = settings();
     if (settings.isEmpty()) {
       return given;
     }

@@ -165,6 +165,7 @@ public final class Vocabulary {
     public static final String PROPERTIES = "texts";
     public static final String STAGE = "stage";
     public static final String PURGE = "purge";
+    public static final String SETTINGS = "settings";
     public static final String CASCADE = "cascade";
     public static final String RENAMED = "renamed";
     public static final String CHANGES = "changes";
