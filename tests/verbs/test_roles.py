@@ -231,7 +231,7 @@ def test_a_role_does_its_work_and_nothing_more(
         assert lake.open_dataset(place.uri, catalog=catalog).verify(checksums=True).ok
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_each_grant_is_needed(postgres_server: PostgresServer, tmp_path: Path) -> None:
     """Without a statement of the file, some verb of some role is refused."""
     grants = [one for one in SCRIPT.split(";\n") if "GRANT INSERT" in one or "GRANT UPDATE" in one]
