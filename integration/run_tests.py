@@ -3,10 +3,10 @@
     python integration/run_tests.py [PYTEST ARGUMENTS]
 
 One lane has the tests that need Spark; the other has the type checks and the tests without
-Spark. The output of the first lane is shown as it comes; the second writes to a file, which
-is shown when both are done. The last line counts the tests of both, and the exit code is the
-worse one. Ctrl-C stops both: each pytest gets time to stop its Spark, its PostgreSQL and its
-processes.
+Spark. The lane that is done first takes parts of the other. The output of the first lane is shown
+as it comes; the others write to files, which are shown when all are done. The last line counts
+the tests of both, and the exit code is the worse one. Ctrl-C stops both: each pytest gets time to
+stop its Spark, its PostgreSQL and its processes.
 
 A pytest that hangs inside of a library cannot be ended by pytest-timeout: DuckDB 2.0.0 has waited
 for ever. It is ended from here, with the stacks of its threads, and run once more. One that has
@@ -22,11 +22,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,6 +55,7 @@ class Command:
     """What a lane runs: its arguments, and the file of its results where it is a pytest."""
 
     arguments: tuple[str, ...]
+    log: Path | None = None  # where it writes; None is the terminal
     results: Path | None = None
     again: bool = False
     begin: float = 0.0
@@ -75,30 +75,41 @@ SECOND = Lane(
     "without Spark",
     "not spark and not long",
     checks=((sys.executable, "-m", "mypy"),),
-    parts=(("tests/verbs",), ("--ignore=tests/verbs",)),
+    parts=(("tests/verbs",), ("--ignore=tests/verbs", "--ignore=tests/edges"), ("tests/edges",)),
 )
 
 
 class Runner:
-    """Runs the commands of one lane, one after the other."""
+    """Runs the commands of one lane, one after the other, and then those left of `helped`."""
 
-    def __init__(self, lane: Lane, arguments: list[str], folder: Path, out: IO[str] | None) -> None:
+    def __init__(
+        self, lane: Lane, arguments: list[str], folder: Path, helped: Runner | None = None
+    ) -> None:
         self.lane = lane
+        self._helped = helped
         self.exit_code = 0
         self.seconds = 0.0
         self._begin = time.monotonic()
         # Arguments may name tests of one lane only.
         self._harmless = {0, NO_TESTS} if arguments else {0}
-        self._commands = [Command(check) for check in lane.checks]
+        self._commands: list[Command] = []
         self._results: list[Path] = []
+        self.logs: list[Path] = []
+        for check in lane.checks:
+            self._commands.append(Command(check, self._new_log(folder)))
         for number, part in enumerate([arguments] if arguments else lane.parts):
             results = folder / f"{lane.name} {number}.xml"
             chosen = ("-m", lane.markers, f"--junit-xml={results}", *part)
-            self._commands.append(Command((*PYTEST, *chosen), results))
+            self._commands.append(Command((*PYTEST, *chosen), self._new_log(folder), results))
             self._results.append(results)
-        self._out = out
         self._command = Command(())
         self._running: subprocess.Popen[bytes] | None = None
+
+    def _new_log(self, folder: Path) -> Path | None:
+        if self._helped is not None:
+            return None
+        self.logs.append(folder / f"{len(self.logs)}.log")
+        return self.logs[-1]
 
     def is_running(self) -> bool:
         """Begin the next command where one has ended; answer whether there is anything left."""
@@ -109,19 +120,24 @@ class Runner:
             if code is None:
                 return True
             self._ended(code)
-        if not self._commands:
+        if self._commands:
+            self._command = self._commands.pop(0)
+        elif self._helped is not None and self._helped._commands:
+            self._command = self._helped._commands.pop()
+        else:
             return False
-        self._command = self._commands.pop(0)
         self._command.begin = time.monotonic()
-        # A process group of its own: Ctrl-C reaches it once, through `interrupt`.
-        self._running = subprocess.Popen(
-            self._command.arguments,
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=self._out,
-            stderr=self._out and subprocess.STDOUT,
-            start_new_session=True,
-        )
+        log = self._command.log
+        with open(log, "ab") if log else nullcontext() as out:
+            # A process group of its own: Ctrl-C reaches it once, through `interrupt`.
+            self._running = subprocess.Popen(
+                self._command.arguments,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out and subprocess.STDOUT,
+                start_new_session=True,
+            )
         return True
 
     def _end_stuck(self, running: subprocess.Popen[bytes]) -> int:
@@ -230,25 +246,22 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, terminated)
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="plake-tests-") as folder:
-        with Path(folder, "log").open("w+") as log:
-            runners = [
-                Runner(FIRST, arguments, Path(folder), None),
-                Runner(SECOND, arguments, Path(folder), log),
-            ]
-            interrupted = False
-            try:
-                while [runner for runner in runners if runner.is_running()]:
-                    time.sleep(POLL_SECONDS)
-            except KeyboardInterrupt:
-                interrupted = True
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
-                for runner in runners:
-                    runner.interrupt()
-                for runner in runners:
-                    runner.finish()
-            log.seek(0)
-            print("=== types, tests without Spark", flush=True)
-            print(log.read(), flush=True)
+        second = Runner(SECOND, arguments, Path(folder))
+        runners = [Runner(FIRST, arguments, Path(folder), second), second]
+        interrupted = False
+        try:
+            while [runner for runner in runners if runner.is_running()]:
+                time.sleep(POLL_SECONDS)
+        except KeyboardInterrupt:
+            interrupted = True
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            for runner in runners:
+                runner.interrupt()
+            for runner in runners:
+                runner.finish()
+        print("=== types, tests without Spark", flush=True)
+        for log in second.logs:
+            print(log.read_text(errors="replace") if log.exists() else "", flush=True)
         print(slowest(runners))
         print(closing_line(runners, time.monotonic() - begin), flush=True)
     if interrupted:
