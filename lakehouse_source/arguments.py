@@ -6,9 +6,10 @@ and an iterator of names is empty when it is asked for the second time.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, SupportsIndex, TypeVar
+from typing import Any, TypeVar
 
 from lakehouse_source.errors import InvalidOptionError
 
@@ -35,9 +36,9 @@ def whole_number(option: str, value: Any) -> int:
     Raises:
         InvalidOptionError: it is something else, such as a text or a bool.
     """
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         raise InvalidOptionError(option=option, value=value, reason="must be a whole number.")
-    return value.__index__()
+    return operator.index(value)
 
 
 def number_of_seconds(option: str, value: Any, most: float) -> float:

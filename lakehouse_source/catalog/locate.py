@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 
@@ -118,8 +119,9 @@ def open_catalog(
             given["busy_seconds"] = busy_seconds
         if scheme == "duckdb":
             return _duckdb_catalog(path, given)
-        is_default = dataset_uri is not None and is_default_catalog(url, dataset_uri)
-        return SqliteCatalog(path, make_folder=is_default, **given)
+        # Only a catalog that is made needs its folder.
+        make_folder = create and dataset_uri is not None and _is_default_file(path, dataset_uri)
+        return SqliteCatalog(path, make_folder=make_folder, **given)
     reason = "is empty." if not url.strip() else "is not a catalog URL that plake knows."
     raise InvalidOptionError(option="catalog", value=shown, reason=reason, known=KNOWN)
 
@@ -145,8 +147,7 @@ def is_default_catalog(catalog: str | Catalog | None, dataset_uri: str) -> bool:
     Raises:
         InvalidOptionError: the URL is none that plake knows.
     """
-    folder = local_path(dataset_uri)
-    if folder is None:
+    if local_path(dataset_uri) is None:
         return False
     if isinstance(catalog, Catalog):
         url, named = catalog.url, None
@@ -154,8 +155,12 @@ def is_default_catalog(catalog: str | Catalog | None, dataset_uri: str) -> bool:
         url, named = _resolved(catalog, dataset_uri)
     if _scheme_of(url) != "sqlite":
         return False
-    path = _file_parts(url, "sqlite", named or redact(url))[0]
-    return same_place(path, default_catalog_path(folder))
+    return _is_default_file(_file_parts(url, "sqlite", named or redact(url))[0], dataset_uri)
+
+
+def _is_default_file(path: str, dataset_uri: str) -> bool:
+    folder = local_path(dataset_uri)
+    return folder is not None and same_place(path, default_catalog_path(folder))
 
 
 def folder_around(catalog: Catalog) -> str | None:
@@ -176,6 +181,16 @@ def _scheme_of(url: str) -> str:
 
 
 def _file_parts(url: str, scheme: str, shown: str) -> tuple[str, float | None]:
+    """The path of the file that a URL names, and the seconds to wait for a lock if it says so."""
+    path, busy_seconds, is_clear = _parsed_url(url, scheme, shown)
+    if not is_clear:
+        _check_not_relative(path, scheme, shown)
+    return path, busy_seconds
+
+
+@lru_cache(maxsize=64)  # every read opens its catalog
+def _parsed_url(url: str, scheme: str, shown: str) -> tuple[str, float | None, bool]:
+    """The path, the seconds, and whether the path is certainly an absolute one."""
     rest, _, query = url[len(scheme) + 1 :].partition("?")
     path = unquote(rest.removeprefix("//"))
     if not rest.startswith("///") or path.endswith("/") or "\0" in path:
@@ -206,9 +221,7 @@ def _file_parts(url: str, scheme: str, shown: str) -> tuple[str, float | None]:
                 value=shown,
                 reason="its timeout must be a number of seconds from 0 to 3600.",
             )
-    if not is_clear:
-        _check_not_relative(path, scheme, shown)
-    return path, busy_seconds
+    return path, busy_seconds, is_clear
 
 
 def _check_not_relative(path: str, scheme: str, shown: str) -> None:

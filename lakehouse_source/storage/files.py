@@ -39,7 +39,7 @@ class Storage:
         self.uri = self.location.uri
         self.filesystem, self.root = open_filesystem(self.location)
         # Folders that symbolic links do not lead out of the dataset, each looked at once.
-        self._inside: set[str] = set()
+        self._inside = {self.root}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Storage, (self.location,))

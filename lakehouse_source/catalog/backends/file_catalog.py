@@ -54,8 +54,8 @@ class FileCatalog(PooledCatalog[Connection]):
         self.path = path
         self._make_folder = make_folder
         self._busy_seconds = busy_seconds
-        if not create:
-            self._check_file()
+        if not create and self._is_file(path) is None:
+            raise self._missing(self.absent)
 
     def _check_file(self) -> bool:
         """Tell whether the file is there already. Where it is not, it may be made now.

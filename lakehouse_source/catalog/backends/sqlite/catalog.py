@@ -186,7 +186,7 @@ def _objects_after_each(number: int) -> Iterator[frozenset[DatabaseObject]]:
 
 
 def _close(connection: sqlite3.Connection) -> None:
-    with forks.outside(), suppress(sqlite3.Error):
+    with forks, suppress(sqlite3.Error):
         connection.close()
 
 
@@ -395,12 +395,12 @@ class SqliteCatalog(FileCatalog[_Connection]):
 
     @contextmanager
     def read(self) -> Iterator[CatalogReader]:
-        with forks.outside(), super().read() as reader:
+        with forks, super().read() as reader:
             yield reader
 
     @contextmanager
     def write(self) -> Iterator[CatalogTransaction]:
-        with forks.outside(), super().write() as transaction:
+        with forks, super().write() as transaction:
             yield transaction
 
     def _begin(self, connection: _Connection, read_only: bool) -> None:
@@ -438,7 +438,7 @@ class SqliteCatalog(FileCatalog[_Connection]):
         session.connection = None
 
     def overwrite_free_pages(self) -> tuple[str, ...]:
-        with forks.outside():
+        with forks:
             self._vacuum()
         return ()
 

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 # Transactions take milliseconds. One that waits for another process, for half a minute at most,
 # sleeps outside of SQLite's mutexes and holds no file lock: the fork does not wait for its end.
@@ -26,25 +23,25 @@ class Forks:
 
     def _begin(self) -> None:
         self._changed = threading.Condition()
-        self._inside: Counter[int] = Counter()
+        self._inside: dict[int, int] = {}
         self._forking: set[int] = set()
 
-    @contextmanager
-    def outside(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """Use a database while no thread forks. A thread may be in several at a time."""
-        me, changed = threading.get_ident(), self._changed
-        with changed:
+        me = threading.get_ident()
+        with self._changed:
             if me not in self._inside and me not in self._forking:
-                changed.wait_for(lambda: not self._forking)
-            self._inside[me] += 1
-        try:
-            yield
-        finally:
-            with changed:
-                if changed is self._changed:  # else this is a child, which has its own
-                    self._inside[me] -= 1
-                    self._inside = +self._inside
-                    changed.notify_all()
+                self._changed.wait_for(lambda: not self._forking)
+            self._inside[me] = self._inside.get(me, 0) + 1
+
+    def __exit__(self, *_: object) -> None:
+        me = threading.get_ident()
+        with self._changed:
+            depth = self._inside.pop(me, 0)
+            if depth > 1:
+                self._inside[me] = depth - 1
+            elif depth == 1:  # 0: this is a child, which began anew inside
+                self._changed.notify_all()
 
     def before(self) -> None:
         """Wait until the other threads have left their databases, and keep them out."""
