@@ -375,7 +375,8 @@ class VersionNotFoundError(PlakeError):
         expired: bool = False,
     ) -> None:
         if expired:
-            text = f"{requested} of {dataset} was expired: versions {first} to {last} can be read"
+            left = f"versions {first} to {last}" if first <= last else "only what comes later"
+            text = f"{requested} of {dataset} was expired: {left} can be read"
         else:
             text = f"{dataset} has no {requested}: it has versions {first} to {last}"
         if first_timestamp is not None:

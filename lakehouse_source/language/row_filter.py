@@ -37,6 +37,7 @@ from lakehouse_source.language.bounds.bound import (
 )
 from lakehouse_source.language.conditions.arrow_expressions import compute
 from lakehouse_source.language.functions.comparison import COMPARISONS
+from lakehouse_source.language.functions.text import matching_like
 from lakehouse_source.language.rows.sql_rows import SqlRows
 from lakehouse_source.model import Ordinal
 from lakehouse_source.schema.ordinal import to_scalar
@@ -205,7 +206,7 @@ class _Builder:
         return kernel(column, pattern=node.text)
 
     def _like(self, node: BoundLike, column: Values) -> Values:
-        return pc.match_substring_regex(column, pattern=rf"(?s)\A(?:{node.regex})\z")
+        return matching_like(column, node.pieces)
 
 
 def _values_near(node: BoundIn, column: Values) -> tuple[Ordinal, ...]:

@@ -33,8 +33,8 @@ from lakehouse_source.language.bounds.bound import (
     BoundPredicate,
     BoundText,
     IfPresent,
-    compiled,
 )
+from lakehouse_source.language.tree.like import matches
 from lakehouse_source.model import ColumnBounds
 from lakehouse_source.pruning.outcome import (
     AND_TABLE,
@@ -272,4 +272,4 @@ def _like(node: BoundLike, lower: bytes | None, upper: bytes | None) -> int:
         value = lower.decode()
     except UnicodeDecodeError:
         return _BOTH
-    return TRUE_BIT if compiled(node.regex).fullmatch(value) else FALSE_BIT
+    return TRUE_BIT if matches(node.pieces, value) else FALSE_BIT

@@ -343,21 +343,35 @@ def storage_type(type_: pa.DataType, column: str) -> pa.DataType:
         return pa.timestamp(unit, "UTC" if type_.tz is not None else None)
     if pa.types.is_time32(type_):
         return pa.time32("ms")
-    if pa.types.is_decimal32(type_) or pa.types.is_decimal64(type_):
-        return pa.decimal128(type_.precision, type_.scale)
-    if pa.types.is_interval(type_) or pa.types.is_union(type_):
+    if pa.types.is_interval(type_) or pa.types.is_union(type_) or _holds_nothing(type_):
         raise SchemaMismatchError(
             column=column,
             got=type_,
             reason=f"has type {type_}, which Parquet cannot hold",
             hint="Cast or drop it.",
         )
+    if pa.types.is_decimal32(type_) or pa.types.is_decimal64(type_):
+        return pa.decimal128(type_.precision, type_.scale)
     if is_nested(type_):
         below = [storage_field(child, column) for child in children(type_)]
         if is_list_like(type_) and not pa.types.is_fixed_size_list(type_):
             return pa.list_(below[0])
         return rebuild(type_, below)
     return type_
+
+
+def _holds_nothing(type_: pa.DataType) -> bool:
+    """Structs, arrays and texts of no width, and decimals that count tens: no file has them.
+
+    Arrow writes an array of no width without an error, and cannot read the file.
+    """
+    if pa.types.is_struct(type_):
+        return bool(type_.num_fields == 0)
+    if pa.types.is_fixed_size_list(type_):
+        return bool(type_.list_size == 0)
+    if pa.types.is_fixed_size_binary(type_):
+        return bool(type_.byte_width == 0)
+    return bool(pa.types.is_decimal(type_) and not 0 <= type_.scale <= type_.precision)
 
 
 def storage_field(field: pa.Field, parent: str = "") -> pa.Field:

@@ -296,6 +296,12 @@ def test_a_single_value_is_matched_exactly():
     assert not outcome("contains(c, 'x')", pa.string(), bounds).may_match
 
 
+def test_one_value_against_many_wildcards_takes_no_time():
+    bounds = known(b"a" * 60, b"a" * 60)
+    assert not outcome(f"c LIKE '{'%a' * 20}%c'", pa.string(), bounds).may_match
+    assert outcome(f"c LIKE '{'%a' * 20}%_'", pa.string(), bounds).always
+
+
 def test_a_list_of_every_whole_number_between_the_bounds_is_all_of_them():
     assert outcome("c IN (1, 2, 3, 4)", pa.int32(), known(1, 4)).always
     assert not outcome("c IN (1, 2, 4)", pa.int32(), known(1, 4)).always

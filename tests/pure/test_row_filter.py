@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import pyarrow as pa
 import pytest
 
+from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.schema import fields as schemas
@@ -111,6 +114,43 @@ def test_like():
     assert matching(table, "x NOT LIKE '%b%'") == [1, 2, 3, 4]
     assert matching(table, "x LIKE ''") == [4]
     assert matching(table, "x LIKE '%'") == [0, 1, 2, 3, 4, 6]
+
+
+def matches_by_trying(text, pattern):
+    """LIKE by its definition: each `%` takes every length in turn."""
+    if not pattern:
+        return not text
+    first, rest = pattern[0], pattern[1:]
+    if first == "%":
+        return any(matches_by_trying(text[at:], rest) for at in range(len(text) + 1))
+    return bool(text) and first in (text[0], "_") and matches_by_trying(text[1:], rest)
+
+
+@pytest.mark.parametrize("form", ["x LIKE '{}'", "x ILIKE '{}'", "x LIKE p"])
+def test_like_is_what_trying_every_length_gives(form):
+    draw = random.Random(1)
+    texts = sorted({"".join(draw.choices("ab", k=draw.randint(0, 7))) for _ in range(80)})
+    for _ in range(60):
+        pattern = "".join(draw.choices("ab%%_", k=draw.randint(1, 6)))
+        table = pa.table({"x": texts, "p": [pattern] * len(texts)})
+        wanted = [n for n, text in enumerate(texts) if matches_by_trying(text, pattern)]
+        assert matching(table, form.format(pattern)) == wanted, pattern
+
+
+@pytest.mark.parametrize("form", ["x LIKE '{}'", "x ILIKE '{}'", "x LIKE p"])
+@pytest.mark.parametrize("pattern", ["%a" * 20 + "%c", "%a" * 100_000, "a%" + "b" * 100_000 + "%"])
+def test_like_with_many_wildcards_takes_no_time_and_is_no_damage(form, pattern):
+    """Tried one after the other, the lengths of 20 wildcards have no end; RE2 refuses 100,000."""
+    table = pa.table({"x": ["a" * 60, "a" * 100_000], "p": [pattern] * 2})
+    wanted = [1] if pattern == "%a" * 100_000 else []
+    assert matching(table, form.format(pattern)) == wanted
+
+
+def test_a_very_long_regular_expression_is_refused():
+    """RE2 took a minute for it, and wrote a line to standard error for each character."""
+    table = pa.table({"x": ["a"]})
+    with pytest.raises(InvalidPredicateError, match="at most 10,000 characters"):
+        matching(table, f"x RLIKE '{'a?' * 6_000}'")
 
 
 @pytest.mark.parametrize("condition", ["TRUE", "FALSE", "NULL", "1 = 1 OR x = 1"])

@@ -64,7 +64,18 @@ def test_one_spelling_of_each_type_is_kept(given_type: pa.DataType, kept: pa.Dat
     assert storage_type(given_type, "c").equals(kept)
 
 
-@pytest.mark.parametrize("type_", [pa.month_day_nano_interval(), pa.dense_union([])])
+@pytest.mark.parametrize(
+    "type_",
+    [
+        pa.month_day_nano_interval(),
+        pa.dense_union([]),
+        pa.struct([]),
+        pa.list_(pa.int32(), 0),  # Arrow writes it, and cannot read the file
+        pa.binary(0),
+        pa.decimal128(5, -2),
+        pa.decimal32(3, 4),
+    ],
+)
 def test_what_parquet_cannot_hold_is_refused_by_name(type_: pa.DataType) -> None:
     with pytest.raises(SchemaMismatchError, match="Parquet cannot hold") as caught:
         storage_schema(pa.schema([("odd", type_)]))

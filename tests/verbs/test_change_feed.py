@@ -104,6 +104,10 @@ def test_expired_changes_are_refused_with_the_first_that_can_be_asked(
     assert kinds(dataset.changes(4)) == [(4, "insert", 4)]
     dataset.expire_versions(keep_last=1)
     assert kinds(dataset.changes(4)) == [(4, "insert", 4)]  # it took nothing away
+    dataset.delete("id = 4")
+    dataset.expire_versions(keep_last=1)
+    with pytest.raises(VersionNotFoundError, match="only what comes later can be read"):
+        dataset.changes(5).to_table()  # not "versions 6 to 5"
 
 
 def test_columns_and_conditions_are_those_of_a_scan(dataset: lake.Dataset) -> None:

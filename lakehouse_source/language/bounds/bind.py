@@ -393,7 +393,7 @@ class _Binder:
             if pieces[-1] is not like.ANY_TEXT:
                 return self._text(column, EndsWith(name, text))
             return self._text(column, Contains(name, text))
-        whole = BoundLike(column, like.regex(pieces))
+        whole = BoundLike(column, tuple(pieces))
         if pieces[0] in (like.ANY_TEXT, like.ONE_CHARACTER):
             return whole
         # The text before the first wildcard is implied, and the index can be searched by it.

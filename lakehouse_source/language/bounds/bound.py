@@ -7,10 +7,8 @@ has become an `IfPresent`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -91,10 +89,10 @@ class BoundText:
 
 @dataclass(frozen=True, slots=True)
 class BoundLike:
-    """The whole of `column` matches `regex`, which RE2 and Python read alike; `.` is any."""
+    """The whole of `column` matches a pattern, taken apart by `tree/like.py`."""
 
     column: BoundColumn
-    regex: str
+    pieces: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,9 +325,3 @@ def negation(node: BoundNode) -> BoundNode:
             return BoundCompare(node.column, OPPOSITE[node.op], node.value)
         return BoundCompare(node.column, "=", node.value)  # NOT (x < NaN): x = NaN
     return BoundNot(node)
-
-
-@lru_cache(maxsize=256)
-def compiled(regex: str) -> re.Pattern[str]:
-    """A LIKE pattern for Python's `re`."""
-    return re.compile(regex, re.DOTALL)

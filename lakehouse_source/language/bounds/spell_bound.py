@@ -22,6 +22,7 @@ from lakehouse_source.language.bounds.bound import (
     IfPresent,
 )
 from lakehouse_source.language.conditions.nodes import Column
+from lakehouse_source.language.tree import like
 from lakehouse_source.language.tree.constants import Timestamp, spell
 from lakehouse_source.language.tree.moments import date_text
 from lakehouse_source.model import Ordinal
@@ -63,7 +64,7 @@ def spell_bound(node: BoundNode) -> str:
         return f"{column} IN ({', '.join(values)})"
     if isinstance(node, BoundText):
         return f"{_FORMS[node.form]}({column}, {_value(node.text, node.column)})"
-    return f"{column} RLIKE {spell(node.regex)}"
+    return f"{column} RLIKE {spell(like.regex(node.pieces))}"
 
 
 def _inside(node: BoundNode, above: BoundNode) -> str:

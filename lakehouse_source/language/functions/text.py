@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -150,12 +149,24 @@ def search(function: Callable[[Any, Any], bool], part: Bound) -> Kernel:
     return lambda values, _: kernel(values, pattern=pattern)
 
 
+# RE2 takes a time that grows with the square of an expression's length, then refuses it.
+_LONGEST_REGEX = 10_000
+
+
+def matching_like(values: pa.Array | pa.ChunkedArray, pieces: Sequence[str]) -> Any:
+    """Which of the values match a LIKE pattern: by Arrow, but for very long patterns."""
+    if sum(map(len, pieces)) <= _LONGEST_REGEX:
+        return pc.match_substring_regex(values, pattern=rf"(?s)\A(?:{like.regex(pieces)})\z")
+    found = (None if text is None else like.matches(pieces, text) for text in values.to_pylist())
+    return pa.array(found, BOOLEAN)
+
+
 def like_kernel(pattern: Bound, escape: str) -> Kernel:
     """LIKE with one escape character; a literal pattern is searched by Arrow."""
     found = literal(pattern)
     if found is not None and found.value is not None:
-        regex = like.regex(_pieces(found.value, escape))
-        return lambda values, _: pc.match_substring_regex(values, pattern=rf"(?s)\A(?:{regex})\z")
+        pieces = _pieces(found.value, escape)
+        return lambda values, _: matching_like(values, pieces)
     return each(lambda text, wanted: _matches(text, wanted, escape), pa.bool_())
 
 
@@ -164,6 +175,8 @@ def regex_kernel(pattern: Bound) -> Kernel:
     found = literal(pattern)
     if found is None or found.value is None:
         raise Failure("RLIKE takes a literal text")
+    if len(found.value) > _LONGEST_REGEX:
+        raise Failure(f"RLIKE takes at most {_LONGEST_REGEX:,} characters")
     expression = to_re2(found.value)
 
     def kernel(values: pa.Array, _: pa.Array) -> pa.Array:
@@ -175,20 +188,16 @@ def regex_kernel(pattern: Bound) -> Kernel:
     return kernel
 
 
-def _pieces(pattern: str, escape: str) -> list[str]:
+@lru_cache(maxsize=1024)
+def _pieces(pattern: str, escape: str) -> Sequence[str]:
     try:
         return like.pieces(pattern, escape)
     except InvalidPredicateError as exc:
         raise Failure(exc.reason) from exc
 
 
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str, escape: str) -> re.Pattern[str]:
-    return re.compile(like.regex(_pieces(pattern, escape)), re.DOTALL)
-
-
 def _matches(text: str, pattern: str, escape: str) -> bool:
-    return _compiled(pattern, escape).fullmatch(text) is not None
+    return like.matches(_pieces(pattern, escape), text)
 
 
 # --- types and entries ------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lakehouse_source.errors import InvalidPredicateError
 
 # Text that cannot be a piece of a pattern marks the wildcards.
@@ -57,10 +59,41 @@ def pieces(pattern: str, escape: str) -> list[str]:
     return found
 
 
-def regex(pieces: list[str]) -> str:
-    """The pieces of a pattern as one regular expression that RE2 and Python read alike."""
+def regex(pieces: Sequence[str]) -> str:
+    """The pieces of a pattern as one regular expression for RE2.
+
+    Python's `re` would read it alike, and take a time that grows with each wildcard's power.
+    """
     wildcards = {ANY_TEXT: ".*", ONE_CHARACTER: "."}
     return "".join(wildcards.get(piece) or _plain(piece) for piece in pieces)
+
+
+def matches(pieces: Sequence[str], text: str) -> bool:
+    """Tell whether the whole text matches, in at most as many steps as pieces times characters.
+
+    Where a piece does not match, only the last `%` takes a character more: what the ones before
+    it took is the least that lets the pieces between them match, so that more would not help.
+    """
+    piece = at = 0
+    after_any = -1  # the piece after the last `%`, and where its text ends
+    taken = 0
+    while piece < len(pieces) or at < len(text):
+        wanted = pieces[piece] if piece < len(pieces) else None
+        if wanted == ANY_TEXT:
+            piece += 1
+            if piece == len(pieces):
+                return True
+            after_any, taken = piece, at
+        elif wanted == ONE_CHARACTER and at < len(text):
+            piece, at = piece + 1, at + 1
+        elif wanted is not None and text.startswith(wanted, at):
+            piece, at = piece + 1, at + len(wanted)
+        elif after_any < 0 or taken >= len(text):
+            return False
+        else:
+            taken += 1
+            piece, at = after_any, taken
+    return True
 
 
 def _plain(text: str) -> str:

@@ -75,6 +75,10 @@ def _reader(data: Any, schema: pa.Schema | None) -> pa.RecordBatchReader:
     if isinstance(data, pa.RecordBatch):
         return pa.RecordBatchReader.from_batches(data.schema, [data])
     library = type(data).__module__.partition(".")[0]
+    if library in ("pandas", "polars") and type(data).__name__ == "Series":
+        raise InvalidOptionError(
+            option="data", reason="is a Series, one column. Give a frame: data.to_frame('name')."
+        )
     if library == "pyarrow" and hasattr(data, "scanner"):
         return data.scanner().to_reader()
     if library == "pandas":
@@ -155,10 +159,12 @@ def _from_polars(data: Any) -> pa.RecordBatchReader:
 def _check_exported(relation: Any) -> None:
     """Check that DuckDB gives Arrow the values that a relation has.
 
-    It wraps large unsigned numbers around, and drops the zone of a time.
+    It wraps large unsigned numbers around, drops the zone of a time, and gives bytes as it keeps
+    them in memory for bits, large numbers and variants.
     """
+    refused = ("uhugeint", "time with time zone", "bit", "bignum", "variant")
     for name, type_ in zip(relation.columns, relation.types):
-        if not _ids_in(type_).isdisjoint(("uhugeint", "time with time zone")):
+        if not _ids_in(type_).isdisjoint(refused):
             raise _no_arrow_type(name, type_)
 
 
