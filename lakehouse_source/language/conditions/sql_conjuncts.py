@@ -6,18 +6,10 @@ the expression that it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
-from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
-from lakehouse_source.language.conditions.nodes import (
-    And,
-    Node,
-    SqlExpression,
-)
+from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.language.conditions.nodes import And, Node, SqlExpression
 from lakehouse_source.language.conditions.plain import plain
-from lakehouse_source.language.syntax.parse import read_conjuncts
-from lakehouse_source.language.syntax.sql_text import whole_text
-from lakehouse_source.language.tree import nodes as expressions
+from lakehouse_source.language.syntax.parse import read_conjuncts, refused_part
 
 
 def parse(text: str) -> Node:
@@ -26,9 +18,14 @@ def parse(text: str) -> Node:
     Raises:
         InvalidPredicateError: it is not a condition, or not a supported one.
     """
-    with whole_text(text):
-        terms = [read() for _, read in _terms(text)]
-    return terms[0] if len(terms) == 1 else And(tuple(terms))
+    terms = read_conjuncts(text)
+    for term in terms:
+        refused = refused_part(term)
+        if refused is not None:
+            raise InvalidPredicateError(reason=refused.reason, text=text, position=refused.position)
+    written = text.strip() if len(terms) == 1 else ""
+    found = tuple(_condition(SqlExpression(term, written)) for term in terms)
+    return found[0] if len(found) == 1 else And(found)
 
 
 def parse_conjuncts(text: str) -> tuple[list[Node], list[tuple[str, str]]]:
@@ -40,30 +37,14 @@ def parse_conjuncts(text: str) -> tuple[list[Node], list[tuple[str, str]]]:
         InvalidPredicateError: the text as a whole is not SQL.
     """
     known, unknown = list[Node](), list[tuple[str, str]]()
-    with whole_text(text):
-        for written, read in _terms(text):
-            try:
-                known.append(read())
-            except InvalidPredicateError as exc:
-                unknown.append((written(), exc.reason))
-            except RecursionError:
-                unknown.append((text, "it is nested too deeply"))
+    for term in read_conjuncts(text):
+        refused = refused_part(term)
+        if refused is None:
+            known.append(_condition(SqlExpression(term)))
+        else:
+            unknown.append((str(term), refused.reason))
     return known, unknown
 
 
-def _terms(text: str) -> Iterator[tuple[Callable[[], str], Callable[[], Node]]]:
-    """The terms of the outermost AND: how each is written, and what reads it."""
-    found = read_conjuncts(text)
-    whole = text.strip() if len(found) == 1 else ""
-    for written, read in found:
-
-        def condition(read: Callable[[], expressions.Node] = read) -> Node:
-            try:
-                term = SqlExpression(read(), whole)
-            except InvalidExpressionError as exc:
-                raise InvalidPredicateError(
-                    reason=exc.reason, text=text, position=exc.position
-                ) from exc
-            return plain(term.root, term) or term
-
-        yield written, condition
+def _condition(term: SqlExpression) -> Node:
+    return plain(term.root, term) or term
