@@ -93,10 +93,14 @@ class _Plain:
         return In(self._column(column), tuple(self._literal(value) for value in values))
 
     def null(self, node: expressions.Call) -> Node:
+        if len(node.arguments) != 1:
+            raise _NotPlain
         found = IsNull(self._column(node.arguments[0]))
         return found if node.name == "isnull" else Not(found)
 
     def text(self, node: expressions.Call) -> Node:
+        if len(node.arguments) < 2:
+            raise _NotPlain
         column, *given = node.arguments
         pattern, *escape = (self._literal(one) for one in given)
         if not isinstance(pattern, (str, bytes, type(None))):
