@@ -20,10 +20,10 @@ from lakehouse_source.language.conditions.nodes import (
     Constant,
     Node,
     Or,
+    missing_columns,
 )
-from lakehouse_source.language.conditions.sql_conjuncts import parse, parse_conjuncts
+from lakehouse_source.language.conditions.plain import parse, parse_conjuncts
 from lakehouse_source.language.conditions.triples import from_triple, is_triple
-from lakehouse_source.language.conditions.unbound import missing_columns
 
 
 @dataclass(frozen=True, slots=True, repr=False)
