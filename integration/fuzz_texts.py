@@ -259,8 +259,8 @@ class SparkVerdicts:
             .getOrCreate()
         )
         self._spark.sparkContext.setLogLevel("OFF")
-        for name in ("SQLQueryContextLogger", "sqlglot"):  # each refusal is one
-            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        # Each refusal is one.
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
         jvm_session: Any = self._spark._jsparkSession
         self._parser = jvm_session.sessionState().sqlParser()
         names = [part.split()[0] for part in _SQL_TYPES.split(", ")]

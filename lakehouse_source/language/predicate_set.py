@@ -20,9 +20,10 @@ from lakehouse_source.language.conditions.nodes import (
     Constant,
     Node,
     Or,
+    missing_columns,
 )
+from lakehouse_source.language.conditions.plain import parse, parse_conjuncts
 from lakehouse_source.language.conditions.triples import from_triple, is_triple
-from lakehouse_source.language.conditions.unbound import missing_columns
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -139,18 +140,11 @@ def _all(terms: list[Node]) -> Node:
 
 def _parse(text: str) -> Node:
     # Programs ask with the same text again and again. Nodes are immutable.
-    return _parsed_before(text) if len(text) <= _LONGEST_KEPT_TEXT else _parsed(text)
-
-
-def _parsed(text: str) -> Node:
-    # Imported here: loading the SQL parser takes time, and most callers give no SQL text.
-    from lakehouse_source.language.conditions.sql_conjuncts import parse
-
-    return parse(text)
+    return _parsed_before(text) if len(text) <= _LONGEST_KEPT_TEXT else parse(text)
 
 
 _LONGEST_KEPT_TEXT = 10_000
-_parsed_before = lru_cache(maxsize=256)(_parsed)
+_parsed_before = lru_cache(maxsize=256)(parse)
 
 
 # --- conditions that only prune ---------------------------------------------
@@ -188,17 +182,15 @@ def for_pruning(
     Raises:
         InvalidPredicateError: it is no condition, or names a column that does not exist.
     """
-    from lakehouse_source.language.conditions.sql_conjuncts import parse_conjuncts
-
     left_out: list[NotUsed] = []
 
-    def parse(text: str) -> Node:
+    def conjuncts(text: str) -> Node:
         known, unknown = parse_conjuncts(text)
         left_out.extend(NotUsed(*one) for one in unknown)
         return _all(known)
 
     used = []
-    root = _node(condition, parse)
+    root = _node(condition, conjuncts)
     waiting = list(root.terms if isinstance(root, And) else (root,))
     while waiting:
         conjunct = waiting.pop(0)

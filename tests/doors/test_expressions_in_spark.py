@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,14 @@ SIMPLIFYING = ",".join(
         "SimplifyCaseConversionExpressions",
     )
 )
+# Spark computes a part that stands in a text twice, as that of BETWEEN does, once and on every
+# row. So it fails on rows that do not ask for the part, and have a value. With these settings it
+# computes it where a row asks for it.
+LAZY = {
+    "spark.sql.subexpressionElimination.enabled": "false",
+    "spark.sql.alwaysInlineCommonExpr": "true",
+}
+EXCLUDED = "spark.sql.optimizer.excludedRules"
 # Errors that say that plake gives up, not that there is no result.
 REFUSALS = ("not supported", "print it differently", "Spark rounds it", "another upper case")
 
@@ -113,7 +122,9 @@ class Oracle:
         for start in range(0, len(answers), AT_ONCE):
             doubtful = [one for one, _ in self._compare(answers[start : start + AT_ONCE])]
             if doubtful:
-                with setting(self.spark, "spark.sql.optimizer.excludedRules", SIMPLIFYING):
+                with ExitStack() as settings:
+                    for name, value in (*LAZY.items(), (EXCLUDED, SIMPLIFYING)):
+                        settings.enter_context(setting(self.spark, name, value))
                     yield from (text for _, text in self._compare(doubtful))
 
     def _compare(self, answers: list[Answer]) -> Iterator[tuple[Answer, str]]:

@@ -112,7 +112,7 @@ def test_a_plan_takes_few_round_trips(
     assert len(asked) <= most, asked
 
 
-def test_conditions_that_are_no_text_do_not_wait_for_the_parser_of_sql(tmp_path: Path) -> None:
+def test_no_condition_waits_for_another_parser_of_sql(tmp_path: Path) -> None:
     lake.write_dataset(TABLE, tmp_path / "t")
     code = f"""
 import sys
@@ -121,9 +121,8 @@ from lakehouse_source.language import Column, Compare
 conditions = [("n", "=", 2)], Compare(Column.of("n"), "=", 2), None
 for condition in conditions:
     lake.open_dataset({str(tmp_path / "t")!r}).scan(condition).explain()
-assert "sqlglot" not in sys.modules, "loaded"
 assert lake.read_dataset({str(tmp_path / "t")!r}, predicates="n = 2").num_rows == 1
-assert "sqlglot" in sys.modules, "not loaded"
+assert "sqlglot" not in sys.modules, "loaded"
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

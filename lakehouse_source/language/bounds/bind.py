@@ -62,8 +62,9 @@ from lakehouse_source.language.conditions.nodes import (
     Or,
     SqlExpression,
     StartsWith,
+    missing_columns,
+    origin,
 )
-from lakehouse_source.language.conditions.unbound import missing_columns, origin
 from lakehouse_source.language.rows.expression import Expression, require_condition
 from lakehouse_source.language.rows.sql_rows import SqlRows, at_one_time, scope_of
 from lakehouse_source.language.tree import like

@@ -404,23 +404,23 @@ class Implied(Parts):
                         kept.discard(month)
         if len(kept) == 12:
             return TRUE
-        day = Cast(moment, pa.date32())
         ranges = []
-        for month in sorted(kept):
-            end = (year, month + 1, 1) if month < 12 else (year + 1, 1, 1)
-            first, after = (Literal(days_of(*one), pa.date32()) for one in ((year, month, 1), end))
-            ranges.append(
-                conjunction(
-                    [
-                        self.when(Call(">=", (day, first)), True),
-                        self.when(Call("<", (day, after)), True),
-                    ]
-                )
-            )
+        for first in sorted(month for month in kept if month - 1 not in kept):
+            after = next(month for month in range(first, 14) if month not in kept)
+            end = (year, after, 1) if after < 13 else (year + 1, 1, 1)
+            sides = [
+                self.when(Call(op, (Cast(moment, pa.date32()), _date(day))), True)
+                for op, day in ((">=", (year, first, 1)), ("<", end))
+            ]
+            ranges.append(conjunction(sides))
         return disjunction(ranges)
 
 
 NULL_LITERAL = Literal(None, pa.null())
+
+
+def _date(day: tuple[int, int, int]) -> Literal:
+    return Literal(days_of(*day), pa.date32())
 
 
 _READERS: dict[str, Callable[[Implied, Call], Found | None]] = {

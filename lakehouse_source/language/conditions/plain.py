@@ -1,4 +1,8 @@
-"""Pure. Expressions that compare columns with literals, as conditions on columns."""
+"""Pure. SQL texts and expressions as conditions.
+
+A conjunct that compares bare columns with literals becomes nodes of its own. Any other stays
+the expression that it is.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.errors import InvalidExpressionError
+from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
 from lakehouse_source.language.conditions.nodes import (
     And,
     Column,
@@ -29,12 +33,51 @@ from lakehouse_source.language.functions.casts import cast_kernel
 from lakehouse_source.language.functions.rows import listed, unlisted
 from lakehouse_source.language.rows.expression import Expression
 from lakehouse_source.language.rows.scope import Scope
+from lakehouse_source.language.syntax.parse import read_conjuncts, refused_part
 from lakehouse_source.language.tree import nodes as expressions
 from lakehouse_source.language.tree.constants import Literal, Timestamp
 from lakehouse_source.language.tree.moments import parse_date, parse_time, parse_timestamp
 from lakehouse_source.language.tree.nodes import COMPARISONS, FLIPPED
 from lakehouse_source.language.tree.types import INSTANT, WALL
 from lakehouse_source.schema.ordinal import DAY_NS, EPOCH, EPOCH_DATE
+
+
+def parse(text: str) -> Node:
+    """The condition that `text` holds.
+
+    Raises:
+        InvalidPredicateError: it is not a condition, or not a supported one.
+    """
+    terms = read_conjuncts(text)
+    for term in terms:
+        refused = refused_part(term)
+        if refused is not None:
+            raise InvalidPredicateError(reason=refused.reason, text=text, position=refused.position)
+    written = text.strip() if len(terms) == 1 else ""
+    found = tuple(_condition(SqlExpression(term, written)) for term in terms)
+    return found[0] if len(found) == 1 else And(found)
+
+
+def parse_conjuncts(text: str) -> tuple[list[Node], list[tuple[str, str]]]:
+    """The terms of the outermost AND: those that are supported, and the others.
+
+    The others are given as their text and the reason why they are not supported.
+
+    Raises:
+        InvalidPredicateError: the text as a whole is not SQL.
+    """
+    known, unknown = list[Node](), list[tuple[str, str]]()
+    for term in read_conjuncts(text):
+        refused = refused_part(term)
+        if refused is None:
+            known.append(_condition(SqlExpression(term)))
+        else:
+            unknown.append((str(term), refused.reason))
+    return known, unknown
+
+
+def _condition(term: SqlExpression) -> Node:
+    return plain(term.root, term) or term
 
 
 def plain(node: expressions.Node, term: SqlExpression | None = None) -> Node | None:
@@ -93,10 +136,14 @@ class _Plain:
         return In(self._column(column), tuple(self._literal(value) for value in values))
 
     def null(self, node: expressions.Call) -> Node:
+        if len(node.arguments) != 1:
+            raise _NotPlain
         found = IsNull(self._column(node.arguments[0]))
         return found if node.name == "isnull" else Not(found)
 
     def text(self, node: expressions.Call) -> Node:
+        if len(node.arguments) < 2:
+            raise _NotPlain
         column, *given = node.arguments
         pattern, *escape = (self._literal(one) for one in given)
         if not isinstance(pattern, (str, bytes, type(None))):

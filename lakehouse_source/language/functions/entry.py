@@ -5,13 +5,44 @@ What a function means is what Spark says of that name: docs/latest/api/sql/index
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
+from typing import Any, NamedTuple, Protocol
 
-from lakehouse_source.language.functions.arguments import Builder
+import pyarrow as pa
+
 from lakehouse_source.language.functions.order import Order
+from lakehouse_source.language.functions.rows import Bound, Kernel, each, strict
+from lakehouse_source.language.tree.failures import Failure
+from lakehouse_source.language.tree.nodes import Call, Literal, Node, spark_name
+from lakehouse_source.language.tree.types import (
+    INSTANT,
+    INTEGERS,
+    WALL,
+    is_atomic,
+    is_moment,
+    is_number,
+)
 
 NULL_IN = "NULL where an argument is NULL"
 NEVER = "never NULL"
+
+
+class Context(Protocol):
+    """What functions need of the binder."""
+
+    zone: tzinfo
+    now_us: int
+
+    def bind(self, node: Node) -> Bound: ...
+
+    def cast(self, value: Bound, to: pa.DataType) -> Bound: ...
+
+    def alike(self, values: Sequence[Bound]) -> list[Bound]: ...
+
+
+Builder = Callable[[Context, Call, list[Bound]], Bound]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +68,68 @@ class Function:
     def is_strict(self) -> bool:
         """Tell whether the result is NULL where an argument is NULL, and nowhere else."""
         return self.nulls == NULL_IN
+
+
+class Argument(NamedTuple):
+    """An argument of a type: as it is listed, the types that it takes, and what Spark makes it.
+
+    `to` None: it stays what it is.
+    """
+
+    name: str
+    what: str
+    takes: Callable[[pa.DataType], bool]
+    to: pa.DataType | None
+
+    def of(self, context: Context, value: Bound) -> Bound:
+        """A value as the argument.
+
+        Raises:
+            Failure: it is of a type that Spark does not cast to it by itself.
+        """
+        if not self.takes(value.type) and not (
+            self.to is not None and pa.types.is_null(value.type)
+        ):
+            raise Failure(f"{spark_name(value.type)} stands where {self.what} should: cast it")
+        return value if self.to is None else context.cast(value, self.to)
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return is_atomic(type_) and type_ != pa.binary()
+
+
+TEXT = Argument("STRING", "text", _is_text, pa.string())
+INT = Argument("INT", "an INT", lambda type_: type_ in INTEGERS[:3], pa.int32())
+NUMBER = Argument("a number", "a number", is_number, None)
+DOUBLE = Argument("DOUBLE", "a number", is_number, pa.float64())
+MOMENT = Argument("DATE or TIMESTAMP", "a date", is_moment, pa.date32())
+DATE = Argument("DATE", "a date", lambda type_: type_ == pa.date32(), pa.date32())
+CLOCK = Argument("TIMESTAMP", "a timestamp", lambda type_: type_ in (INSTANT, WALL), None)
+
+
+def function(
+    kernel: Kernel,
+    result: pa.DataType,
+    *takes: Argument,
+    defaults: Sequence[Any] = (),
+    can_fail: bool = False,
+    order: Order | None = None,
+    prunes: str = "",
+) -> Function:
+    """A function that is NULL where an argument is. `defaults` are the last ones if left out."""
+
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        left_out = zip(takes[len(given) :], defaults[len(given) - len(takes) :])
+        given = [*given, *(context.bind(Literal(value, one.to)) for one, value in left_out)]
+        values = [one.of(context, value) for one, value in zip(takes, given)]
+        return strict(call, result, values, kernel, can_fail=can_fail)
+
+    least, listed = len(takes) - len(defaults), ", ".join(one.name for one in takes)
+    return Function(
+        least, len(takes), build, listed, spark_name(result), order=order, prunes=prunes
+    )
+
+
+def by_row(one: Callable[..., Any], result: pa.DataType, *takes: Argument, **said: Any) -> Function:
+    """The same of a function of Python's that is called for each row without NULL."""
+    return function(each(one, result), result, *takes, **said)

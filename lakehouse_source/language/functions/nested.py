@@ -5,8 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse_source.language.functions.arguments import Context
-from lakehouse_source.language.functions.entry import NEVER, Function
+from lakehouse_source.language.functions.entry import NEVER, Context, Function
 from lakehouse_source.language.functions.rows import Bound, Rows, flat, strict
 from lakehouse_source.language.tree.failures import Failure
 from lakehouse_source.language.tree.nodes import Call, Literal, Name, Node, spark_name

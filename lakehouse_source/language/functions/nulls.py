@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from lakehouse_source.language.functions.arguments import Builder, Context
 from lakehouse_source.language.functions.comparison import compare, is_null
 from lakehouse_source.language.functions.conditional import choice, first_valid
-from lakehouse_source.language.functions.entry import NEVER, Function
+from lakehouse_source.language.functions.entry import NEVER, Builder, Context, Function
 from lakehouse_source.language.functions.rows import Bound
 from lakehouse_source.language.tree.nodes import Call, Literal
 
@@ -37,30 +36,23 @@ def _nvl2(context: Context, call: Call, given: list[Bound]) -> Bound:
     return choice(call, [(is_null(call, given[0], negated=True), yes)], no)
 
 
-_COALESCE = Function(
-    1,
-    None,
-    _coalesce,
-    "values of one type",
-    "common type",
-    nulls="the first argument that is not NULL",
-    prunes="what each argument implies",
-)
+_ONE_TYPE = "values of one type"
+_EACH = "what each argument implies"
+_FIRST = "the first argument that is not NULL"
+_COALESCE = Function(1, None, _coalesce, _ONE_TYPE, "common type", None, _FIRST, _EACH)
+_NULL = "NULL in a column"
+_VALUE = "a value in each column"
 
 FUNCTIONS: dict[str, Function] = {
-    "isnull": Function(
-        1, 1, _is_null(False), "any", "BOOLEAN", nulls=NEVER, prunes="NULL in a column"
-    ),
-    "isnotnull": Function(
-        1, 1, _is_null(True), "any", "BOOLEAN", nulls=NEVER, prunes="a value in each column"
-    ),
+    "isnull": Function(1, 1, _is_null(False), "any", "BOOLEAN", nulls=NEVER, prunes=_NULL),
+    "isnotnull": Function(1, 1, _is_null(True), "any", "BOOLEAN", nulls=NEVER, prunes=_VALUE),
     "coalesce": _COALESCE,
     **dict.fromkeys(("nvl", "ifnull"), replace(_COALESCE, least=2, most=2)),
     "nullif": Function(
         2,
         2,
         _null_if,
-        "values of one type",
+        _ONE_TYPE,
         "type of the first argument",
         nulls="where both are equal, or the first is NULL",
         prunes="what the first argument implies",

@@ -10,12 +10,20 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse_source.language.functions import arguments, order
-from lakehouse_source.language.functions.arguments import Builder, Context, function
+from lakehouse_source.language.functions import order
 from lakehouse_source.language.functions.arithmetic import with_few_digits
 from lakehouse_source.language.functions.casts import to_decimal, to_integer
 from lakehouse_source.language.functions.comparison import extreme
-from lakehouse_source.language.functions.entry import NEVER, Function
+from lakehouse_source.language.functions.entry import (
+    DOUBLE,
+    NEVER,
+    NUMBER,
+    Builder,
+    Context,
+    Function,
+    by_row,
+    function,
+)
 from lakehouse_source.language.functions.rows import Bound, Rows, each, strict
 from lakehouse_source.language.tree.failures import Failure
 from lakehouse_source.language.tree.nodes import Call, Literal, Node, spark_name
@@ -27,8 +35,9 @@ _WIDE = Digits(prec=1500, Emax=10**6, Emin=-(10**6))
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 
 
-def absolute(node: Node, value: Bound) -> Bound:
+def absolute(context: Context, node: Call, given: list[Bound]) -> Bound:
     """The value without its sign; the lowest integer has none."""
+    value = NUMBER.of(context, given[0])
     if value.type not in INTEGERS:
         kernel = with_few_digits(pc.abs, negative_only=True) if is_decimal(value.type) else pc.abs
         return strict(node, value.type, [value], kernel, can_fail=is_decimal(value.type))
@@ -116,10 +125,6 @@ def whole(node: Node, value: Bound, function: Callable[[float], int], mode: str)
     return strict(node, pa.int64(), [value], each(one, pa.int64()), can_fail=True)
 
 
-def square_root(values: pa.Array) -> pa.Array:
-    return pc.sqrt(values)
-
-
 _EXACT_INTEGERS = 1 << 53
 
 
@@ -150,16 +155,7 @@ def normalised(values: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_nan(values), nan, values)
 
 
-def is_nan(values: pa.Array) -> pa.Array:
-    """False for NULL too."""
-    return pc.fill_null(pc.is_nan(values), False)
-
-
 # --- types and entries ------------------------------------------------------
-
-
-def _abs(context: Context, call: Call, given: list[Bound]) -> Bound:
-    return absolute(call, arguments.number(context, given[0]))
 
 
 def _round(context: Context, call: Call, given: list[Bound]) -> Bound:
@@ -169,21 +165,21 @@ def _round(context: Context, call: Call, given: list[Bound]) -> Bound:
         if not isinstance(argument, Literal) or argument.type not in INTEGERS[:3]:
             raise Failure("round takes a literal INT as its second argument")
         scale = argument.value
-    return rounded(call, arguments.number(context, given[0]), scale)
+    return rounded(call, NUMBER.of(context, given[0]), scale)
 
 
 def _whole(function: Callable[[float], int], mode: str) -> Builder:
     def build(context: Context, call: Call, given: list[Bound]) -> Bound:
-        return whole(call, arguments.number(context, given[0]), function, mode)
+        return whole(call, NUMBER.of(context, given[0]), function, mode)
 
     return build
 
 
 def _is_nan(context: Context, call: Call, given: list[Bound]) -> Bound:
-    value = arguments.double(context, given[0])
+    value = DOUBLE.of(context, given[0])
 
     def run(rows: Rows) -> pa.Array:
-        return is_nan(value.run(rows))
+        return pc.fill_null(pc.is_nan(value.run(rows)), False)
 
     return Bound(call, pa.bool_(), run, value.can_fail)
 
@@ -209,27 +205,21 @@ def _normalised(context: Context, call: Call, given: list[Bound]) -> Bound:
     return strict(call, given[0].type, given, normalised, can_fail=False)
 
 
-_NUMBER, _SAME = "a number", "type of the argument"
+_SAME = "type of the argument"
 _WHOLE = "BIGINT or DECIMAL"
-_CEILING = Function(1, 1, _whole(math.ceil, "ROUND_CEILING"), _NUMBER, _WHOLE, order.first)
-_DOUBLE = pa.float64()
-_POWER = Function(
-    2,
-    2,
-    function(each(power, _DOUBLE), _DOUBLE, arguments.double, arguments.double, can_fail=True),
-    "DOUBLE, DOUBLE",
-    "DOUBLE",
-)
+_FLOOR = Function(1, 1, _whole(math.floor, "ROUND_FLOOR"), NUMBER.name, _WHOLE, order.first)
+_CEILING = Function(1, 1, _whole(math.ceil, "ROUND_CEILING"), NUMBER.name, _WHOLE, order.first)
+_POWER = by_row(power, pa.float64(), DOUBLE, DOUBLE, can_fail=True)
 _EXTREME = ("values of one type", "common type", None, "arguments without NULL")
 # Not of Spark's SQL, and no name that SQL text can have: what Spark's joins do to keys.
 NORMALISED_KEY = "normalised key"
 
 FUNCTIONS: dict[str, Function] = {
-    "abs": Function(1, 1, _abs, _NUMBER, _SAME),
+    "abs": Function(1, 1, absolute, NUMBER.name, _SAME),
     "round": Function(1, 2, _round, "a number, a literal INT", _SAME, order.first),
-    "floor": Function(1, 1, _whole(math.floor, "ROUND_FLOOR"), _NUMBER, _WHOLE, order.first),
+    "floor": _FLOOR,
     **dict.fromkeys(("ceil", "ceiling"), _CEILING),
-    "sqrt": Function(1, 1, function(pc.sqrt, _DOUBLE, arguments.double), "DOUBLE", "DOUBLE"),
+    "sqrt": function(pc.sqrt, pa.float64(), DOUBLE),
     **dict.fromkeys(("power", "pow"), _POWER),
     "mod": Function(2, 2, _operator("%"), "two numbers", "common type"),
     "greatest": Function(2, None, _extreme(True), *_EXTREME),

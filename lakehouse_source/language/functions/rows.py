@@ -209,10 +209,3 @@ def each(function: Callable[..., Any], type_: pa.DataType) -> Kernel:
         return unlisted(found, type_)
 
     return kernel
-
-
-def require(good: pa.Array, values: pa.Array, reason: Callable[[Any], str]) -> None:
-    """Fail with the first of `values` at which `good` is false."""
-    bad = indices_where(pc.invert(good))
-    if len(bad):
-        raise Failure(reason(listed(values.take(bad[:1]))[0]))

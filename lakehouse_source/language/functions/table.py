@@ -9,8 +9,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from lakehouse_source.language.functions import dates, nested, nulls, numbers, text
-from lakehouse_source.language.functions.arguments import Context
-from lakehouse_source.language.functions.entry import Function
+from lakehouse_source.language.functions.entry import Context, Function
 from lakehouse_source.language.functions.rows import Bound
 from lakehouse_source.language.tree.failures import Failure
 from lakehouse_source.language.tree.nodes import Call

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.language.functions import arguments
-from lakehouse_source.language.functions.arguments import Builder, Context, function
-from lakehouse_source.language.functions.entry import Function
+from lakehouse_source.language.functions.entry import (
+    INT,
+    TEXT,
+    Builder,
+    Context,
+    Function,
+    by_row,
+    function,
+)
 from lakehouse_source.language.functions.regex import to_re2
 from lakehouse_source.language.functions.rows import Bound, Kernel, each, literal, strict
 from lakehouse_source.language.tree import like
 from lakehouse_source.language.tree.failures import Failure
 from lakehouse_source.language.tree.nodes import Call, Literal
 
-INT, STRING, BOOLEAN = pa.int32(), pa.string(), pa.bool_()
+STRING, BOOLEAN = pa.string(), pa.bool_()
 # Scripts with upper and lower case that Unicode may still add to lie below this character,
 # but for some that are as old as it: Python and Java may know different versions of Unicode.
 _FIRST_WITHOUT_CASE = 0x1F000
@@ -47,12 +53,6 @@ def change_case(function: Callable[[str], str], ascii_kernel: Callable[..., Any]
         return by_python(values)
 
     return kernel
-
-
-def trim(side: str) -> Kernel:
-    """Take away spaces, and no other white space."""
-    kernel = {"trim": pc.utf8_trim, "ltrim": pc.utf8_ltrim, "rtrim": pc.utf8_rtrim}[side]
-    return lambda values: kernel(values, characters=" ")
 
 
 def length(values: pa.Array) -> pa.Array:
@@ -86,16 +86,8 @@ def literal_substring(position: int, count: int = 2**31 - 1) -> Kernel:
     return lambda values: pc.utf8_slice_codeunits(values, start=start, stop=stop)
 
 
-def left(text: str, count: int) -> str:
-    return text[: max(count, 0)]
-
-
 def right(text: str, count: int) -> str:
     return text[max(len(text) - count, 0) :] if count > 0 else ""
-
-
-def replace(text: str, old: str, new: str) -> str:
-    return text.replace(old, new) if old else text
 
 
 def lpad(text: str, size: int, filling: str) -> str:
@@ -119,34 +111,6 @@ def _padding(text: str, size: int, filling: str) -> str:
 
 
 # --- search -----------------------------------------------------------------
-
-
-def starts_with(text: Any, part: Any) -> bool:
-    return bool(text.startswith(part))
-
-
-def ends_with(text: Any, part: Any) -> bool:
-    return bool(text.endswith(part))
-
-
-def contains(text: Any, part: Any) -> bool:
-    return part in text
-
-
-_SEARCHES: dict[Callable[..., Any], Callable[..., Any]] = {
-    starts_with: pc.starts_with,
-    ends_with: pc.ends_with,
-    contains: pc.match_substring,
-}
-
-
-def search(function: Callable[[Any, Any], bool], part: Bound) -> Kernel:
-    """`startswith`, `endswith` or `contains`; a literal is searched by Arrow."""
-    found = literal(part)
-    if found is None or not found.value:
-        return each(function, pa.bool_())
-    pattern, kernel = found.value, _SEARCHES[function]
-    return lambda values, _: kernel(values, pattern=pattern)
 
 
 # RE2 takes a time that grows with the square of an expression's length, then refuses it.
@@ -209,15 +173,15 @@ def _case(kernel: Kernel) -> Builder:
         inner = call.arguments[0]
         while isinstance(inner, Call) and inner.name in ("upper", "ucase", "lower", "lcase"):
             inner = inner.arguments[0]
-        value = arguments.text(context, context.bind(inner))
+        value = TEXT.of(context, context.bind(inner))
         return strict(call, STRING, [value], kernel, can_fail=True)
 
     return build
 
 
 def _length(context: Context, call: Call, given: list[Bound]) -> Bound:
-    value = given[0] if given[0].type == pa.binary() else arguments.text(context, given[0])
-    return strict(call, INT, [value], length, can_fail=False)
+    value = given[0] if given[0].type == pa.binary() else TEXT.of(context, given[0])
+    return strict(call, pa.int32(), [value], length, can_fail=False)
 
 
 def _concat(context: Context, call: Call, given: list[Bound]) -> Bound:
@@ -225,59 +189,32 @@ def _concat(context: Context, call: Call, given: list[Bound]) -> Bound:
         return context.bind(Literal("", STRING))
     if all(value.type == pa.binary() for value in given):
         return strict(call, pa.binary(), given, concat, can_fail=False)
-    values = [arguments.text(context, value) for value in given]
+    values = [TEXT.of(context, value) for value in given]
     return strict(call, STRING, values, concat, can_fail=False)
 
 
 def _substring(context: Context, call: Call, given: list[Bound]) -> Bound:
+    if len(given) == 2:
+        given = [*given, context.bind(Literal(2**31 - 1, pa.int32()))]
+    values = [one.of(context, value) for one, value in zip((TEXT, INT, INT), given)]
     places = [found.value for one in given[1:] if (found := literal(one)) is not None]
-    if len(places) == len(given) - 1 and all(isinstance(one, int) for one in places):
-        value = arguments.text(context, given[0])
-        for one in given[1:]:
-            arguments.integer(context, one)
-        return strict(call, STRING, [value], literal_substring(*places), can_fail=False)
-    values = [
-        arguments.text(context, given[0]),
-        *(arguments.integer(context, value) for value in given[1:]),
-    ]
-    if len(values) == 2:
-        whole = each(lambda found, start: substring(found, start, 2**31 - 1), STRING)
-        return strict(call, STRING, values, whole, can_fail=False)
-    return strict(call, STRING, values, each(substring, STRING), can_fail=False)
+    if len(places) < 2 or None in places:
+        return strict(call, STRING, values, each(substring, STRING), can_fail=False)
+    return strict(call, STRING, values[:1], literal_substring(*places), can_fail=False)
 
 
-def _end(kernel: Callable[[str, int], str]) -> Builder:
-    return function(each(kernel, STRING), STRING, arguments.text, arguments.integer)
+def _search(by_row: Callable[[Any, Any], bool], by_arrow: Callable[..., Any]) -> Builder:
+    """A literal is searched by Arrow."""
 
-
-def _replace(context: Context, call: Call, given: list[Bound]) -> Bound:
-    values = [arguments.text(context, value) for value in given]
-    if len(values) == 2:
-        kernel = each(lambda found, old: replace(found, old, ""), STRING)
-        return strict(call, STRING, values, kernel, can_fail=False)
-    return strict(call, STRING, values, each(replace, STRING), can_fail=False)
-
-
-def _pad(function: Callable[[str, int, str], str]) -> Builder:
-    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
-        if len(given) == 2:
-            given = [*given, context.bind(Literal(" ", STRING))]
-        values = [
-            arguments.text(context, given[0]),
-            arguments.integer(context, given[1]),
-            arguments.text(context, given[2]),
-        ]
-        return strict(call, STRING, values, each(function, STRING), can_fail=True)
-
-    return build
-
-
-def _search(function: Callable[[Any, Any], bool]) -> Builder:
     def build(context: Context, call: Call, given: list[Bound]) -> Bound:
         values = given
         if not all(value.type == pa.binary() for value in given):
-            values = [arguments.text(context, value) for value in given]
-        return strict(call, BOOLEAN, values, search(function, values[1]), can_fail=False)
+            values = [TEXT.of(context, value) for value in given]
+        found = literal(values[1])
+        if found is None or not found.value:
+            return strict(call, BOOLEAN, values, each(by_row, BOOLEAN), can_fail=False)
+        kernel = partial(by_arrow, pattern=found.value)
+        return strict(call, BOOLEAN, values, lambda texts, _: kernel(texts), can_fail=False)
 
     return build
 
@@ -286,7 +223,7 @@ def _like(context: Context, call: Call, given: list[Bound]) -> Bound:
     escape = call.arguments[2]
     if not isinstance(escape, Literal) or not isinstance(escape.value, str):
         raise Failure("ESCAPE takes one character")
-    values = [arguments.text(context, value) for value in given[:2]]
+    values = [TEXT.of(context, value) for value in given[:2]]
     kernel = like_kernel(values[1], escape.value)
     return strict(call, BOOLEAN, values, kernel, can_fail=literal(values[1]) is None)
 
@@ -297,46 +234,54 @@ def _ilike(context: Context, call: Call, given: list[Bound]) -> Bound:
 
 
 def _rlike(context: Context, call: Call, given: list[Bound]) -> Bound:
-    values = [arguments.text(context, value) for value in given]
+    values = [TEXT.of(context, value) for value in given]
     return strict(call, BOOLEAN, values, regex_kernel(values[1]), can_fail=False)
 
 
 _PREFIX = "a range, where the part begins at the first character"
 _ITS_COLUMN = "a range of a column, or of its first characters"
-_TEXT, _TEXTS = "STRING", "STRING, STRING"
-_PART = "STRING, INT"
-_UPPER = Function(1, 1, _case(change_case(str.upper, pc.ascii_upper)), _TEXT, "STRING")
-_LOWER = Function(1, 1, _case(change_case(str.lower, pc.ascii_lower)), _TEXT, "STRING")
+_UPPER = Function(1, 1, _case(change_case(str.upper, pc.ascii_upper)), "STRING", "STRING")
+_LOWER = Function(1, 1, _case(change_case(str.lower, pc.ascii_lower)), "STRING", "STRING")
 _LENGTH = Function(1, 1, _length, "STRING or BINARY", "INT")
 _SUBSTRING = Function(2, 3, _substring, "STRING, INT, INT", "STRING", prunes=_PREFIX)
-_RLIKE = Function(2, 2, _rlike, _TEXTS, "BOOLEAN")
+_RLIKE = Function(2, 2, _rlike, "STRING, STRING", "BOOLEAN")
+_JOINED = "a range, where a column ends the text"
 _SEARCHED = "two STRING or two BINARY"
 
 FUNCTIONS: dict[str, Function] = {
     **dict.fromkeys(("upper", "ucase"), _UPPER),
     **dict.fromkeys(("lower", "lcase"), _LOWER),
-    **{
-        side: Function(1, 1, function(trim(side), STRING, arguments.text), _TEXT, "STRING")
-        for side in ("trim", "ltrim", "rtrim")
-    },
+    # Spaces are taken away, and no other white space.
+    "trim": function(partial(pc.utf8_trim, characters=" "), STRING, TEXT),
+    "ltrim": function(partial(pc.utf8_ltrim, characters=" "), STRING, TEXT),
+    "rtrim": function(partial(pc.utf8_rtrim, characters=" "), STRING, TEXT),
     **dict.fromkeys(("length", "len", "char_length", "character_length"), _LENGTH),
-    "concat": Function(
-        0,
-        None,
-        _concat,
-        "STRING or BINARY",
-        "STRING or BINARY",
-        prunes="a range, where a column ends the text",
-    ),
+    "concat": Function(0, None, _concat, "STRING or BINARY", "STRING or BINARY", prunes=_JOINED),
     **dict.fromkeys(("substring", "substr"), _SUBSTRING),
-    "left": Function(2, 2, _end(left), _PART, "STRING", prunes=_PREFIX),
-    "right": Function(2, 2, _end(right), _PART, "STRING"),
-    "replace": Function(2, 3, _replace, "STRING, STRING, STRING", "STRING"),
-    "lpad": Function(2, 3, _pad(lpad), "STRING, INT, STRING", "STRING"),
-    "rpad": Function(2, 3, _pad(rpad), "STRING, INT, STRING", "STRING"),
-    "startswith": Function(2, 2, _search(starts_with), _SEARCHED, "BOOLEAN", prunes=_ITS_COLUMN),
-    "endswith": Function(2, 2, _search(ends_with), _SEARCHED, "BOOLEAN"),
-    "contains": Function(2, 2, _search(contains), _SEARCHED, "BOOLEAN"),
+    "left": by_row(lambda text, count: text[: max(count, 0)], STRING, TEXT, INT, prunes=_PREFIX),
+    "right": by_row(right, STRING, TEXT, INT),
+    "replace": by_row(
+        lambda text, old, new: text.replace(old, new) if old else text,
+        STRING,
+        *(TEXT, TEXT, TEXT),
+        defaults=("",),
+    ),
+    "lpad": by_row(lpad, STRING, TEXT, INT, TEXT, defaults=(" ",), can_fail=True),
+    "rpad": by_row(rpad, STRING, TEXT, INT, TEXT, defaults=(" ",), can_fail=True),
+    "startswith": Function(
+        2,
+        2,
+        _search(lambda text, part: text.startswith(part), pc.starts_with),
+        _SEARCHED,
+        "BOOLEAN",
+        prunes=_ITS_COLUMN,
+    ),
+    "endswith": Function(
+        2, 2, _search(lambda text, part: text.endswith(part), pc.ends_with), _SEARCHED, "BOOLEAN"
+    ),
+    "contains": Function(
+        2, 2, _search(lambda text, part: part in text, pc.match_substring), _SEARCHED, "BOOLEAN"
+    ),
     "like": Function(3, 3, _like, "STRING, STRING, one character", "BOOLEAN", prunes=_ITS_COLUMN),
     "ilike": Function(3, 3, _ilike, "STRING, STRING, one character", "BOOLEAN"),
     **dict.fromkeys(("rlike", "regexp", "regexp_like"), _RLIKE),

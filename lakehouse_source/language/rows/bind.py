@@ -95,7 +95,7 @@ class Binder:
             fail(node, str(exc))
         return once(found) if self._names_bound == before and not found.constant else found
 
-    def _bind(self, node: Name | Interval | Call | Cast | Case) -> Bound:
+    def _bind(self, node: Node) -> Bound:
         if isinstance(node, Name):
             return self._column(node, self._scope.find(node))
         if isinstance(node, Cast):
@@ -104,6 +104,7 @@ class Binder:
             return self._case(node)
         if isinstance(node, Interval):
             raise Failure("an interval is added to a date or timestamp, or subtracted")
+        assert isinstance(node, Call)
         return self._call(node)
 
     def cast(self, value: Bound, to: pa.DataType) -> Bound:

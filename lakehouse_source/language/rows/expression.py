@@ -26,6 +26,7 @@ from lakehouse_source.language.functions.numbers import NORMALISED_KEY
 from lakehouse_source.language.functions.rows import Bound, Key, Rows, flat
 from lakehouse_source.language.rows.bind import Binder, load
 from lakehouse_source.language.rows.scope import Scope
+from lakehouse_source.language.syntax.parse import parse
 from lakehouse_source.language.tree.failures import Failure
 from lakehouse_source.language.tree.literals import literal_of
 from lakehouse_source.language.tree.nodes import Call, Cast, Name, Node, names, spark_name
@@ -46,9 +47,6 @@ class Expression:
         Raises:
             InvalidExpressionError: it is not an expression, or not a supported one.
         """
-        # Imported here: loading the SQL parser takes time, and `of` may not need it.
-        from lakehouse_source.language.syntax.parse import parse
-
         return cls(parse(text), text)
 
     @classmethod

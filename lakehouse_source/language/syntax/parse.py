@@ -1,90 +1,67 @@
-"""Pure. Reads expressions written as SQL text, with Spark's grammar as sqlglot knows it.
+"""Pure. SQL texts become trees, by Spark's grammar.
 
-sqlglot gives operators, literals, casts and CASE; functions stay names with arguments, so
-that what a function means is decided in one place, `functions`.
+A text is read whole or refused at the first token that does not fit. What belongs to the grammar
+and is not supported becomes a `Refused`, so that the conjuncts beside it can still prune.
+Functions stay names with arguments: what they mean is decided in one place, `functions`.
+
+Source: Spark's `SqlBaseParser.g4`, from `booleanExpression` down.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
-from functools import partial
-from typing import Any, NoReturn
 
 import pyarrow as pa
-from sqlglot import expressions as sql
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
 from lakehouse_source.language.functions.table import check_known
-from lakehouse_source.language.syntax.dialect import SUFFIXED
-from lakehouse_source.language.syntax.sql_text import Tree, tree_of, whole_text
+from lakehouse_source.language.syntax.literals import Literals
+from lakehouse_source.language.syntax.tokens import Token, name_of
 from lakehouse_source.language.tree.failures import Failure
-from lakehouse_source.language.tree.literals import decimal_literal, integer_literal
 from lakehouse_source.language.tree.nodes import (
     Call,
     Case,
     Cast,
-    Interval,
     Literal,
     Name,
     Node,
+    Refused,
     below,
 )
-from lakehouse_source.language.tree.types import CAST_FUNCTIONS, named_type
+from lakehouse_source.language.tree.types import CAST_FUNCTIONS
 
-_BINARY: dict[type, str] = {
-    sql.Add: "+",
-    sql.Sub: "-",
-    sql.Mul: "*",
-    sql.Div: "/",
-    sql.Mod: "%",
-    sql.IntDiv: "div",
-    sql.EQ: "=",
-    sql.NullSafeEQ: "<=>",
-    sql.NEQ: "!=",
-    sql.LT: "<",
-    sql.LTE: "<=",
-    sql.GT: ">",
-    sql.GTE: ">=",
-    sql.DPipe: "concat",
-    sql.ILike: "ilike",
-    sql.RegexpLike: "rlike",
+# The functions of binary operators and how strongly they bind. "": not supported.
+_BINARY = {
+    **{sign: (sign, 1) for sign in ("=", "<=>", "!=", "<", "<=", ">", ">=")},
+    "==": ("=", 1),
+    "<>": ("!=", 1),
+    "|": ("", 2),
+    "^": ("", 3),
+    "&": ("", 4),
+    **dict.fromkeys(("<<", ">>", ">>>"), ("", 5)),
+    "+": ("+", 6),
+    "-": ("-", 6),
+    "||": ("concat", 6),
+    "*": ("*", 7),
+    "/": ("/", 7),
+    "%": ("%", 7),
+    "DIV": ("div", 7),
 }
-# The parts of a node that are read. A node with any other part is refused.
-_OPERANDS = frozenset({"this", "expression", "safe", "typed"})
-_PARTS: dict[type, frozenset[str]] = {
-    sql.In: frozenset({"this", "expressions"}),
-    sql.Between: frozenset({"this", "low", "high"}),
-    sql.Like: frozenset({"this", "expression", "negate"}),
-    sql.Column: frozenset({"this", "table", "db", "catalog"}),
-    sql.Literal: frozenset({"this", "is_string"}),
-    sql.Interval: frozenset({"this", "unit"}),
-    sql.Concat: frozenset({"expressions", "safe", "coalesce"}),
-    sql.Cast: frozenset({"this", "to", "safe", "requires_string"}),
-    sql.TryCast: frozenset({"this", "to", "safe", "requires_string"}),
-    sql.Anonymous: frozenset({"this", "expressions"}),
-    sql.Case: frozenset({"this", "ifs", "default"}),
-    sql.If: frozenset({"this", "true", "false"}),
+# Words that end or join expressions. Spark takes some of them as names too.
+_RESERVED = {
+    *("AND", "OR", "NOT", "IN", "IS", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "ESCAPE"),
+    *("WHEN", "THEN", "ELSE", "END", "AS", "FROM", "DIV", "SELECT", "WHERE", "DISTINCT"),
 }
-# Spark has one level for all comparisons, and another one for the predicates above it.
-_PREDICATES = frozenset(
-    {
-        *(sql.EQ, sql.NullSafeEQ, sql.NEQ, sql.NullSafeNEQ, sql.LT, sql.LTE, sql.GT, sql.GTE),
-        *(sql.Is, sql.In, sql.Between, sql.Like, sql.ILike, sql.RegexpLike, sql.Escape, sql.Not),
-        *(sql.And, sql.Or),
-    }
-)
-_OPERATORS = frozenset({*_BINARY, *_PREDICATES, sql.Neg} - {sql.And, sql.Or, sql.Not, sql.Escape})
-_NO_PARENTHESES: dict[type, str] = {
-    sql.CurrentDate: "current_date",
-    sql.CurrentTimestamp: "current_timestamp",
+_NULL = Literal(None, pa.null())
+_CONSTANTS = {
+    "NULL": _NULL,
+    "TRUE": Literal(True, pa.bool_()),
+    "FALSE": Literal(False, pa.bool_()),
 }
-_TRUE, _FALSE = Literal(True, pa.bool_()), Literal(False, pa.bool_())
-NULL = Literal(None, pa.null())
+# Spark's own reader ends at a few hundred too; what binds a tree takes several calls a level.
+_DEEPEST = 250
 _FUNCTION = re.compile(r"[a-z_][a-z0-9_]*")
-_PLAIN = re.compile(r"\d+(\.\d*)?", re.ASCII)
-_SECONDS = {"DAY": 86_400, "HOUR": 3600, "MINUTE": 60, "SECOND": 1}
 
 
 def parse(text: str) -> Node:
@@ -94,319 +71,339 @@ def parse(text: str) -> Node:
         InvalidExpressionError: it is not an expression, or not a supported one.
     """
     try:
-        with whole_text(text):
-            return _Reader(text).read(tree_of(text))
+        node, _ = _read(text)
     except InvalidPredicateError as exc:
-        raise InvalidExpressionError(
-            reason=exc.reason.replace("a condition", "an expression"),
-            text=text,
-            position=exc.position,
-        ) from exc
+        raise InvalidExpressionError(reason=exc.reason, text=text, position=exc.position) from exc
+    refused = refused_part(node)
+    if refused is not None:
+        raise InvalidExpressionError(reason=refused.reason, text=text, position=refused.position)
+    return node
 
 
-def read_conjuncts(text: str) -> list[tuple[Callable[[], str], Callable[[], Node]]]:
-    """The terms of the outermost AND of a text: what tells how each is written, and what reads it.
-
-    A term that is not supported is an InvalidExpressionError when it is read.
+def read_conjuncts(text: str) -> list[Node]:
+    """The terms of the outermost AND of a text; what is not supported is `Refused`.
 
     Raises:
-        InvalidPredicateError: the text is no SQL.
+        InvalidPredicateError: the text is no expression.
     """
-    tree, reader = tree_of(text), _Reader(text)
-    while isinstance(tree, sql.Paren):
-        tree = tree.this
-    terms = _chain(tree) if isinstance(tree, sql.And) else [tree]
-    return [(partial(term.sql, "spark"), partial(reader.read, term)) for term in terms]
+    node, reader = _read(text)
+    return reader.terms(node)
 
 
-def _chain(tree: Tree) -> list[Tree]:
-    """The terms of `a AND b AND c`, which sqlglot nests to the left; no recursion."""
-    terms: list[Tree] = []
-    stack = [tree]
-    while stack:
-        top = stack.pop()
-        while isinstance(top, sql.Paren):
-            top = top.this
-        if type(top) is type(tree):
-            stack += [top.expression, top.this]
-        else:
-            terms.append(top)
-    return terms
+def refused_part(node: Node) -> Refused | None:
+    """The first part of a node that is not supported."""
+    if isinstance(node, Refused):
+        return node
+    return next((found for one in below(node) if (found := refused_part(one)) is not None), None)
 
 
-class _Reader:
-    def __init__(self, text: str) -> None:
-        self._text = text
+def _read(text: str) -> tuple[Node, _Reader]:
+    if not text.strip():
+        raise InvalidPredicateError(reason="it is empty", text=text)
+    try:
+        reader = _Reader(text)
+        found = reader.whole()
+        _check_size(found, text)
+        return found, reader
+    except RecursionError:
+        raise InvalidPredicateError(reason="it is nested too deeply", text=text) from None
 
-    def _refuse(self, tree: Tree, reason: str) -> NoReturn:
-        starts = [node.meta["start"] for node in tree.walk() if node.meta.get("start") is not None]
-        raise InvalidExpressionError(
-            reason=reason, text=self._text, position=min(starts, default=None)
+
+def _check_size(node: Node, text: str) -> None:
+    """Refuse a tree that is too deep for what walks it, or that has parts in too many places.
+
+    BETWEEN and CASE of a value have that value several times: nested, its number doubles each time.
+
+    Raises:
+        InvalidPredicateError
+    """
+    sizes: dict[int, int] = {}
+
+    def size(part: Node, depth: int) -> int:
+        if depth > _DEEPEST:
+            raise InvalidPredicateError(reason="it is nested too deeply", text=text)
+        if id(part) not in sizes:
+            sizes[id(part)] = 1 + sum(size(one, depth + 1) for one in below(part))
+        return sizes[id(part)]
+
+    if size(node, 0) > 1000 + 20 * len(sizes):
+        raise InvalidPredicateError(
+            reason="values of BETWEEN or CASE are nested too deeply", text=text
         )
 
-    def read(self, tree: Tree) -> Node:
-        while isinstance(tree, sql.Paren):
-            tree = tree.this
-        kind = type(tree)
-        read = _READERS.get(kind)
-        if read is None and kind not in _BINARY and kind not in _NO_PARENTHESES:
-            self._refuse(tree, f"{tree.key.upper()} ({tree.sql('spark')}) is not supported")
-        known = _PARTS.get(kind, _OPERANDS)
-        unread = [name for name, value in tree.args.items() if value and name not in known]
-        if unread:
-            self._refuse(tree, f"{tree.key.upper()} with {unread[0]} is not supported")
-        self._require_parentheses(tree)
-        if kind in _NO_PARENTHESES:
-            return Call(_NO_PARENTHESES[kind], ())
-        if read is None:
-            return Call(_BINARY[kind], self._both(tree))
-        return read(self, tree)
 
-    def _require_parentheses(self, tree: Tree) -> None:
-        """Refuse text that Spark and sqlglot group differently, such as `a = b IS NULL`."""
-        if type(tree) not in _OPERATORS:
-            return
-        for name in ("this", "expression", "low", "high"):
-            part = tree.args.get(name)
-            mixed = isinstance(tree, sql.DPipe) and isinstance(part, (sql.Add, sql.Sub))
-            if type(part) in _PREDICATES or (mixed and name == "expression"):
-                self._refuse(part, f"put parentheses around {part.sql('spark')}")
+class _Reader(Literals):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        # The terms of each AND as they are written: BETWEEN is an AND, and one term.
+        self._terms: dict[int, list[Node]] = {}
 
-    def _both(self, tree: Tree) -> tuple[Node, ...]:
-        return (self.read(tree.this), self.read(tree.expression))
+    # --- truth: the grammar, by the names that it has in Spark ---
 
-    # --- truth ---
+    def whole(self) -> Node:
+        found = self._expression()
+        if self._see().kind != "end":
+            self._fail("an operator or the end is expected")
+        return found
 
-    def chain(self, tree: Tree) -> Node:
-        name = "and" if isinstance(tree, sql.And) else "or"
-        terms: list[Node] = []
-        for part in _chain(tree):
-            term = self.read(part)
-            inner = isinstance(term, Call) and term.name == name
-            terms += below(term) if inner else (term,)  # BETWEEN is an AND
-        return Call(name, tuple(terms))
+    def terms(self, node: Node) -> list[Node]:
+        """The terms of an AND, and of those in parentheses inside of it."""
+        if id(node) not in self._terms:
+            return [node]
+        return [one for term in self._terms[id(node)] for one in self.terms(term)]
 
-    def negation(self, tree: Tree) -> Node:
-        return Call("not", (self.read(tree.this),))
+    def _expression(self) -> Node:
+        return self._chain("or", lambda: self._chain("and", self._negation))
 
-    def unequal(self, tree: Tree) -> Node:
-        return Call("not", (Call("<=>", self._both(tree)),))
+    def _chain(self, name: str, read: Callable[[], Node]) -> Node:
+        terms = [read()]
+        while self._take(name.upper()):
+            terms.append(read())
+        if len(terms) == 1:
+            return terms[0]
+        flat: list[Node] = []
+        for term in terms:
+            flat += term.arguments if isinstance(term, Call) and term.name == name else (term,)
+        found = Call(name, tuple(flat))
+        if name == "and":
+            self._terms[id(found)] = terms
+        return found
 
-    def is_(self, tree: Tree) -> Node:
-        value, what = self.read(tree.this), tree.expression
-        if isinstance(what, sql.Null):
-            return Call("isnull", (value,))
-        if isinstance(what, sql.Boolean):
-            return Call("<=>", (value, _TRUE if what.this else _FALSE))
-        return self._refuse(tree, f"IS {what.sql('spark')} is not supported")
+    def _negation(self) -> Node:
+        count = 0
+        while self._take("NOT", "!"):
+            count += 1
+        found = self._predicate(self._value())
+        for _ in range(count):
+            found = Call("not", (found,))
+        return found
 
-    def in_(self, tree: Tree) -> Node:
-        if not tree.expressions:
-            self._refuse(tree, "IN takes at least one value")
-        values = (tree.this, *tree.expressions)
-        return Call("in", tuple(self.read(value) for value in values))
+    def _predicate(self, value: Node) -> Node:
+        if self._take("IS"):
+            negated = self._take("NOT")
+            if self._take("DISTINCT"):
+                self._expect("FROM")
+                found: Node = Call("<=>", (value, self._value()))
+                negated = not negated
+            else:
+                found = self._is(value)
+            return Call("not", (found,)) if negated else found
+        negated = self._take("NOT")
+        if self._take("BETWEEN"):
+            low = self._value()
+            self._expect("AND")
+            found = Call("and", (Call(">=", (value, low)), Call("<=", (value, self._value()))))
+        elif self._take("IN"):
+            self._expect("(")
+            found = Call("in", (value, *self._list_or_query()))
+        elif self._see().upper in ("LIKE", "ILIKE"):
+            found = self._like(value)
+        elif self._take("RLIKE", "REGEXP"):
+            found = Call("rlike", (value, self._value()))
+        elif negated:
+            self._fail("BETWEEN, IN or LIKE is expected")
+        else:
+            return value
+        return Call("not", (found,)) if negated else found
 
-    def between(self, tree: Tree) -> Node:
-        value = self.read(tree.this)
-        low = Call(">=", (value, self.read(tree.args["low"])))
-        return Call("and", (low, Call("<=", (value, self.read(tree.args["high"])))))
+    def _is(self, value: Node) -> Node:
+        word = self._see().upper
+        self._expect("NULL", "TRUE", "FALSE", "UNKNOWN")
+        if word in ("TRUE", "FALSE"):
+            return Call("<=>", (value, _CONSTANTS[word]))
+        return Call("isnull", (value,))
 
-    def like(self, tree: Tree, escape: str = "\\") -> Node:
-        found = Call("like", (*self._both(tree), Literal(escape, pa.string())))
-        return Call("not", (found,)) if tree.args.get("negate") else found
+    def _like(self, value: Node) -> Node:
+        name = self._step().upper.lower()
+        first = self._see()
+        if self._take("ANY", "ALL", "SOME"):
+            self._expect("(")
+            self._list_or_query()
+            return self._refused(first, f"{name.upper()} {first.upper} is not supported")
+        pattern, escape = self._value(), "\\"
+        if self._take("ESCAPE"):
+            mark = self._see()
+            escape = self._unescaped(mark) if mark.kind == "text" else ""
+            if len(escape) != 1:
+                self._fail("a text of one character is expected")
+            self._next += 1
+        return Call(name, (value, pattern, Literal(escape, pa.string())))
 
-    def ilike(self, tree: Tree, escape: str = "\\") -> Node:
-        return Call("ilike", (*self._both(tree), Literal(escape, pa.string())))
+    # --- values ---
 
-    def escape(self, tree: Tree) -> Node:
-        mark = self.read(tree.expression)
-        if not isinstance(mark, Literal) or not isinstance(mark.value, str):
-            self._refuse(tree, "ESCAPE takes one character")
-        read = {sql.Like: self.like, sql.ILike: self.ilike}.get(type(tree.this))
-        if read is None:
-            self._refuse(tree, "ESCAPE belongs to LIKE")
-        return read(tree.this, mark.value)
+    def _value(self, least: int = 1) -> Node:
+        """A value of operators that bind at least so strongly, those of one level from the left."""
+        first = self._see()
+        found = self._operand()
+        while (operator := _BINARY.get(self._see().upper, ("", 0)))[1] >= least:
+            name, level = operator
+            sign = self._step()
+            other = self._value(level + 1)
+            if name:
+                found = Call(name, (found, other))
+            else:
+                found = self._refused(first, f"the operator {sign.written} is not supported")
+        return found
 
-    # --- branches and functions ---
+    def _operand(self) -> Node:
+        first = self._see()
+        if self._take("+"):
+            # Before anything but a number it is an error of types.
+            if self._see().kind != "number" and self._see().upper not in ("+", "-"):
+                self._fail("a number is expected after the sign +")
+            return self._operand()
+        if self._take("~"):
+            self._operand()
+            return self._refused(first, "the operator ~ is not supported")
+        if self._take("-"):
+            number = self._see()
+            # The sign belongs to the literal: 2147483648 is no INT and -2147483648 is.
+            if number.kind == "number" and number.written[-1] not in "fF":
+                return self._fields(first, self._number("-"))
+            return Call("negative", (self._operand(),))
+        return self._fields(first, self._primary())
 
-    def case(self, tree: Tree) -> Node:
-        subject = None if tree.this is None else self.read(tree.this)
-        branches = []
-        for branch in tree.args["ifs"]:
-            condition = self.read(branch.this)
+    def _fields(self, first: Token, value: Node) -> Node:
+        """A value, and what is taken of it by the signs behind it."""
+        while True:
+            if self._take("."):
+                if self._see().kind not in ("word", "quoted"):
+                    self._fail("the name of a field is expected")
+                name = name_of(self._step())
+                if isinstance(value, Name) and self._tokens[self._next - 3].upper != ")":
+                    value = Name((*value.parts, name))
+                else:
+                    value = self._refused(first, f"a field of {value} is not supported")
+            elif self._take("["):
+                self._value()
+                self._expect("]")
+                value = self._refused(first, "an element in [ ] is not supported")
+            elif self._take("::"):
+                value = self._cast(first, value, safe=False)
+            else:
+                return value
+
+    def _primary(self) -> Node:
+        token = self._see()
+        if token.kind == "text":
+            return self._text_literal()
+        if token.kind == "number":
+            return self._number()
+        if token.kind == "quoted":
+            self._next += 1
+            return self._function(token) if self._take("(") else Name((name_of(token),))
+        if self._take("("):
+            found = self._list_or_query()
+            if len(found) == 1:
+                return found[0]
+            return self._refused(token, "several values in parentheses are not supported")
+        if token.kind != "word" or token.upper in _RESERVED:
+            self._fail("a value is expected")
+        self._next += 1
+        return self._case() if token.upper == "CASE" else self._word(token)
+
+    def _word(self, token: Token) -> Node:
+        word, following = token.upper, self._see()
+        if word == "INTERVAL" and (
+            following.kind in ("text", "number") or following.upper in ("+", "-")
+        ):
+            return self._interval(token)
+        if following.kind == "text":
+            return self._typed(word)
+        if following.upper != "(":
+            if word in ("EXISTS", "CAST", "TRY_CAST"):
+                self._fail("( is expected")
+            if word in ("CURRENT_DATE", "CURRENT_TIMESTAMP"):
+                return Call(word.lower(), ())
+            return _CONSTANTS.get(word) or Name((token.written,))
+        if word in _CONSTANTS or word == "INTERVAL":
+            self._fail("an operator or the end is expected")
+        self._next += 1
+        if word not in ("CAST", "TRY_CAST"):
+            return self._function(token)
+        value = self._expression()
+        self._expect("AS")
+        found = self._cast(token, value, safe=word == "TRY_CAST")
+        self._expect(")")
+        return found
+
+    def _case(self) -> Node:
+        subject = None if self._see().upper == "WHEN" else self._expression()
+        branches = list[tuple[Node, Node]]()
+        self._expect("WHEN")
+        while True:
+            condition = self._expression()
             if subject is not None:
                 condition = Call("=", (subject, condition))
-            branches.append((condition, self.read(branch.args["true"])))
-        return Case(tuple(branches), self._or_null(tree.args.get("default")))
+            self._expect("THEN")
+            branches.append((condition, self._expression()))
+            if not self._take("WHEN"):
+                break
+        otherwise = self._expression() if self._take("ELSE") else _NULL
+        self._expect("END")
+        return Case(tuple(branches), otherwise)
 
-    def if_(self, tree: Tree) -> Node:
-        if tree.args.get("false") is None:
-            self._refuse(tree, "IF takes three arguments")
-        branch = (self.read(tree.this), self.read(tree.args["true"]))
-        return Case((branch,), self.read(tree.args["false"]))
+    # --- functions and lists ---
 
-    def _or_null(self, tree: Tree | None) -> Node:
-        return NULL if tree is None else self.read(tree)
-
-    def function(self, tree: Tree) -> Node:
-        name = str(tree.this).lower()
-        if not _FUNCTION.fullmatch(name) or name in ("and", "or", "in"):
-            self._refuse(tree, f"{name!r} is not the name of a function")
-        if name in CAST_FUNCTIONS and len(tree.expressions) == 1:
-            return Cast(self.read(tree.expressions[0]), CAST_FUNCTIONS[name])
-        if name != "negative":  # the minus sign
-            try:
-                check_known(name)
-            except Failure as exc:
-                self._refuse(tree, str(exc))
-        return Call(name, tuple(self.read(each) for each in tree.expressions))
-
-    def cast(self, tree: Tree) -> Node:
-        kind, inner = tree.to.this.value.upper(), tree.this
-        if kind in SUFFIXED:
-            return self._suffixed(tree, int(inner.this), SUFFIXED[kind])
-        to = _cast_type(tree.to)
-        if to is None:
-            self._refuse(tree, f"a cast to {tree.to.sql('spark')} is not supported")
-        if isinstance(inner, sql.Literal) and not isinstance(tree, sql.TryCast):
-            text = str(inner.this)
-            if pa.types.is_decimal(to) and inner.is_string and _PLAIN.fullmatch(text):  # 1.5BD
-                found = decimal_literal(Decimal(text))
-                if found.type == to:
-                    return found
-            if pa.types.is_float64(to) and not inner.is_string:  # 1.5D
-                return Literal(float(text), to)
-        return Cast(self.read(inner), to, isinstance(tree, sql.TryCast))
-
-    # --- columns ---
-
-    def column(self, tree: Tree) -> Node:
-        parts: list[Tree] = []
-        while isinstance(tree, sql.Dot):
-            parts.append(tree.expression)
-            tree = tree.this
-        if not isinstance(tree, sql.Column):
-            self._refuse(tree, f"a field of {tree.sql('spark')} is not supported")
-        names = [*tree.parts, *parts[::-1]]
-        if not all(isinstance(name, sql.Identifier) for name in names):
-            self._refuse(tree, f"{tree.sql('spark')} is not the name of a column")
-        return Name(tuple(name.name for name in names))
-
-    # --- literals ---
-
-    def literal(self, tree: Tree, sign: str = "") -> Node:
-        text = str(tree.this)
-        if tree.is_string:
-            if any(0xD800 <= ord(character) < 0xE000 for character in text):
-                self._refuse(tree, f"the text {text!r} holds half a surrogate pair")
-            return Literal(text, pa.string())
-        if not text.replace(".", "", 1).isdigit():
-            value = float(sign + text)
-            if value in (float("inf"), float("-inf")):
-                self._refuse(tree, f"{text} is out of range of a double")
-            return Literal(value, pa.float64())
-        return self._number(tree, sign + text)
-
-    def _number(self, tree: Tree, text: str) -> Literal:
+    def _function(self, token: Token) -> Node:
+        """A function, of which the opening parenthesis was read."""
+        name, arguments = name_of(token).lower(), list[Node]()
+        first = self._see()
+        if self._take("DISTINCT"):
+            self._list_or_query()
+            arguments = [self._refused(first, "DISTINCT is not supported")]
+        elif first.upper == "*" and self._see(1).upper == ")":
+            self._next += 2
+            arguments = [self._refused(first, "* is not supported")]
+        elif not self._take(")"):
+            arguments = self._list_or_query()
+        if name == "if" and len(arguments) == 3:
+            return Case(((arguments[0], arguments[1]),), arguments[2])
+        if name in CAST_FUNCTIONS and len(arguments) == 1:
+            return Cast(arguments[0], CAST_FUNCTIONS[name])
+        if not _FUNCTION.fullmatch(name):
+            return self._refused(token, f"{name!r} is not the name of a function")
         try:
-            if "." not in text:
-                return integer_literal(int(text))
-            return decimal_literal(Decimal(text) or Decimal(text).copy_abs())
-        except InvalidExpressionError as exc:
-            self._refuse(tree, exc.reason)
+            if name != "negative":  # the minus sign
+                check_known(name)
+        except Failure as exc:
+            return self._refused(token, str(exc))
+        return Call(name, tuple(arguments))
 
-    def _suffixed(self, tree: Tree, value: int, type_: pa.DataType) -> Node:
-        if not _fits(value, type_):
-            self._refuse(tree, f"{value} is out of range of {type_}")
-        return Literal(value, type_)
+    def _list_or_query(self) -> list[Node]:
+        """What follows an opening parenthesis: expressions, or a query, which is not read."""
+        first = self._see()
+        if first.upper not in ("SELECT", "WITH", "VALUES"):
+            return self._list()
+        depth = 1
+        while depth:
+            if self._see().kind == "end":
+                self._fail(") is expected")
+            depth += (self._see().upper == "(") - (self._see().upper == ")")
+            self._next += 1
+        self._next -= 1
+        found = self._refused(first, "a query inside of an expression is not supported")
+        self._next += 1
+        return [found]
 
-    def negative(self, tree: Tree) -> Node:
-        inner = tree.this
-        # The sign belongs to the literal: 2147483648 is no INT and -2147483648 is.
-        if isinstance(inner, sql.Literal) and not inner.is_string:
-            return self.literal(inner, "-")
-        if isinstance(inner, sql.Cast) and inner.to.this.value.upper() in SUFFIXED:
-            return self._suffixed(
-                inner, -int(inner.this.this), SUFFIXED[inner.to.this.value.upper()]
-            )
-        value = self.read(inner)
-        if isinstance(inner, sql.Cast) and isinstance(value, Literal):  # 1.5BD or 1.5D
-            if isinstance(value.value, float):
-                return Literal(-value.value, value.type)
-            return Literal(value.value.copy_negate() if value.value else value.value, value.type)
-        return Call("negative", (value,))
+    def _list(self) -> list[Node]:
+        found = list[Node]()
+        while True:
+            first = self._see()
+            is_lambda = self._see(1).upper == "->"
+            self._next += 2 * is_lambda
+            value = self._expression()
+            found.append(self._refused(first, "-> is not supported") if is_lambda else value)
+            if not self._take(","):
+                break
+        self._expect(")")
+        return found
 
-    def boolean(self, tree: Tree) -> Node:
-        return _TRUE if tree.this else _FALSE
-
-    def null(self, tree: Tree) -> Node:
-        return NULL
-
-    def bytes_(self, tree: Tree) -> Node:
-        digits = str(tree.this)
-        return Literal(bytes.fromhex("0" * (len(digits) % 2) + digits), pa.binary())
-
-    def raw(self, tree: Tree) -> Node:
-        return Literal(str(tree.this), pa.string())
-
-    def adjacent(self, tree: Tree) -> Node:
-        """Adjacent strings, which are one string in SQL."""
-        return Literal("".join(str(part.this) for part in tree.expressions), pa.string())
-
-    def interval(self, tree: Tree) -> Node:
-        unit = str(tree.args["unit"] or "").upper().removesuffix("S")
-        number = re.fullmatch(r"\s*[+-]?\d+(\.\d+)?\s*", str(getattr(tree.this, "this", "")))
-        if unit not in _SECONDS or number is None or (number[1] and unit != "SECOND"):
-            self._refuse(
-                tree, "only intervals of a number of days, hours, minutes or seconds are supported"
-            )
-        micros = Decimal(number[0].strip()) * _SECONDS[unit] * 10**6
-        if micros != int(micros) or not _fits(int(micros), pa.int64()):
-            self._refuse(tree, "the interval is too long, or finer than a microsecond")
-        return Interval(int(micros), unit == "DAY")
-
-
-def _fits(value: int, type_: pa.DataType) -> bool:
-    bound = 1 << (int(type_.bit_width) - 1)
-    return -bound <= value < bound
-
-
-def _cast_type(to: Tree) -> pa.DataType | None:
-    kind = to.this.value.upper()
-    if not all(p.name.isdigit() for p in to.expressions):
-        return None
-    if kind == "TEXT" or kind == "VARCHAR":  # Spark casts to CHAR(3) as to STRING
-        return pa.string()
-    found = named_type(kind, tuple(int(p.name) for p in to.expressions))
-    if found is not None and pa.types.is_decimal(found) and found.scale > found.precision:
-        return None
-    return found
-
-
-_READERS: dict[type, Callable[[_Reader, Any], Node]] = {
-    sql.And: _Reader.chain,
-    sql.Or: _Reader.chain,
-    sql.Not: _Reader.negation,
-    sql.NullSafeNEQ: _Reader.unequal,
-    sql.Is: _Reader.is_,
-    sql.In: _Reader.in_,
-    sql.Between: _Reader.between,
-    sql.Like: _Reader.like,
-    sql.ILike: _Reader.ilike,
-    sql.Escape: _Reader.escape,
-    sql.Case: _Reader.case,
-    sql.If: _Reader.if_,
-    sql.Anonymous: _Reader.function,
-    sql.Cast: _Reader.cast,
-    sql.TryCast: _Reader.cast,
-    sql.Column: _Reader.column,
-    sql.Dot: _Reader.column,
-    sql.Literal: _Reader.literal,
-    sql.Neg: _Reader.negative,
-    sql.Boolean: _Reader.boolean,
-    sql.Null: _Reader.null,
-    sql.HexString: _Reader.bytes_,
-    sql.RawString: _Reader.raw,
-    sql.Concat: _Reader.adjacent,
-    sql.Interval: _Reader.interval,
-}
+    def _cast(self, first: Token, value: Node, *, safe: bool) -> Node:
+        start = self._see()
+        to = self._type()
+        if to is not None:
+            return Cast(value, to, safe)
+        last = self._tokens[self._next - 1]
+        written = self._text[start.start : last.start + len(last.written)]
+        return self._refused(first, f"a cast to {written} is not supported")

@@ -83,7 +83,19 @@ class Case:
         return f"CASE {whens} ELSE {self.otherwise} END"
 
 
-Node: TypeAlias = Literal | Interval | Name | Call | Cast | Case
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A part of a text, from `position` on, that is not supported. No other tree has one."""
+
+    text: str
+    reason: str
+    position: int
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Node: TypeAlias = Literal | Interval | Name | Call | Cast | Case | Refused
 
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=", "<=>")
 # The same comparison with its sides exchanged, and what is TRUE where one is FALSE.

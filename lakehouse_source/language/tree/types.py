@@ -146,41 +146,29 @@ def common_of(types: Sequence[pa.DataType]) -> pa.DataType | None:
 
 # --- types by name ----------------------------------------------------------
 
-TIMESTAMPS = ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "DATETIME")
-_NAMED_NUMBERS = {
-    "TINYINT": pa.int8(),
-    "SMALLINT": pa.int16(),
-    "INT": pa.int32(),
-    "INTEGER": pa.int32(),
-    "BIGINT": pa.int64(),
-    "FLOAT": pa.float32(),
+# A decimal of so many digits as in parentheses behind its name; 10 without.
+NAMED = {
+    **dict.fromkeys(("TINYINT", "BYTE"), pa.int8()),
+    **dict.fromkeys(("SMALLINT", "SHORT"), pa.int16()),
+    **dict.fromkeys(("INT", "INTEGER"), pa.int32()),
+    **dict.fromkeys(("BIGINT", "LONG"), pa.int64()),
+    **dict.fromkeys(("FLOAT", "REAL"), pa.float32()),
     "DOUBLE": pa.float64(),
-}
-_NAMED = {
-    "TEXT": pa.string(),
+    **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC"), pa.decimal128(10, 0)),
+    # Spark casts to CHAR(3) as to STRING.
+    **dict.fromkeys(("STRING", "CHAR", "CHARACTER", "VARCHAR"), pa.string()),
     "BINARY": pa.binary(),
-    "VARBINARY": pa.binary(),
     "BOOLEAN": pa.bool_(),
     "DATE": pa.date32(),
     "TIME": pa.time64("us"),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_LTZ"), INSTANT),
+    "TIMESTAMP_NTZ": WALL,
 }
 # `date(x)` is `CAST(x AS DATE)`.
 CAST_FUNCTIONS = {
-    **{name.lower(): type_ for name, type_ in _NAMED_NUMBERS.items() if name != "INTEGER"},
-    **{name: _NAMED[name.upper()] for name in ("binary", "boolean", "date")},
-    "string": pa.string(),
-    "timestamp": INSTANT,
-    "decimal": pa.decimal128(10, 0),
+    name.lower(): NAMED[name]
+    for name in (
+        *("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"),
+        *("STRING", "BINARY", "BOOLEAN", "DATE", "TIMESTAMP"),
+    )
 }
-
-
-def named_type(kind: str, parameters: Sequence[int]) -> pa.DataType | None:
-    """The Arrow type of a type of Spark SQL as sqlglot names it; None: it is not known here."""
-    if kind == "DECIMAL":
-        precision, scale = [*parameters, *[10, 0][len(parameters) :]]
-        return pa.decimal128(precision, scale) if 1 <= precision <= 38 else None
-    if parameters:
-        return None
-    if kind in TIMESTAMPS:
-        return pa.timestamp("us", None if kind == "TIMESTAMPNTZ" else "UTC")
-    return _NAMED_NUMBERS.get(kind) or _NAMED.get(kind)

@@ -1,0 +1,180 @@
+"""Pure. Literals and the names of types in SQL texts: numbers, texts, dates, intervals."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_source.errors import InvalidExpressionError
+from lakehouse_source.language.syntax.tokens import Token, Tokens, refuse, unescaped
+from lakehouse_source.language.tree.literals import decimal_literal, integer_literal
+from lakehouse_source.language.tree.moments import parse_date, parse_time, parse_timestamp
+from lakehouse_source.language.tree.nodes import Cast, Interval, Literal, Node
+from lakehouse_source.language.tree.types import INSTANT, NAMED, WALL
+
+# The types that may stand before a text, and what reads it: a value that it has not is no literal.
+_TYPED: dict[str, tuple[pa.DataType, Callable[[str], Any]]] = {
+    "DATE": (pa.date32(), parse_date),
+    "TIME": (pa.time64("us"), parse_time),
+    "TIMESTAMP": (INSTANT, parse_timestamp),
+    "TIMESTAMP_LTZ": (INSTANT, parse_timestamp),
+    "TIMESTAMP_NTZ": (WALL, parse_timestamp),
+}
+_SUFFIXED = {"L": pa.int64(), "S": pa.int16(), "Y": pa.int8()}
+_LARGEST_FLOAT = 3.4028235677973366e38
+_SECONDS = {"DAY": 86_400, "HOUR": 3600, "MINUTE": 60, "SECOND": 1}
+_UNITS = {*_SECONDS, "YEAR", "MONTH", "WEEK", "MILLISECOND", "MICROSECOND"}
+_LENGTH = re.compile(r"\s*([+-]?\d+(\.\d+)?)\s*(?:([A-Za-z]+)\s*)?", re.ASCII)
+# How many numbers in parentheses may follow a type; none for the others.
+_NUMBERS = {
+    **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC"), range(3)),
+    **dict.fromkeys(("CHAR", "CHARACTER", "VARCHAR"), range(1, 2)),
+    "TIME": range(2),
+}
+_OTHER_TYPES = ("VOID", "VARIANT")
+_NESTED_TYPES = ("ARRAY", "MAP", "STRUCT", "INTERVAL")
+
+
+class Literals(Tokens):
+    """Reads literals and types."""
+
+    def _unescaped(self, token: Token) -> str:
+        try:
+            return unescaped(token.written)
+        except ValueError:
+            refuse(self._text, f"{token.written} holds what is no character", token.start)
+
+    def _text_literal(self) -> Literal:
+        """Texts side by side are one text in SQL."""
+        parts = list[str]()
+        while self._see().kind == "text":
+            parts.append(self._unescaped(self._step()))
+        return Literal("".join(parts), pa.string())
+
+    def _typed(self, word: str) -> Node:
+        """A text behind the name of its type."""
+        if word not in _TYPED and word != "X":
+            self._fail("an operator or the end is expected")
+        text = self._unescaped(self._see())
+        try:
+            if word == "X":
+                found: Node = Literal(bytes.fromhex("0" * (len(text) % 2) + text), pa.binary())
+            else:
+                type_, read = _TYPED[word]
+                read(text)
+                found = Cast(Literal(text, pa.string()), type_)
+        except ValueError:
+            self._fail(f"a value of {word} is expected")
+        self._next += 1
+        return found
+
+    def _number(self, sign: str = "") -> Node:
+        token = self._step()
+        written = token.written.upper()
+        digits = written.rstrip("BDFLSY")
+        suffix = written[len(digits) :]
+        try:
+            return _number(sign + digits, suffix)
+        except (ValueError, InvalidExpressionError):
+            refuse(self._text, f"{token.written} is out of range", token.start)
+
+    def _interval(self, first: Token) -> Node:
+        sign = -1 if self._take("-") else 1
+        self._take("+")
+        if self._see().kind not in ("text", "number"):
+            self._fail("the length of an interval is expected")
+        start = self._next
+        length = self._step()
+        text = length.kind == "text"
+        while self._see().upper.removesuffix("S") in _UNITS:
+            self._next += 1
+            if self._take("TO"):
+                if self._see().upper not in _UNITS:
+                    self._fail("the unit of an interval is expected")
+                self._next += 1
+                break
+            if self._see().kind not in ("text", "number"):
+                break
+            text = self._step().kind == "text"
+        else:
+            if not text:
+                self._fail("the unit of an interval is expected")
+        written = self._unescaped(length) if length.kind == "text" else length.written
+        match = _LENGTH.fullmatch(written)
+        units = [one.upper for one in self._tokens[start + 1 : self._next]]
+        units += [match[3].upper()] if match is not None and match[3] else []
+        unit = units[0].removesuffix("S") if len(units) == 1 else ""
+        if match is None or unit not in _SECONDS or (match[2] and unit != "SECOND"):
+            reason = "only intervals of a number of days, hours, minutes or seconds are supported"
+            return self._refused(first, reason)
+        micros = Decimal(match[1]) * _SECONDS[unit] * 10**6 * sign
+        if micros != int(micros) or not _fits(int(micros), pa.int64()):
+            return self._refused(first, "the interval is too long, or finer than a microsecond")
+        return Interval(int(micros), unit == "DAY")
+
+    def _type(self) -> pa.DataType | None:
+        """A type; None: it is not supported."""
+        token = self._see()
+        if token.upper in _NESTED_TYPES:
+            while self._see().kind != "end" and self._see().upper != ")":
+                self._next += 1
+            return None
+        if token.upper not in NAMED and token.upper not in _OTHER_TYPES:
+            self._fail("the name of a type is expected")
+        self._next += 1
+        numbers = list[int]()
+        if self._take("("):
+            while True:
+                if not re.fullmatch("[0-9]{1,9}", self._see().written):
+                    self._fail("a whole number is expected")
+                numbers.append(int(self._step().written))
+                if not self._take(","):
+                    break
+            self._expect(")")
+        is_decimal = token.upper in ("DECIMAL", "DEC", "NUMERIC")
+        fit = len(numbers) in _NUMBERS.get(token.upper, range(1))
+        if is_decimal:  # digits, and of these behind the point
+            precision, scale = [*numbers, *(10, 0)[len(numbers) :]][:2]
+            fit = fit and 1 <= precision <= 38 and scale <= precision
+        elif token.upper == "TIME":
+            fit = fit and all(number <= 6 for number in numbers)
+        if not fit:
+            refuse(self._text, f"{token.written} does not take these numbers", token.start)
+        if is_decimal:
+            return pa.decimal128(precision, scale)
+        return None if token.upper == "TIME" and numbers else NAMED.get(token.upper)
+
+
+def _number(digits: str, suffix: str) -> Node:
+    """A number with its sign, by the letters behind it.
+
+    Raises:
+        ValueError, InvalidExpressionError: its type has no such value.
+    """
+    if suffix in _SUFFIXED:
+        type_ = _SUFFIXED[suffix]
+        if len(digits) > 30 or not _fits(int(digits), type_):
+            raise ValueError
+        return Literal(int(digits), type_)
+    if suffix == "F":
+        if float(digits) >= _LARGEST_FLOAT:
+            raise ValueError
+        return Cast(_number(digits, ""), pa.float32())
+    if suffix == "D" or (not suffix and "E" in digits):
+        if math.isinf(float(digits)):
+            raise ValueError
+        return Literal(float(digits), pa.float64())
+    if not suffix and "." not in digits and len(digits) < 50:
+        return integer_literal(int(digits))
+    value = Decimal(digits)
+    return decimal_literal(value or value.copy_abs())  # a decimal has no -0
+
+
+def _fits(value: int, type_: pa.DataType) -> bool:
+    bound = 1 << (int(type_.bit_width) - 1)
+    return -bound <= value < bound
