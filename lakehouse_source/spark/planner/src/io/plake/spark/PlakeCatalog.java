@@ -300,8 +300,7 @@ public class PlakeCatalog
       throws NoSuchNamespaceException {
     Map<String, String> properties = new HashMap<>();
     for (NamespaceChange change : changes) {
-      if (change instanceof NamespaceChange.SetProperty) {
-        NamespaceChange.SetProperty set = (NamespaceChange.SetProperty) change;
+      if (change instanceof NamespaceChange.SetProperty set) {
         properties.put(set.property(), set.value());
       } else if (change instanceof NamespaceChange.RemoveProperty) {
         properties.put(((NamespaceChange.RemoveProperty) change).property(), null);

@@ -24,8 +24,7 @@ public final class AnalyzeTables extends Rule<LogicalPlan> {
     if (plan instanceof AnalyzeTable && isOurs(((AnalyzeTable) plan).child())) {
       return nothing("ANALYZE TABLE");
     }
-    if (plan instanceof AnalyzeColumn && isOurs(((AnalyzeColumn) plan).child())) {
-      AnalyzeColumn columns = (AnalyzeColumn) plan;
+    if (plan instanceof AnalyzeColumn columns && isOurs(columns.child())) {
       if (columns.columnNames().isDefined()) {
         checkColumns(
             (ResolvedTable) columns.child(),

@@ -55,8 +55,7 @@ final class ConstantDefaults {
           CollectionConverters.asJava(((UnresolvedAttribute) expression).nameParts());
       return changes(parts, 1) ? last(parts) : null;
     }
-    if (expression instanceof UnresolvedFunction) {
-      UnresolvedFunction function = (UnresolvedFunction) expression;
+    if (expression instanceof UnresolvedFunction function) {
       List<String> parts = CollectionConverters.asJava(function.nameParts());
       return changes(parts, function.arguments().size()) ? last(parts) + "()" : null;
     }

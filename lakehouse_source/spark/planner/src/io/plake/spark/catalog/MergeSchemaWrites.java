@@ -79,10 +79,9 @@ public final class MergeSchemaWrites {
   public static final class Wait extends Rule<LogicalPlan> {
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
-      if (!(plan instanceof V2WriteCommand)) {
+      if (!(plan instanceof V2WriteCommand write)) {
         return plan;
       }
-      V2WriteCommand write = (V2WriteCommand) plan;
       boolean mayBeOurs = write.table() instanceof UnresolvedRelation
           || write.table() instanceof DataSourceV2Relation
               && ((DataSourceV2Relation) write.table()).table() instanceof PlakeTable;
@@ -100,18 +99,16 @@ public final class MergeSchemaWrites {
   public static final class Widen extends Rule<LogicalPlan> {
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
-      if (!(plan instanceof V2WriteCommand)) {
+      if (!(plan instanceof V2WriteCommand write)) {
         return plan;
       }
-      V2WriteCommand write = (V2WriteCommand) plan;
       if (!isWaiting(write.query())) {
         return plan;
       }
       // Spark has looked for the table: where there is none, it says so.
       LogicalPlan query = ((Project) write.query()).child();
       V2WriteCommand ready = write.withNewQuery(query);
-      if (write.table() instanceof DataSourceV2Relation && query.resolved()) {
-        DataSourceV2Relation target = (DataSourceV2Relation) write.table();
+      if (write.table() instanceof DataSourceV2Relation target && query.resolved()) {
         if (target.table() instanceof PlakeTable) {
           return (LogicalPlan) ready.withNewTable(
               widened(target, query.schema(), write.isByName()));
@@ -186,13 +183,11 @@ public final class MergeSchemaWrites {
     if (isLeaf(table) && isLeaf(rows)) {
       return ofValues(table, rows);
     }
-    if (table instanceof ArrayType && rows instanceof ArrayType) {
-      ArrayType array = (ArrayType) table;
+    if (table instanceof ArrayType array && rows instanceof ArrayType) {
       return new ArrayType(
           widened(array.elementType(), ((ArrayType) rows).elementType()), array.containsNull());
     }
-    if (table instanceof MapType && rows instanceof MapType) {
-      MapType map = (MapType) table;
+    if (table instanceof MapType map && rows instanceof MapType) {
       return new MapType(
           widened(map.keyType(), ((MapType) rows).keyType()),
           widened(map.valueType(), ((MapType) rows).valueType()),
@@ -214,14 +209,11 @@ public final class MergeSchemaWrites {
       }
       return new StructType(fields);
     }
-    if (table instanceof ArrayType && rows instanceof ArrayType) {
-      ArrayType array = (ArrayType) table;
+    if (table instanceof ArrayType array && rows instanceof ArrayType) {
       return new ArrayType(
           atPlaces(array.elementType(), ((ArrayType) rows).elementType()), array.containsNull());
     }
-    if (table instanceof MapType && rows instanceof MapType) {
-      MapType map = (MapType) table;
-      MapType given = (MapType) rows;
+    if (table instanceof MapType map && rows instanceof MapType given) {
       return new MapType(
           atPlaces(map.keyType(), given.keyType()), atPlaces(map.valueType(), given.valueType()),
           map.valueContainsNull());

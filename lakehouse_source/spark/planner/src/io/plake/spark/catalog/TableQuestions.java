@@ -187,8 +187,7 @@ public final class TableQuestions {
     ArrayNode list = question.putArray(Vocabulary.Question.CHANGES);
     for (TableChange change : changes) {
       ObjectNode one = list.addObject();
-      if (change instanceof TableChange.SetProperty) {
-        TableChange.SetProperty set = (TableChange.SetProperty) change;
+      if (change instanceof TableChange.SetProperty set) {
         one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.PROPERTY)
             .put(Vocabulary.Question.FIELD, set.property())
             .put(Vocabulary.Question.VALUE, set.value());
@@ -220,8 +219,7 @@ public final class TableQuestions {
       ObjectNode one, TableChange.ColumnChange change, Column[] columns) {
     ArrayNode path = one.putArray(Vocabulary.Question.FIELD);
     Arrays.stream(change.fieldNames()).forEach(path::add);
-    if (change instanceof TableChange.AddColumn) {
-      TableChange.AddColumn added = (TableChange.AddColumn) change;
+    if (change instanceof TableChange.AddColumn added) {
       one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.ADD)
           .put(Vocabulary.Question.TYPE, json(added.dataType()))
           .put(Vocabulary.Question.NULLABLE, added.isNullable())

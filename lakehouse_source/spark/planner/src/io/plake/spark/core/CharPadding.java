@@ -30,10 +30,9 @@ public final class CharPadding {
 
   /** The relation below a padding, with the ids that the padding shows; any other plan as it is. */
   public static LogicalPlan below(LogicalPlan plan) {
-    if (!(plan instanceof Project) || !Relations.isOurs(((Project) plan).child())) {
+    if (!(plan instanceof Project project) || !Relations.isOurs(project.child())) {
       return plan;
     }
-    Project project = (Project) plan;
     DataSourceV2Relation relation = (DataSourceV2Relation) project.child();
     if (project.projectList().size() != relation.output().size()) {
       return plan;

@@ -43,8 +43,7 @@ public final class FormatWrites extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    if (plan instanceof SaveIntoDataSourceCommand) {
-      SaveIntoDataSourceCommand command = (SaveIntoDataSourceCommand) plan;
+    if (plan instanceof SaveIntoDataSourceCommand command) {
       if (command.dataSource() instanceof PlakeProvider) {
         return planned(command.query(), command.mode(), command.options());
       }

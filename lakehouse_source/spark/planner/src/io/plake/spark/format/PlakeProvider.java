@@ -147,8 +147,7 @@ public final class PlakeProvider extends PlakeSource
       if (type instanceof ArrayType) {
         return hasInterval(((ArrayType) type).elementType());
       }
-      if (type instanceof MapType) {
-        MapType map = (MapType) type;
+      if (type instanceof MapType map) {
         return hasInterval(map.keyType()) || hasInterval(map.valueType());
       }
       return type instanceof DayTimeIntervalType;

@@ -88,8 +88,7 @@ public final class StreamReads extends Rule<LogicalPlan> {
     }
 
     private void check(LogicalPlan plan) {
-      if (plan instanceof UnresolvedRelation) {
-        UnresolvedRelation table = (UnresolvedRelation) plan;
+      if (plan instanceof UnresolvedRelation table) {
         if (table.isStreaming() && namesVersion(table.options()) && isOurs(table)) {
           checkNoVersion(table.options());
         }
@@ -132,11 +131,10 @@ public final class StreamReads extends Rule<LogicalPlan> {
   }
 
   private static LogicalPlan told(LogicalPlan node) {
-    if (!(node instanceof StreamingRelationV2)
-        || !Relations.isOurTable(((StreamingRelationV2) node).table())) {
+    if (!(node instanceof StreamingRelationV2 stream)
+        || !Relations.isOurTable(stream.table())) {
       return node;
     }
-    StreamingRelationV2 stream = (StreamingRelationV2) node;
     checkNoVersion(stream.extraOptions());
     // The constructors of 4.1 and 4.3 have different arguments.
     Object[] arguments = CollectionConverters.asJava(stream.productIterator().toSeq()).toArray();

@@ -25,10 +25,9 @@ public final class StreamWrites extends Rule<LogicalPlan> {
   @Override
   @SuppressWarnings("deprecation") // schema() of a table
   public LogicalPlan apply(LogicalPlan plan) {
-    if (!(plan instanceof WriteToStream)) {
+    if (!(plan instanceof WriteToStream write)) {
       return plan;
     }
-    WriteToStream write = (WriteToStream) plan;
     if (write.outputMode().equals(OutputMode.Update()) && isPlakes(write.sink())) {
       throw noUpdates(write);
     }

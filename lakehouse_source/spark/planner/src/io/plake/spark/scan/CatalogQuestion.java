@@ -86,8 +86,7 @@ final class CatalogQuestion {
   }
 
   private boolean collect(Expression expression) {
-    if (expression instanceof AggregateExpression) {
-      AggregateExpression aggregate = (AggregateExpression) expression;
+    if (expression instanceof AggregateExpression aggregate) {
       return aggregate.filter().isEmpty() && add(aggregate);
     }
     for (Iterator<Expression> it = expression.children().iterator(); it.hasNext(); ) {
@@ -126,9 +125,7 @@ final class CatalogQuestion {
     if (function instanceof CountStar) {
       return add(Vocabulary.Function.COUNT, ALL);
     }
-    if (function instanceof org.apache.spark.sql.connector.expressions.aggregate.Count) {
-      org.apache.spark.sql.connector.expressions.aggregate.Count count =
-          (org.apache.spark.sql.connector.expressions.aggregate.Count) function;
+    if (function instanceof org.apache.spark.sql.connector.expressions.aggregate.Count count) {
       return !count.isDistinct() && add(Vocabulary.Function.COUNT, column(count.column()));
     }
     if (function instanceof org.apache.spark.sql.connector.expressions.aggregate.Min) {

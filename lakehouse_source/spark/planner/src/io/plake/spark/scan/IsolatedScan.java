@@ -86,13 +86,11 @@ public final class IsolatedScan
         }
       }
     }
-    if (type instanceof ArrayType) {
-      ArrayType array = (ArrayType) type;
+    if (type instanceof ArrayType array) {
       return array.containsNull() && CodeGenerator.isPrimitiveType(array.elementType())
           || hasNumbersToTake(array.elementType());
     }
-    if (type instanceof MapType) {
-      MapType map = (MapType) type;
+    if (type instanceof MapType map) {
       return map.valueContainsNull() && CodeGenerator.isPrimitiveType(map.valueType())
           || hasNumbersToTake(map.keyType()) || hasNumbersToTake(map.valueType());
     }

@@ -19,10 +19,9 @@ final class GroupFilters {
   private GroupFilters() {}
 
   static LogicalPlan without(LogicalPlan node) {
-    if (!(node instanceof WriteDelta) || placeOf((WriteDelta) node) < 0) {
+    if (!(node instanceof WriteDelta write) || placeOf(write) < 0) {
       return node;
     }
-    WriteDelta write = (WriteDelta) node;
     Object[] arguments = new Object[write.productArity()];
     for (int i = 0; i < arguments.length; i++) {
       arguments[i] = write.productElement(i);

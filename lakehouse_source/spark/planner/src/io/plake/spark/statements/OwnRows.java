@@ -54,10 +54,9 @@ public final class OwnRows extends Rule<LogicalPlan> {
   }
 
   private static LogicalPlan told(LogicalPlan node) {
-    if (!(node instanceof V2WriteCommand) || !replaces((V2WriteCommand) node)) {
+    if (!(node instanceof V2WriteCommand write) || !replaces(write)) {
       return node;
     }
-    V2WriteCommand write = (V2WriteCommand) node;
     ArrayNode reads = Envelope.object().putArray(Vocabulary.Told.READS);
     collect(write.query(), catalogOf((DataSourceV2Relation) write.table()), reads);
     LogicalPlan told =
@@ -74,10 +73,9 @@ public final class OwnRows extends Rule<LogicalPlan> {
   }
 
   private static boolean replaces(V2WriteCommand write) {
-    if (!(write.table() instanceof DataSourceV2Relation) || !write.query().resolved()) {
+    if (!(write.table() instanceof DataSourceV2Relation target) || !write.query().resolved()) {
       return false;
     }
-    DataSourceV2Relation target = (DataSourceV2Relation) write.table();
     boolean replaces = write instanceof OverwriteByExpression
         || write instanceof OverwritePartitionsDynamic
         || write instanceof AppendData && target.table() instanceof TableToCreate;
@@ -148,8 +146,7 @@ public final class OwnRows extends Rule<LogicalPlan> {
     }
     CaseInsensitiveStringMap options = relation.options();
     long version;
-    if (relation.table() instanceof PlakeTable) {
-      PlakeTable table = (PlakeTable) relation.table();
+    if (relation.table() instanceof PlakeTable table) {
       if (table.isPinned || table.isMetadata) {
         return;
       }

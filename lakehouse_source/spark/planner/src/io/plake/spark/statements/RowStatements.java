@@ -66,8 +66,7 @@ public final class RowStatements extends Rule<LogicalPlan> {
    * Spark would read others instead.
    */
   private static void checkTargets(LogicalPlan plan) {
-    if (plan instanceof StreamingRelationV2) {
-      StreamingRelationV2 stream = (StreamingRelationV2) plan;
+    if (plan instanceof StreamingRelationV2 stream) {
       if ((stream.table() instanceof PlakeTable || stream.table() instanceof StreamReads.Source)
           && stream.output().size() > stream.table().columns().length) {
         throw Refusal.because("A stream of plake has no columns that tell where a row is stored.");
@@ -218,8 +217,7 @@ public final class RowStatements extends Rule<LogicalPlan> {
   }
 
   private static LogicalPlan withTarget(LogicalPlan node, LogicalPlan target) {
-    if (node instanceof MergeIntoTable) {
-      MergeIntoTable merge = (MergeIntoTable) node;
+    if (node instanceof MergeIntoTable merge) {
       return node.withNewChildren(CollectionConverters.asScala(List.of(
           replaced(merge.targetTable(), target), merge.sourceTable())).toSeq());
     }
@@ -229,8 +227,7 @@ public final class RowStatements extends Rule<LogicalPlan> {
 
   /** Spark looks for its target below names, and not below views. */
   private static LogicalPlan replaced(LogicalPlan node, LogicalPlan target) {
-    if (node instanceof SubqueryAlias) {
-      SubqueryAlias alias = (SubqueryAlias) node;
+    if (node instanceof SubqueryAlias alias) {
       return alias.copy(alias.identifier(), replaced(alias.child(), target));
     }
     return node instanceof View ? replaced(((View) node).child(), target) : target;

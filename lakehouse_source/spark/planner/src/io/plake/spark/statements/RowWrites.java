@@ -41,8 +41,7 @@ public final class RowWrites extends Rule<LogicalPlan> {
   }
 
   private static LogicalPlan changed(LogicalPlan node) {
-    if (node instanceof WriteDelta && operationOf(((WriteDelta) node).table()) != null) {
-      WriteDelta delta = (WriteDelta) node;
+    if (node instanceof WriteDelta delta && operationOf(delta.table()) != null) {
       RowOperation operation = operationOf(delta.table());
       return append(
           (DataSourceV2Relation) delta.table(), delta.query(),

@@ -21,11 +21,10 @@ final class StructCasts {
   private StructCasts() {}
 
   static Expression undone(Expression node) {
-    if (!(node instanceof Assignment) || !((Assignment) node).key().resolved()
-        || !hasStruct(((Assignment) node).key().dataType())) {
+    if (!(node instanceof Assignment given) || !given.key().resolved()
+        || !hasStruct(given.key().dataType())) {
       return node;
     }
-    Assignment given = (Assignment) node;
     Cast cast = castIn(given.value());
     // A cast that is not possible by places is not resolved.
     return cast == null || !cast.child().resolved() ? node

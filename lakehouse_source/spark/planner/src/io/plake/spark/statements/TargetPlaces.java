@@ -38,8 +38,7 @@ final class TargetPlaces {
 
   private static boolean names(
       Expression expression, DataSourceV2Relation target, LogicalPlan source) {
-    if (expression instanceof UnresolvedAttribute) {
-      UnresolvedAttribute name = (UnresolvedAttribute) expression;
+    if (expression instanceof UnresolvedAttribute name) {
       return isPlace(name, target)
           && (source == null
               || source.resolve(name.nameParts().toSeq(), SQLConf.get().resolver()).isEmpty());
