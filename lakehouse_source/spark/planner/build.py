@@ -3,10 +3,11 @@
     python -m lakehouse_source.spark.planner.build
 
 Needs a JDK (17 or later) and the pyspark to compile against. Users need neither: the jar is in
-the package. `Vocabulary.java` is written from `vocabulary.py` first. The same sources and a javac
-of the same feature version give the same classes, and the same javac and pyspark give the same
-file: entries are sorted, carry no time and are stored as they are (deflate differs between builds
-of zlib). Three entries record the SHA-256 of the sources, the javac and the pyspark.
+the package. One source is not among the files: `Vocabulary.java`, which is made of `vocabulary.py`
+here. The same sources and a javac of the same feature version give the same classes, and the same
+javac and pyspark give the same file: entries are sorted, carry no time and are stored as they are
+(deflate differs between builds of zlib). Three entries record the SHA-256 of the sources, the javac
+and the pyspark.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ PROVIDER = "io.plake.spark.format.PlakeProvider"
 SOURCE_HASH = "META-INF/plake-sources.sha256"
 BUILD_JDK = "META-INF/plake-javac.version"
 BUILD_PYSPARK = "META-INF/plake-pyspark.version"
-VOCABULARY = SOURCES / "io" / "plake" / "spark" / "core" / "Vocabulary.java"
+VOCABULARY = "io/plake/spark/core/Vocabulary.java"
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first date that a zip entry can hold
 _JVM_FOLDERS = ("/usr/lib/jvm", "/opt/homebrew/opt", "/usr/local/opt")
@@ -48,7 +49,7 @@ class BuildError(Exception):
 
 
 def source_files() -> list[Path]:
-    """The Java sources, in the order in which they are compiled and hashed."""
+    """The Java sources beside this module, in the order in which they are compiled and hashed."""
     return sorted(SOURCES.rglob("*.java"))
 
 
@@ -60,6 +61,7 @@ def source_hash() -> str:
         # Line ends differ between checkouts, bytecode does not.
         text = file.read_bytes().replace(b"\r\n", b"\n")
         digest.update(file.relative_to(SOURCES).as_posix().encode() + b"\0" + text + b"\0")
+    digest.update(VOCABULARY.encode() + b"\0" + vocabulary_source().encode() + b"\0")
     return digest.hexdigest()
 
 
@@ -68,10 +70,7 @@ def vocabulary_source() -> str:
     lines = [
         "package io.plake.spark.core;",
         "",
-        "/**",
-        " * The names that Java and Python share. Generated from {@code protocol/vocabulary.py} by",
-        " * {@code planner/build.py}: change them there.",
-        " */",
+        "/** The names that Java and Python share, from {@code protocol/vocabulary.py}. */",
         "public final class Vocabulary {",
         "  private Vocabulary() {}",
     ]
@@ -158,12 +157,15 @@ def build(target: Path = JAR, javac: str | None = None) -> Path:
     spark = importlib.util.find_spec("pyspark")
     if spark is None or spark.origin is None:
         raise BuildError("pyspark is not installed: the sources compile against its jars")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as generated:
+        words = Path(generated, VOCABULARY)
+        words.parent.mkdir(parents=True)
+        words.write_text(vocabulary_source())
         command = [
             javac, "-encoding", "UTF-8", "--release", RELEASE, "-proc:none", "-Werror",
             "-Xlint:all,-classfile,-options,-path,-processing", "-d", folder,
             "-classpath", str(Path(spark.origin).parent / "jars" / "*"),
-            *map(str, source_files()),
+            *map(str, source_files()), str(words),
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -230,7 +232,6 @@ def _write(target: Path, content: dict[str, bytes]) -> None:
 
 if __name__ == "__main__":
     try:
-        VOCABULARY.write_text(vocabulary_source())
         path = build()
     except BuildError as failure:
         sys.exit(str(failure))
