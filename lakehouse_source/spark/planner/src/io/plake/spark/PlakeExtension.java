@@ -7,6 +7,7 @@ import io.plake.spark.catalog.NotNullColumns;
 import io.plake.spark.catalog.TableChanges;
 import io.plake.spark.catalog.TimesOfPaths;
 import io.plake.spark.core.Part;
+import io.plake.spark.core.WriteCommands;
 import io.plake.spark.format.FormatWrites;
 import io.plake.spark.format.PlakeProvider;
 import io.plake.spark.format.RepinViews;
@@ -80,7 +81,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "statements.OwnRows", "statements.MovedColumns", "statements.TargetPlaces",
           "statements.StatementTable", "core.CharPadding", "statements.RowOperation",
           "statements.RowWrites", "statements.RowChangeTable", "core.SchemaEvolution",
-          "core.HiddenColumns", "core.WriteInfo")),
+          "core.HiddenColumns", "core.WriteCommands", "core.WriteInfo")),
       Map.entry(Part.CATALOG, List.of(
           "PlakeCatalog", "catalog.PlakeTable", "catalog.TableWrites", "core.Channel",
           "catalog.ChangesTable", "catalog.ChangesByName", "catalog.TableChanges",
@@ -89,12 +90,12 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "catalog.PlakeProcedure", "PlakeSessionCatalog", "catalog.SessionEntry",
           "catalog.StagedBySpark", "catalog.MergeSchemaWrites", "catalog.AnalyzeTables",
           "catalog.NotNullColumns", "catalog.TimesOfPaths", "format.StreamReads",
-          "format.ToldStream", "format.StreamWrites", "core.ToldWrites")),
+          "format.StreamWrites", "core.StreamErrors")),
       Map.entry(Part.CATALOG_VIEWS, List.of(
           "PlakeViewCatalog", "catalog.PlakeChangelog", "PlakeSessionChangelogs")),
       Map.entry(Part.PROVIDER, List.of(
-          "format.PlakeProvider", "format.FormatWrites", "catalog.AnalyzeTables",
-          "core.ToldWrites")),
+          "format.PlakeProvider", "format.FormatWrites", "core.WriteCommands", "catalog.AnalyzeTables",
+          "core.StreamErrors")),
       Map.entry(Part.READER, List.of(
           "reader.ChooseReader", "scan.ReaderAnswer", "reader.PlakeFiles", "reader.PlakeParquet",
           "reader.FileBatches", "reader.MovedRows", "reader.DeletedRows")),
@@ -200,13 +201,13 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           RepinViews.check();
           return null;
         case STATEMENTS:
-          RowWrites.check();
+          WriteCommands.check();
           return null;
         case METRICS:
           FileScanMetrics.check();
           return null;
         case PROVIDER:
-          FormatWrites.check();
+          WriteCommands.check();
           return isAmongProviders() ? null : NOT_AMONG_PROVIDERS;
         default:
           return null;

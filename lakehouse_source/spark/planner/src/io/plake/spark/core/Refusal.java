@@ -98,11 +98,11 @@ public final class Refusal {
   }
 
   /** The same in a stream: the query shows the text only of an exception without a condition. */
-  public static RuntimeException toldInStream(Exception raised) {
+  public static RuntimeException toldInStream(Throwable raised) {
     throw told(raised, false);
   }
 
-  private static RuntimeException told(Exception raised, boolean withCondition) {
+  private static RuntimeException told(Throwable raised, boolean withCondition) {
     String condition =
         raised instanceof SparkThrowable ? ((SparkThrowable) raised).getCondition() : null;
     if (condition != null && CONDITIONS.contains(condition)) {

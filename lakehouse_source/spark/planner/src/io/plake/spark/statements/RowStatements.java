@@ -8,10 +8,10 @@ import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.SchemaEvolution;
+import io.plake.spark.core.StreamErrors;
 import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.format.RepinViews;
-import io.plake.spark.format.StreamReads;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -66,11 +66,9 @@ public final class RowStatements extends Rule<LogicalPlan> {
    * Spark would read others instead.
    */
   private static void checkTargets(LogicalPlan plan) {
-    if (plan instanceof StreamingRelationV2 stream) {
-      if ((stream.table() instanceof PlakeTable || stream.table() instanceof StreamReads.Source)
-          && stream.output().size() > stream.table().columns().length) {
-        throw Refusal.because("A stream of plake has no columns that tell where a row is stored.");
-      }
+    if (plan instanceof StreamingRelationV2 stream && isOurs(stream)
+        && stream.output().size() > stream.table().columns().length) {
+      throw Refusal.because("A stream of plake has no columns that tell where a row is stored.");
     }
     LogicalPlan target = below(plan);
     if (target instanceof StreamingRelationV2 && isOurs((StreamingRelationV2) target)) {
@@ -89,22 +87,14 @@ public final class RowStatements extends Rule<LogicalPlan> {
     if (target instanceof SubqueryAlias) {
       checkNoQuery(((SubqueryAlias) target).child(),
           ((SubqueryAlias) target).identifier().toString());
-    } else if (target instanceof View && reads(target)) {
+    } else if (target instanceof View && target.exists(Relations::isOurs)) {
       throw refused("changes tables, and the view " + name + " is made of a query. Name the"
           + " table, and put the condition of the view into that of the statement");
     }
   }
 
-  private static boolean reads(LogicalPlan plan) {
-    boolean found = Relations.isOurs(plan);
-    for (Iterator<LogicalPlan> it = plan.children().iterator(); !found && it.hasNext(); ) {
-      found = reads(it.next());
-    }
-    return found;
-  }
-
   private static boolean isOurs(StreamingRelationV2 stream) {
-    return stream.table() instanceof PlakeTable || stream.table() instanceof StreamReads.Source
+    return stream.table() instanceof PlakeTable || StreamErrors.areOf(stream.table())
         || stream.table() instanceof PythonTable && Relations.SOURCE.equals(stream.sourceName());
   }
 
