@@ -4,7 +4,6 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
-import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -57,16 +56,8 @@ public final class CharPadding {
   }
 
   private static boolean isPadded(NamedExpression one, AttributeReference column) {
-    return one instanceof Alias && one.name().equals(column.name())
-        && ((Alias) one).references().contains(column) && pads(((Alias) one).child());
-  }
-
-  private static boolean pads(Expression expression) {
-    boolean found = expression instanceof StaticInvoke
-        && ((StaticInvoke) expression).functionName().equals(FUNCTION);
-    for (Iterator<Expression> it = expression.children().iterator(); !found && it.hasNext(); ) {
-      found = pads(it.next());
-    }
-    return found;
+    return one instanceof Alias alias && alias.name().equals(column.name())
+        && alias.references().contains(column) && alias.child().exists(
+            part -> part instanceof StaticInvoke call && call.functionName().equals(FUNCTION));
   }
 }

@@ -79,22 +79,11 @@ public final class IsolatedScan
    * before it asks whether that is NULL. Arrow's vectors of fixed width refuse that; rows do not.
    */
   private static boolean hasNumbersToTake(DataType type) {
-    if (type instanceof StructType) {
-      for (StructField field : ((StructType) type).fields()) {
-        if (hasNumbersToTake(field.dataType())) {
-          return true;
-        }
-      }
-    }
-    if (type instanceof ArrayType array) {
-      return array.containsNull() && CodeGenerator.isPrimitiveType(array.elementType())
-          || hasNumbersToTake(array.elementType());
-    }
-    if (type instanceof MapType map) {
-      return map.valueContainsNull() && CodeGenerator.isPrimitiveType(map.valueType())
-          || hasNumbersToTake(map.keyType()) || hasNumbersToTake(map.valueType());
-    }
-    return false;
+    return type.existsRecursively(part ->
+        part instanceof ArrayType array && array.containsNull()
+            && CodeGenerator.isPrimitiveType(array.elementType())
+        || part instanceof MapType map && map.valueContainsNull()
+            && CodeGenerator.isPrimitiveType(map.valueType()));
   }
 
   private static boolean comesInBatches() {

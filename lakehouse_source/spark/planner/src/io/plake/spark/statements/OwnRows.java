@@ -13,6 +13,7 @@ import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.Vocabulary;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.stream.Stream;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
@@ -24,7 +25,6 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
-import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -93,26 +93,22 @@ public final class OwnRows extends Rule<LogicalPlan> {
   private static LogicalPlan telling(LogicalPlan write, String key, JsonNode value) {
     DataSourceV2Relation target = (DataSourceV2Relation) ((V2WriteCommand) write).table();
     boolean ofTable = !target.options().isEmpty();
-    Object[] arguments = new Object[write.productArity()];
-    for (int i = 0; i < arguments.length; i++) {
-      arguments[i] = write.productElement(i);
-      if (arguments[i] == target && ofTable) {
-        Map<String, String> options = new HashMap<>(target.options().asCaseSensitiveMap());
-        OwnOptions.tell(options, key, value);
-        arguments[i] = Relations.copy(
-            target, (PythonTable) target.table(), new CaseInsensitiveStringMap(options));
-      } else if (arguments[i] instanceof scala.collection.immutable.Map) {
-        scala.collection.immutable.Map<String, String> options =
-            (scala.collection.immutable.Map<String, String>) arguments[i];
-        if (!ofTable || !options.isEmpty()) {
-          Map<String, String> all = new HashMap<>(CollectionConverters.asJava(options));
-          OwnOptions.tell(all, key, value);
-          arguments[i] =
-              scala.collection.immutable.Map.from(CollectionConverters.asScala(all));
-        }
+    return Rewrite.copy(write, part -> {
+      if (part == target && ofTable) {
+        Map<String, String> all = new HashMap<>(target.options().asCaseSensitiveMap());
+        OwnOptions.tell(all, key, value);
+        return Relations.copy(
+            target, (PythonTable) target.table(), new CaseInsensitiveStringMap(all));
       }
-    }
-    return write.makeCopy(arguments);
+      if (part instanceof scala.collection.immutable.Map<?, ?> options
+          && !(ofTable && options.isEmpty())) {
+        Map<String, String> all = new HashMap<>(
+            CollectionConverters.asJava((scala.collection.immutable.Map<String, String>) options));
+        OwnOptions.tell(all, key, value);
+        return scala.collection.immutable.Map.from(CollectionConverters.asScala(all));
+      }
+      return part;
+    });
   }
 
   /** The URL of plake's catalog, concealed or as the user gave it; null where it is not told. */
@@ -131,12 +127,8 @@ public final class OwnRows extends Rule<LogicalPlan> {
     if (Relations.isOurs(plan)) {
       add((DataSourceV2Relation) plan, catalog, reads);
     }
-    for (Iterator<LogicalPlan> it = plan.children().iterator(); it.hasNext(); ) {
-      collect(it.next(), catalog, reads);
-    }
-    for (Iterator<LogicalPlan> it = plan.subqueries().iterator(); it.hasNext(); ) {
-      collect(it.next(), catalog, reads);
-    }
+    Stream.of(plan.children(), plan.subqueries()).forEach(plans ->
+        CollectionConverters.asJava(plans).forEach(below -> collect(below, catalog, reads)));
   }
 
   private static void add(DataSourceV2Relation relation, String catalog, ArrayNode reads) {

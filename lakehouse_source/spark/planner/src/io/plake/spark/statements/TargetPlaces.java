@@ -2,13 +2,10 @@ package io.plake.spark.statements;
 
 import java.util.List;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.internal.SQLConf;
-import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -23,41 +20,20 @@ final class TargetPlaces {
 
   /** @param target what the statement changes, with its metadata columns */
   static boolean areNamed(LogicalPlan statement, DataSourceV2Relation target) {
-    LogicalPlan source = statement instanceof MergeIntoTable
-        ? ((MergeIntoTable) statement).sourceTable() : null;
+    LogicalPlan source = statement instanceof MergeIntoTable merge ? merge.sourceTable() : null;
     if (source != null && !source.resolved()) {
       return false;
     }
-    for (Iterator<Expression> it = statement.expressions().iterator(); it.hasNext(); ) {
-      if (names(it.next(), target, source)) {
-        return true;
-      }
-    }
-    return false;
-  }
-
-  private static boolean names(
-      Expression expression, DataSourceV2Relation target, LogicalPlan source) {
-    if (expression instanceof UnresolvedAttribute name) {
-      return isPlace(name, target)
-          && (source == null
-              || source.resolve(name.nameParts().toSeq(), SQLConf.get().resolver()).isEmpty());
-    }
-    for (Iterator<Expression> it = expression.children().iterator(); it.hasNext(); ) {
-      if (names(it.next(), target, source)) {
-        return true;
-      }
-    }
-    return false;
+    return CollectionConverters.asJava(statement.expressions()).stream().anyMatch(
+        expression -> expression.exists(part -> part instanceof UnresolvedAttribute name
+            && isPlace(name, target) && (source == null || source.resolve(
+                name.nameParts().toSeq(), SQLConf.get().resolver()).isEmpty())));
   }
 
   private static boolean isPlace(UnresolvedAttribute name, DataSourceV2Relation target) {
     List<String> parts = CollectionConverters.asJava(name.nameParts());
-    for (Attribute column : CollectionConverters.asJava(target.metadataOutput())) {
-      if (column.name().equalsIgnoreCase(parts.get(parts.size() - 1))) {
-        return true;
-      }
-    }
-    return false;
+    String last = parts.get(parts.size() - 1);
+    return CollectionConverters.asJava(target.metadataOutput()).stream()
+        .anyMatch(column -> column.name().equalsIgnoreCase(last));
   }
 }
