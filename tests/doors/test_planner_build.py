@@ -434,7 +434,6 @@ def test_a_spark_without_a_needed_class_reads_unpruned_and_right(
     [
         ("scan/FunctionRanges", Part.FUNCTIONS),
         ("scan/BatchReads$SparkReader", Part.BATCHES),
-        ("scan/LongDecimals$CopyMethod", Part.DECIMALS),
         ("format/RepinViews$Pins", Part.VIEWS),
         ("statements/RowOperation", Part.STATEMENTS),
         ("statements/StatementTable", Part.STATEMENTS),

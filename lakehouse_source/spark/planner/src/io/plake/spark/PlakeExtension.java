@@ -69,13 +69,10 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "scan.CatalogQuestion", "scan.CatalogAnswer", "scan.AnswerRows")),
       Map.entry(Part.FUNCTIONS, List.of(
           "scan.FunctionRanges")),
-      Map.entry(Part.JOIN_KEYS, List.of("scan.IsolatedScan$Column")),
-      Map.entry(Part.BATCHES, List.of(
-          "scan.BatchReads")),
-      Map.entry(Part.DECIMALS, List.of(
-          "scan.LongDecimals")),
-      Map.entry(Part.VIEWS, List.of(
-          "format.RepinViews", "core.CharPadding")),
+      Map.entry(Part.JOIN_KEYS, List.of("scan.IsolatedScan")),
+      Map.entry(Part.BATCHES, List.of("scan.BatchReads")),
+      Map.entry(Part.DECIMALS, List.of("scan.LongDecimals")),
+      Map.entry(Part.VIEWS, List.of("format.RepinViews", "core.CharPadding")),
       Map.entry(Part.STATEMENTS, List.of(
           "statements.RowStatements", "statements.GroupFilters", "statements.StructCasts",
           "statements.OwnRows", "statements.MovedColumns", "statements.TargetPlaces",
@@ -94,8 +91,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Map.entry(Part.CATALOG_VIEWS, List.of(
           "PlakeViewCatalog", "catalog.PlakeChangelog", "PlakeSessionChangelogs")),
       Map.entry(Part.PROVIDER, List.of(
-          "format.PlakeProvider", "format.FormatWrites", "core.WriteCommands", "catalog.AnalyzeTables",
-          "core.StreamErrors")),
+          "format.PlakeProvider", "format.FormatWrites", "core.WriteCommands",
+          "catalog.AnalyzeTables", "core.StreamErrors")),
       Map.entry(Part.READER, List.of(
           "reader.ChooseReader", "scan.ReaderAnswer", "reader.PlakeFiles", "reader.PlakeParquet",
           "reader.FileBatches", "reader.MovedRows", "reader.DeletedRows")),
@@ -154,14 +151,12 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       return made.get();
     } catch (LinkageError e) {
       part.failed(e);
-      return new Idle();
-    }
-  }
-
-  private static final class Idle extends Rule<LogicalPlan> {
-    @Override
-    public LogicalPlan apply(LogicalPlan plan) {
-      return plan;
+      return new Rule<>() {
+        @Override
+        public LogicalPlan apply(LogicalPlan plan) {
+          return plan;
+        }
+      };
     }
   }
 
@@ -190,28 +185,17 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
         check(Class.forName(PACKAGE + name, true, PlakeExtension.class.getClassLoader()), part);
       }
       switch (part) {
-        case PUSHDOWN:
-          return IsolateScans.obstacle();
-        case BATCHES:
-          return BatchReads.obstacle();
-        case DECIMALS:
-          LongDecimals.check();
-          return null;
-        case VIEWS:
-          RepinViews.check();
-          return null;
-        case STATEMENTS:
-          WriteCommands.check();
-          return null;
-        case METRICS:
-          FileScanMetrics.check();
-          return null;
-        case PROVIDER:
-          WriteCommands.check();
-          return isAmongProviders() ? null : NOT_AMONG_PROVIDERS;
-        default:
-          return null;
+        case VIEWS -> RepinViews.check();
+        case STATEMENTS, PROVIDER -> WriteCommands.check();
+        case METRICS -> FileScanMetrics.check();
+        default -> { }
       }
+      return switch (part) {
+        case PUSHDOWN -> IsolateScans.obstacle();
+        case BATCHES -> BatchReads.obstacle();
+        case PROVIDER -> isAmongProviders() ? null : NOT_AMONG_PROVIDERS;
+        default -> null;
+      };
     } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
       return (part == Part.CATALOG_VIEWS ? "needs Spark 4.2" : "this Spark lacks what it needs")
           + ": " + e;
@@ -223,13 +207,9 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
 
   /** Whether Spark finds the format {@code plake} in the jar. */
   private static boolean isAmongProviders() {
-    for (Object found : ServiceLoader.load(
-        DataSourceRegister.class, Thread.currentThread().getContextClassLoader())) {
-      if (found.getClass().getName().equals(PlakeProvider.class.getName())) {
-        return true;
-      }
-    }
-    return false;
+    return ServiceLoader.load(
+        DataSourceRegister.class, Thread.currentThread().getContextClassLoader()).stream()
+        .anyMatch(found -> found.type().getName().equals(PlakeProvider.class.getName()));
   }
 
   /**

@@ -20,8 +20,6 @@ final class ConstantDefaults {
   private static final Set<String> OTHERS = Set.of(
       "now", "curdate", "localtimestamp", "user", "session_user");
 
-  private ConstantDefaults() {}
-
   /** @param sql the default value of a column as the user wrote it; null: it has none */
   static void check(String column, String sql) {
     if (sql == null || sql.isEmpty()) {

@@ -46,8 +46,6 @@ public final class MergeSchemaWrites {
   /** No column has this name: what asks for it is not resolved. */
   private static final String NOBODY = "__plake_merge_schema__";
 
-  private MergeSchemaWrites() {}
-
   private static boolean isAsked(V2WriteCommand write) {
     // plake's writer says what is wrong with another value.
     scala.collection.immutable.Seq<Object> parts =

@@ -42,8 +42,6 @@ import scala.Option;
 
 /** Writes what Spark asks of a table as questions for plake. */
 public final class TableQuestions {
-  private TableQuestions() {}
-
   /** A table with columns, partitions and properties; @param staged its rows come later. */
   public static ObjectNode create(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties,

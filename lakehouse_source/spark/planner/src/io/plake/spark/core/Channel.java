@@ -159,18 +159,12 @@ public final class Channel {
     OwnOptions.tell(given, Vocabulary.Told.TASKS, call);
     PythonDataSourceV2 source = new PlakeSource();
     StructType schema = source.inferSchema(new CaseInsensitiveStringMap(given));
-    // The source has its options: none is in the plan.
+    // The source has its options: none is in the plan. No rule of this extension knows the table's
+    // class, so that nothing of it is pruned.
     DataSourceV2Relation tasks = DataSourceV2Relation.create(
-        new TaskTable(source, schema), Option.empty(), Option.empty(),
+        new PythonTable(source, Relations.SOURCE, schema) {}, Option.empty(), Option.empty(),
         CaseInsensitiveStringMap.empty(), Option.empty());
     return Dataset.ofRows(
         (org.apache.spark.sql.classic.SparkSession) SparkSession.active(), tasks).collectAsList();
-  }
-
-  /** A frame that no rule of this extension knows: nothing of it can be pruned. */
-  private static final class TaskTable extends PythonTable {
-    TaskTable(PythonDataSourceV2 source, StructType schema) {
-      super(source, Relations.SOURCE, schema);
-    }
   }
 }

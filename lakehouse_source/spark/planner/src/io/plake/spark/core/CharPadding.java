@@ -25,8 +25,6 @@ public final class CharPadding {
 
   private static final String FUNCTION = "readSidePadding";
 
-  private CharPadding() {}
-
   /** The relation below a padding, with the ids that the padding shows; any other plan as it is. */
   public static LogicalPlan below(LogicalPlan plan) {
     if (!(plan instanceof Project project) || !Relations.isOurs(project.child())) {

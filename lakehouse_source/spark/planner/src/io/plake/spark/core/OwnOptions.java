@@ -34,8 +34,6 @@ public final class OwnOptions {
     new SecureRandom().nextBytes(KEY);
   }
 
-  private OwnOptions() {}
-
   /** Tells whether a name is of an option that the extension sets. */
   public static boolean isOwn(String name) {
     return name.toLowerCase(Locale.ROOT).startsWith(Vocabulary.Option.OWN);

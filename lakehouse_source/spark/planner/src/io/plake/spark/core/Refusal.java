@@ -26,8 +26,6 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /** Errors of plake as Spark's exceptions, with plake's text. */
 public final class Refusal {
-  private Refusal() {}
-
   /** The exception for an error that plake answered; thrown here, undeclared. */
   @SuppressWarnings("serial")
   static RuntimeException of(JsonNode error) {

@@ -44,11 +44,6 @@ public final class PlakeProvider extends PlakeSource
 
   private boolean reads = false;
 
-  /** Spark calls it. */
-  public PlakeProvider() {
-    super(Relations.SOURCE);
-  }
-
   /** Spark gives a Python source its name once, and this one has it. */
   @Override
   public void setShortName(String name) {}
@@ -93,28 +88,17 @@ public final class PlakeProvider extends PlakeSource
         (org.apache.spark.sql.classic.Dataset<Row>) data;
     LogicalPlan write = FormatWrites.planned(frame.logicalPlan(), mode, options);
     org.apache.spark.sql.classic.Dataset.ofRows(frame.sparkSession(), write);
-    StructType schema = data.schema();
-    return new Written(context, schema);
-  }
+    return new BaseRelation() {
+      @Override
+      public SQLContext sqlContext() {
+        return context;
+      }
 
-  private static final class Written extends BaseRelation {
-    private final SQLContext context;
-    private final StructType schema;
-
-    Written(SQLContext context, StructType schema) {
-      this.context = context;
-      this.schema = schema;
-    }
-
-    @Override
-    public SQLContext sqlContext() {
-      return context;
-    }
-
-    @Override
-    public StructType schema() {
-      return schema;
-    }
+      @Override
+      public StructType schema() {
+        return data.schema();
+      }
+    };
   }
 
   /**

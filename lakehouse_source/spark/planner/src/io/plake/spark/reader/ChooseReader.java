@@ -64,7 +64,7 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public final class ChooseReader extends SparkStrategy {
 
-  /** These replace the session's settings: see {@code lakehouse_source/spark/reading/relation.py}. */
+  /** These replace the session's settings. */
   private static final Map<String, String> OPTIONS = Map.of(
       "ignoreMissingFiles", "false",
       "ignoreCorruptFiles", "false",

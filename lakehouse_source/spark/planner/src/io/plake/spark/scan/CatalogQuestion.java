@@ -221,11 +221,6 @@ final class CatalogQuestion {
   }
 
   private static StructField field(StructType table, String name) {
-    for (StructField field : table.fields()) {
-      if (field.name().equals(name)) {
-        return field;
-      }
-    }
-    return null;
+    return table.getFieldIndex(name).isDefined() ? table.apply(name) : null;
   }
 }

@@ -1,6 +1,7 @@
 package io.plake.spark.scan;
 
 import io.plake.spark.core.Part;
+import io.plake.spark.core.Refusal;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -8,6 +9,7 @@ import java.util.OptionalLong;
 import java.util.Set;
 import java.util.stream.Collectors;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodeGenerator;
+import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.metric.CustomMetric;
@@ -157,7 +159,7 @@ public final class IsolatedScan
       for (StructField field : source.pushdown.columns.fields()) {
         if (ConditionData.nameOf(field.dataType()) != null
             && (likely == null || likely.contains(field.name()))) {
-          found.add(new Column(field.name()));
+          found.add(Expressions.column(Refusal.quoted(field.name())));
         }
       }
     } catch (Exception | LinkageError e) { // the same failure shows when the scan runs
@@ -290,19 +292,6 @@ public final class IsolatedScan
     @Override
     public int hashCode() {
       return source.hashCode();
-    }
-  }
-
-  /** A reference to a top-level column. */
-  private record Column(String name) implements NamedReference {
-    @Override
-    public String[] fieldNames() {
-      return new String[] {name};
-    }
-
-    @Override
-    public String toString() {
-      return name;
     }
   }
 }

@@ -17,8 +17,6 @@ import scala.Some;
  * statement for it where the source is not deterministic, such as one with {@code uuid()}.
  */
 final class GroupFilters {
-  private GroupFilters() {}
-
   static LogicalPlan without(LogicalPlan node) {
     return node instanceof WriteDelta write
             && write.table() instanceof DataSourceV2Relation target

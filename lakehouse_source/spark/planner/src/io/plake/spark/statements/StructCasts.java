@@ -15,8 +15,6 @@ import scala.Option;
  * can be changed. For such a table it brings fields together by name.
  */
 final class StructCasts {
-  private StructCasts() {}
-
   static Expression undone(Expression node) {
     if (!(node instanceof Assignment given) || !given.key().resolved()
         || !given.key().dataType().existsRecursively(type -> type instanceof StructType)) {

@@ -16,8 +16,6 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 final class TargetPlaces {
 
-  private TargetPlaces() {}
-
   /** @param target what the statement changes, with its metadata columns */
   static boolean areNamed(LogicalPlan statement, DataSourceV2Relation target) {
     LogicalPlan source = statement instanceof MergeIntoTable merge ? merge.sourceTable() : null;
