@@ -54,6 +54,7 @@ from lakehouse_source.spark.reading.stream_read import (
     stream_request,
 )
 from lakehouse_source.spark.session.catalog_request import Request, place_of
+from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import (
     CHANGES_STREAM_OPTIONS,
     READ_OPTIONS,
@@ -73,7 +74,6 @@ from lakehouse_source.spark.session.options import (
 from lakehouse_source.spark.session.secrets import conceal
 from lakehouse_source.spark.session.static_configuration import catalog_of_query
 from lakehouse_source.spark.session.storage_options import check_no_secrets, split_storage_options
-from lakehouse_source.spark.session.workers import freeze_gc
 from lakehouse_source.spark.tables import catalog_tables, commands, procedure_calls
 from lakehouse_source.spark.tables.compact_tasks import MESSAGES
 from lakehouse_source.spark.types.spark_types import arrow_schema, spark_schema

@@ -424,7 +424,7 @@ class Entry:
 
 
 class Option:
-    """Options of the data source that the extension sets, and nobody else (`OwnOptions.java`).
+    """Options of the data source that the extension sets, and nobody else (`SealedOptions.java`).
 
     What it tells Python is in the envelope, `Envelope.NAME`.
     """

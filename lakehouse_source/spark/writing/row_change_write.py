@@ -44,6 +44,7 @@ from lakehouse_source.schema.metadata_columns import (
 )
 from lakehouse_source.spark.protocol.vocabulary import Command, Row, Statement
 from lakehouse_source.spark.reading.decode_conditions import decode_supported
+from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import (
     BASE_VERSION,
     OF_ROW_CHANGES,
@@ -54,7 +55,6 @@ from lakehouse_source.spark.session.options import (
 from lakehouse_source.spark.session.secrets import conceal
 from lakehouse_source.spark.session.static_configuration import catalog_of_query
 from lakehouse_source.spark.session.storage_options import check_no_secrets, split_storage_options
-from lakehouse_source.spark.session.workers import freeze_gc
 from lakehouse_source.spark.types.spark_types import spark_schema
 from lakehouse_source.spark.writing.task_files import restored, shortened
 from lakehouse_source.write.commit.begin import begin

@@ -19,7 +19,7 @@ import io.plake.spark.scan.AnswerRows;
 import io.plake.spark.scan.BatchReads;
 import io.plake.spark.scan.IsolateScans;
 import io.plake.spark.scan.LongDecimals;
-import io.plake.spark.statements.OwnRows;
+import io.plake.spark.statements.OverwriteReads;
 import io.plake.spark.statements.RowStatements;
 import io.plake.spark.statements.RowWrites;
 import java.util.Collections;
@@ -75,7 +75,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Map.entry(Part.VIEWS, List.of("format.RepinViews", "core.CharPadding")),
       Map.entry(Part.STATEMENTS, List.of(
           "statements.RowStatements", "statements.GroupFilters", "statements.StructCasts",
-          "statements.OwnRows", "statements.MovedColumns", "statements.TargetPlaces",
+          "statements.OverwriteReads", "statements.MovedMetadataColumns", "statements.UnresolvedMetadataColumns",
           "statements.StatementTable", "core.CharPadding", "statements.RowOperation",
           "statements.RowWrites", "statements.RowChangeTable", "core.SchemaEvolution",
           "core.HiddenColumns", "core.WriteCommands", "core.WriteInfo")),
@@ -123,7 +123,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       extensions.injectResolutionRule(session -> rule(Part.CATALOG, () -> new NotNullColumns()));
       // After views have their version.
       extensions.injectResolutionRule(session -> rule(Part.STATEMENTS, () -> new RowStatements()));
-      extensions.injectPostHocResolutionRule(session -> rule(Part.STATEMENTS, () -> new OwnRows()));
+      extensions.injectPostHocResolutionRule(session -> rule(Part.STATEMENTS, () -> new OverwriteReads()));
       extensions.injectPostHocResolutionRule(
           session -> rule(Part.CATALOG, () -> new StreamReads()));
       extensions.injectPostHocResolutionRule(

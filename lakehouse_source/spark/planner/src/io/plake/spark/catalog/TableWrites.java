@@ -2,10 +2,10 @@ package io.plake.spark.catalog;
 
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Envelope;
-import io.plake.spark.core.OwnOptions;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
+import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.StreamErrors;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.core.WriteInfo;
@@ -45,7 +45,7 @@ final class TableWrites implements SupportsOverwriteV2, SupportsDynamicOverwrite
     this.isPartitioned = isPartitioned;
     this.info = info;
     this.options = new HashMap<>(options.asCaseSensitiveMap());
-    OwnOptions.tell(this.options, Vocabulary.Told.MODE, Vocabulary.Mode.EXISTING);
+    SealedOptions.tell(this.options, Vocabulary.Told.MODE, Vocabulary.Mode.EXISTING);
     Channel.tellApplication(this.options);
   }
 
@@ -62,7 +62,7 @@ final class TableWrites implements SupportsOverwriteV2, SupportsDynamicOverwrite
       throw Refusal.because("plake cannot replace the rows of this condition: "
           + Arrays.toString(conditions) + ". Compare columns with constants.");
     }
-    OwnOptions.tell(options, Vocabulary.Told.OVERWRITE, Envelope.list(replaced.terms()));
+    SealedOptions.tell(options, Vocabulary.Told.OVERWRITE, Envelope.list(replaced.terms()));
     overwrites = true;
     return this;
   }

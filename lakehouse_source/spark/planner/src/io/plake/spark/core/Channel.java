@@ -81,7 +81,7 @@ public final class Channel {
   public static void tellApplication(Map<String, String> options) {
     String id = SparkEnv.get().conf().get("spark.app.id", "");
     if (!id.isEmpty()) {
-      OwnOptions.tell(options, Vocabulary.Told.APPLICATION, id);
+      SealedOptions.tell(options, Vocabulary.Told.APPLICATION, id);
     }
   }
 
@@ -106,7 +106,7 @@ public final class Channel {
       return given;
     }
     Map<String, String> options = new HashMap<>(given.asCaseSensitiveMap());
-    OwnOptions.tell(options, Vocabulary.Told.SETTINGS, settings);
+    SealedOptions.tell(options, Vocabulary.Told.SETTINGS, settings);
     return new CaseInsensitiveStringMap(options);
   }
 
@@ -138,7 +138,7 @@ public final class Channel {
     question.put(Vocabulary.Question.CATALOG, catalog);
     Map<String, String> given = new HashMap<>(more);
     given.putAll(options);
-    OwnOptions.tell(given, key, question);
+    SealedOptions.tell(given, key, question);
     tellApplication(given);
     PythonDataSourceV2 source = new PlakeSource();
     StructField[] fields = source.inferSchema(new CaseInsensitiveStringMap(given)).fields();
@@ -156,7 +156,7 @@ public final class Channel {
    */
   public List<Row> runTasks(ObjectNode call) {
     Map<String, String> given = new HashMap<>(options);
-    OwnOptions.tell(given, Vocabulary.Told.TASKS, call);
+    SealedOptions.tell(given, Vocabulary.Told.TASKS, call);
     PythonDataSourceV2 source = new PlakeSource();
     StructType schema = source.inferSchema(new CaseInsensitiveStringMap(given));
     // The source has its options: none is in the plan. No rule of this extension knows the table's

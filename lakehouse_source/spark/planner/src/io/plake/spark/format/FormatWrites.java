@@ -3,10 +3,10 @@ package io.plake.spark.format;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.catalog.AnalyzeTables;
 import io.plake.spark.core.Channel;
-import io.plake.spark.core.OwnOptions;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
+import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.core.WriteCommands;
 import java.util.HashMap;
@@ -62,7 +62,7 @@ public final class FormatWrites extends Rule<LogicalPlan> {
       if (channel.ask(question).told.get(Vocabulary.Answer.EXISTS).asBoolean()) {
         return AnalyzeTables.nothing("save");
       }
-      OwnOptions.tell(options, Vocabulary.Told.MODE, Vocabulary.Mode.CREATE);
+      SealedOptions.tell(options, Vocabulary.Told.MODE, Vocabulary.Mode.CREATE);
     }
     Channel.tellApplication(options);
     StructType schema = query.schema().asNullable();

@@ -1,11 +1,11 @@
 package io.plake.spark.format;
 
 import io.plake.spark.core.CharPadding;
-import io.plake.spark.core.OwnOptions;
 import io.plake.spark.core.Part;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
+import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
 import java.lang.ref.WeakReference;
 import java.util.Arrays;
@@ -112,14 +112,14 @@ public final class RepinViews extends Rule<LogicalPlan> {
     }
     for (Iterator<String> it = command.options().keysIterator(); it.hasNext(); ) {
       String key = it.next().toLowerCase(Locale.ROOT);
-      if (VERSIONS.contains(key) || OwnOptions.isOwn(key)) {
+      if (VERSIONS.contains(key) || SealedOptions.isOwn(key)) {
         return command;
       }
     }
     String schema = command.userSpecifiedSchema().isEmpty()
         ? Vocabulary.Schema.STORED : Vocabulary.Schema.GIVEN;
     Map<String, String> options = new HashMap<>(CollectionConverters.asJava(command.options()));
-    OwnOptions.mark(options, schema);
+    SealedOptions.mark(options, schema);
     return command.copy(
         command.tableIdent(), command.userSpecifiedSchema(), command.replace(),
         command.global(), command.provider(),
@@ -129,7 +129,7 @@ public final class RepinViews extends Rule<LogicalPlan> {
   private static LogicalPlan repinned(View view) {
     DataSourceV2Relation relation = (DataSourceV2Relation) CharPadding.below(view.child());
     Map<String, String> options = new HashMap<>(relation.options().asCaseSensitiveMap());
-    options.keySet().removeIf(OwnOptions::isOwn);
+    options.keySet().removeIf(SealedOptions::isOwn);
     boolean given = Vocabulary.Schema.GIVEN.equals(relation.options().get(Vocabulary.Option.VIEW));
     CaseInsensitiveStringMap unmarked = new CaseInsensitiveStringMap(options);
     PythonTable old = (PythonTable) relation.table();

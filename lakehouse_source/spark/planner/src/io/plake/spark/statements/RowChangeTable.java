@@ -3,8 +3,8 @@ package io.plake.spark.statements;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Envelope;
-import io.plake.spark.core.OwnOptions;
 import io.plake.spark.core.PlakeSource;
+import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.core.WriteInfo;
 import java.util.EnumSet;
@@ -66,7 +66,7 @@ final class RowChangeTable extends PythonTable {
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     Map<String, String> options = new HashMap<>(info.options().asCaseSensitiveMap());
-    OwnOptions.tell(options, Vocabulary.Told.STATEMENT, statement());
+    SealedOptions.tell(options, Vocabulary.Told.STATEMENT, statement());
     Channel.tellApplication(options);
     WriteBuilder stock =
         super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options)));

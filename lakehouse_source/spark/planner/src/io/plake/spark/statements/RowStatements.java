@@ -2,6 +2,7 @@ package io.plake.spark.statements;
 
 import io.plake.spark.catalog.PlakeTable;
 import io.plake.spark.core.CharPadding;
+import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Part;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Refusal;
@@ -9,13 +10,12 @@ import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.SchemaEvolution;
 import io.plake.spark.core.StreamErrors;
-import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.format.RepinViews;
 import java.util.HashSet;
 import java.util.List;
-import java.util.Map;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -132,13 +132,13 @@ public final class RowStatements extends Rule<LogicalPlan> {
       return node;
     }
     DataSourceV2Relation now = statementOn(target, isView(node), evolves(node));
-    MovedColumns places = new MovedColumns(target, now);
+    MovedMetadataColumns places = new MovedMetadataColumns(target, now);
     LogicalPlan done = withTarget(node, now)
         .transformAllExpressionsWithSubqueries(new Rewrite<>(places::moved))
         .transformExpressions(new Rewrite<>(StructCasts::undone));
     boolean named = places.wereNamed()
         || target.output().size() > target.table().columns().length
-        || TargetPlaces.areNamed(node, now);
+        || UnresolvedMetadataColumns.areNamed(node, now);
     if (named && !(node instanceof DeleteFromTable)) { // Spark would write them with the row
       throw Refusal.because("An UPDATE or MERGE of plake cannot name columns that tell where a"
           + " row of its target is stored. Use a subquery:"

@@ -14,7 +14,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>A view hides these columns of its table. Spark resolves them when the target is no view any
  * more, and then refuses the statement by texts that do not name the cause.
  */
-final class TargetPlaces {
+final class UnresolvedMetadataColumns {
 
   /** @param target what the statement changes, with its metadata columns */
   static boolean areNamed(LogicalPlan statement, DataSourceV2Relation target) {

@@ -6,10 +6,10 @@ import com.fasterxml.jackson.databind.node.TextNode;
 import io.plake.spark.catalog.PlakeTable;
 import io.plake.spark.catalog.TableToCreate;
 import io.plake.spark.core.Envelope;
-import io.plake.spark.core.OwnOptions;
 import io.plake.spark.core.Part;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
+import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
 import java.util.HashMap;
 import java.util.Map;
@@ -38,7 +38,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>An overwrite by path also learns Spark's setting of what it replaces: Spark itself obeys it in
  * writes to tables of a catalog only.
  */
-public final class OwnRows extends Rule<LogicalPlan> {
+public final class OverwriteReads extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
@@ -46,7 +46,7 @@ public final class OwnRows extends Rule<LogicalPlan> {
       return plan;
     }
     try {
-      return plan.transformUp(new Rewrite<>(OwnRows::told));
+      return plan.transformUp(new Rewrite<>(OverwriteReads::told));
     } catch (LinkageError e) {
       Part.STATEMENTS.failed(e);
       return plan;
@@ -96,7 +96,7 @@ public final class OwnRows extends Rule<LogicalPlan> {
     return Rewrite.copy(write, part -> {
       if (part == target && ofTable) {
         Map<String, String> all = new HashMap<>(target.options().asCaseSensitiveMap());
-        OwnOptions.tell(all, key, value);
+        SealedOptions.tell(all, key, value);
         return Relations.copy(
             target, (PythonTable) target.table(), new CaseInsensitiveStringMap(all));
       }
@@ -104,7 +104,7 @@ public final class OwnRows extends Rule<LogicalPlan> {
           && !(ofTable && options.isEmpty())) {
         Map<String, String> all = new HashMap<>(
             CollectionConverters.asJava((scala.collection.immutable.Map<String, String>) options));
-        OwnOptions.tell(all, key, value);
+        SealedOptions.tell(all, key, value);
         return scala.collection.immutable.Map.from(CollectionConverters.asScala(all));
       }
       return part;
