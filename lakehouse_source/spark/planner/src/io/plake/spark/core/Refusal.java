@@ -109,26 +109,27 @@ public final class Refusal {
 
   /** Throws what Spark raised for an error of plake again, with plake's text; others as they are. */
   static RuntimeException told(Exception raised) {
-    throw told(raised, true);
+    throw undeclared(retold(raised, true));
   }
 
   /** The same in a stream: the query shows the text only of an exception without a condition. */
-  public static RuntimeException toldInStream(Throwable raised) {
-    throw told(raised, false);
+  static RuntimeException toldInStream(Exception raised) {
+    throw undeclared(retold(raised, false));
   }
 
-  private static RuntimeException told(Throwable raised, boolean withCondition) {
+  /** What Spark raised, with the text of plake where that is its cause. */
+  static Throwable retold(Throwable raised, boolean withCondition) {
     if (raised instanceof SparkThrowable error && error.getCondition() != null
         && CONDITIONS.contains(error.getCondition())) {
       String text = error.getMessageParameters().get(TRACEBACK_PARAMETER);
       Matcher found = TRACEBACK.matcher(withoutErrorOfWorker(text == null ? "" : text).strip());
       if (found.matches() && !found.group(2).contains(MORE)) {
         String message = "[" + code(found.group(1)) + "] " + found.group(2);
-        throw undeclared(new Refused(
-            withCondition ? error.getCondition() : null, message, raised, Map.of()));
+        return new Refused(
+            withCondition ? error.getCondition() : null, message, raised, Map.of());
       }
     }
-    throw undeclared(raised);
+    return raised;
   }
 
   private static String withoutErrorOfWorker(String traceback) {

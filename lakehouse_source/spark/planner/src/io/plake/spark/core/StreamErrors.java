@@ -1,5 +1,8 @@
 package io.plake.spark.core;
 
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.io.UncheckedIOException;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
@@ -45,7 +48,7 @@ public final class StreamErrors implements InvocationHandler {
   }
 
   @Override
-  public Object invoke(Object proxy, Method method, Object[] arguments) {
+  public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
     if (method.getName().equals("equals")) {
       return proxy == arguments[0];
     }
@@ -56,9 +59,19 @@ public final class StreamErrors implements InvocationHandler {
       }
       return WRAPPED.stream().anyMatch(kind -> kind.isInstance(found)) ? of(found) : found;
     } catch (InvocationTargetException e) {
-      throw Refusal.toldInStream(e.getCause());
-    } catch (IllegalAccessException e) {
-      throw new IllegalStateException(e);
+      throw unchecked(Refusal.retold(e.getCause(), false));
     }
+  }
+
+  /** A proxy throws no other exceptions. Spark tells an interruption from a failure by its class. */
+  private static Throwable unchecked(Throwable raised) {
+    if (raised instanceof RuntimeException || raised instanceof Error) {
+      return raised;
+    }
+    if (raised instanceof InterruptedException) {
+      return new UncheckedIOException(new InterruptedIOException(raised.getMessage()));
+    }
+    return raised instanceof IOException failed ? new UncheckedIOException(failed)
+        : new IllegalStateException(raised.getMessage(), raised);
   }
 }
