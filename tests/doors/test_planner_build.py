@@ -39,6 +39,7 @@ from lakehouse_source.spark.session import planner_status
 from lakehouse_source.spark.session.secrets import reveal
 
 from .conftest import unshared_session
+from .disassembly import disassembled
 
 # --- the jar -------------------------------------------------------------------
 
@@ -87,7 +88,7 @@ def test_a_new_build_gives_the_committed_jar(tmp_path: Path) -> None:
         same_layout = version == build.feature(recorded)
         for name, data in without(new, classes=not same_layout).items():
             assert data == ours[name], f"{name}, compiled by javac {full}"
-        assert build.disassembled(committed, javac) == build.disassembled(again, javac)
+        assert disassembled(committed, javac) == disassembled(again, javac)
         if all(ours[name] == new[name] for name in (build.BUILD_JDK, build.BUILD_PYSPARK)):
             assert again.read_bytes() == committed.read_bytes()
 
@@ -107,7 +108,7 @@ def test_a_changed_instruction_shows_in_the_disassembly(tmp_path: Path) -> None:
         subprocess.run([javac, "-d", str(folder), str(source)], check=True)
         with zipfile.ZipFile(folder / "a.jar", "w") as archive:
             archive.write(folder / "A.class", "A.class")
-        texts.append(build.disassembled(folder / "a.jar", javac))
+        texts.append(disassembled(folder / "a.jar", javac))
     assert len(set(texts)) == len(bodies)
 
 
