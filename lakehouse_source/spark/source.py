@@ -27,7 +27,6 @@ from lakehouse_source.catalog import Catalog
 from lakehouse_source.catalog.committer import tell
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, PlakeError
 from lakehouse_source.language import PredicateSet
-from lakehouse_source.model import Layout
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns, version_number
 from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, unused_names
@@ -78,6 +77,7 @@ from lakehouse_source.spark.tables import catalog_tables, commands, procedure_ca
 from lakehouse_source.spark.tables.compact_tasks import MESSAGES
 from lakehouse_source.spark.types.spark_types import arrow_schema, spark_schema
 from lakehouse_source.spark.writing.batch_write import PlakeWriter
+from lakehouse_source.spark.writing.commit_options import commit_options, file_options
 from lakehouse_source.spark.writing.row_change_write import begin_statement
 from lakehouse_source.spark.writing.stream_write import PlakeStreamWriter
 from lakehouse_source.write.commit.begin import begin
@@ -476,26 +476,14 @@ def _write_options(given: Options, mode: str) -> WriteOptions:
             reason="is not a mode.",
             known=("static", "dynamic"),
         )
-    layout = Layout(
-        target_file_size_bytes=given.size("targetFileSize"),
-        row_group_rows=given.number("rowGroupRows"),
-        compression=given.text("compression"),
-        sort_by=given.chosen_names("sortBy"),
-        cluster_by=given.chosen_names("clusterBy"),
-        bloom_filter_columns=given.chosen_names("bloomFilterColumns"),
-        promote_to_string=given.flag("promoteToString"),
-    )
-    return WriteOptions(
+    return replace(
+        commit_options(given),
         mode=mode,
         partition_by=given.names("partitionBy"),
         schema_merge=bool(given.flag("mergeSchema")),
         overwrite_where=None if where is None else PredicateSet.of(where),
         dynamic_partitions=overwrite_mode == "dynamic" and mode == "overwrite",
-        expected_version=given.number("expectedVersion"),
-        txn_app_id=given.text("txnAppId"),
-        txn_version=given.number("txnVersion"),
-        commit_metadata=given.document("commitMetadata"),
-        layout=layout,
+        layout=file_options(given),
         index_columns=given.names("indexColumns"),
         overwrite_schema=bool(given.flag("overwriteSchema")),
     )
