@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import Layout
 from lakehouse_source.spark.session.options import Options
 from lakehouse_source.write.commit.options import WriteOptions
@@ -35,4 +39,37 @@ def file_options(given: Options) -> Layout:
         cluster_by=given.chosen_names("clusterBy"),
         bloom_filter_columns=given.chosen_names("bloomFilterColumns"),
         promote_to_string=given.flag("promoteToString"),
+    )
+
+
+def write_options(given: Options, mode: str) -> WriteOptions:
+    """The options of `df.write` or `df.writeStream` in a mode.
+
+    Raises:
+        InvalidOptionError
+    """
+    where, delta_where = given.text("overwriteWhere"), given.text("replaceWhere")
+    if where is not None and delta_where is not None:
+        raise InvalidOptionError(
+            option="replaceWhere", value=delta_where, reason="is overwriteWhere: give one of them."
+        )
+    where = where or delta_where
+    overwrite_mode = (given.text("partitionOverwriteMode") or "static").lower()
+    if overwrite_mode not in ("static", "dynamic"):
+        raise InvalidOptionError(
+            option="partitionOverwriteMode",
+            value=overwrite_mode,
+            reason="is not a mode.",
+            known=("static", "dynamic"),
+        )
+    return replace(
+        commit_options(given),
+        mode=mode,
+        partition_by=given.names("partitionBy"),
+        schema_merge=bool(given.flag("mergeSchema")),
+        overwrite_where=None if where is None else PredicateSet.of(where),
+        dynamic_partitions=overwrite_mode == "dynamic" and mode == "overwrite",
+        layout=file_options(given),
+        index_columns=given.names("indexColumns"),
+        overwrite_schema=bool(given.flag("overwriteSchema")),
     )
