@@ -88,6 +88,10 @@ public final class PlakeProvider extends PlakeSource
         (org.apache.spark.sql.classic.Dataset<Row>) data;
     LogicalPlan write = FormatWrites.planned(frame.logicalPlan(), mode, options);
     org.apache.spark.sql.classic.Dataset.ofRows(frame.sparkSession(), write);
+    return written(context, data.schema());
+  }
+
+  private static BaseRelation written(SQLContext context, StructType schema) {
     return new BaseRelation() {
       @Override
       public SQLContext sqlContext() {
@@ -96,7 +100,7 @@ public final class PlakeProvider extends PlakeSource
 
       @Override
       public StructType schema() {
-        return data.schema();
+        return schema;
       }
     };
   }

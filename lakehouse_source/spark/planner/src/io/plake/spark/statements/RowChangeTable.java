@@ -75,6 +75,10 @@ final class RowChangeTable extends PythonTable {
       return stock;
     }
     String file = target.hidden().get(Vocabulary.MetadataColumn.FILE).name();
+    return clustered(stock, file);
+  }
+
+  private static WriteBuilder clustered(WriteBuilder stock, String file) {
     return new WriteBuilder() {
       @Override
       public Write build() {
