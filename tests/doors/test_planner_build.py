@@ -172,7 +172,7 @@ def test_java_spells_no_shared_name_itself() -> None:
     spelled = {
         text
         for file in build.source_files()
-        for text in re.findall(r'"([^"\n]*)"', re.sub(r"case \"[^\"]+\":", "", file.read_text()))
+        for text in re.findall(r'"([^"\n]*)"', re.sub(r"case \"[^\"]+\" ->", "", file.read_text()))
     }
     shared = {value for group in vocabulary.GROUPS for value in names(group).values()}
     assert spelled & shared <= {"true", "false"}  # the values of settings

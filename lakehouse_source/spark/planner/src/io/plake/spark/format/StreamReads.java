@@ -4,15 +4,21 @@ import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.StreamErrors;
+import java.util.List;
 import java.util.Set;
+import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
+import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Some;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Lets streams that read plake tell plake's errors, and refuses those that name a version.
@@ -26,6 +32,8 @@ public final class StreamReads extends Rule<LogicalPlan> {
   /** Names, not classes: 4.1 cannot load the catalog with views. */
   private static final Set<String> CATALOGS =
       Set.of("io.plake.spark.PlakeCatalog", "io.plake.spark.PlakeViewCatalog");
+
+  private static final String OF_SESSION = "spark_catalog";
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
@@ -68,13 +76,32 @@ public final class StreamReads extends Rule<LogicalPlan> {
 
     private LogicalPlan checked(LogicalPlan node) {
       if (node instanceof UnresolvedRelation table && table.isStreaming()) {
-        String named = classOf(table.multipartIdentifier().head());
-        String current = classOf(session.catalog().currentCatalog());
-        if (CATALOGS.contains(named.isEmpty() ? current : named)) {
+        List<String> parts = CollectionConverters.asJava(table.multipartIdentifier());
+        boolean isNamed = parts.size() > 1
+            && (OF_SESSION.equals(parts.get(0)) || !classOf(parts.get(0)).isEmpty());
+        String catalog = isNamed ? parts.get(0) : session.catalog().currentCatalog();
+        List<String> name = parts.subList(isNamed ? 1 : 0, parts.size());
+        if (CATALOGS.contains(classOf(catalog))
+            || OF_SESSION.equals(catalog) && isInMetastore(name)) {
           checkNoVersion(table.options());
         }
       }
       return node;
+    }
+
+    private boolean isInMetastore(List<String> name) {
+      SessionCatalog metastore =
+          ((org.apache.spark.sql.classic.SparkSession) session).sessionState().catalog();
+      String table = name.get(name.size() - 1);
+      TableIdentifier known = name.size() == 1 ? new TableIdentifier(table)
+          : new TableIdentifier(table, new Some<>(name.get(0)));
+      try {
+        return name.size() < 3 && !metastore.isTempView(known) && metastore.tableExists(known)
+            && metastore.getTableMetadata(known).provider().exists(
+                Relations.SOURCE::equalsIgnoreCase);
+      } catch (AnalysisException e) { // dropped just now, which Spark will say
+        return false;
+      }
     }
 
     private static String classOf(String catalog) {
