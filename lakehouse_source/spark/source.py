@@ -8,7 +8,6 @@ join too.
 from __future__ import annotations
 
 import pickle
-import time
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,9 +26,8 @@ from lakehouse_source.catalog import Catalog
 from lakehouse_source.catalog.committer import tell
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, PlakeError
 from lakehouse_source.language import PredicateSet
-from lakehouse_source.model import Layout
 from lakehouse_source.read.address import Address
-from lakehouse_source.read.snapshot import Snapshot, resolve_columns, version_number
+from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, unused_names
 from lakehouse_source.spark.protocol.envelope import answer, asked, in_pickle
 from lakehouse_source.spark.protocol.vocabulary import (
@@ -46,6 +44,7 @@ from lakehouse_source.spark.reading.aggregate_pushdown import AggregateReader
 from lakehouse_source.spark.reading.batch_read import PlakeReader, ReadRequest
 from lakehouse_source.spark.reading.changes_read import ChangesReader, ChangesRequest
 from lakehouse_source.spark.reading.decode_conditions import to_node
+from lakehouse_source.spark.reading.frame_options import opened, resolve
 from lakehouse_source.spark.reading.metadata_table import MetadataTableReader, metadata_schema
 from lakehouse_source.spark.reading.pushdown import read_pushdown
 from lakehouse_source.spark.reading.stream_read import (
@@ -54,12 +53,11 @@ from lakehouse_source.spark.reading.stream_read import (
     stream_request,
 )
 from lakehouse_source.spark.session.catalog_request import Request, place_of
+from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import (
     CHANGES_STREAM_OPTIONS,
     READ_OPTIONS,
     ROW_CHANGES,
-    STREAM_ONLY_OPTIONS,
-    STREAM_READ_OPTIONS,
     STREAM_READING,
     STREAM_WRITE_OPTIONS,
     STREAM_WRITING,
@@ -73,19 +71,16 @@ from lakehouse_source.spark.session.options import (
 from lakehouse_source.spark.session.secrets import conceal
 from lakehouse_source.spark.session.static_configuration import catalog_of_query
 from lakehouse_source.spark.session.storage_options import check_no_secrets, split_storage_options
-from lakehouse_source.spark.session.workers import freeze_gc
 from lakehouse_source.spark.tables import catalog_tables, commands, procedure_calls
 from lakehouse_source.spark.tables.compact_tasks import MESSAGES
 from lakehouse_source.spark.types.spark_types import arrow_schema, spark_schema
 from lakehouse_source.spark.writing.batch_write import PlakeWriter
+from lakehouse_source.spark.writing.commit_options import write_options
 from lakehouse_source.spark.writing.row_change_write import begin_statement
 from lakehouse_source.spark.writing.stream_write import PlakeStreamWriter
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.options import WriteOptions
 from lakehouse_source.write.statements.row_statement import isolation_of
-
-# Between two looks for a dataset that a stream waits for.
-_POLL_SECONDS = 0.5
 
 
 class PlakeDataSource(DataSource):
@@ -123,7 +118,7 @@ class PlakeDataSource(DataSource):
             if reads_changes(others):
                 self._begin_changes(others, storage)
                 return
-            self._request, self._snapshot = _resolve(self.options)
+            self._request, self._snapshot = resolve(self.options)
             self._schema_version = self._snapshot.schema_version
         except PlakeError as error:
             # A frame that is written has other options and needs no dataset yet.
@@ -133,7 +128,7 @@ class PlakeDataSource(DataSource):
         """Find what a feed shows as a batch and as a stream: Spark tells later which it is."""
         try:
             given = Options(options, CHANGES_STREAM_OPTIONS, STREAM_READING)
-            self._streamed = StreamedChanges.of(given, _opened(given, storage, None))
+            self._streamed = StreamedChanges.of(given, opened(given, storage, None))
         except PlakeError as error:
             self._error = self._stream_error = error
         try:
@@ -160,7 +155,7 @@ class PlakeDataSource(DataSource):
         try:
             place = place_of(request)
             self.options = commands.frame_options(request, place)
-            self._request, self._snapshot = _resolve(self.options)
+            self._request, self._snapshot = resolve(self.options)
         except PlakeError:
             if not may_change:
                 raise
@@ -238,7 +233,7 @@ class PlakeDataSource(DataSource):
             reader.feed()
             return reader
         request = self._read_request()
-        # `_resolve` let the options of a stream through: nothing told what the frame is for.
+        # `resolve` let the options of a stream through: nothing told what the frame is for.
         Options(split_storage_options(self.options)[0], READ_OPTIONS, "reading")
         pushdown = read_pushdown(schema)
         if request.metadata_table is not None:
@@ -271,7 +266,7 @@ class PlakeDataSource(DataSource):
         with address.open(create=True) as catalog:
             replaces = overwrite or table is not None
             mode = "overwrite" if replaces else "error" if kind == Mode.CREATE else "append"
-            chosen = replace(_write_options(given, mode), must_exist=kind == Mode.EXISTING)
+            chosen = replace(write_options(given, mode), must_exist=kind == Mode.EXISTING)
             if session.lower() == "dynamic" and given.text("partitionOverwriteMode") is None:
                 partial = _may_be_dynamic(chosen) and _is_partitioned(address, catalog, chosen)
                 chosen = replace(chosen, dynamic_partitions=partial)
@@ -304,7 +299,7 @@ class PlakeDataSource(DataSource):
         given = Options(options, STREAM_WRITE_OPTIONS, STREAM_WRITING)
         path = given.path()
         check_no_secrets(path, storage)
-        chosen = _write_options(given, "overwrite" if overwrite else "append")
+        chosen = write_options(given, "overwrite" if overwrite else "append")
         # A table that is dropped under a running query is not made anew, without a name.
         chosen = replace(chosen, must_exist=kind == Mode.EXISTING)
         chosen.check()
@@ -343,69 +338,6 @@ def _refuse_own(options: MutableMapping[str, str]) -> None:
         del options[name]
 
 
-def _resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
-    """The version that a frame reads, and what it reads of it."""
-    others, storage = split_storage_options(options)
-    streams = {name.lower() for name in STREAM_ONLY_OPTIONS}
-    if any(name.lower() in streams for name in others):
-        given = Options(others, STREAM_READ_OPTIONS, STREAM_READING)
-    else:
-        given = Options(others, READ_OPTIONS, "reading")
-    snapshot = _opened(given, storage, _version(given), given.text("timestampAsOf"))
-    columns = given.names("columns")
-    if columns is not None:
-        columns = resolve_columns(snapshot.schema, columns)
-    where = given.text("where")
-    # Refuses a wrong condition when the frame is made.
-    PredicateSet.of(where).bind(snapshot.schema)
-    request = ReadRequest(
-        path=given.path(),
-        catalog=given.text("catalog"),
-        version=snapshot.version,
-        columns=columns,
-        where=where,
-        split_size_bytes=given.size("splitSize"),
-        metadata_columns=bool(given.flag("metadataColumns")),
-        storage_options=storage,
-        metadata_table=_metadata_table(given),
-    )
-    return request, snapshot
-
-
-def _opened(
-    given: Options,
-    storage: dict[str, str],
-    version: int | str | None,
-    timestamp: str | None = None,
-) -> Snapshot:
-    """The dataset at a version; a stream may wait for it."""
-    path = given.path()
-    check_no_secrets(path, storage)
-    address = Address(path, catalog_of_query(given.text("catalog")), storage)
-    give_up = time.monotonic() + _wait_seconds(given)
-    while True:
-        try:
-            with address.open() as catalog, catalog.read() as reader:
-                return address.snapshot(catalog, reader, version, timestamp)
-        except DatasetNotFoundError:
-            if time.monotonic() >= give_up:
-                raise
-            time.sleep(_POLL_SECONDS)
-
-
-def _wait_seconds(given: Options) -> int:
-    """How long `load()` of a stream waits for a dataset that does not exist yet.
-
-    It has to wait there: without the dataset there are no columns to answer with.
-    """
-    seconds = given.number("waitForDataset") or 0
-    if seconds < 0:
-        raise InvalidOptionError(
-            option="waitForDataset", value=seconds, reason="is in seconds, and not below 0."
-        )
-    return seconds
-
-
 def _own_version(reads: Sequence[tuple[str, int]], address: Address) -> int | None:
     """The oldest version of the dataset that the rows of a write come from; None: they do not."""
     return min((at for path, at in reads if Address(path, None).uri == address.uri), default=None)
@@ -432,70 +364,3 @@ def _condition(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Predica
         InvalidPredicateError: a column of the rows has another type than the condition.
     """
     return PredicateSet.of([to_node(term, schema) for term in terms])
-
-
-def _version(given: Options) -> int | str | None:
-    """The version that the options name: a number, or a tag in `versionAsOf`."""
-    number, named = given.number("version"), given.text("versionAsOf")
-    if named is None:
-        return number
-    own = version_number(named)
-    wanted = named if own is None else own
-    if number is not None and number != wanted:
-        raise InvalidOptionError(
-            option="version", value=number, reason=f"differs from versionAsOf, {named!r}."
-        )
-    return wanted
-
-
-def _metadata_table(given: Options) -> str | None:
-    name = given.text("metadataTable")
-    if name is None:
-        return None
-    metadata_schema(name)  # refuses a wrong name when the frame is made
-    for option in ("columns", "where", "metadataColumns"):
-        if given.text(option) is not None:
-            raise InvalidOptionError(
-                option=option, reason="is for the rows of a dataset, not for metadataTable."
-            )
-    return name
-
-
-def _write_options(given: Options, mode: str) -> WriteOptions:
-    where, delta_where = given.text("overwriteWhere"), given.text("replaceWhere")
-    if where is not None and delta_where is not None:
-        raise InvalidOptionError(
-            option="replaceWhere", value=delta_where, reason="is overwriteWhere: give one of them."
-        )
-    where = where or delta_where
-    overwrite_mode = (given.text("partitionOverwriteMode") or "static").lower()
-    if overwrite_mode not in ("static", "dynamic"):
-        raise InvalidOptionError(
-            option="partitionOverwriteMode",
-            value=overwrite_mode,
-            reason="is not a mode.",
-            known=("static", "dynamic"),
-        )
-    layout = Layout(
-        target_file_size_bytes=given.size("targetFileSize"),
-        row_group_rows=given.number("rowGroupRows"),
-        compression=given.text("compression"),
-        sort_by=given.chosen_names("sortBy"),
-        cluster_by=given.chosen_names("clusterBy"),
-        bloom_filter_columns=given.chosen_names("bloomFilterColumns"),
-        promote_to_string=given.flag("promoteToString"),
-    )
-    return WriteOptions(
-        mode=mode,
-        partition_by=given.names("partitionBy"),
-        schema_merge=bool(given.flag("mergeSchema")),
-        overwrite_where=None if where is None else PredicateSet.of(where),
-        dynamic_partitions=overwrite_mode == "dynamic" and mode == "overwrite",
-        expected_version=given.number("expectedVersion"),
-        txn_app_id=given.text("txnAppId"),
-        txn_version=given.number("txnVersion"),
-        commit_metadata=given.document("commitMetadata"),
-        layout=layout,
-        index_columns=given.names("indexColumns"),
-        overwrite_schema=bool(given.flag("overwriteSchema")),
-    )

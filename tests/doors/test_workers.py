@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakehouse_source.spark.session.workers import freeze_gc
+from lakehouse_source.spark.session.freeze_gc import freeze_gc
 
 
 def test_a_process_of_the_user_is_left_alone() -> None:

@@ -3,10 +3,11 @@
     python -m lakehouse_source.spark.planner.build
 
 Needs a JDK (17 or later) and the pyspark to compile against. Users need neither: the jar is in
-the package. `Vocabulary.java` is written from `vocabulary.py` first. The same sources and a javac
-of the same feature version give the same classes, and the same javac and pyspark give the same
-file: entries are sorted, carry no time and are stored as they are (deflate differs between builds
-of zlib). Three entries record the SHA-256 of the sources, the javac and the pyspark.
+the package. One source is not among the files: `Vocabulary.java`, which is made of `vocabulary.py`
+here. The same sources and a javac of the same feature version give the same classes, and the same
+javac and pyspark give the same file: entries are sorted, carry no time and are stored as they are
+(deflate differs between builds of zlib). Three entries record the SHA-256 of the sources, the javac
+and the pyspark.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ PROVIDER = "io.plake.spark.format.PlakeProvider"
 SOURCE_HASH = "META-INF/plake-sources.sha256"
 BUILD_JDK = "META-INF/plake-javac.version"
 BUILD_PYSPARK = "META-INF/plake-pyspark.version"
-VOCABULARY = SOURCES / "io" / "plake" / "spark" / "core" / "Vocabulary.java"
+VOCABULARY = "io/plake/spark/core/Vocabulary.java"
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first date that a zip entry can hold
 _JVM_FOLDERS = ("/usr/lib/jvm", "/opt/homebrew/opt", "/usr/local/opt")
@@ -48,7 +49,7 @@ class BuildError(Exception):
 
 
 def source_files() -> list[Path]:
-    """The Java sources, in the order in which they are compiled and hashed."""
+    """The Java sources beside this module, in the order in which they are compiled and hashed."""
     return sorted(SOURCES.rglob("*.java"))
 
 
@@ -60,6 +61,7 @@ def source_hash() -> str:
         # Line ends differ between checkouts, bytecode does not.
         text = file.read_bytes().replace(b"\r\n", b"\n")
         digest.update(file.relative_to(SOURCES).as_posix().encode() + b"\0" + text + b"\0")
+    digest.update(VOCABULARY.encode() + b"\0" + vocabulary_source().encode() + b"\0")
     return digest.hexdigest()
 
 
@@ -68,10 +70,7 @@ def vocabulary_source() -> str:
     lines = [
         "package io.plake.spark.core;",
         "",
-        "/**",
-        " * The names that Java and Python share. Generated from {@code protocol/vocabulary.py} by",
-        " * {@code planner/build.py}: change them there.",
-        " */",
+        "/** The names that Java and Python share, from {@code protocol/vocabulary.py}. */",
         "public final class Vocabulary {",
         "  private Vocabulary() {}",
     ]
@@ -158,12 +157,15 @@ def build(target: Path = JAR, javac: str | None = None) -> Path:
     spark = importlib.util.find_spec("pyspark")
     if spark is None or spark.origin is None:
         raise BuildError("pyspark is not installed: the sources compile against its jars")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as generated:
+        words = Path(generated, VOCABULARY)
+        words.parent.mkdir(parents=True)
+        words.write_text(vocabulary_source())
         command = [
             javac, "-encoding", "UTF-8", "--release", RELEASE, "-proc:none", "-Werror",
             "-Xlint:all,-classfile,-options,-path,-processing", "-d", folder,
             "-classpath", str(Path(spark.origin).parent / "jars" / "*"),
-            *map(str, source_files()),
+            *map(str, source_files()), str(words),
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -182,42 +184,6 @@ def build(target: Path = JAR, javac: str | None = None) -> Path:
     return target
 
 
-def disassembled(jar: Path, javac: str) -> str:
-    """The members and instructions of all classes, as the `javap` beside a `javac` prints them.
-
-    Two compilers number the constants and lambdas of a class differently, which changes the
-    lengths of instructions too, and write other frames of types for the verifier. None of that is
-    in this text: jumps name the place of an instruction in its method.
-    """
-    javap = Path(javac).resolve().with_name("javap")
-    with tempfile.TemporaryDirectory() as folder:
-        with zipfile.ZipFile(jar) as archive:
-            archive.extractall(folder)
-        files = sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*.class"))
-        done = subprocess.run(
-            [str(javap), "-p", "-c", "-constants", *files],
-            cwd=folder, capture_output=True, text=True, check=True,
-        )  # fmt: skip
-    text = re.sub(r"[ \t]+", " ", re.sub(r"#\d+(:\d+)?", "#", done.stdout.replace("ldc_w", "ldc")))
-    text = re.sub(r"(lambda\$\w+\$)\d+", r"\1", text)
-    head, *methods = text.split(" Code:\n")
-    return head + "".join(" Code:\n" + _with_places(method) for method in methods)
-
-
-def _with_places(method: str) -> str:
-    """The text of a method with places of instructions where offsets of bytes were."""
-    offsets = re.findall(r"^ (\d+): [a-z]", method, re.MULTILINE)
-    places = {offset: f"@{place}" for place, offset in enumerate(offsets)}
-
-    def place(found: re.Match[str]) -> str:
-        return found[1] + " ".join(places.get(word, "@end") for word in found[2].split())
-
-    method = re.sub(r"^( (?:-?\d+|default): )(\d+)$", place, method, flags=re.MULTILINE)
-    method = re.sub(r"^( \d+: (?:if\w*|goto\w*) )(\d+)$", place, method, flags=re.MULTILINE)
-    method = re.sub(r"^( )(\d+ \d+ \d+)(?= )", place, method, flags=re.MULTILINE)
-    return re.sub(r"^ \d+: (?=[a-z])", " ", method, flags=re.MULTILINE)
-
-
 def _write(target: Path, content: dict[str, bytes]) -> None:
     """A zip whose bytes follow from its entries alone."""
     with zipfile.ZipFile(target, "w") as archive:
@@ -230,7 +196,6 @@ def _write(target: Path, content: dict[str, bytes]) -> None:
 
 if __name__ == "__main__":
     try:
-        VOCABULARY.write_text(vocabulary_source())
         path = build()
     except BuildError as failure:
         sys.exit(str(failure))

@@ -1,7 +1,7 @@
 """Door. The names that the planner extension (Java) and the data source (Python) share.
 
-This is the one table of them. `build.py` writes `Vocabulary.java` from it and Java uses no
-name that is not there; a test holds both. The forms of values are told beside the types.
+This is the one table of them. `planner/build.py` makes `Vocabulary.java` of it: Java uses no name
+that is not here. The forms of values are told beside the types.
 """
 
 from __future__ import annotations
@@ -424,7 +424,7 @@ class Entry:
 
 
 class Option:
-    """Options of the data source that the extension sets, and nobody else (`OwnOptions.java`).
+    """Options of the data source that the extension sets, and nobody else (`SealedOptions.java`).
 
     What it tells Python is in the envelope, `Envelope.NAME`.
     """
@@ -479,24 +479,7 @@ class Schema:
     GIVEN = "given"
 
 
-GROUPS = (
-    *(
-        Envelope,
-        Failed,
-        Mark,
-        Key,
-        Operator,
-        Type,
-        Function,
-        Planned,
-        MetadataColumn,
-        Statement,
-        Command,
-        Row,
-    ),
-    *(Question, Place, Ask, Changes, Stage, Change, Namespace, Answer, View, Parameter, Failure),
-    *(Part, Setting, Reader, Entry, Option, Told, Mode, Schema, Files, Count),
-)
+GROUPS: tuple[type, ...] = tuple(one for one in vars().values() if isinstance(one, type))
 
 
 def names(group: type) -> dict[str, str]:

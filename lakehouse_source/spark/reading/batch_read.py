@@ -37,8 +37,8 @@ from lakehouse_source.spark.reading.reader_worth import (
     needs_statistics,
 )
 from lakehouse_source.spark.reading.spark_files import SparkFiles, Unsuited, spark_files
+from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.static_configuration import catalog_of_query
-from lakehouse_source.spark.session.workers import freeze_gc
 from lakehouse_source.spark.types.decimals import decimals_to_longs
 from lakehouse_source.spark.types.spark_types import batch_schema, columns_for, narrowed_structs
 from lakehouse_source.storage import Storage

@@ -31,10 +31,10 @@ from lakehouse_source.spark.protocol.vocabulary import Changes as Names
 from lakehouse_source.spark.reading.batch_read import BATCH_ROWS, checked
 from lakehouse_source.spark.reading.decode_conditions import decode_supported
 from lakehouse_source.spark.reading.pushdown import Pushdown
+from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import CHANGES_OPTIONS, Options
 from lakehouse_source.spark.session.static_configuration import catalog_of_query
 from lakehouse_source.spark.session.storage_options import check_no_secrets
-from lakehouse_source.spark.session.workers import freeze_gc
 from lakehouse_source.spark.types.decimals import decimals_to_longs
 from lakehouse_source.spark.types.spark_types import batch_schema, spark_schema
 from lakehouse_source.storage import Storage

@@ -34,6 +34,7 @@ from lakehouse_source.schema.metadata_columns import ROW, with_metadata
 from lakehouse_source.spark.reading.batch_read import TaskReader
 from lakehouse_source.spark.reading.changes_read import PARTITION_BYTES, changed_batches, packed
 from lakehouse_source.spark.reading.packing import ScanPartition, decoded_share, pack
+from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import (
     CHANGES_STREAM_OPTIONS,
     STREAM_READ_OPTIONS,
@@ -42,7 +43,6 @@ from lakehouse_source.spark.session.options import (
     reads_changes,
 )
 from lakehouse_source.spark.session.static_configuration import catalog_of_query
-from lakehouse_source.spark.session.workers import freeze_gc
 from lakehouse_source.spark.types.spark_types import columns_for, narrowed_structs, spark_schema
 from lakehouse_source.streaming import (
     MAX_FILES_PER_TRIGGER,

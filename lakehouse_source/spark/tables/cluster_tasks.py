@@ -6,18 +6,18 @@ first look did not find, and pieces that others changed meanwhile, are sorted by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 
 from lakehouse_source.errors import CommitConflictError
 from lakehouse_source.model import CompactionResult
 from lakehouse_source.spark.session.catalog_request import Place
 from lakehouse_source.spark.tables.compact_tasks import (
     CompactionPartition,
-    CompactionTasks,
+    CompactionReader,
     commit_parts,
     told_by,
 )
@@ -30,15 +30,8 @@ from lakehouse_source.write.layout.cluster import (
 )
 
 
-class ClusterReader(DataSourceReader):
-    """A frame whose tasks sort pieces. Planned on the driver, where the catalog is."""
-
-    def __init__(self, place: Place, arguments: Mapping[str, Any]) -> None:
-        self.place = place
-        self.arguments = arguments
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return CompactionTasks, ()
+class ClusterReader(CompactionReader):
+    """A frame whose tasks sort pieces, as those of a compaction write files."""
 
     def partitions(self) -> list[InputPartition]:
         """A task for each piece that the first look finds.
@@ -60,9 +53,6 @@ class ClusterReader(DataSourceReader):
                     copies = ((begun.copy, begun.files),)
                     tasks.append(CompactionPartition(begun.staged, copies, begun.row_groups))
         return tasks
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        raise AssertionError("tasks sort with CompactionTasks")
 
 
 def commit_pieces(

@@ -10,6 +10,7 @@ reads it: one question opens a table at one version.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -49,11 +50,11 @@ from lakehouse_source.spark.tables import (
 from lakehouse_source.spark.tables.table_properties import shown
 from lakehouse_source.spark.types.spark_types import spark_schema
 from lakehouse_source.spark.types.to_spark_sql import literal_sql
+from lakehouse_source.spark.writing.commit_options import commit_options
 from lakehouse_source.storage import canonical_uri
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import commit
 from lakehouse_source.write.commit.conflicts import Isolation
-from lakehouse_source.write.commit.options import WriteOptions
 from lakehouse_source.write.statements.row_statement import isolation_of
 
 # Spark keeps a column's default value as SQL in its metadata.
@@ -207,13 +208,7 @@ def truncate(request: Request) -> dict[str, Any]:
     told = with_settings({}, request.question.get(Question.SETTINGS, {}))
     given = Options(told, SETTINGS, "truncating")
     isolation_of(given.text("isolation") or Isolation.WRITE_SERIALIZABLE.value)
-    options = WriteOptions(
-        mode="overwrite",
-        expected_version=given.number("expectedVersion"),
-        txn_app_id=given.text("txnAppId"),
-        txn_version=given.number("txnVersion"),
-        commit_metadata=given.document("commitMetadata"),
-    )
+    options = replace(commit_options(given), mode="overwrite")
     address = place_of(request).address()
     with address.open() as catalog:
         with catalog.read() as reader:

@@ -11,9 +11,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
+from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.secrets import conceal
 from lakehouse_source.spark.session.static_configuration import catalog_of_query
-from lakehouse_source.spark.session.workers import freeze_gc
 from lakehouse_source.spark.types.text_lengths import fitted_texts
 from lakehouse_source.spark.writing.task_files import restored, shortened
 from lakehouse_source.write.commit.commit import abort, commit

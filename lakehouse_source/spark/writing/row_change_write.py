@@ -29,7 +29,7 @@ from lakehouse_source.errors import (
     SchemaMismatchError,
 )
 from lakehouse_source.language import PredicateSet
-from lakehouse_source.model import FileMetadata, Layout
+from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.spec import WriteSpec
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
@@ -44,6 +44,7 @@ from lakehouse_source.schema.metadata_columns import (
 )
 from lakehouse_source.spark.protocol.vocabulary import Command, Row, Statement
 from lakehouse_source.spark.reading.decode_conditions import decode_supported
+from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import (
     BASE_VERSION,
     OF_ROW_CHANGES,
@@ -54,13 +55,13 @@ from lakehouse_source.spark.session.options import (
 from lakehouse_source.spark.session.secrets import conceal
 from lakehouse_source.spark.session.static_configuration import catalog_of_query
 from lakehouse_source.spark.session.storage_options import check_no_secrets, split_storage_options
-from lakehouse_source.spark.session.workers import freeze_gc
 from lakehouse_source.spark.types.spark_types import spark_schema
+from lakehouse_source.spark.writing.commit_options import commit_options, file_options
 from lakehouse_source.spark.writing.task_files import restored, shortened
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import abort, commit
 from lakehouse_source.write.commit.conflicts import Change, Isolation
-from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
+from lakehouse_source.write.commit.options import StagedWrite
 from lakehouse_source.write.commit.row_changes import RowChanges, TouchedRows
 from lakehouse_source.write.layout.after_commit import compact_after
 from lakehouse_source.write.statements.row_statement import TouchedFiles, isolation_of
@@ -157,18 +158,7 @@ def begin_statement(
     change = CHANGES[statement[Statement.COMMAND]]
     base_version = statement[Statement.VERSION]
     added = statement.get(Statement.ADDED, False)
-    chosen = WriteOptions(
-        row_change=change,
-        expected_version=given.number("expectedVersion"),
-        txn_app_id=given.text("txnAppId"),
-        txn_version=given.number("txnVersion"),
-        commit_metadata=given.document("commitMetadata"),
-        layout=Layout(
-            target_file_size_bytes=given.size("targetFileSize"),
-            row_group_rows=given.number("rowGroupRows"),
-            compression=given.text("compression"),
-        ),
-    )
+    chosen = replace(commit_options(given), row_change=change, layout=file_options(given))
     isolation = isolation_of(given.text("isolation") or Isolation.WRITE_SERIALIZABLE.value)
     address = Address(path, catalog_of_query(given.text("catalog")), storage)
     with address.open() as catalog:

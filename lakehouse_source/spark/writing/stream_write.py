@@ -23,8 +23,8 @@ from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
+from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.static_configuration import catalog_of_query
-from lakehouse_source.spark.session.workers import freeze_gc
 from lakehouse_source.spark.types.text_lengths import fitted_texts
 from lakehouse_source.spark.writing.task_files import restored, shortened
 from lakehouse_source.write.commit.begin import begin

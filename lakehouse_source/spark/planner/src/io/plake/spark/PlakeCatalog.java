@@ -49,9 +49,6 @@ public class PlakeCatalog
   private volatile Map<String, String> known = Map.of();
   private volatile Channel channel;
 
-  /** Spark calls it. */
-  public PlakeCatalog() {}
-
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
     this.name = name;
@@ -167,10 +164,15 @@ public class PlakeCatalog
 
   @Override
   public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
-    ObjectNode question = about(Vocabulary.Ask.LIST_TABLES, namespace);
+    return named(Vocabulary.Ask.LIST_TABLES, namespace);
+  }
+
+  /** What a namespace has by name. */
+  Identifier[] named(String command, String[] namespace) {
     List<Identifier> found = new ArrayList<>();
-    for (JsonNode table : channel().ask(question).told.get(Vocabulary.Answer.NAMES)) {
-      found.add(Identifier.of(namespace, table.asText()));
+    for (JsonNode name
+        : channel().ask(about(command, namespace)).told.get(Vocabulary.Answer.NAMES)) {
+      found.add(Identifier.of(namespace, name.asText()));
     }
     return found.toArray(new Identifier[0]);
   }
@@ -300,11 +302,10 @@ public class PlakeCatalog
       throws NoSuchNamespaceException {
     Map<String, String> properties = new HashMap<>();
     for (NamespaceChange change : changes) {
-      if (change instanceof NamespaceChange.SetProperty) {
-        NamespaceChange.SetProperty set = (NamespaceChange.SetProperty) change;
+      if (change instanceof NamespaceChange.SetProperty set) {
         properties.put(set.property(), set.value());
-      } else if (change instanceof NamespaceChange.RemoveProperty) {
-        properties.put(((NamespaceChange.RemoveProperty) change).property(), null);
+      } else if (change instanceof NamespaceChange.RemoveProperty removed) {
+        properties.put(removed.property(), null);
       } else {
         throw Refusal.because("plake cannot change this of a namespace: " + change);
       }

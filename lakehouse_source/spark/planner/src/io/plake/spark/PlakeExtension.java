@@ -7,6 +7,7 @@ import io.plake.spark.catalog.NotNullColumns;
 import io.plake.spark.catalog.TableChanges;
 import io.plake.spark.catalog.TimesOfPaths;
 import io.plake.spark.core.Part;
+import io.plake.spark.core.WriteCommands;
 import io.plake.spark.format.FormatWrites;
 import io.plake.spark.format.PlakeProvider;
 import io.plake.spark.format.RepinViews;
@@ -18,7 +19,7 @@ import io.plake.spark.scan.AnswerRows;
 import io.plake.spark.scan.BatchReads;
 import io.plake.spark.scan.IsolateScans;
 import io.plake.spark.scan.LongDecimals;
-import io.plake.spark.statements.OwnRows;
+import io.plake.spark.statements.OverwriteReads;
 import io.plake.spark.statements.RowStatements;
 import io.plake.spark.statements.RowWrites;
 import java.util.Collections;
@@ -68,19 +69,16 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "scan.CatalogQuestion", "scan.CatalogAnswer", "scan.AnswerRows")),
       Map.entry(Part.FUNCTIONS, List.of(
           "scan.FunctionRanges")),
-      Map.entry(Part.JOIN_KEYS, List.of("scan.IsolatedScan$Column")),
-      Map.entry(Part.BATCHES, List.of(
-          "scan.BatchReads")),
-      Map.entry(Part.DECIMALS, List.of(
-          "scan.LongDecimals")),
-      Map.entry(Part.VIEWS, List.of(
-          "format.RepinViews", "core.CharPadding")),
+      Map.entry(Part.JOIN_KEYS, List.of("scan.IsolatedScan")),
+      Map.entry(Part.BATCHES, List.of("scan.BatchReads")),
+      Map.entry(Part.DECIMALS, List.of("scan.LongDecimals")),
+      Map.entry(Part.VIEWS, List.of("format.RepinViews", "core.CharPadding")),
       Map.entry(Part.STATEMENTS, List.of(
           "statements.RowStatements", "statements.GroupFilters", "statements.StructCasts",
-          "statements.OwnRows", "statements.MovedColumns", "statements.TargetPlaces",
+          "statements.OverwriteReads", "statements.MovedMetadataColumns", "statements.UnresolvedMetadataColumns",
           "statements.StatementTable", "core.CharPadding", "statements.RowOperation",
           "statements.RowWrites", "statements.RowChangeTable", "core.SchemaEvolution",
-          "core.HiddenColumns", "core.WriteInfo")),
+          "core.HiddenColumns", "core.WriteCommands", "core.WriteInfo")),
       Map.entry(Part.CATALOG, List.of(
           "PlakeCatalog", "catalog.PlakeTable", "catalog.TableWrites", "core.Channel",
           "catalog.ChangesTable", "catalog.ChangesByName", "catalog.TableChanges",
@@ -89,12 +87,12 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "catalog.PlakeProcedure", "PlakeSessionCatalog", "catalog.SessionEntry",
           "catalog.StagedBySpark", "catalog.MergeSchemaWrites", "catalog.AnalyzeTables",
           "catalog.NotNullColumns", "catalog.TimesOfPaths", "format.StreamReads",
-          "format.ToldStream", "format.StreamWrites", "core.ToldWrites")),
+          "format.StreamWrites", "core.StreamErrors")),
       Map.entry(Part.CATALOG_VIEWS, List.of(
           "PlakeViewCatalog", "catalog.PlakeChangelog", "PlakeSessionChangelogs")),
       Map.entry(Part.PROVIDER, List.of(
-          "format.PlakeProvider", "format.FormatWrites", "catalog.AnalyzeTables",
-          "core.ToldWrites")),
+          "format.PlakeProvider", "format.FormatWrites", "core.WriteCommands",
+          "catalog.AnalyzeTables", "core.StreamErrors")),
       Map.entry(Part.READER, List.of(
           "reader.ChooseReader", "scan.ReaderAnswer", "reader.PlakeFiles", "reader.PlakeParquet",
           "reader.FileBatches", "reader.MovedRows", "reader.DeletedRows")),
@@ -125,7 +123,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       extensions.injectResolutionRule(session -> rule(Part.CATALOG, () -> new NotNullColumns()));
       // After views have their version.
       extensions.injectResolutionRule(session -> rule(Part.STATEMENTS, () -> new RowStatements()));
-      extensions.injectPostHocResolutionRule(session -> rule(Part.STATEMENTS, () -> new OwnRows()));
+      extensions.injectPostHocResolutionRule(session -> rule(Part.STATEMENTS, () -> new OverwriteReads()));
       extensions.injectPostHocResolutionRule(
           session -> rule(Part.CATALOG, () -> new StreamReads()));
       extensions.injectPostHocResolutionRule(
@@ -153,14 +151,12 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       return made.get();
     } catch (LinkageError e) {
       part.failed(e);
-      return new Idle();
-    }
-  }
-
-  private static final class Idle extends Rule<LogicalPlan> {
-    @Override
-    public LogicalPlan apply(LogicalPlan plan) {
-      return plan;
+      return new Rule<>() {
+        @Override
+        public LogicalPlan apply(LogicalPlan plan) {
+          return plan;
+        }
+      };
     }
   }
 
@@ -189,28 +185,17 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
         check(Class.forName(PACKAGE + name, true, PlakeExtension.class.getClassLoader()), part);
       }
       switch (part) {
-        case PUSHDOWN:
-          return IsolateScans.obstacle();
-        case BATCHES:
-          return BatchReads.obstacle();
-        case DECIMALS:
-          LongDecimals.check();
-          return null;
-        case VIEWS:
-          RepinViews.check();
-          return null;
-        case STATEMENTS:
-          RowWrites.check();
-          return null;
-        case METRICS:
-          FileScanMetrics.check();
-          return null;
-        case PROVIDER:
-          FormatWrites.check();
-          return isAmongProviders() ? null : NOT_AMONG_PROVIDERS;
-        default:
-          return null;
+        case VIEWS -> RepinViews.check();
+        case STATEMENTS, PROVIDER -> WriteCommands.check();
+        case METRICS -> FileScanMetrics.check();
+        default -> { }
       }
+      return switch (part) {
+        case PUSHDOWN -> IsolateScans.obstacle();
+        case BATCHES -> BatchReads.obstacle();
+        case PROVIDER -> isAmongProviders() ? null : NOT_AMONG_PROVIDERS;
+        default -> null;
+      };
     } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
       return (part == Part.CATALOG_VIEWS ? "needs Spark 4.2" : "this Spark lacks what it needs")
           + ": " + e;
@@ -222,13 +207,9 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
 
   /** Whether Spark finds the format {@code plake} in the jar. */
   private static boolean isAmongProviders() {
-    for (Object found : ServiceLoader.load(
-        DataSourceRegister.class, Thread.currentThread().getContextClassLoader())) {
-      if (found.getClass().getName().equals(PlakeProvider.class.getName())) {
-        return true;
-      }
-    }
-    return false;
+    return ServiceLoader.load(
+        DataSourceRegister.class, Thread.currentThread().getContextClassLoader()).stream()
+        .anyMatch(found -> found.type().getName().equals(PlakeProvider.class.getName()));
   }
 
   /**

@@ -53,9 +53,6 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
 
   private static final Transform[] NONE = new Transform[0];
 
-  /** Spark calls it. */
-  public PlakeSessionCatalog() {}
-
   /**
    * Makes this class the session catalog of a session, unless the user chose one.
    *
@@ -91,41 +88,33 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
   @Override
   public Table loadTable(Identifier table) throws NoSuchTableException {
     Table found = super.loadTable(table);
-    return SessionEntry.isOurs(found)
-        ? loaded(table, SessionEntry.of(name(), table, (V1Table) found), null, false)
-        : SessionEntry.ofSpark(found);
+    if (!SessionEntry.isOurs(found)) {
+      return SessionEntry.ofSpark(found);
+    }
+    SessionEntry entry = SessionEntry.of(name(), table, (V1Table) found);
+    return loaded(entry, entry.about(Vocabulary.Ask.LOAD), false);
   }
 
   @Override
   public Table loadTable(Identifier table, String version) throws NoSuchTableException {
-    Table found = super.loadTable(table);
-    if (!SessionEntry.isOurs(found)) {
-      return super.loadTable(table, version);
-    }
-    SessionEntry entry = SessionEntry.of(name(), table, (V1Table) found);
-    ObjectNode question = entry.about(Vocabulary.Ask.LOAD)
-        .put(Vocabulary.Question.VERSION, version);
-    return loaded(table, entry, question, true);
+    SessionEntry entry = entryOf(table);
+    return entry == null ? super.loadTable(table, version)
+        : loaded(entry, entry.about(Vocabulary.Ask.LOAD)
+            .put(Vocabulary.Question.VERSION, version), true);
   }
 
   @Override
   public Table loadTable(Identifier table, long microseconds) throws NoSuchTableException {
-    Table found = super.loadTable(table);
-    if (!SessionEntry.isOurs(found)) {
-      return super.loadTable(table, microseconds);
-    }
-    SessionEntry entry = SessionEntry.of(name(), table, (V1Table) found);
-    ObjectNode question = entry.about(Vocabulary.Ask.LOAD)
-        .put(Vocabulary.Question.MICROSECONDS, microseconds);
-    return loaded(table, entry, question, true);
+    SessionEntry entry = entryOf(table);
+    return entry == null ? super.loadTable(table, microseconds)
+        : loaded(entry, entry.about(Vocabulary.Ask.LOAD)
+            .put(Vocabulary.Question.MICROSECONDS, microseconds), true);
   }
 
   /** The metastore has the name: a missing dataset is another error than a missing table. */
-  private static PlakeTable loaded(
-      Identifier table, SessionEntry entry, ObjectNode question, boolean isPinned) {
+  private static PlakeTable loaded(SessionEntry entry, ObjectNode question, boolean isPinned) {
     try {
-      return entry.table(
-          question == null ? entry.about(Vocabulary.Ask.LOAD) : question, isPinned);
+      return entry.table(entry.channel.ask(question), isPinned);
     } catch (RuntimeException e) {
       throw e;
     } catch (Exception e) { // plake's, which are not declared

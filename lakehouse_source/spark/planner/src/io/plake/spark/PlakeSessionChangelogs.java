@@ -13,9 +13,6 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /** {@link PlakeSessionCatalog} with changes of tables, from Spark 4.2 on: 4.1 lacks their classes. */
 public final class PlakeSessionChangelogs extends PlakeSessionCatalog {
 
-  /** Spark calls it. */
-  public PlakeSessionChangelogs() {}
-
   @Override
   public Changelog loadChangelog(
       Identifier name, ChangelogContext asked, CaseInsensitiveStringMap options)

@@ -38,9 +38,6 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  */
 public final class PlakeViewCatalog extends PlakeCatalog implements RelationCatalog {
 
-  /** Spark calls it. */
-  public PlakeViewCatalog() {}
-
   /** What commits of a table changed. */
   @Override
   public Changelog loadChangelog(
@@ -94,12 +91,7 @@ public final class PlakeViewCatalog extends PlakeCatalog implements RelationCata
 
   @Override
   public Identifier[] listViews(String[] namespace) throws NoSuchNamespaceException {
-    List<Identifier> found = new ArrayList<>();
-    ObjectNode question = about(Vocabulary.Ask.LIST_VIEWS, namespace);
-    for (JsonNode view : channel().ask(question).told.get(Vocabulary.Answer.NAMES)) {
-      found.add(Identifier.of(namespace, view.asText()));
-    }
-    return found.toArray(new Identifier[0]);
+    return named(Vocabulary.Ask.LIST_VIEWS, namespace);
   }
 
   @Override

@@ -1,6 +1,7 @@
 package io.plake.spark.catalog;
 
 import io.plake.spark.core.Refusal;
+import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.sql.catalyst.analysis.ResolvedTable;
 import org.apache.spark.sql.catalyst.plans.logical.AnalyzeColumn;
@@ -8,7 +9,7 @@ import org.apache.spark.sql.catalyst.plans.logical.AnalyzeTable;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.NoopCommand;
 import org.apache.spark.sql.catalyst.rules.Rule;
-import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.Table;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -21,36 +22,27 @@ public final class AnalyzeTables extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    if (plan instanceof AnalyzeTable && isOurs(((AnalyzeTable) plan).child())) {
-      return nothing("ANALYZE TABLE");
+    if (plan instanceof AnalyzeColumn columns && isOurs(columns.child())
+        && columns.columnNames().isDefined()) {
+      checkColumns(
+          ((ResolvedTable) columns.child()).table(),
+          CollectionConverters.asJava(columns.columnNames().get()));
     }
-    if (plan instanceof AnalyzeColumn && isOurs(((AnalyzeColumn) plan).child())) {
-      AnalyzeColumn columns = (AnalyzeColumn) plan;
-      if (columns.columnNames().isDefined()) {
-        checkColumns(
-            (ResolvedTable) columns.child(),
-            CollectionConverters.asJava(columns.columnNames().get()));
-      }
-      return nothing("ANALYZE TABLE");
-    }
-    return plan;
+    return plan instanceof AnalyzeTable table && isOurs(table.child())
+        || plan instanceof AnalyzeColumn columns && isOurs(columns.child())
+        ? nothing("ANALYZE TABLE") : plan;
   }
 
-  private static void checkColumns(ResolvedTable table, List<String> names) {
+  private static void checkColumns(Table table, List<String> names) {
     for (String name : names) {
-      boolean isThere = false;
-      for (Column column : table.table().columns()) {
-        isThere |= column.name().equalsIgnoreCase(name);
-      }
-      if (!isThere) {
-        throw Refusal.because(table.table().name() + " has no column " + name + ".");
+      if (Arrays.stream(table.columns()).noneMatch(one -> one.name().equalsIgnoreCase(name))) {
+        throw Refusal.because(table.name() + " has no column " + name + ".");
       }
     }
   }
 
   static boolean isOurs(LogicalPlan table) {
-    return table instanceof ResolvedTable
-        && ((ResolvedTable) table).table() instanceof PlakeTable;
+    return table instanceof ResolvedTable found && found.table() instanceof PlakeTable;
   }
 
   /** A command that does nothing. Connect counts on a command where the user gave one. */

@@ -60,11 +60,10 @@ public final class ChangesByName extends Rule<LogicalPlan> {
   }
 
   private LogicalPlan changed(LogicalPlan node) {
-    if (!(node instanceof UnresolvedRelation) || ((UnresolvedRelation) node).isStreaming()
-        || !((UnresolvedRelation) node).options().containsKey(Vocabulary.Changes.READ)) {
+    if (!(node instanceof UnresolvedRelation named) || named.isStreaming()
+        || !named.options().containsKey(Vocabulary.Changes.READ)) {
       return node;
     }
-    UnresolvedRelation named = (UnresolvedRelation) node;
     Found found = find(session, CollectionConverters.asJava(named.multipartIdentifier()));
     return found == null ? node : found.changes(named.options().asCaseSensitiveMap());
   }

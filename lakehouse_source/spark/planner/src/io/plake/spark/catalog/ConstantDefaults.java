@@ -8,7 +8,6 @@ import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.parser.CatalystSqlParser$;
-import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -21,42 +20,29 @@ final class ConstantDefaults {
   private static final Set<String> OTHERS = Set.of(
       "now", "curdate", "localtimestamp", "user", "session_user");
 
-  private ConstantDefaults() {}
-
   /** @param sql the default value of a column as the user wrote it; null: it has none */
   static void check(String column, String sql) {
-    String function = sql == null || sql.isEmpty()
-        ? null : changing(CatalystSqlParser$.MODULE$.parseExpression(sql));
-    if (function != null) {
-      throw Refusal.because("plake keeps the default value of a column as a value, and " + function
-          + " has another one in each statement: column " + column
-          + ". Leave DEFAULT out, and name the value in each INSERT.");
+    if (sql == null || sql.isEmpty()) {
+      return;
     }
-  }
-
-  /** The name of a function whose value belongs to a statement; null where there is none. */
-  private static String changing(Expression expression) {
-    String own = nameOf(expression);
-    if (own != null) {
-      return own;
-    }
-    for (Iterator<Expression> it = expression.children().iterator(); it.hasNext(); ) {
-      String found = changing(it.next());
-      if (found != null) {
-        return found;
+    CatalystSqlParser$.MODULE$.parseExpression(sql).foreach(part -> {
+      String function = changing(part);
+      if (function != null) {
+        throw Refusal.because("plake keeps the default value of a column as a value, and " + function
+            + " has another one in each statement: column " + column
+            + ". Leave DEFAULT out, and name the value in each INSERT.");
       }
-    }
-    return null;
+      return null;
+    });
   }
 
-  private static String nameOf(Expression expression) {
-    if (expression instanceof UnresolvedAttribute) { // current_date without parentheses
-      List<String> parts =
-          CollectionConverters.asJava(((UnresolvedAttribute) expression).nameParts());
+  /** The name of a function whose value belongs to a statement; null where it is none. */
+  private static String changing(Expression expression) {
+    if (expression instanceof UnresolvedAttribute name) { // current_date without parentheses
+      List<String> parts = CollectionConverters.asJava(name.nameParts());
       return changes(parts, 1) ? last(parts) : null;
     }
-    if (expression instanceof UnresolvedFunction) {
-      UnresolvedFunction function = (UnresolvedFunction) expression;
+    if (expression instanceof UnresolvedFunction function) {
       List<String> parts = CollectionConverters.asJava(function.nameParts());
       return changes(parts, function.arguments().size()) ? last(parts) + "()" : null;
     }

@@ -72,9 +72,7 @@ public final class EvolvingTable extends PlakeTable implements SupportsSchemaEvo
 
   /** Whether every value of a type is exact in another one, so that no file must be rewritten. */
   private static boolean isWider(DataType narrow, DataType wide) {
-    if (narrow instanceof DecimalType && wide instanceof DecimalType) {
-      DecimalType from = (DecimalType) narrow;
-      DecimalType to = (DecimalType) wide;
+    if (narrow instanceof DecimalType from && wide instanceof DecimalType to) {
       return to.scale() >= from.scale()
           && to.precision() - to.scale() >= from.precision() - from.scale();
     }

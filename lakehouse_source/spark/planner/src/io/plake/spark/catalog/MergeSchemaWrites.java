@@ -3,15 +3,11 @@ package io.plake.spark.catalog;
 import io.plake.spark.core.Refusal;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
-import org.apache.spark.sql.catalyst.plans.logical.AppendData;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
-import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.rules.Rule;
@@ -32,7 +28,6 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
-import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -51,42 +46,29 @@ public final class MergeSchemaWrites {
   /** No column has this name: what asks for it is not resolved. */
   private static final String NOBODY = "__plake_merge_schema__";
 
-  private MergeSchemaWrites() {}
-
   private static boolean isAsked(V2WriteCommand write) {
-    scala.collection.immutable.Map<String, String> options =
-        write instanceof AppendData ? ((AppendData) write).writeOptions()
-        : write instanceof OverwriteByExpression ? ((OverwriteByExpression) write).writeOptions()
-        : write instanceof OverwritePartitionsDynamic
-            ? ((OverwritePartitionsDynamic) write).writeOptions() : null;
-    if (options == null) {
-      return false;
-    }
-    Map<String, String> given = CollectionConverters.asJava(options);
     // plake's writer says what is wrong with another value.
-    return "true".equalsIgnoreCase(new CaseInsensitiveStringMap(given).get(OPTION));
+    scala.collection.immutable.Seq<Object> parts =
+        ((LogicalPlan) write).productIterator().toSeq();
+    return CollectionConverters.asJava(parts).stream().anyMatch(
+        part -> part instanceof scala.collection.immutable.Map<?, ?> options
+            && CollectionConverters.asJava(options).entrySet().stream().anyMatch(
+                one -> OPTION.equalsIgnoreCase(String.valueOf(one.getKey()))
+                    && "true".equalsIgnoreCase(String.valueOf(one.getValue()))));
   }
 
   private static boolean isWaiting(LogicalPlan query) {
-    if (!(query instanceof Project) || ((Project) query).projectList().size() != 1) {
-      return false;
-    }
-    NamedExpression only = ((Project) query).projectList().head();
-    return only instanceof UnresolvedAttribute && NOBODY.equals(only.name());
+    return query instanceof Project project && project.projectList().size() == 1
+        && project.projectList().head() instanceof UnresolvedAttribute only
+        && NOBODY.equals(only.name());
   }
 
   /** Hides that a query is resolved. Runs before Spark resolves tables. */
   public static final class Wait extends Rule<LogicalPlan> {
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
-      if (!(plan instanceof V2WriteCommand)) {
-        return plan;
-      }
-      V2WriteCommand write = (V2WriteCommand) plan;
-      boolean mayBeOurs = write.table() instanceof UnresolvedRelation
-          || write.table() instanceof DataSourceV2Relation
-              && ((DataSourceV2Relation) write.table()).table() instanceof PlakeTable;
-      if (!mayBeOurs || !isAsked(write) || isWaiting(write.query())) {
+      if (!(plan instanceof V2WriteCommand write) || !mayBeOurs(write.table())
+          || !isAsked(write) || isWaiting(write.query())) {
         return plan;
       }
       return (LogicalPlan) write.withNewQuery(new Project(
@@ -94,28 +76,27 @@ public final class MergeSchemaWrites {
               List.<NamedExpression>of(UnresolvedAttribute.quoted(NOBODY))).toSeq(),
           write.query()));
     }
+
+    private static boolean mayBeOurs(Object table) {
+      return table instanceof UnresolvedRelation
+          || table instanceof DataSourceV2Relation known && known.table() instanceof PlakeTable;
+    }
   }
 
   /** Gives the table the columns of the query. */
   public static final class Widen extends Rule<LogicalPlan> {
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
-      if (!(plan instanceof V2WriteCommand)) {
-        return plan;
-      }
-      V2WriteCommand write = (V2WriteCommand) plan;
-      if (!isWaiting(write.query())) {
+      if (!(plan instanceof V2WriteCommand write) || !isWaiting(write.query())) {
         return plan;
       }
       // Spark has looked for the table: where there is none, it says so.
       LogicalPlan query = ((Project) write.query()).child();
       V2WriteCommand ready = write.withNewQuery(query);
-      if (write.table() instanceof DataSourceV2Relation && query.resolved()) {
-        DataSourceV2Relation target = (DataSourceV2Relation) write.table();
-        if (target.table() instanceof PlakeTable) {
-          return (LogicalPlan) ready.withNewTable(
-              widened(target, query.schema(), write.isByName()));
-        }
+      if (write.table() instanceof DataSourceV2Relation target && query.resolved()
+          && target.table() instanceof PlakeTable) {
+        return (LogicalPlan) ready.withNewTable(
+            widened(target, query.schema(), write.isByName()));
       }
       return (LogicalPlan) ready;
     }
@@ -133,8 +114,7 @@ public final class MergeSchemaWrites {
         added.add(added(field));
       } else {
         AttributeReference column = columns.get(place);
-        DataType wide = byName ? widened(column.dataType(), field.dataType())
-            : atPlaces(column.dataType(), field.dataType());
+        DataType wide = widened(column.dataType(), field.dataType(), byName);
         if (!wide.equals(column.dataType())) {
           columns.set(place, column.withDataType(wide));
         }
@@ -178,55 +158,36 @@ public final class MergeSchemaWrites {
     return -1;
   }
 
-  /** The type of a column with the fields of structs that the rows have, and it lacks. */
-  private static DataType widened(DataType table, DataType rows) {
-    if (table instanceof StructType && rows instanceof StructType) {
-      return widened((StructType) table, (StructType) rows);
+  /**
+   * The type of a column with the fields of structs that the rows have, and it lacks.
+   *
+   * @param byName false: Spark takes fields of structs by their places, and adds none
+   */
+  private static DataType widened(DataType table, DataType rows, boolean byName) {
+    if (table instanceof StructType struct && rows instanceof StructType given) {
+      return byName ? widened(struct, given) : atPlaces(struct, given);
     }
     if (isLeaf(table) && isLeaf(rows)) {
       return ofValues(table, rows);
     }
-    if (table instanceof ArrayType && rows instanceof ArrayType) {
-      ArrayType array = (ArrayType) table;
+    if (table instanceof ArrayType array && rows instanceof ArrayType given) {
       return new ArrayType(
-          widened(array.elementType(), ((ArrayType) rows).elementType()), array.containsNull());
+          widened(array.elementType(), given.elementType(), byName), array.containsNull());
     }
-    if (table instanceof MapType && rows instanceof MapType) {
-      MapType map = (MapType) table;
+    if (table instanceof MapType map && rows instanceof MapType given) {
       return new MapType(
-          widened(map.keyType(), ((MapType) rows).keyType()),
-          widened(map.valueType(), ((MapType) rows).valueType()),
-          map.valueContainsNull());
+          widened(map.keyType(), given.keyType(), byName),
+          widened(map.valueType(), given.valueType(), byName), map.valueContainsNull());
     }
     return table;
   }
 
-  /** As {@link #widened}, where Spark takes fields of structs by their places, and adds none. */
-  private static DataType atPlaces(DataType table, DataType rows) {
-    if (isLeaf(table) && isLeaf(rows)) {
-      return ofValues(table, rows);
+  private static StructType atPlaces(StructType table, StructType rows) {
+    StructField[] fields = table.fields().clone();
+    for (int i = 0; i < Math.min(fields.length, rows.length()); i++) {
+      fields[i] = typed(fields[i], widened(fields[i].dataType(), rows.apply(i).dataType(), false));
     }
-    if (table instanceof StructType && rows instanceof StructType) {
-      StructField[] fields = ((StructType) table).fields().clone();
-      StructField[] given = ((StructType) rows).fields();
-      for (int i = 0; i < Math.min(fields.length, given.length); i++) {
-        fields[i] = typed(fields[i], atPlaces(fields[i].dataType(), given[i].dataType()));
-      }
-      return new StructType(fields);
-    }
-    if (table instanceof ArrayType && rows instanceof ArrayType) {
-      ArrayType array = (ArrayType) table;
-      return new ArrayType(
-          atPlaces(array.elementType(), ((ArrayType) rows).elementType()), array.containsNull());
-    }
-    if (table instanceof MapType && rows instanceof MapType) {
-      MapType map = (MapType) table;
-      MapType given = (MapType) rows;
-      return new MapType(
-          atPlaces(map.keyType(), given.keyType()), atPlaces(map.valueType(), given.valueType()),
-          map.valueContainsNull());
-    }
-    return table;
+    return new StructType(fields);
   }
 
   private static boolean isLeaf(DataType type) {
@@ -262,7 +223,7 @@ public final class MergeSchemaWrites {
       } else {
         StructField[] fields = wide.fields().clone();
         StructField old = fields[place];
-        fields[place] = typed(old, widened(old.dataType(), field.dataType()));
+        fields[place] = typed(old, widened(old.dataType(), field.dataType(), true));
         wide = new StructType(fields);
       }
     }

@@ -30,16 +30,14 @@ public final class NotNullColumns extends Rule<LogicalPlan> {
   }
 
   private static Expression passing(Expression change) {
-    if (!(change instanceof AlterColumnSpec)) {
+    if (!(change instanceof AlterColumnSpec spec)) {
       return change;
     }
-    AlterColumnSpec spec = (AlterColumnSpec) change;
     boolean isAsked =
         spec.newNullability().isDefined() && Boolean.FALSE.equals(spec.newNullability().get());
-    if (!isAsked || !(spec.column() instanceof ResolvedFieldName)) {
+    if (!isAsked || !(spec.column() instanceof ResolvedFieldName column)) {
       return change;
     }
-    ResolvedFieldName column = (ResolvedFieldName) spec.column();
     StructField field = column.field();
     if (!field.nullable()) {
       return change;

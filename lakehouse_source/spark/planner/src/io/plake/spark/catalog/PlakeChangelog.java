@@ -31,14 +31,12 @@ public final class PlakeChangelog implements Changelog {
       all.keySet().removeIf(own::equalsIgnoreCase);
     }
     ChangelogRange range = asked.range();
-    if (range instanceof ChangelogRange.VersionRange) {
-      ChangelogRange.VersionRange versions = (ChangelogRange.VersionRange) range;
+    if (range instanceof ChangelogRange.VersionRange versions) {
       all.put(Vocabulary.Changes.STARTING_VERSION, versions.startingVersion());
       versions.endingVersion().ifPresent(
           version -> all.put(Vocabulary.Changes.ENDING_VERSION, version));
     }
-    if (range instanceof ChangelogRange.TimestampRange) {
-      ChangelogRange.TimestampRange moments = (ChangelogRange.TimestampRange) range;
+    if (range instanceof ChangelogRange.TimestampRange moments) {
       all.put(
           Vocabulary.Changes.STARTING_TIMESTAMP, ChangesTable.text(moments.startingTimestamp()));
       moments.endingTimestamp().ifPresent(moment -> all.put(

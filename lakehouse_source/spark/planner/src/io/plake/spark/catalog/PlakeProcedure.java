@@ -7,6 +7,7 @@ import io.plake.spark.core.Channel;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.scan.CatalogAnswer;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
@@ -23,15 +24,10 @@ import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.types.ArrayType;
-import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DoubleType;
-import org.apache.spark.sql.types.IntegerType;
-import org.apache.spark.sql.types.LongType;
-import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.types.TimestampType;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * A procedure of plake, {@code CALL plake.system.vacuum(table => 'sales.orders')}.
@@ -168,7 +164,8 @@ public final class PlakeProcedure implements UnboundProcedure {
     ObjectNode given = question.putObject(Vocabulary.Question.ARGUMENTS);
     for (int i = 0; i < parameters.length(); i++) {
       StructField parameter = parameters.fields()[i];
-      putArgument(given, parameter, arguments.get(i, parameter.dataType()));
+      given.putPOJO(
+          parameter.name(), told(parameter, arguments.get(i, parameter.dataType())));
     }
     JsonNode told = channel.change(question).told;
     if (told.has(Vocabulary.Answer.TASKS)) {
@@ -205,33 +202,22 @@ public final class PlakeProcedure implements UnboundProcedure {
     return session.currentCatalog().equals(catalog) ? session.currentDatabase() : null;
   }
 
-  private static void putArgument(ObjectNode given, StructField parameter, Object value) {
-    String name = parameter.name();
-    DataType type = parameter.dataType();
-    if (value == null) {
-      given.putNull(name);
-    } else if (type instanceof StringType) {
-      given.put(name, value.toString());
-    } else if (type instanceof BooleanType) {
-      given.put(name, (Boolean) value);
-    } else if (type instanceof IntegerType) {
-      given.put(name, (Integer) value);
-    } else if (type instanceof LongType || type instanceof TimestampType) { // microseconds
-      given.put(name, (Long) value);
-    } else if (type instanceof DoubleType) {
-      given.put(name, (Double) value);
-    } else if (type instanceof ArrayType) {
-      ArrayNode list = given.putArray(name);
-      ArrayData texts = (ArrayData) value;
-      for (int i = 0; i < texts.numElements(); i++) {
-        if (texts.isNullAt(i)) {
-          throw Refusal.because("The argument " + name + " must not hold NULL.");
-        }
-        list.add(texts.getUTF8String(i).toString());
-      }
-    } else {
-      throw new IllegalStateException("no form for an argument of type " + type);
+  /** An argument as JSON writes it: a timestamp as microseconds, texts as such. */
+  private static Object told(StructField parameter, Object value) {
+    if (value instanceof UTF8String) {
+      return value.toString();
     }
+    if (!(value instanceof ArrayData texts)) {
+      return value;
+    }
+    List<String> found = new ArrayList<>();
+    for (int i = 0; i < texts.numElements(); i++) {
+      if (texts.isNullAt(i)) {
+        throw Refusal.because("The argument " + parameter.name() + " must not hold NULL.");
+      }
+      found.add(texts.getUTF8String(i).toString());
+    }
+    return found;
   }
 
   private static Object value(JsonNode value, DataType type) {

@@ -298,10 +298,9 @@ public class PlakeTable extends PythonTable
   /** Spark finds a cached plan by the equality of its tables. */
   @Override
   public boolean equals(Object other) {
-    if (!(other instanceof PlakeTable)) {
+    if (!(other instanceof PlakeTable that)) {
       return false;
     }
-    PlakeTable that = (PlakeTable) other;
     return version == that.version && name.equals(that.name) && options.equals(that.options)
         && schema.equals(that.schema);
   }

@@ -172,10 +172,6 @@ public final class SessionEntry {
     return question;
   }
 
-  public PlakeTable table(ObjectNode question, boolean isPinned) {
-    return table(channel.ask(question), isPinned);
-  }
-
   public PlakeTable table(Channel.Answer answer, boolean isPinned) {
     String kind = isManaged ? TableCatalog.PROP_IS_MANAGED_LOCATION : TableCatalog.PROP_EXTERNAL;
     return PlakeTable.of(channel, path, answer, isPinned, Map.of(kind, "true"));

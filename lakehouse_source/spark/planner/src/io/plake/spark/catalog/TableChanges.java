@@ -36,8 +36,6 @@ public final class TableChanges {
   private static final String USAGE = NAME + " takes the name or the path of a table, the first"
       + " version and, if you like, the last one, such as " + NAME + "('sales.orders', 1, 3). ";
 
-  private TableChanges() {}
-
   public static void injectInto(SparkSessionExtensions extensions) {
     extensions.injectTableFunction(new Tuple3<>(
         new FunctionIdentifier(NAME), new ExpressionInfo(TableChanges.class.getName(), NAME),

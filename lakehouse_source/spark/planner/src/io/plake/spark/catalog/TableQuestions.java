@@ -31,11 +31,9 @@ import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.internal.SQLConf;
-import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.CharType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -44,8 +42,6 @@ import scala.Option;
 
 /** Writes what Spark asks of a table as questions for plake. */
 public final class TableQuestions {
-  private TableQuestions() {}
-
   /** A table with columns, partitions and properties; @param staged its rows come later. */
   public static ObjectNode create(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties,
@@ -127,27 +123,13 @@ public final class TableQuestions {
 
   /** A type as PySpark reads it, whose CHAR and VARCHAR have no collation: it would be lost. */
   private static String json(DataType type) {
-    checkTexts(type);
-    return type.json();
-  }
-
-  private static void checkTexts(DataType type) {
-    if (type instanceof StructType) {
-      for (StructField field : ((StructType) type).fields()) {
-        checkTexts(field.dataType());
-      }
-    } else if (type instanceof ArrayType) {
-      checkTexts(((ArrayType) type).elementType());
-    } else if (type instanceof MapType) {
-      checkTexts(((MapType) type).keyType());
-      checkTexts(((MapType) type).valueType());
-    } else if (type instanceof CharType || type instanceof VarcharType) {
-      String words = type.simpleString();
-      if (words.contains(" collate ") && !words.endsWith(" UTF8_BINARY")) {
-        throw Refusal.because("plake cannot make a column of type " + words + ": in a table's columns"
-            + " a text has a length or a collation. Use STRING COLLATE, or leave the collation out.");
-      }
+    if (type.existsRecursively(part -> (part instanceof CharType || part instanceof VarcharType)
+        && part.simpleString().matches(".* collate (?!UTF8_BINARY$).*"))) {
+      throw Refusal.because("plake cannot make a column of type " + type.simpleString() + ": in a"
+          + " table's columns a text has a length or a collation. Use STRING COLLATE, or leave the"
+          + " collation out.");
     }
+    return type.json();
   }
 
   private static String path(NamedReference column) {
@@ -187,8 +169,7 @@ public final class TableQuestions {
     ArrayNode list = question.putArray(Vocabulary.Question.CHANGES);
     for (TableChange change : changes) {
       ObjectNode one = list.addObject();
-      if (change instanceof TableChange.SetProperty) {
-        TableChange.SetProperty set = (TableChange.SetProperty) change;
+      if (change instanceof TableChange.SetProperty set) {
         one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.PROPERTY)
             .put(Vocabulary.Question.FIELD, set.property())
             .put(Vocabulary.Question.VALUE, set.value());
@@ -220,8 +201,7 @@ public final class TableQuestions {
       ObjectNode one, TableChange.ColumnChange change, Column[] columns) {
     ArrayNode path = one.putArray(Vocabulary.Question.FIELD);
     Arrays.stream(change.fieldNames()).forEach(path::add);
-    if (change instanceof TableChange.AddColumn) {
-      TableChange.AddColumn added = (TableChange.AddColumn) change;
+    if (change instanceof TableChange.AddColumn added) {
       one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.ADD)
           .put(Vocabulary.Question.TYPE, json(added.dataType()))
           .put(Vocabulary.Question.NULLABLE, added.isNullable())

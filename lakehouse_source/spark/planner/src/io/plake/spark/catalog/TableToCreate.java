@@ -3,9 +3,9 @@ package io.plake.spark.catalog;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.core.Channel;
-import io.plake.spark.core.OwnOptions;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Relations;
+import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.core.WriteInfo;
 import java.util.Map;
@@ -79,7 +79,7 @@ public final class TableToCreate extends PythonTable implements StagedTable {
     isWritten = true;
     Map<String, String> all = PlakeTable.withoutPlace(info.options());
     all.putAll(options);
-    OwnOptions.tell(all, Vocabulary.Told.STAGED, staged);
+    SealedOptions.tell(all, Vocabulary.Told.STAGED, staged);
     return super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(all)));
   }
 

@@ -2,11 +2,11 @@ package io.plake.spark.catalog;
 
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Envelope;
-import io.plake.spark.core.OwnOptions;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
-import io.plake.spark.core.ToldWrites;
+import io.plake.spark.core.SealedOptions;
+import io.plake.spark.core.StreamErrors;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.core.WriteInfo;
 import io.plake.spark.scan.ConditionData;
@@ -17,6 +17,7 @@ import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
 import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
+import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
@@ -44,7 +45,7 @@ final class TableWrites implements SupportsOverwriteV2, SupportsDynamicOverwrite
     this.isPartitioned = isPartitioned;
     this.info = info;
     this.options = new HashMap<>(options.asCaseSensitiveMap());
-    OwnOptions.tell(this.options, Vocabulary.Told.MODE, Vocabulary.Mode.EXISTING);
+    SealedOptions.tell(this.options, Vocabulary.Told.MODE, Vocabulary.Mode.EXISTING);
     Channel.tellApplication(this.options);
   }
 
@@ -61,7 +62,7 @@ final class TableWrites implements SupportsOverwriteV2, SupportsDynamicOverwrite
       throw Refusal.because("plake cannot replace the rows of this condition: "
           + Arrays.toString(conditions) + ". Compare columns with constants.");
     }
-    OwnOptions.tell(options, Vocabulary.Told.OVERWRITE, Envelope.list(replaced.terms()));
+    SealedOptions.tell(options, Vocabulary.Told.OVERWRITE, Envelope.list(replaced.terms()));
     overwrites = true;
     return this;
   }
@@ -83,9 +84,8 @@ final class TableWrites implements SupportsOverwriteV2, SupportsDynamicOverwrite
 
   @Override
   public Write build() {
-    ToldWrites writes = new ToldWrites(
-        new PythonTable(new PlakeSource(), Relations.SOURCE, info.schema())
-            .newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options))));
-    return (overwrites ? writes.truncate() : writes).build();
+    WriteBuilder write = new PythonTable(new PlakeSource(), Relations.SOURCE, info.schema())
+        .newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options)));
+    return StreamErrors.of((overwrites ? ((SupportsTruncate) write).truncate() : write).build());
   }
 }

@@ -35,10 +35,9 @@ public final class TimesOfPaths extends Rule<LogicalPlan> {
   }
 
   private LogicalPlan changed(LogicalPlan node) {
-    if (!(node instanceof RelationTimeTravel)) {
+    if (!(node instanceof RelationTimeTravel read)) {
       return node;
     }
-    RelationTimeTravel read = (RelationTimeTravel) node;
     return read.timestamp().isDefined() && !read.timestamp().get().resolved()
         && read.relation() instanceof UnresolvedRelation
         && isPath((UnresolvedRelation) read.relation()) ? resolved(read) : read;

@@ -81,7 +81,7 @@ public final class Channel {
   public static void tellApplication(Map<String, String> options) {
     String id = SparkEnv.get().conf().get("spark.app.id", "");
     if (!id.isEmpty()) {
-      OwnOptions.tell(options, Vocabulary.Told.APPLICATION, id);
+      SealedOptions.tell(options, Vocabulary.Told.APPLICATION, id);
     }
   }
 
@@ -106,7 +106,7 @@ public final class Channel {
       return given;
     }
     Map<String, String> options = new HashMap<>(given.asCaseSensitiveMap());
-    OwnOptions.tell(options, Vocabulary.Told.SETTINGS, settings);
+    SealedOptions.tell(options, Vocabulary.Told.SETTINGS, settings);
     return new CaseInsensitiveStringMap(options);
   }
 
@@ -138,7 +138,7 @@ public final class Channel {
     question.put(Vocabulary.Question.CATALOG, catalog);
     Map<String, String> given = new HashMap<>(more);
     given.putAll(options);
-    OwnOptions.tell(given, key, question);
+    SealedOptions.tell(given, key, question);
     tellApplication(given);
     PythonDataSourceV2 source = new PlakeSource();
     StructField[] fields = source.inferSchema(new CaseInsensitiveStringMap(given)).fields();
@@ -156,21 +156,15 @@ public final class Channel {
    */
   public List<Row> runTasks(ObjectNode call) {
     Map<String, String> given = new HashMap<>(options);
-    OwnOptions.tell(given, Vocabulary.Told.TASKS, call);
+    SealedOptions.tell(given, Vocabulary.Told.TASKS, call);
     PythonDataSourceV2 source = new PlakeSource();
     StructType schema = source.inferSchema(new CaseInsensitiveStringMap(given));
-    // The source has its options: none is in the plan.
+    // The source has its options: none is in the plan. No rule of this extension knows the table's
+    // class, so that nothing of it is pruned.
     DataSourceV2Relation tasks = DataSourceV2Relation.create(
-        new TaskTable(source, schema), Option.empty(), Option.empty(),
+        new PythonTable(source, Relations.SOURCE, schema) {}, Option.empty(), Option.empty(),
         CaseInsensitiveStringMap.empty(), Option.empty());
     return Dataset.ofRows(
         (org.apache.spark.sql.classic.SparkSession) SparkSession.active(), tasks).collectAsList();
-  }
-
-  /** A frame that no rule of this extension knows: nothing of it can be pruned. */
-  private static final class TaskTable extends PythonTable {
-    TaskTable(PythonDataSourceV2 source, StructType schema) {
-      super(source, Relations.SOURCE, schema);
-    }
   }
 }

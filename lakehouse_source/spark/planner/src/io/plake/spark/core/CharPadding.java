@@ -4,7 +4,6 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
-import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -26,14 +25,11 @@ public final class CharPadding {
 
   private static final String FUNCTION = "readSidePadding";
 
-  private CharPadding() {}
-
   /** The relation below a padding, with the ids that the padding shows; any other plan as it is. */
   public static LogicalPlan below(LogicalPlan plan) {
-    if (!(plan instanceof Project) || !Relations.isOurs(((Project) plan).child())) {
+    if (!(plan instanceof Project project) || !Relations.isOurs(project.child())) {
       return plan;
     }
-    Project project = (Project) plan;
     DataSourceV2Relation relation = (DataSourceV2Relation) project.child();
     if (project.projectList().size() != relation.output().size()) {
       return plan;
@@ -58,16 +54,8 @@ public final class CharPadding {
   }
 
   private static boolean isPadded(NamedExpression one, AttributeReference column) {
-    return one instanceof Alias && one.name().equals(column.name())
-        && ((Alias) one).references().contains(column) && pads(((Alias) one).child());
-  }
-
-  private static boolean pads(Expression expression) {
-    boolean found = expression instanceof StaticInvoke
-        && ((StaticInvoke) expression).functionName().equals(FUNCTION);
-    for (Iterator<Expression> it = expression.children().iterator(); !found && it.hasNext(); ) {
-      found = pads(it.next());
-    }
-    return found;
+    return one instanceof Alias alias && alias.name().equals(column.name())
+        && alias.references().contains(column) && alias.child().exists(
+            part -> part instanceof StaticInvoke call && call.functionName().equals(FUNCTION));
   }
 }

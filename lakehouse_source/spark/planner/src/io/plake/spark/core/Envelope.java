@@ -19,8 +19,6 @@ public final class Envelope {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final int DIGITS = 12;
 
-  private Envelope() {}
-
   public static ObjectNode object() {
     return JSON.createObjectNode();
   }

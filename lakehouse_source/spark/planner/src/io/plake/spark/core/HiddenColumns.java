@@ -21,8 +21,6 @@ import org.apache.spark.sql.types.StructType;
  * as needed. {@code unused_names} in {@code schema/metadata_columns.py} has the same rule.
  */
 public final class HiddenColumns {
-  private HiddenColumns() {}
-
   /** The columns, by plake's names. */
   public static Map<String, StructField> of(StructType schema) {
     Set<String> taken = new HashSet<>();

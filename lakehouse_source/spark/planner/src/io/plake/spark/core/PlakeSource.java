@@ -75,9 +75,9 @@ public class PlakeSource extends PythonDataSourceV2 {
     @Override
     public PythonDataSourceCreationResult createDataSourceInPython(
         String shortName, CaseInsensitiveStringMap options, Option<StructType> schema) {
-      CaseInsensitiveStringMap opened = OwnOptions.opened(options);
+      CaseInsensitiveStringMap opened = SealedOptions.opened(options);
       try {
-        return OwnOptions.areIn(opened)
+        return SealedOptions.areIn(opened)
             ? ours.createDataSourceInPython(shortName, opened, schema)
             : super.createDataSourceInPython(shortName, opened, schema);
       } catch (Exception e) {
@@ -100,9 +100,9 @@ public class PlakeSource extends PythonDataSourceV2 {
         String shortName, StructType schema, CaseInsensitiveStringMap options, boolean overwrite,
         boolean isStreaming) {
       CaseInsensitiveStringMap opened =
-          OwnOptions.opened(isStreaming ? options : Channel.withSettings(options));
+          SealedOptions.opened(isStreaming ? options : Channel.withSettings(options));
       try {
-        return OwnOptions.areIn(opened)
+        return SealedOptions.areIn(opened)
             ? ours.createWriteInfoInPython(shortName, schema, opened, overwrite, isStreaming)
             : super.createWriteInfoInPython(shortName, schema, opened, overwrite, isStreaming);
       } catch (Exception e) {

@@ -2,7 +2,6 @@ package io.plake.spark.core;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -11,6 +10,7 @@ import java.util.TreeMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.spark.QueryContext;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.sql.AnalysisException;
@@ -26,27 +26,42 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /** Errors of plake as Spark's exceptions, with plake's text. */
 public final class Refusal {
-  private Refusal() {}
-
   /** The exception for an error that plake answered; thrown here, undeclared. */
+  @SuppressWarnings("serial")
   static RuntimeException of(JsonNode error) {
     String message = "[" + error.get(Vocabulary.Failed.CODE).asText() + "] "
         + error.get(Vocabulary.Failed.MESSAGE).asText();
-    switch (error.get(Vocabulary.Failed.KIND).asText()) {
-      case Vocabulary.Failure.NO_TABLE:
-        throw undeclared(new NoTable(message));
-      case Vocabulary.Failure.TABLE_EXISTS:
-        throw undeclared(new TableExists(message));
-      case Vocabulary.Failure.NO_NAMESPACE:
-        throw undeclared(new NoNamespace(message));
-      case Vocabulary.Failure.NAMESPACE_EXISTS:
-        throw undeclared(new NamespaceExists(message));
-      case Vocabulary.Failure.NAMESPACE_NOT_EMPTY:
-        throw undeclared(new NonEmptyNamespaceException(new String[0], message, Option.empty()));
-      case Vocabulary.Failure.OTHER:
-      default:
-        throw undeclared(new Refused(null, message, null, facts(error)));
-    }
+    throw undeclared(switch (error.get(Vocabulary.Failed.KIND).asText()) {
+      case Vocabulary.Failure.NO_TABLE -> new NoSuchTableException(NOWHERE) {
+        @Override
+        public String getMessage() {
+          return message;
+        }
+      };
+      case Vocabulary.Failure.TABLE_EXISTS -> new TableAlreadyExistsException(NOWHERE) {
+        @Override
+        public String getMessage() {
+          return message;
+        }
+      };
+      case Vocabulary.Failure.NO_NAMESPACE -> new NoSuchNamespaceException(new String[] {""}) {
+        @Override
+        public String getMessage() {
+          return message;
+        }
+      };
+      case Vocabulary.Failure.NAMESPACE_EXISTS ->
+          new NamespaceAlreadyExistsException(new String[] {""}) {
+            @Override
+            public String getMessage() {
+              return message;
+            }
+          };
+      case Vocabulary.Failure.NAMESPACE_NOT_EMPTY ->
+          new NonEmptyNamespaceException(new String[0], message, Option.empty());
+      case Vocabulary.Failure.OTHER -> new Refused(null, message, null, facts(error));
+      default -> new IllegalStateException(message);
+    });
   }
 
   /** The attributes of an error, which Spark calls the parameters of its message. */
@@ -94,27 +109,27 @@ public final class Refusal {
 
   /** Throws what Spark raised for an error of plake again, with plake's text; others as they are. */
   static RuntimeException told(Exception raised) {
-    throw told(raised, true);
+    throw undeclared(retold(raised, true));
   }
 
   /** The same in a stream: the query shows the text only of an exception without a condition. */
-  public static RuntimeException toldInStream(Exception raised) {
-    throw told(raised, false);
+  static RuntimeException toldInStream(Exception raised) {
+    throw undeclared(retold(raised, false));
   }
 
-  private static RuntimeException told(Exception raised, boolean withCondition) {
-    String condition =
-        raised instanceof SparkThrowable ? ((SparkThrowable) raised).getCondition() : null;
-    if (condition != null && CONDITIONS.contains(condition)) {
-      String text = ((SparkThrowable) raised).getMessageParameters().get(TRACEBACK_PARAMETER);
+  /** What Spark raised, with the text of plake where that is its cause. */
+  static Throwable retold(Throwable raised, boolean withCondition) {
+    if (raised instanceof SparkThrowable error && error.getCondition() != null
+        && CONDITIONS.contains(error.getCondition())) {
+      String text = error.getMessageParameters().get(TRACEBACK_PARAMETER);
       Matcher found = TRACEBACK.matcher(withoutErrorOfWorker(text == null ? "" : text).strip());
       if (found.matches() && !found.group(2).contains(MORE)) {
         String message = "[" + code(found.group(1)) + "] " + found.group(2);
-        throw undeclared(new Refused(
-            withCondition ? condition : null, message, raised, Map.of()));
+        return new Refused(
+            withCondition ? error.getCondition() : null, message, raised, Map.of());
       }
     }
-    throw undeclared(raised);
+    return raised;
   }
 
   private static String withoutErrorOfWorker(String traceback) {
@@ -130,16 +145,14 @@ public final class Refusal {
 
   /** Says that a procedure does not exist, and which do. */
   public static RuntimeException noProcedure(String catalog, Identifier procedure, JsonNode names) {
-    List<String> parts = new ArrayList<>(List.of(catalog));
-    parts.addAll(Arrays.asList(procedure.namespace()));
-    parts.add(procedure.name());
     List<String> known = new ArrayList<>();
     names.forEach(name -> known.add(name.asText()));
-    String routine = parts.stream().map(Refusal::quoted).collect(Collectors.joining("."));
+    String routine = Stream.of(new String[] {catalog}, procedure.namespace(),
+        new String[] {procedure.name()}).flatMap(Stream::of).map(Refusal::quoted)
+        .collect(Collectors.joining("."));
     return undeclared(new Refused("ROUTINE_NOT_FOUND", "[ROUTINE_NOT_FOUND] The routine " + routine
         + " cannot be found. Procedures of " + catalog + "." + Vocabulary.Namespace.SYSTEM + " are "
-        + String.join(", ", known) + ". SQLSTATE: 42883", null,
-        Map.of()));
+        + String.join(", ", known) + ". SQLSTATE: 42883", null, Map.of()));
   }
 
   /** A name in backquotes: the methods of Spark that take one parse it. */
@@ -169,66 +182,6 @@ public final class Refusal {
     @Override
     public AnalysisException withPosition(Origin origin) {
       return this;
-    }
-  }
-
-  private static final class NoTable extends NoSuchTableException {
-    private static final long serialVersionUID = 1;
-    private final String text;
-
-    NoTable(String text) {
-      super(NOWHERE);
-      this.text = text;
-    }
-
-    @Override
-    public String getMessage() {
-      return text;
-    }
-  }
-
-  private static final class TableExists extends TableAlreadyExistsException {
-    private static final long serialVersionUID = 1;
-    private final String text;
-
-    TableExists(String text) {
-      super(NOWHERE);
-      this.text = text;
-    }
-
-    @Override
-    public String getMessage() {
-      return text;
-    }
-  }
-
-  private static final class NoNamespace extends NoSuchNamespaceException {
-    private static final long serialVersionUID = 1;
-    private final String text;
-
-    NoNamespace(String text) {
-      super(new String[] {""});
-      this.text = text;
-    }
-
-    @Override
-    public String getMessage() {
-      return text;
-    }
-  }
-
-  private static final class NamespaceExists extends NamespaceAlreadyExistsException {
-    private static final long serialVersionUID = 1;
-    private final String text;
-
-    NamespaceExists(String text) {
-      super(new String[] {""});
-      this.text = text;
-    }
-
-    @Override
-    public String getMessage() {
-      return text;
     }
   }
 }

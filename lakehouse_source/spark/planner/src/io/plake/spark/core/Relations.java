@@ -16,8 +16,6 @@ public final class Relations {
   /** Name of the data source, as Python registers it. */
   public static final String SOURCE = "plake";
 
-  private Relations() {}
-
   /** Whether this session has not turned the extension off. */
   public static boolean isOn() {
     return "true".equalsIgnoreCase(SQLConf.get().getConfString(Vocabulary.Setting.PLANNER, "true"));

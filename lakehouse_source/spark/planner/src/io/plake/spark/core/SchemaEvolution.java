@@ -19,8 +19,6 @@ public final class SchemaEvolution {
   /** Whether Spark asks tables which changes they can make. */
   public static final boolean IS_ASKED = isAsked();
 
-  private SchemaEvolution() {}
-
   private static boolean isAsked() {
     try {
       Class.forName("org.apache.spark.sql.connector.catalog.SupportsSchemaEvolution", false,

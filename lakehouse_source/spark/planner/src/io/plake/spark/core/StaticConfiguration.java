@@ -31,8 +31,6 @@ final class StaticConfiguration {
   private static final Pattern SECRET = Pattern.compile(
       "(?i)pass|secret|token|key|credential|signature|auth(?!ority)");
 
-  private StaticConfiguration() {}
-
   /** The same function, for a worker that is told of the configuration. */
   static PythonFunction told(PythonFunction source) {
     ObjectNode found = Envelope.object();

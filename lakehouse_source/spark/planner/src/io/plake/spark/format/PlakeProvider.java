@@ -3,7 +3,7 @@ package io.plake.spark.format;
 import io.plake.spark.catalog.TableQuestions;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Relations;
-import io.plake.spark.core.ToldWrites;
+import io.plake.spark.core.StreamErrors;
 import io.plake.spark.core.WriteInfo;
 import java.util.EnumSet;
 import java.util.HashMap;
@@ -24,11 +24,8 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.sources.CreatableRelationProvider;
 import org.apache.spark.sql.sources.DataSourceRegister;
-import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DayTimeIntervalType;
-import org.apache.spark.sql.types.MapType;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -46,11 +43,6 @@ public final class PlakeProvider extends PlakeSource
     implements DataSourceRegister, CreatableRelationProvider {
 
   private boolean reads = false;
-
-  /** Spark calls it. */
-  public PlakeProvider() {
-    super(Relations.SOURCE);
-  }
 
   /** Spark gives a Python source its name once, and this one has it. */
   @Override
@@ -96,28 +88,21 @@ public final class PlakeProvider extends PlakeSource
         (org.apache.spark.sql.classic.Dataset<Row>) data;
     LogicalPlan write = FormatWrites.planned(frame.logicalPlan(), mode, options);
     org.apache.spark.sql.classic.Dataset.ofRows(frame.sparkSession(), write);
-    StructType schema = data.schema();
-    return new Written(context, schema);
+    return written(context, data.schema());
   }
 
-  private static final class Written extends BaseRelation {
-    private final SQLContext context;
-    private final StructType schema;
+  private static BaseRelation written(SQLContext context, StructType schema) {
+    return new BaseRelation() {
+      @Override
+      public SQLContext sqlContext() {
+        return context;
+      }
 
-    Written(SQLContext context, StructType schema) {
-      this.context = context;
-      this.schema = schema;
-    }
-
-    @Override
-    public SQLContext sqlContext() {
-      return context;
-    }
-
-    @Override
-    public StructType schema() {
-      return schema;
-    }
+      @Override
+      public StructType schema() {
+        return schema;
+      }
+    };
   }
 
   /**
@@ -133,25 +118,7 @@ public final class PlakeProvider extends PlakeSource
     Target(PythonDataSourceV2 source, StructType schema, Transform[] partitioning) {
       super(source, Relations.SOURCE, schema);
       this.partitioning = partitioning;
-      this.hasInterval = hasInterval(schema);
-    }
-
-    private static boolean hasInterval(DataType type) {
-      if (type instanceof StructType) {
-        for (StructField field : ((StructType) type).fields()) {
-          if (hasInterval(field.dataType())) {
-            return true;
-          }
-        }
-      }
-      if (type instanceof ArrayType) {
-        return hasInterval(((ArrayType) type).elementType());
-      }
-      if (type instanceof MapType) {
-        MapType map = (MapType) type;
-        return hasInterval(map.keyType()) || hasInterval(map.valueType());
-      }
-      return type instanceof DayTimeIntervalType;
+      this.hasInterval = schema.existsRecursively(type -> type instanceof DayTimeIntervalType);
     }
 
     @Override
@@ -173,7 +140,7 @@ public final class PlakeProvider extends PlakeSource
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
       Map<String, String> options = new HashMap<>(info.options().asCaseSensitiveMap());
       FormatWrites.choose(options, FormatWrites.PARTITION_BY, TableQuestions.columns(partitioning));
-      return new ToldWrites(
+      return StreamErrors.of(
           super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options))));
     }
   }

@@ -1,11 +1,11 @@
 package io.plake.spark.format;
 
 import io.plake.spark.core.CharPadding;
-import io.plake.spark.core.OwnOptions;
 import io.plake.spark.core.Part;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
+import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
 import java.lang.ref.WeakReference;
 import java.util.Arrays;
@@ -20,7 +20,6 @@ import java.util.WeakHashMap;
 import org.apache.spark.sql.catalyst.analysis.AnalysisContext;
 import org.apache.spark.sql.catalyst.plans.logical.InsertIntoStatement;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.execution.datasources.CreateTempViewUsing;
@@ -67,8 +66,7 @@ public final class RepinViews extends Rule<LogicalPlan> {
       return plan;
     }
     try {
-      return plan instanceof CreateTempViewUsing
-          ? marked((CreateTempViewUsing) plan)
+      return plan instanceof CreateTempViewUsing command ? marked(command)
           : plan.transformUp(new Rewrite<>(RepinViews::changed));
     } catch (LinkageError e) {
       Part.VIEWS.failed(e);
@@ -88,32 +86,23 @@ public final class RepinViews extends Rule<LogicalPlan> {
   }
 
   private static LogicalPlan changed(LogicalPlan node) {
-    if (node instanceof View && ((View) node).isTempView() && isMarked(((View) node).child())) {
-      return repinned((View) node);
+    if (node instanceof View view && view.isTempView() && isMarked(view.child())) {
+      return repinned(view);
     }
-    return node instanceof InsertIntoStatement && isPadded(((InsertIntoStatement) node).table())
-        ? unpadded((InsertIntoStatement) node) : node;
+    // Spark has taken the view away from the target of an INSERT, which is no child of its node.
+    return node instanceof InsertIntoStatement insert
+        ? Rewrite.copy(node, part -> part == insert.table() ? unpadded(insert.table()) : part) : node;
+  }
+
+  private static LogicalPlan unpadded(LogicalPlan target) {
+    LogicalPlan below = CharPadding.below(target);
+    return Relations.isOurs(below) ? below : target;
   }
 
   private static boolean isMarked(LogicalPlan child) {
     LogicalPlan below = CharPadding.below(child);
     return Relations.isOurs(below)
         && ((DataSourceV2Relation) below).options().containsKey(Vocabulary.Option.VIEW);
-  }
-
-  /** Spark has taken the view away from the target of an INSERT. */
-  private static boolean isPadded(LogicalPlan target) {
-    return target instanceof Project && Relations.isOurs(CharPadding.below(target));
-  }
-
-  /** Its constructor differs from one Spark to the next; the target is no child of it. */
-  private static LogicalPlan unpadded(InsertIntoStatement insert) {
-    Object[] parts = new Object[insert.productArity()];
-    for (int at = 0; at < parts.length; at++) {
-      Object part = insert.productElement(at);
-      parts[at] = part == insert.table() ? CharPadding.below(insert.table()) : part;
-    }
-    return insert.makeCopy(parts);
   }
 
   @SuppressWarnings("unchecked") // Scala's `updated` loses the types of its map in Java
@@ -123,14 +112,14 @@ public final class RepinViews extends Rule<LogicalPlan> {
     }
     for (Iterator<String> it = command.options().keysIterator(); it.hasNext(); ) {
       String key = it.next().toLowerCase(Locale.ROOT);
-      if (VERSIONS.contains(key) || OwnOptions.isOwn(key)) {
+      if (VERSIONS.contains(key) || SealedOptions.isOwn(key)) {
         return command;
       }
     }
     String schema = command.userSpecifiedSchema().isEmpty()
         ? Vocabulary.Schema.STORED : Vocabulary.Schema.GIVEN;
     Map<String, String> options = new HashMap<>(CollectionConverters.asJava(command.options()));
-    OwnOptions.mark(options, schema);
+    SealedOptions.mark(options, schema);
     return command.copy(
         command.tableIdent(), command.userSpecifiedSchema(), command.replace(),
         command.global(), command.provider(),
@@ -139,11 +128,9 @@ public final class RepinViews extends Rule<LogicalPlan> {
 
   private static LogicalPlan repinned(View view) {
     DataSourceV2Relation relation = (DataSourceV2Relation) CharPadding.below(view.child());
-    Map<String, String> options =
-        new HashMap<>(relation.options().asCaseSensitiveMap());
-    options.keySet().removeIf(OwnOptions::isOwn);
-    boolean given =
-        Vocabulary.Schema.GIVEN.equals(relation.options().get(Vocabulary.Option.VIEW));
+    Map<String, String> options = new HashMap<>(relation.options().asCaseSensitiveMap());
+    options.keySet().removeIf(SealedOptions::isOwn);
+    boolean given = Vocabulary.Schema.GIVEN.equals(relation.options().get(Vocabulary.Option.VIEW));
     CaseInsensitiveStringMap unmarked = new CaseInsensitiveStringMap(options);
     PythonTable old = (PythonTable) relation.table();
     try {

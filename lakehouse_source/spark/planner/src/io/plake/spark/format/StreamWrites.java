@@ -4,7 +4,8 @@ import io.plake.spark.catalog.PlakeTable;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
-import io.plake.spark.core.ToldWrites;
+import io.plake.spark.core.Rewrite;
+import io.plake.spark.core.StreamErrors;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.WriteToStream;
@@ -14,7 +15,6 @@ import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.types.StructType;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Lets streams into a path tell plake's errors as plake tells them, where the format {@code plake} is
@@ -25,26 +25,17 @@ public final class StreamWrites extends Rule<LogicalPlan> {
   @Override
   @SuppressWarnings("deprecation") // schema() of a table
   public LogicalPlan apply(LogicalPlan plan) {
-    if (!(plan instanceof WriteToStream)) {
+    if (!(plan instanceof WriteToStream write)) {
       return plan;
     }
-    WriteToStream write = (WriteToStream) plan;
     if (write.outputMode().equals(OutputMode.Update()) && isPlakes(write.sink())) {
       throw noUpdates(write);
     }
-    if (!Relations.isOn()) {
+    if (!Relations.isOn() || !Relations.isFrame(write.sink())) {
       return plan;
     }
-    if (!Relations.isFrame(write.sink())) {
-      return plan;
-    }
-    Object[] arguments = CollectionConverters.asJava(write.productIterator().toSeq()).toArray();
-    for (int i = 0; i < arguments.length; i++) {
-      if (arguments[i] == write.sink()) {
-        arguments[i] = new Sink(write.sink().schema());
-      }
-    }
-    return write.makeCopy(arguments);
+    Sink sink = new Sink(write.sink().schema());
+    return Rewrite.copy(write, part -> part == write.sink() ? sink : part);
   }
 
   private static boolean isPlakes(Table sink) {
@@ -69,7 +60,7 @@ public final class StreamWrites extends Rule<LogicalPlan> {
 
     @Override
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-      return new ToldWrites(super.newWriteBuilder(info));
+      return StreamErrors.of(super.newWriteBuilder(info));
     }
   }
 }

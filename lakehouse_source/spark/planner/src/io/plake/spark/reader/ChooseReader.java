@@ -64,7 +64,7 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public final class ChooseReader extends SparkStrategy {
 
-  /** These replace the session's settings: see {@code lakehouse_source/spark/reading/relation.py}. */
+  /** These replace the session's settings. */
   private static final Map<String, String> OPTIONS = Map.of(
       "ignoreMissingFiles", "false",
       "ignoreCorruptFiles", "false",
@@ -109,10 +109,9 @@ public final class ChooseReader extends SparkStrategy {
 
   /** The plan over files, or null where Python reads. */
   private static LogicalPlan change(LogicalPlan plan, DataSourceV2ScanRelation relation) {
-    if (!(relation.scan() instanceof IsolatedScan)) {
+    if (!(relation.scan() instanceof IsolatedScan scan)) {
       return null;
     }
-    IsolatedScan scan = (IsolatedScan) relation.scan();
     ReaderAnswer answer = scan.ask();
     if (answer == null || !answer.isSpark()) {
       return null;
@@ -197,10 +196,9 @@ public final class ChooseReader extends SparkStrategy {
    * broadcasts the other side.
    */
   private static boolean comesForFiles(Expression term, List<?> partitioned) {
-    if (!(term instanceof DynamicPruningSubquery)) {
+    if (!(term instanceof DynamicPruningSubquery keys)) {
       return false;
     }
-    DynamicPruningSubquery keys = (DynamicPruningSubquery) term;
     if (keys.onlyInBroadcast() && keys.buildQuery().stats().sizeInBytes().compare(
             scala.math.BigInt.apply(SQLConf.get().autoBroadcastJoinThreshold())) > 0) {
       return false;
@@ -224,8 +222,7 @@ public final class ChooseReader extends SparkStrategy {
     while (!open.isEmpty()) {
       LogicalPlan node = open.remove(open.size() - 1);
       open.addAll(CollectionConverters.asJava(node.children()));
-      if (node instanceof DataSourceV2ScanRelation) {
-        DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) node;
+      if (node instanceof DataSourceV2ScanRelation relation) {
         int here = columns.intersect(relation.outputSet()).size();
         if (here > 0 && !readsMost(relation.scan())) {
           return false;

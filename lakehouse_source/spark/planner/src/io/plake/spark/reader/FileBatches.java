@@ -1,5 +1,6 @@
 package io.plake.spark.reader;
 
+import io.plake.spark.core.WrappedColumn;
 import java.io.Closeable;
 import java.io.IOException;
 import java.io.Serializable;
@@ -10,12 +11,9 @@ import org.apache.spark.sql.execution.vectorized.ColumnVectorUtils;
 import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnVector;
-import org.apache.spark.sql.vectorized.ColumnarArray;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
-import org.apache.spark.sql.vectorized.ColumnarMap;
 import org.apache.spark.unsafe.types.UTF8String;
 import scala.Function1;
 import scala.Option;
@@ -72,127 +70,63 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
     return (Iterator<InternalRow>) (Iterator<?>) (inBatches ? batches : new Rows(batches));
   }
 
-  /** Reads the files of one layout. */
-  static final class Reader implements Serializable {
-    private static final long serialVersionUID = 1;
-
-    @SuppressWarnings("serial")
-    private final Function1<PartitionedFile, Iterator<InternalRow>> spark;
-
-    private final Source[] sources;
-    private final int place;
-
-    /**
-     * @param spark Spark's reader, which gives batches
-     * @param sources where each column of the scan comes from
-     * @param place where the batches tell the places of rows; negative where they do not
-     */
-    Reader(
-        Function1<PartitionedFile, Iterator<InternalRow>> spark, Source[] sources, int place) {
-      this.spark = spark;
-      this.sources = sources;
-      this.place = place;
-    }
-  }
+  /**
+   * Reads the files of one layout.
+   *
+   * @param spark Spark's reader, which gives batches
+   * @param sources where each column of the scan comes from
+   * @param place where the batches tell the places of rows; negative where they do not
+   */
+  record Reader(
+      Function1<PartitionedFile, Iterator<InternalRow>> spark, Source[] sources, int place)
+      implements Serializable {}
 
   /** Where a column of the scan comes from. */
-  abstract static class Source implements Serializable {
-    private static final long serialVersionUID = 1;
-
+  interface Source extends Serializable {
     /**
      * @param read a batch of Spark's reader
      * @param places the places of the batch's rows in the file; null where nobody asks for them
      * @param file what is known of the file
      */
-    abstract ColumnVector column(
-        ColumnarBatch read, ColumnVector places, Map<String, Object> file);
+    ColumnVector column(ColumnarBatch read, ColumnVector places, Map<String, Object> file);
   }
 
   /** A column that Spark's reader gives. */
-  static final class Stored extends Source {
-    private static final long serialVersionUID = 1;
-
-    private final int number;
-
-    Stored(int number) {
-      this.number = number;
-    }
-
-    @Override
-    ColumnVector column(ColumnarBatch read, ColumnVector places, Map<String, Object> file) {
-      return read.column(number);
-    }
+  static Source stored(int number) {
+    return (read, places, file) -> read.column(number);
   }
 
-  /** A column with one value in all rows. */
-  static final class Constant extends Source {
-    private static final long serialVersionUID = 1;
-
-    @SuppressWarnings("serial")
-    private final DataType type;
-
-    @SuppressWarnings("serial")
-    private final Object value;
-
-    /** @param value as Spark holds it */
-    Constant(DataType type, Object value) {
-      this.type = type;
-      this.value = value;
-    }
-
-    @Override
-    ColumnVector column(ColumnarBatch read, ColumnVector places, Map<String, Object> file) {
-      return vector(type, value);
-    }
-
-    /** It has as many rows as anybody asks for. */
-    static ColumnVector vector(DataType type, Object value) {
-      ConstantColumnVector column = new ConstantColumnVector(Integer.MAX_VALUE, type);
-      ColumnVectorUtils.populate(column, new GenericInternalRow(new Object[] {value}), 0);
-      return column;
-    }
+  /** A column with one value in all rows, as Spark holds it. */
+  static Source constant(DataType type, Object value) {
+    return (read, places, file) -> vector(type, value);
   }
 
-  /** The path of the file. */
-  static final class PathOfFile extends Source {
-    private static final long serialVersionUID = 1;
-
-    @Override
-    ColumnVector column(ColumnarBatch read, ColumnVector places, Map<String, Object> file) {
-      return Constant.vector(
-          DataTypes.StringType, UTF8String.fromString((String) file.apply(PATH)));
-    }
+  static Source pathOfFile() {
+    return (read, places, file) ->
+        vector(DataTypes.StringType, UTF8String.fromString((String) file.apply(PATH)));
   }
 
   /** The position of the row in the file. */
-  static final class Position extends Source {
-    private static final long serialVersionUID = 1;
-
-    @Override
-    ColumnVector column(ColumnarBatch read, ColumnVector places, Map<String, Object> file) {
-      return places;
-    }
+  static Source position() {
+    return (read, places, file) -> places;
   }
 
-  /** The identity of a row, or the version that last changed it: see {@link MovedRows}. */
-  static final class Moved extends Source {
-    private static final long serialVersionUID = 1;
+  /**
+   * The identity of a row, or the version that last changed it: see {@link MovedRows}.
+   *
+   * @param number of the hidden column in Spark's batches, which is NULL where files lack it
+   */
+  static Source moved(int number, boolean isIdentity) {
+    return (read, places, file) -> new MovedRows(
+        read.column(number), (Long) file.apply(isIdentity ? FIRST_ROW : VERSION),
+        isIdentity ? places : null);
+  }
 
-    private final int number;
-    private final boolean isIdentity;
-
-    /** @param number of the hidden column in Spark's batches, which is NULL where files lack it */
-    Moved(int number, boolean isIdentity) {
-      this.number = number;
-      this.isIdentity = isIdentity;
-    }
-
-    @Override
-    ColumnVector column(ColumnarBatch read, ColumnVector places, Map<String, Object> file) {
-      return new MovedRows(
-          read.column(number), (Long) file.apply(isIdentity ? FIRST_ROW : VERSION),
-          isIdentity ? places : null);
-    }
+  /** It has as many rows as anybody asks for. */
+  private static ColumnVector vector(DataType type, Object value) {
+    ConstantColumnVector column = new ConstantColumnVector(Integer.MAX_VALUE, type);
+    ColumnVectorUtils.populate(column, new GenericInternalRow(new Object[] {value}), 0);
+    return column;
   }
 
   /** The batches of one file. Each is valid until the next is asked for, as those of Spark are. */
@@ -324,31 +258,22 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
   }
 
   /** A column, or a field of one, without the deleted rows of the batch. */
-  private static final class LiveRows extends ColumnVector {
-    private final ColumnVector all;
+  private static final class LiveRows extends WrappedColumn {
     private final Selection live;
     private final int[] rows;
     private final ColumnVector[] fields;
 
     LiveRows(ColumnVector all, Selection live) {
-      super(all.dataType());
-      this.all = all;
+      super(all, all.dataType());
       this.live = live;
       this.rows = live.rows;
       this.fields = new ColumnVector[
-          all.dataType() instanceof StructType ? ((StructType) all.dataType()).length() : 0];
+          all.dataType() instanceof StructType struct ? struct.length() : 0];
     }
 
-    /** The memory is that of Spark's reader. */
     @Override
-    public void close() {}
-
-    @Override
-    public void closeIfFreeable() {}
-
-    @Override
-    public boolean hasNull() {
-      return all.hasNull();
+    protected int at(int row) {
+      return rows[row];
     }
 
     @Override
@@ -361,74 +286,9 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
     }
 
     @Override
-    public boolean isNullAt(int row) {
-      return all.isNullAt(rows[row]);
-    }
-
-    @Override
-    public boolean getBoolean(int row) {
-      return all.getBoolean(rows[row]);
-    }
-
-    @Override
-    public byte getByte(int row) {
-      return all.getByte(rows[row]);
-    }
-
-    @Override
-    public short getShort(int row) {
-      return all.getShort(rows[row]);
-    }
-
-    @Override
-    public int getInt(int row) {
-      return all.getInt(rows[row]);
-    }
-
-    @Override
-    public long getLong(int row) {
-      return all.getLong(rows[row]);
-    }
-
-    @Override
-    public float getFloat(int row) {
-      return all.getFloat(rows[row]);
-    }
-
-    @Override
-    public double getDouble(int row) {
-      return all.getDouble(rows[row]);
-    }
-
-    @Override
-    public ColumnarArray getArray(int row) {
-      return all.getArray(rows[row]);
-    }
-
-    @Override
-    public ColumnarMap getMap(int row) {
-      return all.getMap(rows[row]);
-    }
-
-    @Override
-    public Decimal getDecimal(int row, int precision, int scale) {
-      return all.getDecimal(rows[row], precision, scale);
-    }
-
-    @Override
-    public UTF8String getUTF8String(int row) {
-      return all.getUTF8String(rows[row]);
-    }
-
-    @Override
-    public byte[] getBinary(int row) {
-      return all.getBinary(rows[row]);
-    }
-
-    @Override
     public ColumnVector getChild(int ordinal) {
       if (fields[ordinal] == null) {
-        fields[ordinal] = new LiveRows(all.getChild(ordinal), live);
+        fields[ordinal] = new LiveRows(column.getChild(ordinal), live);
       }
       return fields[ordinal];
     }

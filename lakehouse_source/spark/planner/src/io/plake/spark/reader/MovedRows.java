@@ -1,11 +1,8 @@
 package io.plake.spark.reader;
 
+import io.plake.spark.core.WrappedColumn;
 import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.vectorized.ColumnVector;
-import org.apache.spark.sql.vectorized.ColumnarArray;
-import org.apache.spark.sql.vectorized.ColumnarMap;
-import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Identities of rows, or the versions that last changed them, which are never NULL.
@@ -14,9 +11,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * the file's first row plus the position, and the version is the one that added the file. The same
  * rule is in {@code lakehouse_source/parquet/stored_columns.py}.
  */
-final class MovedRows extends ColumnVector {
-
-  private final ColumnVector stored;
+final class MovedRows extends WrappedColumn {
   private final long first;
   private final ColumnVector places;
 
@@ -26,24 +21,16 @@ final class MovedRows extends ColumnVector {
    * @param places positions in the file, which are added to it; null: nothing is added
    */
   MovedRows(ColumnVector stored, long first, ColumnVector places) {
-    super(DataTypes.LongType);
-    this.stored = stored;
+    super(stored, DataTypes.LongType);
     this.first = first;
     this.places = places;
   }
 
   @Override
   public long getLong(int row) {
-    return !stored.isNullAt(row) ? stored.getLong(row)
+    return !column.isNullAt(row) ? column.getLong(row)
         : places == null ? first : first + places.getLong(row);
   }
-
-  /** The memory is that of Spark's reader. */
-  @Override
-  public void close() {}
-
-  @Override
-  public void closeIfFreeable() {}
 
   @Override
   public boolean hasNull() {
@@ -58,65 +45,5 @@ final class MovedRows extends ColumnVector {
   @Override
   public boolean isNullAt(int row) {
     return false;
-  }
-
-  @Override
-  public boolean getBoolean(int row) {
-    throw new UnsupportedOperationException();
-  }
-
-  @Override
-  public byte getByte(int row) {
-    throw new UnsupportedOperationException();
-  }
-
-  @Override
-  public short getShort(int row) {
-    throw new UnsupportedOperationException();
-  }
-
-  @Override
-  public int getInt(int row) {
-    throw new UnsupportedOperationException();
-  }
-
-  @Override
-  public float getFloat(int row) {
-    throw new UnsupportedOperationException();
-  }
-
-  @Override
-  public double getDouble(int row) {
-    throw new UnsupportedOperationException();
-  }
-
-  @Override
-  public ColumnarArray getArray(int row) {
-    throw new UnsupportedOperationException();
-  }
-
-  @Override
-  public ColumnarMap getMap(int row) {
-    throw new UnsupportedOperationException();
-  }
-
-  @Override
-  public Decimal getDecimal(int row, int precision, int scale) {
-    throw new UnsupportedOperationException();
-  }
-
-  @Override
-  public UTF8String getUTF8String(int row) {
-    throw new UnsupportedOperationException();
-  }
-
-  @Override
-  public byte[] getBinary(int row) {
-    throw new UnsupportedOperationException();
-  }
-
-  @Override
-  public ColumnVector getChild(int ordinal) {
-    throw new UnsupportedOperationException();
   }
 }

@@ -179,14 +179,14 @@ final class PlakeParquet extends ParquetFileFormat {
         if (name != null) {
           int column = asked.size();
           asked.add(new StructField(name, field.dataType(), true, Metadata.empty()));
-          sources[i] = kind == null ? new FileBatches.Stored(column)
-              : new FileBatches.Moved(column, kind.equals(Vocabulary.MetadataColumn.ROW));
+          sources[i] = kind == null ? FileBatches.stored(column)
+              : FileBatches.moved(column, kind.equals(Vocabulary.MetadataColumn.ROW));
         } else if (kind == null) {
-          sources[i] = new FileBatches.Constant(
+          sources[i] = FileBatches.constant(
               field.dataType(), CatalogAnswer.value(layout.value(field.name()), field.dataType()));
         } else {
           sources[i] = kind.equals(Vocabulary.MetadataColumn.FILE)
-              ? new FileBatches.PathOfFile() : new FileBatches.Position();
+              ? FileBatches.pathOfFile() : FileBatches.position();
         }
       }
       place = tellsPlaces ? asked.size() : -1;
@@ -194,7 +194,7 @@ final class PlakeParquet extends ParquetFileFormat {
         asked.add(new StructField(PLACE, DataTypes.LongType, true, Metadata.empty()));
       }
       for (int i = 0; i < partitioned.length(); i++) {
-        sources[required.length() + i] = new FileBatches.Stored(asked.size() + i);
+        sources[required.length() + i] = FileBatches.stored(asked.size() + i);
       }
     }
 

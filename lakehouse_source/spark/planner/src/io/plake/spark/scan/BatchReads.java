@@ -1,6 +1,7 @@
 package io.plake.spark.scan;
 
 import io.plake.spark.core.Vocabulary;
+import io.plake.spark.core.WrappedColumn;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
@@ -21,14 +22,10 @@ import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDat
 import org.apache.spark.sql.execution.metric.SQLMetric;
 import org.apache.spark.sql.execution.python.MapInBatchEvaluatorFactory;
 import org.apache.spark.sql.internal.SQLConf;
-import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
-import org.apache.spark.sql.vectorized.ColumnarArray;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
-import org.apache.spark.sql.vectorized.ColumnarMap;
-import org.apache.spark.unsafe.types.UTF8String;
 import scala.Option;
 import scala.Product;
 import scala.Tuple2;
@@ -43,7 +40,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * then copies every row out of them. Here they go straight into the compiled code of the query, as
  * those of Spark's Parquet reader do.
  *
- * <p>Executors load this class, and those that {@code PlakeParquet} names.
+ * <p>Executors load this class, {@link WrappedColumn} and those that {@code PlakeParquet} names.
  */
 public final class BatchReads implements PartitionReaderFactory {
 
@@ -70,13 +67,8 @@ public final class BatchReads implements PartitionReaderFactory {
 
   /** Whether executors can load classes of the extension. */
   static boolean executorsHaveJar() {
-    Iterator<String> jars = SparkSession.active().sparkContext().listJars().iterator();
-    while (jars.hasNext()) {
-      if (jars.next().endsWith(JAR)) {
-        return true;
-      }
-    }
-    return false;
+    return CollectionConverters.asJava(SparkSession.active().sparkContext().listJars()).stream()
+        .anyMatch(jar -> jar.endsWith(JAR));
   }
 
   /** Whether this session has not turned batches off. */
@@ -250,98 +242,9 @@ public final class BatchReads implements PartitionReaderFactory {
    * Arrow's, and read them when later ones have come: the memory is then another batch's. Of all others
    * they copy the rows.
    */
-  private static final class FirstColumn extends ColumnVector {
-    private final ColumnVector column;
-
+  private static final class FirstColumn extends WrappedColumn {
     FirstColumn(ColumnVector column) {
-      super(column.dataType());
-      this.column = column;
-    }
-
-    @Override
-    public void close() {}
-
-    @Override
-    public void closeIfFreeable() {}
-
-    @Override
-    public boolean hasNull() {
-      return column.hasNull();
-    }
-
-    @Override
-    public int numNulls() {
-      return column.numNulls();
-    }
-
-    @Override
-    public boolean isNullAt(int row) {
-      return column.isNullAt(row);
-    }
-
-    @Override
-    public boolean getBoolean(int row) {
-      return column.getBoolean(row);
-    }
-
-    @Override
-    public byte getByte(int row) {
-      return column.getByte(row);
-    }
-
-    @Override
-    public short getShort(int row) {
-      return column.getShort(row);
-    }
-
-    @Override
-    public int getInt(int row) {
-      return column.getInt(row);
-    }
-
-    @Override
-    public long getLong(int row) {
-      return column.getLong(row);
-    }
-
-    @Override
-    public float getFloat(int row) {
-      return column.getFloat(row);
-    }
-
-    @Override
-    public double getDouble(int row) {
-      return column.getDouble(row);
-    }
-
-    @Override
-    public ColumnarArray getArray(int row) {
-      return column.getArray(row);
-    }
-
-    @Override
-    public ColumnarMap getMap(int row) {
-      return column.getMap(row);
-    }
-
-    @Override
-    public Decimal getDecimal(int row, int precision, int scale) {
-      return column.getDecimal(row, precision, scale);
-    }
-
-    @Override
-    public UTF8String getUTF8String(int row) {
-      return column.getUTF8String(row);
-    }
-
-    @Override
-    public byte[] getBinary(int row) {
-      return column.getBinary(row);
-    }
-
-    @Override
-    public ColumnVector getChild(int ordinal) {
-      return column.getChild(ordinal);
+      super(column, column.dataType());
     }
   }
 }

@@ -122,8 +122,7 @@ public final class CatalogAnswer implements LocalScan, SupportsReportStatistics 
     if (type instanceof FloatType) {
       return Double.valueOf(text).floatValue();
     }
-    if (type instanceof DecimalType) {
-      DecimalType decimal = (DecimalType) type;
+    if (type instanceof DecimalType decimal) {
       return Decimal.apply(new BigDecimal(text), decimal.precision(), decimal.scale());
     }
     if (type instanceof StringType) {

@@ -86,8 +86,7 @@ final class CatalogQuestion {
   }
 
   private boolean collect(Expression expression) {
-    if (expression instanceof AggregateExpression) {
-      AggregateExpression aggregate = (AggregateExpression) expression;
+    if (expression instanceof AggregateExpression aggregate) {
       return aggregate.filter().isEmpty() && add(aggregate);
     }
     for (Iterator<Expression> it = expression.children().iterator(); it.hasNext(); ) {
@@ -126,9 +125,7 @@ final class CatalogQuestion {
     if (function instanceof CountStar) {
       return add(Vocabulary.Function.COUNT, ALL);
     }
-    if (function instanceof org.apache.spark.sql.connector.expressions.aggregate.Count) {
-      org.apache.spark.sql.connector.expressions.aggregate.Count count =
-          (org.apache.spark.sql.connector.expressions.aggregate.Count) function;
+    if (function instanceof org.apache.spark.sql.connector.expressions.aggregate.Count count) {
       return !count.isDistinct() && add(Vocabulary.Function.COUNT, column(count.column()));
     }
     if (function instanceof org.apache.spark.sql.connector.expressions.aggregate.Min) {
@@ -224,11 +221,6 @@ final class CatalogQuestion {
   }
 
   private static StructField field(StructType table, String name) {
-    for (StructField field : table.fields()) {
-      if (field.name().equals(name)) {
-        return field;
-      }
-    }
-    return null;
+    return table.getFieldIndex(name).isDefined() ? table.apply(name) : null;
   }
 }

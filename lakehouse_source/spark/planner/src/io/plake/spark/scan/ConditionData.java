@@ -99,46 +99,31 @@ public final class ConditionData {
   /** The predicate itself, or null. */
   private Metadata exact(Predicate predicate) {
     Expression[] children = predicate.children();
-    switch (predicate.name()) {
-      case "AND":
-        return joined(Vocabulary.Operator.AND, children);
-      case "OR":
-        return joined(Vocabulary.Operator.OR, children);
-      case "NOT":
-        return joined(Vocabulary.Operator.NOT, children);
-      case "ALWAYS_TRUE":
-        return new MetadataBuilder().putString(Vocabulary.Key.OP, Vocabulary.Operator.TRUE).build();
-      case "ALWAYS_FALSE":
-        return new MetadataBuilder().putString(Vocabulary.Key.OP, Vocabulary.Operator.FALSE).build();
-      case "IS_NULL":
-        return onColumn(Vocabulary.Operator.IS_NULL, children[0]);
-      case "IS_NOT_NULL":
-        return negated(onColumn(Vocabulary.Operator.IS_NULL, children[0]));
-      case "<>":
-        return negated(comparison(Vocabulary.Operator.EQUAL, children));
-      case "=":
-        return comparison(Vocabulary.Operator.EQUAL, children);
-      case "<=>":
-        return comparison(Vocabulary.Operator.NULL_SAFE_EQUAL, children);
-      case "<":
-        return comparison(Vocabulary.Operator.LESS, children);
-      case "<=":
-        return comparison(Vocabulary.Operator.LESS_OR_EQUAL, children);
-      case ">":
-        return comparison(Vocabulary.Operator.GREATER, children);
-      case ">=":
-        return comparison(Vocabulary.Operator.GREATER_OR_EQUAL, children);
-      case "STARTS_WITH":
-        return withValues(Vocabulary.Operator.STARTS_WITH, children);
-      case "ENDS_WITH":
-        return withValues(Vocabulary.Operator.ENDS_WITH, children);
-      case "CONTAINS":
-        return withValues(Vocabulary.Operator.CONTAINS, children);
-      case "IN":
-        return withValues(Vocabulary.Operator.IN, children);
-      default:
-        return null;
-    }
+    return switch (predicate.name()) {
+      case "AND" -> joined(Vocabulary.Operator.AND, children);
+      case "OR" -> joined(Vocabulary.Operator.OR, children);
+      case "NOT" -> joined(Vocabulary.Operator.NOT, children);
+      case "ALWAYS_TRUE" -> operator(Vocabulary.Operator.TRUE).build();
+      case "ALWAYS_FALSE" -> operator(Vocabulary.Operator.FALSE).build();
+      case "IS_NULL" -> onColumn(Vocabulary.Operator.IS_NULL, children[0]);
+      case "IS_NOT_NULL" -> negated(onColumn(Vocabulary.Operator.IS_NULL, children[0]));
+      case "<>" -> negated(comparison(Vocabulary.Operator.EQUAL, children));
+      case "=" -> comparison(Vocabulary.Operator.EQUAL, children);
+      case "<=>" -> comparison(Vocabulary.Operator.NULL_SAFE_EQUAL, children);
+      case "<" -> comparison(Vocabulary.Operator.LESS, children);
+      case "<=" -> comparison(Vocabulary.Operator.LESS_OR_EQUAL, children);
+      case ">" -> comparison(Vocabulary.Operator.GREATER, children);
+      case ">=" -> comparison(Vocabulary.Operator.GREATER_OR_EQUAL, children);
+      case "STARTS_WITH" -> withValues(Vocabulary.Operator.STARTS_WITH, children);
+      case "ENDS_WITH" -> withValues(Vocabulary.Operator.ENDS_WITH, children);
+      case "CONTAINS" -> withValues(Vocabulary.Operator.CONTAINS, children);
+      case "IN" -> withValues(Vocabulary.Operator.IN, children);
+      default -> null;
+    };
+  }
+
+  private static MetadataBuilder operator(String op) {
+    return new MetadataBuilder().putString(Vocabulary.Key.OP, op);
   }
 
   /** Null where one of the terms has no form. */
@@ -155,7 +140,7 @@ public final class ConditionData {
   }
 
   private static Metadata joined(String op, List<Metadata> terms) {
-    return new MetadataBuilder().putString(Vocabulary.Key.OP, op)
+    return operator(op)
         .putMetadataArray(Vocabulary.Key.TERMS, terms.toArray(new Metadata[0])).build();
   }
 
@@ -164,11 +149,8 @@ public final class ConditionData {
   }
 
   private Metadata onColumn(String op, Expression reference) {
-    if (!(reference instanceof NamedReference) || typeOf((NamedReference) reference) == null) {
-      return null;
-    }
-    return new MetadataBuilder().putString(Vocabulary.Key.OP, op)
-        .putStringArray(Vocabulary.Key.COLUMN, ((NamedReference) reference).fieldNames()).build();
+    return reference instanceof NamedReference column && typeOf(column) != null
+        ? operator(op).putStringArray(Vocabulary.Key.COLUMN, column.fieldNames()).build() : null;
   }
 
   private Metadata comparison(String op, Expression[] children) {
@@ -180,18 +162,13 @@ public final class ConditionData {
 
   /** The operator for operands in the other order. */
   private static String turned(String op) {
-    switch (op) {
-      case Vocabulary.Operator.LESS:
-        return Vocabulary.Operator.GREATER;
-      case Vocabulary.Operator.LESS_OR_EQUAL:
-        return Vocabulary.Operator.GREATER_OR_EQUAL;
-      case Vocabulary.Operator.GREATER:
-        return Vocabulary.Operator.LESS;
-      case Vocabulary.Operator.GREATER_OR_EQUAL:
-        return Vocabulary.Operator.LESS_OR_EQUAL;
-      default:
-        return op;
-    }
+    return switch (op) {
+      case Vocabulary.Operator.LESS -> Vocabulary.Operator.GREATER;
+      case Vocabulary.Operator.LESS_OR_EQUAL -> Vocabulary.Operator.GREATER_OR_EQUAL;
+      case Vocabulary.Operator.GREATER -> Vocabulary.Operator.LESS;
+      case Vocabulary.Operator.GREATER_OR_EQUAL -> Vocabulary.Operator.LESS_OR_EQUAL;
+      default -> op;
+    };
   }
 
   /** A column with one or more literals of its own type. */
@@ -221,8 +198,8 @@ public final class ConditionData {
       }
     }
     return new MetadataBuilder().withMetadata(column).putString(Vocabulary.Key.TYPE, name)
-        .putStringArray(Vocabulary.Key.VALUES, values.toArray(new String[0])).putBoolean(Vocabulary.Key.NULL, hasNull)
-        .build();
+        .putStringArray(Vocabulary.Key.VALUES, values.toArray(new String[0]))
+        .putBoolean(Vocabulary.Key.NULL, hasNull).build();
   }
 
   /** The type of a column of the table, or null where the names lead nowhere. */

@@ -1,6 +1,7 @@
 package io.plake.spark.scan;
 
 import io.plake.spark.core.Part;
+import io.plake.spark.core.Refusal;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -8,6 +9,7 @@ import java.util.OptionalLong;
 import java.util.Set;
 import java.util.stream.Collectors;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodeGenerator;
+import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.metric.CustomMetric;
@@ -79,24 +81,11 @@ public final class IsolatedScan
    * before it asks whether that is NULL. Arrow's vectors of fixed width refuse that; rows do not.
    */
   private static boolean hasNumbersToTake(DataType type) {
-    if (type instanceof StructType) {
-      for (StructField field : ((StructType) type).fields()) {
-        if (hasNumbersToTake(field.dataType())) {
-          return true;
-        }
-      }
-    }
-    if (type instanceof ArrayType) {
-      ArrayType array = (ArrayType) type;
-      return array.containsNull() && CodeGenerator.isPrimitiveType(array.elementType())
-          || hasNumbersToTake(array.elementType());
-    }
-    if (type instanceof MapType) {
-      MapType map = (MapType) type;
-      return map.valueContainsNull() && CodeGenerator.isPrimitiveType(map.valueType())
-          || hasNumbersToTake(map.keyType()) || hasNumbersToTake(map.valueType());
-    }
-    return false;
+    return type.existsRecursively(part ->
+        part instanceof ArrayType array && array.containsNull()
+            && CodeGenerator.isPrimitiveType(array.elementType())
+        || part instanceof MapType map && map.valueContainsNull()
+            && CodeGenerator.isPrimitiveType(map.valueType()));
   }
 
   private static boolean comesInBatches() {
@@ -170,7 +159,7 @@ public final class IsolatedScan
       for (StructField field : source.pushdown.columns.fields()) {
         if (ConditionData.nameOf(field.dataType()) != null
             && (likely == null || likely.contains(field.name()))) {
-          found.add(new Column(field.name()));
+          found.add(Expressions.column(Refusal.quoted(field.name())));
         }
       }
     } catch (Exception | LinkageError e) { // the same failure shows when the scan runs
@@ -303,19 +292,6 @@ public final class IsolatedScan
     @Override
     public int hashCode() {
       return source.hashCode();
-    }
-  }
-
-  /** A reference to a top-level column. */
-  private record Column(String name) implements NamedReference {
-    @Override
-    public String[] fieldNames() {
-      return new String[] {name};
-    }
-
-    @Override
-    public String toString() {
-      return name;
     }
   }
 }

@@ -55,14 +55,10 @@ public final class IsolatedScanBuilder
   private CatalogAnswer known;
   private CatalogAnswer answer;
 
-  /** @param question what the query asks of this relation, if that might be in the catalog */
-  public IsolatedScanBuilder(
-      PythonDataSourceV2 frame, String shortName, StructType full,
-      CaseInsensitiveStringMap options, CatalogQuestion question) {
-    this(frame, shortName, full, options, question, Map.of());
-  }
-
-  /** @param hidden columns that tell where a row is stored, by plake's names */
+  /**
+   * @param question what the query asks of this relation, if that might be in the catalog
+   * @param hidden columns that tell where a row is stored, by plake's names
+   */
   public IsolatedScanBuilder(
       PythonDataSourceV2 frame, String shortName, StructType full,
       CaseInsensitiveStringMap options, CatalogQuestion question,

@@ -161,10 +161,9 @@ public final class IsolatedSource extends PythonDataSourceV2 {
   /** Tells whether both read the same rows and columns, so that one may stand for the other. */
   @Override
   public boolean equals(Object other) {
-    if (!(other instanceof IsolatedSource)) {
+    if (!(other instanceof IsolatedSource that)) {
       return false;
     }
-    IsolatedSource that = (IsolatedSource) other;
     return frame == that.frame
         && options.equals(that.options)
         && pushdown.equals(that.pushdown);

@@ -3,7 +3,6 @@ package io.plake.spark.scan;
 import io.plake.spark.core.Part;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
-import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -47,7 +46,7 @@ public final class LongDecimals extends SparkStrategy {
           planned = List.of(planLater(plan.transformUp(
               new Rewrite<>(node -> node == leaf ? changed : node))));
         }
-      } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
+      } catch (LinkageError | RuntimeException e) {
         Part.DECIMALS.failed(e);
       }
     }
@@ -59,12 +58,8 @@ public final class LongDecimals extends SparkStrategy {
     return type instanceof DecimalType && ((DecimalType) type).precision() <= 18;
   }
 
-  private static LogicalPlan change(DataSourceV2ScanRelation relation)
-      throws ReflectiveOperationException {
-    if (!(relation.scan() instanceof IsolatedScan)) {
-      return null;
-    }
-    IsolatedScan longs = ((IsolatedScan) relation.scan()).withLongs();
+  private static LogicalPlan change(DataSourceV2ScanRelation relation) {
+    IsolatedScan longs = relation.scan() instanceof IsolatedScan scan ? scan.withLongs() : null;
     if (longs == null) {
       return null;
     }
@@ -87,60 +82,10 @@ public final class LongDecimals extends SparkStrategy {
           column.exprId(), column.qualifier(), Option.apply(column.metadata()),
           CollectionConverters.asScala(List.<String>of()).toSeq()));
     }
+    Seq<AttributeReference> columns = CollectionConverters.asScala(output).toSeq();
     return new Project(
         CollectionConverters.asScala(project).toSeq(),
-        copy(relation, longs, CollectionConverters.asScala(output).toSeq()));
-  }
-
-  /**
-   * The relation with another scan. The number of its other fields differs between versions of
-   * Spark.
-   */
-  private static LogicalPlan copy(
-      DataSourceV2ScanRelation relation, IsolatedScan scan, Seq<AttributeReference> output)
-      throws ReflectiveOperationException {
-    CopyMethod copy = CopyMethod.get();
-    Object[] fields = new Object[copy.defaults.length];
-    for (int i = 0; i < fields.length; i++) {
-      fields[i] = copy.defaults[i].invoke(relation);
-    }
-    fields[1] = scan;
-    fields[2] = output;
-    return (LogicalPlan) copy.method.invoke(relation, fields);
-  }
-
-  /** Fails where this Spark has no such relation. */
-  public static void check() throws ReflectiveOperationException {
-    CopyMethod.get();
-  }
-
-  /** The copy method of the relation, whose parameters Java cannot name. Looked up once. */
-  private static final class CopyMethod {
-    private static volatile CopyMethod found;
-
-    private final Method method;
-    private final Method[] defaults;
-
-    private CopyMethod() throws NoSuchMethodException {
-      Method copy = null;
-      for (Method candidate : DataSourceV2ScanRelation.class.getMethods()) {
-        copy = candidate.getName().equals("copy") ? candidate : copy;
-      }
-      if (copy == null) {
-        throw new NoSuchMethodException("copy");
-      }
-      method = copy;
-      defaults = new Method[copy.getParameterCount()];
-      for (int i = 0; i < defaults.length; i++) {
-        defaults[i] = DataSourceV2ScanRelation.class.getMethod("copy$default$" + (i + 1));
-      }
-    }
-
-    static CopyMethod get() throws NoSuchMethodException {
-      if (found == null) {
-        found = new CopyMethod();
-      }
-      return found;
-    }
+        Rewrite.<LogicalPlan>copy(relation, part ->
+            part == relation.scan() ? longs : part == relation.output() ? columns : part));
   }
 }

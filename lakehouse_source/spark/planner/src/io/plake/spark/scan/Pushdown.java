@@ -201,10 +201,9 @@ final class Pushdown implements Cloneable {
   /** Tells whether both ask for the same rows and columns. */
   @Override
   public boolean equals(Object other) {
-    if (!(other instanceof Pushdown)) {
+    if (!(other instanceof Pushdown that)) {
       return false;
     }
-    Pushdown that = (Pushdown) other;
     return columns.equals(that.columns)
         && Arrays.equals(condition.terms(), that.condition.terms())
         && Arrays.equals(joinKeys, that.joinKeys)

@@ -1,6 +1,7 @@
 package io.plake.spark.statements;
 
 import io.plake.spark.core.Relations;
+import io.plake.spark.core.Rewrite;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
@@ -16,33 +17,14 @@ import scala.Some;
  * statement for it where the source is not deterministic, such as one with {@code uuid()}.
  */
 final class GroupFilters {
-  private GroupFilters() {}
-
   static LogicalPlan without(LogicalPlan node) {
-    if (!(node instanceof WriteDelta) || placeOf((WriteDelta) node) < 0) {
-      return node;
-    }
-    WriteDelta write = (WriteDelta) node;
-    Object[] arguments = new Object[write.productArity()];
-    for (int i = 0; i < arguments.length; i++) {
-      arguments[i] = write.productElement(i);
-    }
-    arguments[placeOf(write)] = Option.empty();
-    return write.makeCopy(arguments);
+    return node instanceof WriteDelta write
+            && write.table() instanceof DataSourceV2Relation target
+            && Relations.isTarget(target.table())
+        ? Rewrite.copy(node, part -> isCondition(part) ? Option.empty() : part) : node;
   }
 
-  /** The place of the condition among the arguments; -1 where there is none, or not plake's table. */
-  private static int placeOf(WriteDelta write) {
-    if (!(write.table() instanceof DataSourceV2Relation)
-        || !Relations.isTarget(((DataSourceV2Relation) write.table()).table())) {
-      return -1;
-    }
-    for (int i = 0; i < write.productArity(); i++) {
-      Object argument = write.productElement(i);
-      if (argument instanceof Some && ((Some<?>) argument).value() instanceof Expression) {
-        return i;
-      }
-    }
-    return -1;
+  private static boolean isCondition(Object part) {
+    return part instanceof Some<?> given && given.value() instanceof Expression;
   }
 }

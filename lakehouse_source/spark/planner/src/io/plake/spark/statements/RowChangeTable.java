@@ -3,13 +3,12 @@ package io.plake.spark.statements;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Envelope;
-import io.plake.spark.core.OwnOptions;
 import io.plake.spark.core.PlakeSource;
+import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.core.WriteInfo;
 import java.util.EnumSet;
 import java.util.HashMap;
-import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.TableCapability;
@@ -67,16 +66,25 @@ final class RowChangeTable extends PythonTable {
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     Map<String, String> options = new HashMap<>(info.options().asCaseSensitiveMap());
-    OwnOptions.tell(options, Vocabulary.Told.STATEMENT, statement());
+    SealedOptions.tell(options, Vocabulary.Told.STATEMENT, statement());
     Channel.tellApplication(options);
-    WriteBuilder stock = super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options)));
+    WriteBuilder stock =
+        super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options)));
     // A DELETE writes no rows, and the tasks of its scan have whole row groups already.
-    boolean clustered = operation != null && command != RowLevelOperation.Command.DELETE;
-    if (!clustered) {
+    if (operation == null || command == RowLevelOperation.Command.DELETE) {
       return stock;
     }
     String file = target.hidden().get(Vocabulary.MetadataColumn.FILE).name();
-    return new Builder(stock, file);
+    return clustered(stock, file);
+  }
+
+  private static WriteBuilder clustered(WriteBuilder stock, String file) {
+    return new WriteBuilder() {
+      @Override
+      public Write build() {
+        return new Clustered(stock.build(), file);
+      }
+    };
   }
 
   private ObjectNode statement() {
@@ -91,23 +99,11 @@ final class RowChangeTable extends PythonTable {
   }
 
   private static String nameOf(RowLevelOperation.Command command) {
-    switch (command) {
-      case DELETE:
-        return Vocabulary.Command.DELETE;
-      case UPDATE:
-        return Vocabulary.Command.UPDATE;
-      case MERGE:
-        return Vocabulary.Command.MERGE;
-      default:
-        throw new IllegalStateException(command.name().toLowerCase(Locale.ROOT));
-    }
-  }
-
-  private record Builder(WriteBuilder stock, String file) implements WriteBuilder {
-    @Override
-    public Write build() {
-      return new Clustered(stock.build(), file);
-    }
+    return switch (command) {
+      case DELETE -> Vocabulary.Command.DELETE;
+      case UPDATE -> Vocabulary.Command.UPDATE;
+      case MERGE -> Vocabulary.Command.MERGE;
+    };
   }
 
   /**

@@ -2,20 +2,20 @@ package io.plake.spark.statements;
 
 import io.plake.spark.catalog.PlakeTable;
 import io.plake.spark.core.CharPadding;
+import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Part;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.SchemaEvolution;
-import io.plake.spark.core.Envelope;
+import io.plake.spark.core.StreamErrors;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.format.RepinViews;
-import io.plake.spark.format.StreamReads;
 import java.util.HashSet;
 import java.util.List;
-import java.util.Map;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -66,12 +66,9 @@ public final class RowStatements extends Rule<LogicalPlan> {
    * Spark would read others instead.
    */
   private static void checkTargets(LogicalPlan plan) {
-    if (plan instanceof StreamingRelationV2) {
-      StreamingRelationV2 stream = (StreamingRelationV2) plan;
-      if ((stream.table() instanceof PlakeTable || stream.table() instanceof StreamReads.Source)
-          && stream.output().size() > stream.table().columns().length) {
-        throw Refusal.because("A stream of plake has no columns that tell where a row is stored.");
-      }
+    if (plan instanceof StreamingRelationV2 stream && isOurs(stream)
+        && stream.output().size() > stream.table().columns().length) {
+      throw Refusal.because("A stream of plake has no columns that tell where a row is stored.");
     }
     LogicalPlan target = below(plan);
     if (target instanceof StreamingRelationV2 && isOurs((StreamingRelationV2) target)) {
@@ -90,22 +87,14 @@ public final class RowStatements extends Rule<LogicalPlan> {
     if (target instanceof SubqueryAlias) {
       checkNoQuery(((SubqueryAlias) target).child(),
           ((SubqueryAlias) target).identifier().toString());
-    } else if (target instanceof View && reads(target)) {
+    } else if (target instanceof View && target.exists(Relations::isOurs)) {
       throw refused("changes tables, and the view " + name + " is made of a query. Name the"
           + " table, and put the condition of the view into that of the statement");
     }
   }
 
-  private static boolean reads(LogicalPlan plan) {
-    boolean found = Relations.isOurs(plan);
-    for (Iterator<LogicalPlan> it = plan.children().iterator(); !found && it.hasNext(); ) {
-      found = reads(it.next());
-    }
-    return found;
-  }
-
   private static boolean isOurs(StreamingRelationV2 stream) {
-    return stream.table() instanceof PlakeTable || stream.table() instanceof StreamReads.Source
+    return stream.table() instanceof PlakeTable || StreamErrors.areOf(stream.table())
         || stream.table() instanceof PythonTable && Relations.SOURCE.equals(stream.sourceName());
   }
 
@@ -143,13 +132,13 @@ public final class RowStatements extends Rule<LogicalPlan> {
       return node;
     }
     DataSourceV2Relation now = statementOn(target, isView(node), evolves(node));
-    MovedColumns places = new MovedColumns(target, now);
+    MovedMetadataColumns places = new MovedMetadataColumns(target, now);
     LogicalPlan done = withTarget(node, now)
         .transformAllExpressionsWithSubqueries(new Rewrite<>(places::moved))
         .transformExpressions(new Rewrite<>(StructCasts::undone));
     boolean named = places.wereNamed()
         || target.output().size() > target.table().columns().length
-        || TargetPlaces.areNamed(node, now);
+        || UnresolvedMetadataColumns.areNamed(node, now);
     if (named && !(node instanceof DeleteFromTable)) { // Spark would write them with the row
       throw Refusal.because("An UPDATE or MERGE of plake cannot name columns that tell where a"
           + " row of its target is stored. Use a subquery:"
@@ -218,8 +207,7 @@ public final class RowStatements extends Rule<LogicalPlan> {
   }
 
   private static LogicalPlan withTarget(LogicalPlan node, LogicalPlan target) {
-    if (node instanceof MergeIntoTable) {
-      MergeIntoTable merge = (MergeIntoTable) node;
+    if (node instanceof MergeIntoTable merge) {
       return node.withNewChildren(CollectionConverters.asScala(List.of(
           replaced(merge.targetTable(), target), merge.sourceTable())).toSeq());
     }
@@ -229,8 +217,7 @@ public final class RowStatements extends Rule<LogicalPlan> {
 
   /** Spark looks for its target below names, and not below views. */
   private static LogicalPlan replaced(LogicalPlan node, LogicalPlan target) {
-    if (node instanceof SubqueryAlias) {
-      SubqueryAlias alias = (SubqueryAlias) node;
+    if (node instanceof SubqueryAlias alias) {
       return alias.copy(alias.identifier(), replaced(alias.child(), target));
     }
     return node instanceof View ? replaced(((View) node).child(), target) : target;

@@ -26,15 +26,13 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * file or process. A set without the right seal is refused where the source is called, and Python
  * takes such options only from the class that {@link PlakeSource} names there.
  */
-public final class OwnOptions {
+public final class SealedOptions {
   private static final String ALGORITHM = "HmacSHA256";
   private static final byte[] KEY = new byte[32];
 
   static {
     new SecureRandom().nextBytes(KEY);
   }
-
-  private OwnOptions() {}
 
   /** Tells whether a name is of an option that the extension sets. */
   public static boolean isOwn(String name) {
@@ -63,7 +61,7 @@ public final class OwnOptions {
   }
 
   private static void put(Map<String, String> options, TreeMap<String, String> own) {
-    options.keySet().removeIf(OwnOptions::isOwn);
+    options.keySet().removeIf(SealedOptions::isOwn);
     options.putAll(own);
     options.put(Vocabulary.Option.SEAL, seal(own));
   }
@@ -77,7 +75,7 @@ public final class OwnOptions {
   static CaseInsensitiveStringMap opened(CaseInsensitiveStringMap given) {
     Map<String, String> options = new HashMap<>(given.asCaseSensitiveMap());
     Map<String, String> own = checked(options);
-    options.keySet().removeIf(OwnOptions::isOwn);
+    options.keySet().removeIf(SealedOptions::isOwn);
     options.putAll(own);
     options.remove(Vocabulary.Option.VIEW); // it is for rules only
     return new CaseInsensitiveStringMap(options);
@@ -85,7 +83,7 @@ public final class OwnOptions {
 
   /** Tells whether the options have one that the extension sets; they are sealed then. */
   static boolean areIn(Map<String, String> options) {
-    return options.keySet().stream().anyMatch(OwnOptions::isOwn);
+    return options.keySet().stream().anyMatch(SealedOptions::isOwn);
   }
 
   /** Those of the extension, without their seal, which must be right. */

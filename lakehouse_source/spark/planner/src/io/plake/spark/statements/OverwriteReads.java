@@ -6,13 +6,14 @@ import com.fasterxml.jackson.databind.node.TextNode;
 import io.plake.spark.catalog.PlakeTable;
 import io.plake.spark.catalog.TableToCreate;
 import io.plake.spark.core.Envelope;
-import io.plake.spark.core.OwnOptions;
 import io.plake.spark.core.Part;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
+import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.stream.Stream;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
@@ -24,7 +25,6 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
-import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -38,7 +38,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>An overwrite by path also learns Spark's setting of what it replaces: Spark itself obeys it in
  * writes to tables of a catalog only.
  */
-public final class OwnRows extends Rule<LogicalPlan> {
+public final class OverwriteReads extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
@@ -46,7 +46,7 @@ public final class OwnRows extends Rule<LogicalPlan> {
       return plan;
     }
     try {
-      return plan.transformUp(new Rewrite<>(OwnRows::told));
+      return plan.transformUp(new Rewrite<>(OverwriteReads::told));
     } catch (LinkageError e) {
       Part.STATEMENTS.failed(e);
       return plan;
@@ -54,10 +54,9 @@ public final class OwnRows extends Rule<LogicalPlan> {
   }
 
   private static LogicalPlan told(LogicalPlan node) {
-    if (!(node instanceof V2WriteCommand) || !replaces((V2WriteCommand) node)) {
+    if (!(node instanceof V2WriteCommand write) || !replaces(write)) {
       return node;
     }
-    V2WriteCommand write = (V2WriteCommand) node;
     ArrayNode reads = Envelope.object().putArray(Vocabulary.Told.READS);
     collect(write.query(), catalogOf((DataSourceV2Relation) write.table()), reads);
     LogicalPlan told =
@@ -74,10 +73,9 @@ public final class OwnRows extends Rule<LogicalPlan> {
   }
 
   private static boolean replaces(V2WriteCommand write) {
-    if (!(write.table() instanceof DataSourceV2Relation) || !write.query().resolved()) {
+    if (!(write.table() instanceof DataSourceV2Relation target) || !write.query().resolved()) {
       return false;
     }
-    DataSourceV2Relation target = (DataSourceV2Relation) write.table();
     boolean replaces = write instanceof OverwriteByExpression
         || write instanceof OverwritePartitionsDynamic
         || write instanceof AppendData && target.table() instanceof TableToCreate;
@@ -95,26 +93,22 @@ public final class OwnRows extends Rule<LogicalPlan> {
   private static LogicalPlan telling(LogicalPlan write, String key, JsonNode value) {
     DataSourceV2Relation target = (DataSourceV2Relation) ((V2WriteCommand) write).table();
     boolean ofTable = !target.options().isEmpty();
-    Object[] arguments = new Object[write.productArity()];
-    for (int i = 0; i < arguments.length; i++) {
-      arguments[i] = write.productElement(i);
-      if (arguments[i] == target && ofTable) {
-        Map<String, String> options = new HashMap<>(target.options().asCaseSensitiveMap());
-        OwnOptions.tell(options, key, value);
-        arguments[i] = Relations.copy(
-            target, (PythonTable) target.table(), new CaseInsensitiveStringMap(options));
-      } else if (arguments[i] instanceof scala.collection.immutable.Map) {
-        scala.collection.immutable.Map<String, String> options =
-            (scala.collection.immutable.Map<String, String>) arguments[i];
-        if (!ofTable || !options.isEmpty()) {
-          Map<String, String> all = new HashMap<>(CollectionConverters.asJava(options));
-          OwnOptions.tell(all, key, value);
-          arguments[i] =
-              scala.collection.immutable.Map.from(CollectionConverters.asScala(all));
-        }
+    return Rewrite.copy(write, part -> {
+      if (part == target && ofTable) {
+        Map<String, String> all = new HashMap<>(target.options().asCaseSensitiveMap());
+        SealedOptions.tell(all, key, value);
+        return Relations.copy(
+            target, (PythonTable) target.table(), new CaseInsensitiveStringMap(all));
       }
-    }
-    return write.makeCopy(arguments);
+      if (part instanceof scala.collection.immutable.Map<?, ?> options
+          && !(ofTable && options.isEmpty())) {
+        Map<String, String> all = new HashMap<>(
+            CollectionConverters.asJava((scala.collection.immutable.Map<String, String>) options));
+        SealedOptions.tell(all, key, value);
+        return scala.collection.immutable.Map.from(CollectionConverters.asScala(all));
+      }
+      return part;
+    });
   }
 
   /** The URL of plake's catalog, concealed or as the user gave it; null where it is not told. */
@@ -133,12 +127,8 @@ public final class OwnRows extends Rule<LogicalPlan> {
     if (Relations.isOurs(plan)) {
       add((DataSourceV2Relation) plan, catalog, reads);
     }
-    for (Iterator<LogicalPlan> it = plan.children().iterator(); it.hasNext(); ) {
-      collect(it.next(), catalog, reads);
-    }
-    for (Iterator<LogicalPlan> it = plan.subqueries().iterator(); it.hasNext(); ) {
-      collect(it.next(), catalog, reads);
-    }
+    Stream.of(plan.children(), plan.subqueries()).forEach(plans ->
+        CollectionConverters.asJava(plans).forEach(below -> collect(below, catalog, reads)));
   }
 
   private static void add(DataSourceV2Relation relation, String catalog, ArrayNode reads) {
@@ -148,8 +138,7 @@ public final class OwnRows extends Rule<LogicalPlan> {
     }
     CaseInsensitiveStringMap options = relation.options();
     long version;
-    if (relation.table() instanceof PlakeTable) {
-      PlakeTable table = (PlakeTable) relation.table();
+    if (relation.table() instanceof PlakeTable table) {
       if (table.isPinned || table.isMetadata) {
         return;
       }

@@ -15,12 +15,12 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>Each relation has ids of its own for them. Spark resolves a condition before or after the
  * target of the statement is replaced. A correlated subquery names them as outer references.
  */
-final class MovedColumns {
+final class MovedMetadataColumns {
 
   private final Map<ExprId, Attribute> now = new HashMap<>();
   private boolean named;
 
-  MovedColumns(DataSourceV2Relation before, DataSourceV2Relation after) {
+  MovedMetadataColumns(DataSourceV2Relation before, DataSourceV2Relation after) {
     for (Attribute old : CollectionConverters.asJava(before.metadataOutput())) {
       for (Attribute column : CollectionConverters.asJava(after.metadataOutput())) {
         if (column.name().equals(old.name())) {

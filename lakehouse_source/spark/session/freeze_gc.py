@@ -1,4 +1,4 @@
-"""Door. What plake changes in the Python processes that Spark starts for it."""
+"""Door. Keeps Python's garbage collection in Spark's workers short."""
 
 from __future__ import annotations
 

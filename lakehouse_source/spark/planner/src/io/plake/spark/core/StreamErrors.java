@@ -1,0 +1,77 @@
+package io.plake.spark.core;
+
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.io.UncheckedIOException;
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
+import java.util.List;
+import org.apache.commons.lang3.ClassUtils;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.write.Write;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
+
+/**
+ * Lets Spark's objects of a stream raise errors of plake with plake's text, and no Python traceback.
+ *
+ * <p>Every call goes to Spark's own object. What leads from a table to its stream is wrapped in the
+ * same way; what goes to executors is not: they need none of the jar.
+ */
+public final class StreamErrors implements InvocationHandler {
+  private static final List<Class<?>> WRAPPED = List.of(
+      ScanBuilder.class, Scan.class, MicroBatchStream.class,
+      WriteBuilder.class, Write.class, StreamingWrite.class);
+
+  private final Object stock;
+
+  private StreamErrors(Object stock) {
+    this.stock = stock;
+  }
+
+  /** An object with all interfaces of another one, which Spark tells by what it can do. */
+  @SuppressWarnings("unchecked")
+  public static <T> T of(T stock) {
+    return (T) Proxy.newProxyInstance(
+        StreamErrors.class.getClassLoader(),
+        ClassUtils.getAllInterfaces(stock.getClass()).toArray(new Class<?>[0]),
+        new StreamErrors(stock));
+  }
+
+  public static boolean areOf(Object object) {
+    return Proxy.isProxyClass(object.getClass())
+        && Proxy.getInvocationHandler(object) instanceof StreamErrors;
+  }
+
+  @Override
+  public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
+    if (method.getName().equals("equals")) {
+      return proxy == arguments[0];
+    }
+    try {
+      Object found = method.invoke(stock, arguments);
+      if (found == stock) {
+        return proxy;
+      }
+      return WRAPPED.stream().anyMatch(kind -> kind.isInstance(found)) ? of(found) : found;
+    } catch (InvocationTargetException e) {
+      throw unchecked(Refusal.retold(e.getCause(), false));
+    }
+  }
+
+  /** A proxy throws no other exceptions. Spark tells an interruption from a failure by its class. */
+  private static Throwable unchecked(Throwable raised) {
+    if (raised instanceof RuntimeException || raised instanceof Error) {
+      return raised;
+    }
+    if (raised instanceof InterruptedException) {
+      return new UncheckedIOException(new InterruptedIOException(raised.getMessage()));
+    }
+    return raised instanceof IOException failed ? new UncheckedIOException(failed)
+        : new IllegalStateException(raised.getMessage(), raised);
+  }
+}

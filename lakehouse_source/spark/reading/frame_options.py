@@ -1,0 +1,118 @@
+"""Door. What a frame reads, as its options say: the version, the columns, the condition.
+
+A stream may wait here for its dataset.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
+from lakehouse_source.language import PredicateSet
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.snapshot import Snapshot, resolve_columns, version_number
+from lakehouse_source.spark.reading.batch_read import ReadRequest
+from lakehouse_source.spark.reading.metadata_table import metadata_schema
+from lakehouse_source.spark.session.options import (
+    READ_OPTIONS,
+    STREAM_ONLY_OPTIONS,
+    STREAM_READ_OPTIONS,
+    STREAM_READING,
+    Options,
+)
+from lakehouse_source.spark.session.static_configuration import catalog_of_query
+from lakehouse_source.spark.session.storage_options import check_no_secrets, split_storage_options
+
+# Between two looks for a dataset that a stream waits for.
+_POLL_SECONDS = 0.5
+
+
+def resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
+    """The version that a frame reads, and what it reads of it."""
+    others, storage = split_storage_options(options)
+    streams = {name.lower() for name in STREAM_ONLY_OPTIONS}
+    if any(name.lower() in streams for name in others):
+        given = Options(others, STREAM_READ_OPTIONS, STREAM_READING)
+    else:
+        given = Options(others, READ_OPTIONS, "reading")
+    snapshot = opened(given, storage, _version(given), given.text("timestampAsOf"))
+    columns = given.names("columns")
+    if columns is not None:
+        columns = resolve_columns(snapshot.schema, columns)
+    where = given.text("where")
+    # Refuses a wrong condition when the frame is made.
+    PredicateSet.of(where).bind(snapshot.schema)
+    request = ReadRequest(
+        path=given.path(),
+        catalog=given.text("catalog"),
+        version=snapshot.version,
+        columns=columns,
+        where=where,
+        split_size_bytes=given.size("splitSize"),
+        metadata_columns=bool(given.flag("metadataColumns")),
+        storage_options=storage,
+        metadata_table=_metadata_table(given),
+    )
+    return request, snapshot
+
+
+def opened(
+    given: Options,
+    storage: dict[str, str],
+    version: int | str | None,
+    timestamp: str | None = None,
+) -> Snapshot:
+    """The dataset at a version; a stream may wait for it."""
+    path = given.path()
+    check_no_secrets(path, storage)
+    address = Address(path, catalog_of_query(given.text("catalog")), storage)
+    give_up = time.monotonic() + _wait_seconds(given)
+    while True:
+        try:
+            with address.open() as catalog, catalog.read() as reader:
+                return address.snapshot(catalog, reader, version, timestamp)
+        except DatasetNotFoundError:
+            if time.monotonic() >= give_up:
+                raise
+            time.sleep(_POLL_SECONDS)
+
+
+def _wait_seconds(given: Options) -> int:
+    """How long `load()` of a stream waits for a dataset that does not exist yet.
+
+    It has to wait there: without the dataset there are no columns to answer with.
+    """
+    seconds = given.number("waitForDataset") or 0
+    if seconds < 0:
+        raise InvalidOptionError(
+            option="waitForDataset", value=seconds, reason="is in seconds, and not below 0."
+        )
+    return seconds
+
+
+def _version(given: Options) -> int | str | None:
+    """The version that the options name: a number, or a tag in `versionAsOf`."""
+    number, named = given.number("version"), given.text("versionAsOf")
+    if named is None:
+        return number
+    own = version_number(named)
+    wanted = named if own is None else own
+    if number is not None and number != wanted:
+        raise InvalidOptionError(
+            option="version", value=number, reason=f"differs from versionAsOf, {named!r}."
+        )
+    return wanted
+
+
+def _metadata_table(given: Options) -> str | None:
+    name = given.text("metadataTable")
+    if name is None:
+        return None
+    metadata_schema(name)  # refuses a wrong name when the frame is made
+    for option in ("columns", "where", "metadataColumns"):
+        if given.text(option) is not None:
+            raise InvalidOptionError(
+                option=option, reason="is for the rows of a dataset, not for metadataTable."
+            )
+    return name
