@@ -397,7 +397,7 @@ class PostgresCatalog(PooledCatalog[Connection]):
             catalog=self.redacted_url,
             reason=exc.diag.message_primary or self._reason(exc),
             login=login,
-            roles=roles,
+            roles=tuple(roles),
         )
 
     def _busy(self) -> str:
