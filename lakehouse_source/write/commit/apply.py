@@ -61,7 +61,6 @@ def apply_commit(
     `metadata` is empty.
 
     Raises:
-        CommitConflictError, DatasetExistsError
         RewriteOutdated, StorageNeeded: the write needs more before it can be committed.
     """
     staged, options = commit.staged, commit.staged.options
@@ -144,12 +143,7 @@ def _pair(options: WriteOptions) -> tuple[str, int] | None:
 
 
 def check_may_commit(uri: str, record: DatasetRecord, options: WriteOptions) -> None:
-    """Check what the caller demands of the dataset's version.
-
-    Raises:
-        CommitConflictError: the dataset is not at `expected_version`.
-        DatasetExistsError: the mode is "error" and the dataset has a version.
-    """
+    """Check what the caller demands of the dataset's version."""
     expected = options.expected_version
     if expected is not None and record.current_version != expected:
         raise CommitConflictError(

@@ -25,12 +25,7 @@ def begin_after(
     incoming: pa.Schema,
     options: WriteOptions,
 ) -> StagedWrite:
-    """Begin a write whose caller has read a version. Its base is the newest one as it begins.
-
-    Raises:
-        CommitConflictError: the rows do not fit a schema that was committed since that version.
-        Everything else that `begin` raises.
-    """
+    """Begin a write whose caller has read a version. Its base is the newest one as it begins."""
     try:
         return begin(catalog, address, incoming, options)
     except SchemaMismatchError as error:
@@ -47,11 +42,7 @@ def begin_after(
 
 
 def base_snapshot(reader: CatalogReader, staged: StagedWrite) -> Snapshot:
-    """The dataset at the version that a write is based on.
-
-    Raises:
-        CommitConflictError: the version was expired.
-    """
+    """The dataset at the version that a write is based on."""
     try:
         return open_snapshot(reader, staged.key, staged.uri, "", version=staged.base_version)
     except VersionNotFoundError as error:

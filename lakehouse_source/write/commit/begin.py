@@ -67,9 +67,6 @@ def begin(
     caller has read already; what was committed after it is checked when the write commits.
 
     Raises:
-        DatasetExistsError, SchemaMismatchError, InvalidOptionError,
-        InvalidPredicateError
-        DatasetNotFoundError: there is none, and it is not one that a write makes.
         CommitConflictError: the dataset is not at `expected_version`, or has not reached
             `base_version`.
         ForeignFolderError: the folder is another catalog's, or has data of plake that no

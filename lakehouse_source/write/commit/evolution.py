@@ -33,12 +33,7 @@ def merge_schema(
     options: WriteOptions,
     uri: str,
 ) -> pa.Schema:
-    """The dataset's schema after a write with the schema `incoming`; `current` if unchanged.
-
-    Raises:
-        SchemaMismatchError: a column does not fit, or a partition column would get values
-            of another kind than the catalog stores for its files.
-    """
+    """The dataset's schema after a write with the schema `incoming`; `current` if unchanged."""
     properties = record.properties
     result = merge(
         current,
@@ -117,11 +112,7 @@ def schema_to_commit(
 
 
 def _check_new_ids(record: DatasetRecord, current: pa.Schema, staged: StagedWrite) -> None:
-    """Check that no column had an id of the schema that replaces the one in force.
-
-    Raises:
-        CommitConflictError: another commit gave these ids to its columns.
-    """
+    """Check that no column had an id of the schema that replaces the one in force."""
     given = max(record.properties.last_field_id, max_id(current))
     if any((field_id(field) or 0) <= given for field in staged.spec.schema):
         raise CommitConflictError(

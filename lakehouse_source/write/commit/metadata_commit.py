@@ -48,7 +48,6 @@ def commit_metadata(
     Where it changes nothing, no version is committed.
 
     Raises:
-        DatasetNotFoundError
         CommitConflictError: a newer commit changed the schema or the properties.
         CommitUnknownError: the catalog was lost during the commit.
     """

@@ -32,9 +32,6 @@ def check_newer_commits(
     """Check what was committed since the write began; answers these commits.
 
     Which rows a statement and others changed is not checked here (`apply_rows`).
-
-    Raises:
-        CommitConflictError
     """
     staged = commit.staged
     if record.current_version == staged.base_version:
@@ -209,9 +206,6 @@ def check_not_live(tx: CatalogTransaction, record: DatasetRecord, commit: Prepar
     """Check that no file that is added where it stands is in the dataset already.
 
     A name that plake gave is new. Any other file another commit may have added before.
-
-    Raises:
-        CommitConflictError
     """
     mine = {file.path for file in commit.files if own_name(file.path) is None}
     if not mine or record.current_version == 0:

@@ -66,11 +66,7 @@ class WriteOptions:
     must_exist: bool = False
 
     def check(self) -> None:
-        """Check the values and their combinations.
-
-        Raises:
-            InvalidOptionError
-        """
+        """Check the values and their combinations."""
         if self.mode not in ("append", "overwrite", "error"):
             raise InvalidOptionError(
                 option="mode",

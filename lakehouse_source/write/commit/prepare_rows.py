@@ -49,11 +49,6 @@ def prepare_rows(
     Appends to `written` each file that it writes. Without `rewrite`, and where the schema changed
     between the base version and the beginning of the write, every file that keeps a row gets a
     vector.
-
-    Raises:
-        CommitConflictError: the version that the write is based on was expired, or rows were
-            erased since then.
-        CorruptDatasetError, StorageError
     """
     storage = Storage(staged.spec.uri)
     with catalog.read() as reader:

@@ -229,7 +229,6 @@ def change_schema(
     committed since then do not matter, unless a name means another column by now.
 
     Raises:
-        DatasetNotFoundError
         SchemaMismatchError: a change cannot be made.
         CommitConflictError: the schema was changed since then.
         CommitUnknownError: the catalog was lost during the commit.

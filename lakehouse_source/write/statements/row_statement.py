@@ -41,11 +41,7 @@ _FURTHER = ("commit_metadata", "expected_version", "txn_app_id", "txn_version")
 
 
 def isolation_of(name: str) -> Isolation:
-    """The isolation of a name.
-
-    Raises:
-        InvalidOptionError
-    """
+    """The isolation of a name."""
     known = {one.value: one for one in Isolation}
     if name not in known:
         raise InvalidOptionError(

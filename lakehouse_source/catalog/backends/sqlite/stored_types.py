@@ -57,11 +57,7 @@ def check_types(
     statement: str,
     catalog: str,
 ) -> None:
-    """Check the rows of a statement; `description` is that of its cursor.
-
-    Raises:
-        CorruptDatasetError: a value is of another type. It names the table and the column.
-    """
+    """Check the rows of a statement; `description` is that of its cursor."""
     names = tuple(str(one[0]) for one in description)
     places = _places(names)
     if len(rows) == 1:
