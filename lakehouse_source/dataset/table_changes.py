@@ -1,4 +1,4 @@
-"""Verb. Commits that change an open dataset as a whole: properties, files of others, old content."""
+"""Verb. Commits that change an open dataset as a whole: its properties, files, old versions."""
 
 from __future__ import annotations
 

@@ -80,12 +80,7 @@ def conflict(
     uri: str, record: DatasetRecord, base: Snapshot, collision: Collision
 ) -> CommitConflictError:
     """The error of a change that was asked for at `base` and can no longer be made."""
-    return CommitConflictError(
-        dataset=uri,
-        base_version=base.version,
-        current_version=record.current_version,
-        **collision.facts,
-    )
+    return conflicts.conflict(uri, base.version, record.current_version, collision)
 
 
 def _check_conflicts(

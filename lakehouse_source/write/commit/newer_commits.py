@@ -60,12 +60,7 @@ def check_newer_commits(
 def _conflict(
     commit: PreparedCommit, record: DatasetRecord, collision: Collision
 ) -> CommitConflictError:
-    return CommitConflictError(
-        dataset=commit.staged.uri,
-        base_version=commit.staged.base_version,
-        current_version=record.current_version,
-        **collision.facts,
-    )
+    return commit.staged.conflict(record.current_version, collision)
 
 
 def _check_layout(tx: CatalogTransaction, commit: PreparedCommit, record: DatasetRecord) -> None:
