@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from functools import lru_cache
 
+from lakehouse_source.catalog.backends.sqlite.dialect import SQLITE
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.catalog.sql.session import Row
-from lakehouse_source.catalog.sql.statements import SQLITE
 from lakehouse_source.errors import CorruptDatasetError
 
 _TYPES = {"TEXT": str, "BLOB": bytes}  # all others are integers
