@@ -1588,13 +1588,17 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/sql/statements.py",
+        "catalog/sql/dialect.py",
         CATALOG,
         (
             "a range that begins at an upper key",
             "AND b.upper >= s.column2",
             "AND b.upper > s.column2",
         ),
+    ),
+    *_in(
+        "catalog/sql/statements.py",
+        CATALOG,
         (
             "many ranges that begin at an upper key",
             'AND upper >= ? AND lower <= ?"',

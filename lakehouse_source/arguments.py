@@ -18,11 +18,7 @@ V = TypeVar("V")
 
 
 def flag(option: str, value: Any) -> bool:
-    """A truth value, NumPy's too; 0 and 1 stand for one.
-
-    Raises:
-        InvalidOptionError: it is something else, such as a text.
-    """
+    """A truth value, NumPy's too; 0 and 1 stand for one."""
     if isinstance(value, int) and value in (0, 1):
         return bool(value)
     if type(value).__name__ in ("bool", "bool_"):  # NumPy's, by its names in NumPy 2 and 1
@@ -31,22 +27,14 @@ def flag(option: str, value: Any) -> bool:
 
 
 def whole_number(option: str, value: Any) -> int:
-    """A whole number, NumPy's too.
-
-    Raises:
-        InvalidOptionError: it is something else, such as a text or a bool.
-    """
+    """A whole number, NumPy's too."""
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         raise InvalidOptionError(option=option, value=value, reason="must be a whole number.")
     return operator.index(value)
 
 
 def number_of_seconds(option: str, value: Any, most: float) -> float:
-    """A number of seconds from 0 to `most`.
-
-    Raises:
-        InvalidOptionError: it is something else.
-    """
+    """A number of seconds from 0 to `most`."""
     is_number = hasattr(value, "__float__") and not isinstance(value, bool)
     if not is_number or not 0 <= value <= most:
         raise InvalidOptionError(
@@ -57,11 +45,7 @@ def number_of_seconds(option: str, value: Any, most: float) -> float:
 
 
 def column_names(option: str, names: Any) -> tuple[str, ...] | None:
-    """Column names as a tuple; a text is one name, None stays None.
-
-    Raises:
-        InvalidOptionError: they are something else.
-    """
+    """Column names as a tuple; a text is one name, None stays None."""
     if names is None:
         return None
     if isinstance(names, str):
@@ -77,33 +61,21 @@ def column_names(option: str, names: Any) -> tuple[str, ...] | None:
 
 
 def text(option: str, value: Any) -> str:
-    """A text.
-
-    Raises:
-        InvalidOptionError: it is something else.
-    """
+    """A text."""
     if not isinstance(value, str):
         raise InvalidOptionError(option=option, value=value, reason="must be a text.")
     return value
 
 
 def mapping(option: str, value: Mapping[K, V]) -> Mapping[K, V]:
-    """A mapping, such as a dict.
-
-    Raises:
-        InvalidOptionError: it is something else.
-    """
+    """A mapping, such as a dict."""
     if not isinstance(value, Mapping):
         raise InvalidOptionError(option=option, value=value, reason="must be a mapping.")
     return value
 
 
 def moment(option: str, value: Any) -> datetime:
-    """A date and a time.
-
-    Raises:
-        InvalidOptionError: it is something else, such as a date without a time.
-    """
+    """A date and a time."""
     if not isinstance(value, datetime):
         raise InvalidOptionError(
             option=option,

@@ -47,8 +47,9 @@ error redacts the URL first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, cast
 
 # Roles of `catalog/backends/postgres/roles.sql`, from the least to the most, and what each may do.
 CATALOG_ROLES = {
@@ -59,16 +60,20 @@ CATALOG_ROLES = {
 }
 
 
-def _rebuild(cls: type[PlakeError], fields: dict[str, Any]) -> PlakeError:
-    return cls(**fields)
+def _rebuild(cls: type[PlakeError], facts: dict[str, Any]) -> PlakeError:
+    return cls(**facts)
 
 
-def _listed(names: Iterable[object]) -> str:
-    return ", ".join(str(name) for name in names)
+def _where(text: str | None, position: int | None) -> str:
+    at = "" if position is None else f" at character {position}"
+    return "" if text is None else f", in {text!r}{at}"
 
 
 class PlakeError(Exception):
-    """Root of all errors of this package. Subclasses take keywords only.
+    """Root of all errors of this package.
+
+    A subclass names its fields, which its constructor takes as keywords, and the message that
+    shows them.
 
     `retryable`: the cause passes by itself (a deadlock, a lost connection), nothing was
     committed, and the same work may succeed when it is done again at once. False where
@@ -86,21 +91,22 @@ class PlakeError(Exception):
     retryable: bool = False
     outcome_unknown: bool = False
 
-    def __init__(self, message: str, **fields: Any) -> None:
-        super().__init__(message)
-        self._fields = fields
-        for name, value in fields.items():
-            setattr(self, name, value)
+    def __post_init__(self) -> None:
+        self.args = (self._message(),)
+
+    def _message(self) -> str:
+        raise NotImplementedError
 
     @property
     def facts(self) -> dict[str, Any]:
         """The keywords of which the constructor makes this error again."""
-        return dict(self._fields)
+        return {one.name: getattr(self, one.name) for one in fields(cast(Any, self))}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self._fields))
+        return (_rebuild, (type(self), self.facts))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class InvalidOptionError(PlakeError):
     """An option or argument that is unknown or cannot have the value given.
 
@@ -111,26 +117,21 @@ class InvalidOptionError(PlakeError):
 
     code = "PLAKE_INVALID_OPTION"
     option: str
-    value: Any
+    value: Any = None
     reason: str
-    known: tuple[str, ...] | None
+    known: Iterable[str] | None = None
 
-    def __init__(
-        self,
-        *,
-        option: str,
-        reason: str,
-        value: Any = None,
-        known: Iterable[str] | None = None,
-    ) -> None:
-        listed = None if known is None else tuple(known)
-        given = "" if value is None else f" (given: {value!r})"
-        text = f"option {option!r}{given}: {reason}"
-        if listed is not None:
-            text += f" Known: {_listed(listed)}."
-        super().__init__(text, option=option, value=value, reason=reason, known=listed)
+    def __post_init__(self) -> None:
+        self.known = None if self.known is None else tuple(self.known)
+        super().__post_init__()
+
+    def _message(self) -> str:
+        given = "" if self.value is None else f" (given: {self.value!r})"
+        known = "" if self.known is None else f" Known: {', '.join(map(str, self.known))}."
+        return f"option {self.option!r}{given}: {self.reason}{known}"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class InvalidPredicateError(PlakeError):
     """A condition that cannot be parsed, or that does not fit the schema.
 
@@ -145,20 +146,14 @@ class InvalidPredicateError(PlakeError):
 
     code = "PLAKE_INVALID_PREDICATE"
     reason: str
-    text: str | None
-    position: int | None
+    text: str | None = None
+    position: int | None = None
 
-    def __init__(
-        self, *, reason: str, text: str | None = None, position: int | None = None
-    ) -> None:
-        message = f"invalid predicate: {reason}"
-        if text is not None:
-            message += f", in {text!r}"
-            if position is not None:
-                message += f" at character {position}"
-        super().__init__(message, reason=reason, text=text, position=position)
+    def _message(self) -> str:
+        return f"invalid predicate: {self.reason}{_where(self.text, self.position)}"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class InvalidExpressionError(PlakeError):
     """An expression that cannot be parsed, does not fit the schema, or fails on a row's values.
 
@@ -174,20 +169,14 @@ class InvalidExpressionError(PlakeError):
 
     code = "PLAKE_INVALID_EXPRESSION"
     reason: str
-    text: str | None
-    position: int | None
+    text: str | None = None
+    position: int | None = None
 
-    def __init__(
-        self, *, reason: str, text: str | None = None, position: int | None = None
-    ) -> None:
-        message = f"invalid expression: {reason}"
-        if text is not None:
-            message += f", in {text!r}"
-            if position is not None:
-                message += f" at character {position}"
-        super().__init__(message, reason=reason, text=text, position=position)
+    def _message(self) -> str:
+        return f"invalid expression: {self.reason}{_where(self.text, self.position)}"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AmbiguousMergeError(PlakeError):
     """A row of a MERGE's target that several rows of the source match; nothing was changed.
 
@@ -204,14 +193,14 @@ class AmbiguousMergeError(PlakeError):
     code = "PLAKE_AMBIGUOUS_MERGE"
     key: str
 
-    def __init__(self, *, key: str) -> None:
-        super().__init__(
-            f"the row of the target with {key} matches several rows of the source. Make the rows "
-            "of the source unique, or make the condition narrower.",
-            key=key,
+    def _message(self) -> str:
+        return (
+            f"the row of the target with {self.key} matches several rows of the source. Make the "
+            "rows of the source unique, or make the condition narrower."
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SchemaMismatchError(PlakeError):
     """Data that does not fit the dataset's schema, or a schema change that cannot be made.
 
@@ -227,38 +216,25 @@ class SchemaMismatchError(PlakeError):
 
     code = "PLAKE_SCHEMA_MISMATCH"
     column: str
-    expected: Any
-    got: Any
-    dataset: str | None
-    reason: str | None
-    hint: str | None
+    expected: Any = None
+    got: Any = None
+    dataset: str | None = None
+    reason: str | None = None
+    hint: str | None = None
 
-    def __init__(
-        self,
-        *,
-        column: str,
-        expected: Any = None,
-        got: Any = None,
-        dataset: str | None = None,
-        reason: str | None = None,
-        hint: str | None = None,
-    ) -> None:
-        of = f" of {dataset}" if dataset else ""
-        if reason is None:
-            reason = f"is {expected} and the data has {got}"
-        if hint is None:
-            hint = "Cast it, or write with promote_to_string=True."
-        super().__init__(
-            f"column {column!r}{of} {reason}. {hint}",
-            column=column,
-            expected=expected,
-            got=got,
-            dataset=dataset,
-            reason=reason,
-            hint=hint,
-        )
+    def __post_init__(self) -> None:
+        if self.reason is None:
+            self.reason = f"is {self.expected} and the data has {self.got}"
+        if self.hint is None:
+            self.hint = "Cast it, or write with promote_to_string=True."
+        super().__post_init__()
+
+    def _message(self) -> str:
+        of = f" of {self.dataset}" if self.dataset else ""
+        return f"column {self.column!r}{of} {self.reason}. {self.hint}"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class IcebergUnsupportedError(PlakeError):
     """A dataset that readers of Iceberg would read wrongly, or not at all: it is not shown to them.
 
@@ -274,17 +250,16 @@ class IcebergUnsupportedError(PlakeError):
 
     code = "PLAKE_ICEBERG_UNSUPPORTED"
     dataset: str
-    column: str | None
+    column: str | None = None
     reason: str
     hint: str
 
-    def __init__(self, *, dataset: str, column: str | None = None, reason: str, hint: str) -> None:
-        what = dataset if column is None else f"column {column!r} of {dataset}"
-        super().__init__(
-            f"{what} {reason}. {hint}", dataset=dataset, column=column, reason=reason, hint=hint
-        )
+    def _message(self) -> str:
+        column = "" if self.column is None else f"column {self.column!r} of "
+        return f"{column}{self.dataset} {self.reason}. {self.hint}"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DatasetNotFoundError(PlakeError):
     """There is no dataset at `dataset` in `catalog` (both redacted strings).
 
@@ -297,18 +272,17 @@ class DatasetNotFoundError(PlakeError):
     dataset: str
     catalog: str
 
-    def __init__(self, *, dataset: str, catalog: str) -> None:
+    def _message(self) -> str:
         first = "Write to it first"
-        if "#branch=" in dataset:
+        if "#branch=" in self.dataset:
             first = "Make the branch first, by branch(name) of the open dataset"
-        super().__init__(
-            f"no dataset at {dataset} in catalog {catalog}. {first}, or check the "
-            "path and the catalog (option 'catalog', environment variable PLAKE_CATALOG).",
-            dataset=dataset,
-            catalog=catalog,
+        return (
+            f"no dataset at {self.dataset} in catalog {self.catalog}. {first}, or check the path "
+            "and the catalog (option 'catalog', environment variable PLAKE_CATALOG)."
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DatasetExistsError(PlakeError):
     """A dataset was to be created and exists already; `dataset` is its URI or its name.
 
@@ -319,13 +293,14 @@ class DatasetExistsError(PlakeError):
 
     code = "PLAKE_DATASET_EXISTS"
     dataset: str
-    hint: str | None
+    hint: str | None = None
 
-    def __init__(self, *, dataset: str, hint: str | None = None) -> None:
-        advice = hint or "Use mode='append' or mode='overwrite'."
-        super().__init__(f"dataset {dataset} exists already. {advice}", dataset=dataset, hint=hint)
+    def _message(self) -> str:
+        hint = self.hint or "Use mode='append' or mode='overwrite'."
+        return f"dataset {self.dataset} exists already. {hint}"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ForeignFolderError(PlakeError):
     """The folder of a dataset belongs to another catalog, or has data that no dataset here has.
 
@@ -340,10 +315,11 @@ class ForeignFolderError(PlakeError):
     folder: str
     reason: str
 
-    def __init__(self, *, folder: str, reason: str) -> None:
-        super().__init__(f"{folder} is not this catalog's: {reason}.", folder=folder, reason=reason)
+    def _message(self) -> str:
+        return f"{self.folder} is not this catalog's: {self.reason}."
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class VersionNotFoundError(PlakeError):
     """A version or timestamp outside of what can be read.
 
@@ -361,37 +337,21 @@ class VersionNotFoundError(PlakeError):
     requested: str
     first: int
     last: int
-    first_timestamp: str | None
-    expired: bool
+    first_timestamp: str | None = None
+    expired: bool = False
 
-    def __init__(
-        self,
-        *,
-        dataset: str,
-        requested: str,
-        first: int,
-        last: int,
-        first_timestamp: str | None = None,
-        expired: bool = False,
-    ) -> None:
-        if expired:
-            left = f"versions {first} to {last}" if first <= last else "only what comes later"
-            text = f"{requested} of {dataset} was expired: {left} can be read"
-        else:
-            text = f"{dataset} has no {requested}: it has versions {first} to {last}"
-        if first_timestamp is not None:
-            text += f", the first committed at {first_timestamp}"
-        super().__init__(
-            text + ".",
-            dataset=dataset,
-            requested=requested,
-            first=first,
-            last=last,
-            first_timestamp=first_timestamp,
-            expired=expired,
-        )
+    def _message(self) -> str:
+        versions = f"versions {self.first} to {self.last}"
+        text = f"{self.dataset} has no {self.requested}: it has {versions}"
+        if self.expired:
+            left = versions if self.first <= self.last else "only what comes later"
+            text = f"{self.requested} of {self.dataset} was expired: {left} can be read"
+        if self.first_timestamp is not None:
+            text += f", the first committed at {self.first_timestamp}"
+        return f"{text}."
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NamespaceNotFoundError(PlakeError):
     """There is no namespace `namespace` in `catalog` (a redacted URL).
 
@@ -404,15 +364,14 @@ class NamespaceNotFoundError(PlakeError):
     namespace: str
     catalog: str
 
-    def __init__(self, *, namespace: str, catalog: str) -> None:
-        super().__init__(
-            f"no namespace {namespace!r} in catalog {catalog}. Create it first: "
-            "catalog.create_namespace(name), or CREATE NAMESPACE in Spark.",
-            namespace=namespace,
-            catalog=catalog,
+    def _message(self) -> str:
+        return (
+            f"no namespace {self.namespace!r} in catalog {self.catalog}. Create it first: "
+            "catalog.create_namespace(name), or CREATE NAMESPACE in Spark."
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NamespaceExistsError(PlakeError):
     """A namespace was to be created and exists already.
 
@@ -424,14 +383,14 @@ class NamespaceExistsError(PlakeError):
     code = "PLAKE_NAMESPACE_EXISTS"
     namespace: str
 
-    def __init__(self, *, namespace: str) -> None:
-        super().__init__(
-            f"namespace {namespace!r} exists already. Pass exist_ok=True, or IF NOT EXISTS in "
-            "Spark, where that is no error.",
-            namespace=namespace,
+    def _message(self) -> str:
+        return (
+            f"namespace {self.namespace!r} exists already. Pass exist_ok=True, or IF NOT EXISTS "
+            "in Spark, where that is no error."
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NamespaceNotEmptyError(PlakeError):
     """A namespace was to be dropped and `datasets` datasets have a name in it.
 
@@ -446,15 +405,14 @@ class NamespaceNotEmptyError(PlakeError):
     namespace: str
     datasets: int
 
-    def __init__(self, *, namespace: str, datasets: int) -> None:
-        super().__init__(
-            f"namespace {namespace!r} has {datasets} dataset{'s'[: datasets != 1]}. Drop them "
-            "first, or pass cascade=True (CASCADE in Spark).",
-            namespace=namespace,
-            datasets=datasets,
+    def _message(self) -> str:
+        return (
+            f"namespace {self.namespace!r} has {self.datasets} dataset{'s'[: self.datasets != 1]}. "
+            "Drop them first, or pass cascade=True (CASCADE in Spark)."
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class StreamChangeError(PlakeError):
     """A commit in the way of a stream did not only add rows.
 
@@ -474,18 +432,15 @@ class StreamChangeError(PlakeError):
     operation: str
     option: str
 
-    def __init__(self, *, dataset: str, version: int, operation: str, option: str) -> None:
-        super().__init__(
-            f"version {version} of {dataset} did {operation!r}, and a stream can only show rows "
-            f"that are added. Set the option {option} to skip such commits, or start a new "
-            "stream, which begins with the rows as they are now.",
-            dataset=dataset,
-            version=version,
-            operation=operation,
-            option=option,
+    def _message(self) -> str:
+        return (
+            f"version {self.version} of {self.dataset} did {self.operation!r}, and a stream can "
+            f"only show rows that are added. Set the option {self.option} to skip such commits, "
+            "or start a new stream, which begins with the rows as they are now."
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class StreamCheckpointError(PlakeError):
     """The checkpoint of a stream does not belong to the dataset.
 
@@ -497,15 +452,14 @@ class StreamCheckpointError(PlakeError):
     dataset: str
     reason: str
 
-    def __init__(self, *, dataset: str, reason: str) -> None:
-        super().__init__(
-            f"the checkpoint does not fit {dataset}: {reason}. Use the dataset that the checkpoint "
-            "was made for, or a new checkpoint location.",
-            dataset=dataset,
-            reason=reason,
+    def _message(self) -> str:
+        return (
+            f"the checkpoint does not fit {self.dataset}: {self.reason}. Use the dataset that the "
+            "checkpoint was made for, or a new checkpoint location."
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class StreamDataLossError(PlakeError):
     """Versions were expired before a stream read them: files that they added may be deleted.
 
@@ -521,17 +475,16 @@ class StreamDataLossError(PlakeError):
     version: int
     oldest: int
 
-    def __init__(self, *, dataset: str, version: int, oldest: int) -> None:
-        super().__init__(
-            f"version {version} of {dataset} was expired before the stream read all of its rows: "
-            f"the oldest version is {oldest}. Set the option failOnDataLoss to false to go on with "
-            "what is left, or start a new stream with a new checkpoint location.",
-            dataset=dataset,
-            version=version,
-            oldest=oldest,
+    def _message(self) -> str:
+        return (
+            f"version {self.version} of {self.dataset} was expired before the stream read all of "
+            f"its rows: the oldest version is {self.oldest}. Set the option failOnDataLoss to "
+            "false to go on with what is left, or start a new stream with a new checkpoint "
+            "location."
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class StreamSchemaError(PlakeError):
     """The schema of the dataset changed while a stream was running.
 
@@ -550,35 +503,27 @@ class StreamSchemaError(PlakeError):
     code = "PLAKE_STREAM_SCHEMA"
     dataset: str
     version: int
-    replaced: bool
-    gone: tuple[str, ...]
+    replaced: bool = False
+    gone: tuple[str, ...] = ()
 
-    def __init__(
-        self, *, dataset: str, version: int, replaced: bool = False, gone: Sequence[str] = ()
-    ) -> None:
-        lost = ""
-        if gone:
-            lost = (
-                f", which has no {', '.join(gone)} any more: rows that were not read yet come "
-                "without"
+    def _message(self) -> str:
+        what = f"version {self.version} of {self.dataset}"
+        if self.replaced:
+            return (
+                f"{what} added rows that were not read before the schema was replaced: none of "
+                "their columns is there any more. Begin after that: start a new stream with a new "
+                f"checkpoint location and startingVersion {self.version + 1} or later, or give "
+                "read_changes a later version."
             )
-        text = (
-            f"version {version} of {dataset} changed the columns that the stream reads. Load the "
-            "stream again and start its query with the same checkpoint: it goes on where it "
-            f"stopped, with the columns of the newest version{lost}."
-        )
-        if replaced:
-            text = (
-                f"version {version} of {dataset} added rows that were not read before the schema "
-                "was replaced: none of their columns is there any more. Begin after that: start a "
-                f"new stream with a new checkpoint location and startingVersion {version + 1} or "
-                "later, or give read_changes a later version."
-            )
-        super().__init__(
-            text, dataset=dataset, version=version, replaced=replaced, gone=tuple(gone)
+        lost = f", which has no {', '.join(self.gone)} any more: rows that were not read yet come "
+        return (
+            f"{what} changed the columns that the stream reads. Load the stream again and start "
+            "its query with the same checkpoint: it goes on where it stopped, with the columns of "
+            f"the newest version{lost + 'without' if self.gone else ''}."
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CommitConflictError(PlakeError):
     """Another commit came first and collides with this one; nothing was committed.
 
@@ -596,41 +541,21 @@ class CommitConflictError(PlakeError):
     base_version: int
     current_version: int
     reason: str
-    version: int | None
-    operation: str | None
-    path: str | None
-    columns: tuple[str, ...]
-    rows: int | None
+    version: int | None = None
+    operation: str | None = None
+    path: str | None = None
+    columns: tuple[str, ...] = ()
+    rows: int | None = None
 
-    def __init__(
-        self,
-        *,
-        dataset: str,
-        base_version: int,
-        current_version: int,
-        reason: str,
-        version: int | None = None,
-        operation: str | None = None,
-        path: str | None = None,
-        columns: Iterable[str] = (),
-        rows: int | None = None,
-    ) -> None:
-        super().__init__(
-            f"commit to {dataset} conflicts: {reason} (this write is based on version "
-            f"{base_version}, the dataset is at {current_version}). Nothing was committed; "
-            "read again and retry.",
-            dataset=dataset,
-            base_version=base_version,
-            current_version=current_version,
-            reason=reason,
-            version=version,
-            operation=operation,
-            path=path,
-            columns=tuple(columns),
-            rows=rows,
+    def _message(self) -> str:
+        return (
+            f"commit to {self.dataset} conflicts: {self.reason} (this write is based on version "
+            f"{self.base_version}, the dataset is at {self.current_version}). Nothing was "
+            "committed; read again and retry."
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CatalogUnavailableError(PlakeError):
     """The catalog cannot be reached, opened or locked; nothing was committed.
 
@@ -643,24 +568,17 @@ class CatalogUnavailableError(PlakeError):
     """
 
     code = "PLAKE_CATALOG_UNAVAILABLE"
-
     catalog: str
     reason: str
-    attempts: int
+    retryable: bool = False
+    attempts: int = 1
 
-    def __init__(
-        self, *, catalog: str, reason: str, retryable: bool = False, attempts: int = 1
-    ) -> None:
-        tried = f" ({attempts} attempts)" if attempts > 1 else ""
-        super().__init__(
-            f"catalog {catalog} is unavailable: {reason}{tried}",
-            catalog=catalog,
-            reason=reason,
-            retryable=retryable,
-            attempts=attempts,
-        )
+    def _message(self) -> str:
+        tried = f" ({self.attempts} attempts)" if self.attempts > 1 else ""
+        return f"catalog {self.catalog} is unavailable: {self.reason}{tried}"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AccessDeniedError(PlakeError):
     """The database of the catalog does not let its login do this; nothing was committed.
 
@@ -674,28 +592,21 @@ class AccessDeniedError(PlakeError):
     code = "PLAKE_ACCESS_DENIED"
     catalog: str
     reason: str
-    login: str
-    roles: tuple[str, ...]
+    login: str = ""
+    roles: tuple[str, ...] = ()
 
-    def __init__(
-        self, *, catalog: str, reason: str, login: str = "", roles: Sequence[str] = ()
-    ) -> None:
+    def _message(self) -> str:
         needed = list(CATALOG_ROLES)
-        if roles:
-            needed = needed[max(needed.index(role) for role in roles) + 1 :]
-        who = f"The login {login!r}" if login else "Its login"
-        has = f"has the role {roles[-1]}" if roles else "has none of plake's roles"
+        if self.roles:
+            needed = needed[max(needed.index(role) for role in self.roles) + 1 :]
+        who = f"The login {self.login!r}" if self.login else "Its login"
+        has = f"has the role {self.roles[-1]}" if self.roles else "has none of plake's roles"
         wanted = ", ".join(f"{role} ({CATALOG_ROLES[role]})" for role in needed)
         ask = f"needs one of these: {wanted}" if needed else "needs the rights of the owner"
-        super().__init__(
-            f"catalog {catalog} refuses this: {reason}. {who} {has}, and {ask}.",
-            catalog=catalog,
-            reason=reason,
-            login=login,
-            roles=tuple(roles),
-        )
+        return f"catalog {self.catalog} refuses this: {self.reason}. {who} {has}, and {ask}."
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CommitUnknownError(PlakeError):
     """The connection was lost after COMMIT was sent and the outcome could not be learned.
 
@@ -712,15 +623,14 @@ class CommitUnknownError(PlakeError):
     dataset: str
     write_id: str
 
-    def __init__(self, *, dataset: str, write_id: str) -> None:
-        super().__init__(
-            f"the outcome of the commit {write_id} to {dataset} is unknown: the catalog "
-            "connection was lost and could not be made again. No file was deleted.",
-            dataset=dataset,
-            write_id=write_id,
+    def _message(self) -> str:
+        return (
+            f"the outcome of the commit {self.write_id} to {self.dataset} is unknown: the catalog "
+            "connection was lost and could not be made again. No file was deleted."
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CommitAcknowledgementLostError(PlakeError):
     """The connection to the catalog was lost while it was answering COMMIT.
 
@@ -730,19 +640,17 @@ class CommitAcknowledgementLostError(PlakeError):
 
     code = "PLAKE_COMMIT_ACKNOWLEDGEMENT_LOST"
     outcome_unknown = True
-
     catalog: str
     reason: str
 
-    def __init__(self, *, catalog: str, reason: str) -> None:
-        super().__init__(
-            f"the connection to catalog {catalog} was lost during COMMIT, which may have been "
-            f"carried out: {reason}",
-            catalog=catalog,
-            reason=reason,
+    def _message(self) -> str:
+        return (
+            f"the connection to catalog {self.catalog} was lost during COMMIT, which may have been "
+            f"carried out: {self.reason}"
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class StorageError(PlakeError):
     """A file or folder could not be read, written or deleted.
 
@@ -757,10 +665,11 @@ class StorageError(PlakeError):
     path: str
     reason: str
 
-    def __init__(self, *, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}", path=path, reason=reason)
+    def _message(self) -> str:
+        return f"{self.path}: {self.reason}"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ErasureIncompleteError(PlakeError):
     """Erased rows are gone from every version, and bytes of them are left: erase them again.
 
@@ -775,15 +684,15 @@ class ErasureIncompleteError(PlakeError):
     dataset: str
     left: tuple[str, ...]
 
-    def __init__(self, *, dataset: str, left: Sequence[str]) -> None:
-        super().__init__(
-            f"the rows are erased from every version of {dataset}, and what held them could not be "
-            f"removed: {_listed(left)}. Mend the cause and call erase again: it finishes.",
-            dataset=dataset,
-            left=tuple(left),
+    def _message(self) -> str:
+        return (
+            f"the rows are erased from every version of {self.dataset}, and what held them could "
+            f"not be removed: {', '.join(self.left)}. Mend the cause and call erase again: it "
+            "finishes."
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CorruptDatasetError(PlakeError):
     """A file or a catalog row contradicts what was committed.
 
@@ -798,5 +707,5 @@ class CorruptDatasetError(PlakeError):
     path: str
     reason: str
 
-    def __init__(self, *, path: str, reason: str) -> None:
-        super().__init__(f"{path} is not what was committed: {reason}", path=path, reason=reason)
+    def _message(self) -> str:
+        return f"{self.path} is not what was committed: {self.reason}"

@@ -62,11 +62,7 @@ _passes = 0
 
 
 def arm(point: str | None) -> None:
-    """Kill this process at a point (`name` or `name:count`); None switches that off.
-
-    Raises:
-        ValueError: there is no such point.
-    """
+    """Kill this process at a point (`name` or `name:count`); None switches that off."""
     global _armed, _passes
     name, _, count = (point or "").partition(":")
     if point and name not in POINTS:

@@ -293,26 +293,9 @@ def convert(
     )
 
 
-def convert_at(
-    address: Address,
-    *,
-    partitioning: str | None = "hive",
-    partition_types: Mapping[str, pa.DataType] | None = None,
-    index_columns: str | Sequence[str] | None = None,
-    commit_metadata: Mapping[str, Any] | None = None,
-    progress: bool | None = None,
-    read_footers: ReadFooters | None = None,
-) -> Dataset:
-    """Do what `convert` does; `read_footers` reads the files' footers (see `add_files`)."""
-    convert_files(
-        address,
-        partitioning=partitioning,
-        partition_types=partition_types,
-        index_columns=index_columns,
-        commit_metadata=commit_metadata,
-        progress=progress,
-        read_footers=read_footers,
-    )
+def convert_at(address: Address, **options: Any) -> Dataset:
+    """Do what `convert_files` does, and open the dataset."""
+    convert_files(address, **options)
     return Dataset(address.kept_open(), committed=True)
 
 
@@ -326,7 +309,10 @@ def convert_files(
     progress: bool | None = None,
     read_footers: ReadFooters | None = None,
 ) -> WriteResult:
-    """Do what `convert_at` does, and read nothing after the commit."""
+    """Do what `convert` does, and read nothing after the commit.
+
+    `read_footers` reads the files' footers (see `add_files`).
+    """
     options = write_options(
         mode="error", commit_metadata=commit_metadata, index_columns=index_columns
     )

@@ -204,11 +204,7 @@ class Layout:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Layout:
-        """The layout in a parsed JSON document, whose other keys are ignored.
-
-        Raises:
-            TypeError: a value does not have the type that its key has.
-        """
+        """The layout in a parsed JSON document, whose other keys are ignored."""
         given = {one.name: document.get(one.name) for one in fields(cls)}
         for name, value in given.items():
             if value is None:
@@ -275,11 +271,7 @@ class DatasetProperties:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> DatasetProperties:
-        """The properties in a parsed JSON document.
-
-        Raises:
-            TypeError: a value does not have the type that its key has.
-        """
+        """The properties in a parsed JSON document."""
         unknown = dict(document)
         names = unknown.pop("index_columns", None)
         last_field_id = unknown.pop("last_field_id", 0)

@@ -29,11 +29,7 @@ def check_owner(catalog: Catalog, storage: Storage) -> None:
 
 
 def check_not_foreign(catalog: Catalog | None, storage: Storage) -> None:
-    """Check that a folder is no other catalog's. None: this one is still to be made.
-
-    Raises:
-        ForeignFolderError
-    """
+    """Check that a folder is no other catalog's. None: this one is still to be made."""
     mine = None if catalog is None else catalog_id(catalog)
     for path, owner in owner_files(storage).items():
         if owner != mine:
@@ -50,11 +46,7 @@ def _of_another(storage: Storage, owner: str) -> ForeignFolderError:
 
 
 def release_owner(catalog: Catalog, storage: Storage) -> None:
-    """Let a folder be nobody's again, after its dataset was deleted.
-
-    Raises:
-        CorruptDatasetError, StorageError
-    """
+    """Let a folder be nobody's again, after its dataset was deleted."""
     release_folder(storage, catalog_id(catalog))
 
 

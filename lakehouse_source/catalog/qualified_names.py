@@ -19,11 +19,7 @@ NameLike: TypeAlias = "str | tuple[str, str] | Sequence[str]"
 
 
 def parse_name(name: NameLike) -> QualifiedName:
-    """The namespace and the name in what a user gave.
-
-    Raises:
-        InvalidOptionError: it is not one name, or a namespace and a name.
-    """
+    """The namespace and the name in what a user gave."""
     if isinstance(name, str):
         parts = split_name(name)
     else:
@@ -42,11 +38,7 @@ def parse_name(name: NameLike) -> QualifiedName:
 
 
 def split_name(text: str) -> list[str]:
-    """The parts of a dotted name; in backticks a dot is a letter and two backticks are one.
-
-    Raises:
-        InvalidOptionError: a backtick is open.
-    """
+    """The parts of a dotted name; in backticks a dot is a letter and two backticks are one."""
     parts: list[str] = []
     part, quoting, at = "", False, 0
     while at < len(text):
@@ -89,12 +81,7 @@ def check_name(name: QualifiedName) -> None:
 
 
 def check_part(part: str, option: str) -> None:
-    """Check a namespace, or a name in one; the error calls it `option`.
-
-    Raises:
-        InvalidOptionError: it is empty, too long, or would lead to another folder than one of
-            its own: `..`, slashes and the like, as they are or percent-encoded.
-    """
+    """Check a namespace, or a name in one; the error calls it `option`."""
     # A folder has the name, and some stores and tools decode it, some of them twice.
     decoded = _decoded(text(option, part))
     reason = None

@@ -51,10 +51,6 @@ def in_transaction(
     With `resolve`, an outcome that cannot be found out is a `CommitUnknownError`. Without it,
     the caller may repeat the call, and the error of the last attempt is raised.
     `patience_seconds` is how long to wait for a server that cannot be reached.
-
-    Raises:
-        CommitUnknownError: a commit was sent, and the catalog cannot be asked whether
-            it was carried out.
     """
     give_up = time.monotonic() + patience_seconds
     lost: list[T] = []  # what `work` answered before each COMMIT without an acknowledgement

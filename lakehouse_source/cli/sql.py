@@ -76,9 +76,6 @@ def make_views(
     """Make the views that a query names, where the catalog has tables of these names.
 
     Answers how many files each has, by the name in small letters.
-
-    Raises:
-        InvalidOptionError: the names cannot be found in the text.
     """
     from sqlglot.errors import SqlglotError
 

@@ -42,11 +42,7 @@ class Given:
         return Address.named(self.text, self.catalog, self.storage or None)
 
     def dataset(self) -> Dataset:
-        """The dataset at its newest version.
-
-        Raises:
-            DatasetNotFoundError, InvalidOptionError
-        """
+        """The dataset at its newest version."""
         from lakehouse_source.dataset import Dataset
 
         return Dataset(self.address())

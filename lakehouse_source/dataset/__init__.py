@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from lakehouse_source.dataset.column_changes import ColumnChanges
 from lakehouse_source.dataset.feed_consumers import FeedConsumers
+from lakehouse_source.dataset.maintenance import Maintenance
 from lakehouse_source.dataset.refs import Refs
 from lakehouse_source.dataset.row_changes import RowChanges
-from lakehouse_source.dataset.upkeep import Upkeep
+from lakehouse_source.dataset.table_changes import TableChanges
 
 
-class Dataset(RowChanges, ColumnChanges, Refs, FeedConsumers, Upkeep):
+class Dataset(RowChanges, ColumnChanges, Refs, FeedConsumers, TableChanges, Maintenance):
     """A dataset at the version that was the newest when it was opened; see `refresh()`.
 
     It can be used as a context manager and needs no closing: between calls only a

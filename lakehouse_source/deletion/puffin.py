@@ -90,9 +90,6 @@ def read_blobs(content: bytes) -> list[Blob]:
     """The deletion vectors that the footer of a whole Puffin file names, in its order.
 
     Blobs of other types are left out.
-
-    Raises:
-        VectorError: the bytes are no Puffin file, or its footer is damaged.
     """
     if len(content) < 2 * len(MAGIC) + _TAIL.size or not content.startswith(MAGIC):
         raise VectorError("it is not a Puffin file")

@@ -35,12 +35,7 @@ class VectorError(ValueError):
 
 
 def encode(positions: Positions) -> bytes:
-    """The blob of a vector.
-
-    Raises:
-        VectorError: no row is deleted (such a file has no vector), or the bitmap is too large
-            for the length field.
-    """
+    """The blob of a vector."""
     if not positions:
         raise VectorError("a deletion vector without a position")
     # A run of deleted rows takes a few bytes instead of up to 8 KiB.
@@ -56,9 +51,6 @@ def decode(blob: bytes, cardinality: int, row_count: int) -> Positions:
 
     `cardinality` is the number of deleted rows and `row_count` the number of rows of the data
     file, both as the catalog knows them.
-
-    Raises:
-        VectorError: the bytes are damaged, or they do not fit the two numbers.
     """
     if len(blob) < _SMALLEST_BYTES:
         raise VectorError(f"{len(blob)} bytes are too few for a deletion vector")

@@ -63,9 +63,6 @@ def to_duckdb(handed: HandOver, connection: Any, name: str) -> Any:
     Rows that plake read are in a view of their own, `<name> (from memory)`, the positions of
     deleted rows in `<name> (deleted rows)`, and partition values by the paths of files in
     `<name> (partitions 0)` and so on.
-
-    Raises:
-        FilesRefused
     """
     in_memory = f"{name} (from memory)"
     deleted = _deleted(name)

@@ -129,11 +129,7 @@ Known = Mapping[int, ColumnBounds]
 
 
 def without_columns(engine: Engine, row_count: int) -> HandOver:
-    """What an engine gets for a scan that returns no columns: so many rows.
-
-    Raises:
-        InvalidOptionError: the engine has no tables without columns.
-    """
+    """What an engine gets for a scan that returns no columns: so many rows."""
     if not engine.has_tables_without_columns:
         raise InvalidOptionError(
             option="columns",
@@ -205,11 +201,7 @@ def needed_bounds(schema: pa.Schema, names: Iterable[str]) -> frozenset[int]:
 
 
 def check_files(storage: Storage, tasks: Mapping[str, ScanTask]) -> None:
-    """Check that the files of tasks, by path, are there and have the sizes that were committed.
-
-    Raises:
-        StorageError, CorruptDatasetError
-    """
+    """Check that the files of tasks, by path, are there and have the sizes that were committed."""
     for task, size_bytes in zip(tasks.values(), storage.sizes_at([*tasks])):
         if size_bytes is None:
             raise StorageError(
@@ -312,11 +304,7 @@ class _Division:
         return {field.name for field in stored.values() if field is not None} <= there
 
     def check(self) -> None:
-        """Check the files that the engine reads, all at once: each by itself takes longer.
-
-        Raises:
-            StorageError, CorruptDatasetError
-        """
+        """Check the files that the engine reads, all at once: each by itself takes longer."""
         check_files(self._storage, self._unchecked)
 
     def _gives_positions(self, schema_version: int) -> bool:

@@ -56,8 +56,6 @@ def erase(
     """Erase the rows of a condition from a dataset and its branches.
 
     Raises:
-        DatasetNotFoundError, InvalidPredicateError, InvalidOptionError
-        ErasureIncompleteError: the rows are gone from all versions, and files or pages are left.
         StorageError, CorruptDatasetError: a file cannot be read or written; nothing was erased.
         CommitUnknownError: the catalog was lost during the commit. Erase again.
     """
@@ -219,11 +217,7 @@ class _Erasure:
         )
 
     def _check_foreign(self, found: Mapping[Identity, Matches]) -> None:
-        """Check that plake may rewrite the files: it never deletes what others wrote.
-
-        Raises:
-            InvalidOptionError
-        """
+        """Check that plake may rewrite the files: it never deletes what others wrote."""
         names = sorted({one.path for one in found if own_name(one.path) is None})
         if names and self.foreign != "rewrite":
             raise InvalidOptionError(
@@ -278,11 +272,7 @@ class _Erasure:
 
 
 def _check_deleted(address: Address, vacuumed: VacuumReport) -> None:
-    """Check that every old file is gone.
-
-    Raises:
-        ErasureIncompleteError
-    """
+    """Check that every old file is gone."""
     failed = [
         tally
         for tally in vacuumed.left

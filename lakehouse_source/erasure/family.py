@@ -66,11 +66,7 @@ class Member:
 
 
 def family(catalog: Catalog, reader: CatalogReader, address: Address) -> list[Member]:
-    """The dataset, which is the first, and its branches.
-
-    Raises:
-        DatasetNotFoundError
-    """
+    """The dataset, which is the first, and its branches."""
     record = existing(reader.dataset(address.key), address.uri, catalog.redacted_url)
     found = []
     for one in (address, *map(address.branch, reader.branches(record.id))):

@@ -53,11 +53,7 @@ class Finder:
         self._wanted: list[tuple[Identity, object]] = []
 
     def plan(self, reader: CatalogReader, members: Sequence[Member]) -> None:
-        """Plan to look at the files of the family that may have rows of the condition.
-
-        Raises:
-            InvalidPredicateError, InvalidExpressionError
-        """
+        """Plan to look at the files of the family that may have rows of the condition."""
         self._looks, self._wanted = [], []
         planned: set[tuple[Identity, object]] = set()
         for member in members:

@@ -46,9 +46,6 @@ def write_others(
     """Write the rows of a file that stay to a new file; None where none stays.
 
     `snapshot` is one of a dataset that has the file. The file gets the columns that it has.
-
-    Raises:
-        StorageError, CorruptDatasetError
     """
     erased = matches.positions
     if len(erased) == file.row_count:
@@ -162,11 +159,7 @@ class Vectors:
         files: Mapping[Identity, FileMetadata | None],
         write_id: str,
     ) -> dict[int, list[tuple[VectorRecord, int | None]]]:
-        """Write the vectors of touched Puffin files anew; their rows of the catalog by dataset.
-
-        Raises:
-            StorageError, CorruptDatasetError
-        """
+        """Write the vectors of touched Puffin files anew; their rows of the catalog by dataset."""
         touched = self.touched(found)
         new: dict[int, tuple[FileRecord, Positions]] = {}
         number: dict[tuple[str, int, Identity], int] = {}

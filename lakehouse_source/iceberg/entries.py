@@ -228,7 +228,6 @@ class Entries:
         """Check the footer of a file that plake did not write: names, and field ids if it has any.
 
         Raises:
-            IcebergUnsupportedError
             StorageError: the file cannot be read.
         """
         with self._storage.open_input(file.path) as stream, self._storage.errors(file.path):

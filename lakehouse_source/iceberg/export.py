@@ -40,8 +40,6 @@ def export_iceberg(
 
     Raises:
         IcebergUnsupportedError: Iceberg cannot say the dataset.
-        InvalidOptionError: it is a branch, or its folder is a table of Iceberg already.
-        StorageError, CatalogUnavailableError, AccessDeniedError
     """
     if address.is_branch:
         raise InvalidOptionError(
@@ -99,11 +97,7 @@ def export_if_wanted(catalog: Catalog, address: Address) -> None:
 
 
 def _hinted(storage: Storage) -> int:
-    """The version that the hint names; 0: there is no hint.
-
-    Raises:
-        InvalidOptionError: somebody else wrote the hint: the folder is a table of Iceberg.
-    """
+    """The version that the hint names; 0: there is no hint."""
     try:
         with storage.open_input(HINT) as hint:
             text = hint.read(1000).decode(errors="replace").strip()

@@ -57,11 +57,7 @@ class TableState:
 
 
 def table_state(catalog: Catalog, reader: CatalogReader, address: Address) -> TableState:
-    """The state of a dataset.
-
-    Raises:
-        DatasetNotFoundError
-    """
+    """The state of a dataset."""
     record = existing(reader.dataset(address.key), address.uri, catalog.redacted_url)
     return TableState(
         record,
@@ -86,7 +82,6 @@ def table_metadata(
 
     Raises:
         IcebergUnsupportedError: Iceberg cannot say the newest version.
-        DatasetNotFoundError, StorageError, CatalogUnavailableError, AccessDeniedError
     """
     return _Table(catalog, address, refs_only, newest_versions).metadata()
 

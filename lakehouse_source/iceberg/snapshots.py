@@ -86,11 +86,7 @@ def snapshot_id(dataset_id: int, base_version: int | None, version: int) -> int:
 
 
 def check_version(snapshot: Snapshot, schema_versions: set[int]) -> None:
-    """Check that readers of Iceberg read files of these schemas rightly.
-
-    Raises:
-        IcebergUnsupportedError
-    """
+    """Check that readers of Iceberg read files of these schemas rightly."""
     iceberg_schema(snapshot.schema, snapshot.schema_version, snapshot.uri)
     for version in schema_versions:
         check_files(snapshot.file_schemas[version], snapshot.schema, snapshot.uri)
@@ -112,7 +108,6 @@ def make_version(
     Raises:
         IcebergUnsupportedError: Iceberg cannot say it.
         CommitConflictError: rows of the version were erased meanwhile.
-        StorageError, CatalogUnavailableError, AccessDeniedError
     """
     maker = _Maker(catalog, address, snapshot, base_version)
     found = maker.known()

@@ -58,9 +58,6 @@ def drop_long_dropped(catalog: Catalog, retention_seconds: float) -> None:
     """Hide the managed datasets whose names were dropped longer ago than the retention.
 
     Their files stay until `end_datasets`, which any vacuum of the catalog calls again.
-
-    Raises:
-        AccessDeniedError, CatalogUnavailableError
     """
     with catalog.read() as reader:
         found = reader.names.long_dropped(retention_seconds)
@@ -100,7 +97,6 @@ def finish_drops(catalog: Catalog, storage_options: Mapping[str, Any] | None = N
 
     Raises:
         ForeignFolderError: the folder is another catalog's.
-        StorageError: files cannot be deleted. Their datasets stay dropped; call again.
         InvalidOptionError: the store of a dataset does not know a storage option.
     """
     with catalog.read() as reader:
@@ -126,9 +122,6 @@ def end_datasets(
     """Delete the files of dropped datasets, and then their rows; tells of each but branches.
 
     `dropped` are those of `to_be_ended`. With `dry_run` nothing is deleted.
-
-    Raises:
-        CatalogUnavailableError
     """
     ended: dict[str, Ended] = {}
     for record in sorted(dropped, key=_is_branch):

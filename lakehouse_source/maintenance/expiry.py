@@ -34,10 +34,6 @@ def expire_versions(
 
     A version that has a tag stays, and none other for it. A consumer keeps the version that it
     has read, and all later ones.
-
-    Raises:
-        InvalidOptionError: no limit is given, or one that is out of range.
-        DatasetNotFoundError
     """
     if keep_seconds is None and keep_last is None:
         raise InvalidOptionError(

@@ -54,7 +54,6 @@ def vacuum_dataset(
     """Delete the files that a dataset and its branches do not need; report what was kept and why.
 
     Raises:
-        DatasetNotFoundError, InvalidOptionError, CatalogUnavailableError
         CorruptDatasetError: the folder contains no file of a readable version; nothing
             was deleted.
         ForeignFolderError: the folder is another catalog's; nothing was deleted.

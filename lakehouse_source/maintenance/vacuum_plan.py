@@ -75,11 +75,7 @@ class VacuumOptions:
     of_any_age: bool = False
 
     def check(self) -> None:
-        """Check the ages; short ones are dangerous and need `allow_short_retention`.
-
-        Raises:
-            InvalidOptionError
-        """
+        """Check the ages; short ones are dangerous and need `allow_short_retention`."""
         flag("dry_run", self.dry_run)
         flag("allow_short_retention", self.allow_short_retention)
         for name, seconds in (

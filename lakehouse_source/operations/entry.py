@@ -103,11 +103,7 @@ class Call:
     progress: bool | None = False
 
     def dataset(self) -> Dataset:
-        """The dataset at its newest version.
-
-        Raises:
-            DatasetNotFoundError, InvalidOptionError
-        """
+        """The dataset at its newest version."""
         from lakehouse_source.dataset import Dataset
 
         return Dataset(self.target.address())

@@ -38,7 +38,6 @@ def import_batches(
 
     Raises:
         InvalidOptionError: the format of a file cannot be told.
-        SchemaMismatchError: a file has other columns than the first one.
         CorruptDatasetError, StorageError: a file is not what its format says, or cannot be read.
     """
     files = [(path, format or _format_of(path)) for path in paths]
@@ -66,11 +65,7 @@ def import_batches(
 
 
 def parquet_schema(path: str) -> pa.Schema:
-    """The columns of a Parquet file.
-
-    Raises:
-        CorruptDatasetError, StorageError
-    """
+    """The columns of a Parquet file."""
     here = StorageLocation.of(".")
     return _Rows(here, path, "parquet", {}, None).schema.remove_metadata()
 

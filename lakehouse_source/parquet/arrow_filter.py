@@ -58,12 +58,7 @@ def names_any(expression: pc.Expression, schema: pa.Schema, names: frozenset[str
 def as_engines_mean(
     expression: pc.Expression, schema: pa.Schema
 ) -> tuple[pc.Expression, tuple[str, ...]]:
-    """The expression rewritten, and the top-level columns that it names.
-
-    Raises:
-        InvalidPredicateError: it holds more than comparisons, IN, tests for NULL
-            and NaN, and their combinations.
-    """
+    """The expression rewritten, and the top-level columns that it names."""
     try:
         tree = read(expression)
         again = _build(tree, None)

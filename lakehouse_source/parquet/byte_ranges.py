@@ -36,7 +36,6 @@ class ByteRanges:
         """The bytes of each range.
 
         Raises:
-            OutsideFile: a range is not in the file.
             OSError, ArrowException: the file cannot be read.
         """
         wanted = sorted(set(ranges))

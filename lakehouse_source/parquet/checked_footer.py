@@ -224,7 +224,6 @@ def open_footer(file: pa.NativeFile, path: str, *, remembered: bool = False) -> 
     Raises:
         CorruptDatasetError: the file is not a Parquet file, or its footer is damaged or
             encrypted.
-        StorageError: the file could not be read.
     """
     try:
         footer = _footer_bytes(file, path)

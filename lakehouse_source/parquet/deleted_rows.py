@@ -11,11 +11,7 @@ from lakehouse_source.storage import Storage, sha256_of
 
 
 def check_sha256(file: pa.NativeFile, expected: bytes | None, path: str) -> None:
-    """Compare all bytes of a file with its checksum; None: it has none.
-
-    Raises:
-        CorruptDatasetError: they are others.
-    """
+    """Compare all bytes of a file with its checksum; None: it has none."""
     if expected is None:
         return
     found = sha256_of(file)
@@ -41,7 +37,6 @@ def deleted_rows(
 
     Raises:
         StorageError: the Puffin file cannot be read.
-        CorruptDatasetError: it has no vector of this file, or a damaged one.
     """
     if vector is None:
         return Positions()

@@ -86,11 +86,7 @@ def _moved(storage: Storage, path: str, folder: str) -> str:
 
 
 def _check_schema(spec: WriteSpec, shown: str, stored: pa.Schema) -> None:
-    """Check that a file has the types and field ids that the catalog will say it has.
-
-    Raises:
-        SchemaMismatchError
-    """
+    """Check that a file has the types and field ids that the catalog will say it has."""
     wanted = list(walk(spec.file_schema))
     found = list(walk(stored))
     for (path, field), (_, other) in zip(wanted, found):

@@ -49,7 +49,6 @@ def check_duckdb_writes(spec: WriteSpec, storage: Storage) -> None:
     Raises:
         InvalidOptionError: DuckDB is not installed or too old, the store is remote, or DuckDB
             cannot follow the layout.
-        SchemaMismatchError: DuckDB does not write a column's type exactly.
     """
     version = _version()
 

@@ -76,11 +76,7 @@ class FooterLayout:
 
 
 def footer_layout(data: bytes) -> FooterLayout:
-    """Find the column chunks in a `FileMetaData`.
-
-    Raises:
-        ThriftError: the bytes are not a structure, or say that the file is encrypted.
-    """
+    """Find the column chunks in a `FileMetaData`."""
     groups: list[list[int]] = []
     fields: dict[int, tuple[int, int, int]] = {}
     at = field = 0

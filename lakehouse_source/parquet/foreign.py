@@ -140,7 +140,6 @@ class FooterReader:
         """Read the footer of a file.
 
         Raises:
-            CorruptDatasetError: it is not a Parquet file, is damaged or is encrypted.
             StorageError: it cannot be read.
             SchemaMismatchError: it has columns that a dataset cannot have.
         """

@@ -116,11 +116,7 @@ class NewFile:
 
 
 def verify_stored(storage: Storage, path: str, size_bytes: int) -> None:
-    """Make a file durable; check its size and its end: stores have cut files (arrow#40502).
-
-    Raises:
-        StorageError
-    """
+    """Make a file durable; check its size and its end: stores have cut files (arrow#40502)."""
     storage.sync_file(path)
     reach("file synced")
     with storage.open_input(path) as stored, storage.errors(path):

@@ -85,7 +85,6 @@ def file_of_pages(
     """A Parquet file of the pages of one row group, with a row group for each of `groups`.
 
     Raises:
-        UnusablePages: a page is not what the index says.
         OutsideFile: a page is not in the file.
     """
     spans = [span for group in groups for leaf in group.leaves for span in leaf.spans]

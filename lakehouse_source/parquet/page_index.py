@@ -236,11 +236,7 @@ class _Values:
     type: pa.DataType
 
     def ordinal(self, raw: bytes) -> Any:
-        """A bound in plain encoding as an ordinal.
-
-        Raises:
-            ThriftError: the bound has not the width of its type.
-        """
+        """A bound in plain encoding as an ordinal."""
         if self.width is not None and len(raw) != self.width:
             raise ThriftError("a bound of another width than the column's type has")
         return ordinal(_plain(raw, self.physical), self.physical, self.type)

@@ -95,11 +95,7 @@ class PageReader:
     def choose(
         self, row_group: int, columns: Sequence[FileColumn], rows: Sequence[RowRange]
     ) -> ChosenPages:
-        """The pages that hold `rows`, which are in order and do not overlap.
-
-        Raises:
-            UnusablePages: the row group cannot be read by pages.
-        """
+        """The pages that hold `rows`, which are in order and do not overlap."""
         row_count = self._footer.row_counts[row_group]
         groups: dict[tuple[bool, tuple[RowRange, ...]], PageGroup] = {}
         for column in columns:
@@ -121,8 +117,6 @@ class PageReader:
         """The rows of the columns, one after the other.
 
         Raises:
-            UnusablePages: the row group cannot be read by pages.
-            CorruptDatasetError: PyArrow cannot decode a page, or its checksum is wrong.
             ArrowException, OSError: the file cannot be read.
         """
         groups = chosen.groups

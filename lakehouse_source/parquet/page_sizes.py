@@ -27,7 +27,6 @@ def oversized_page(
 
     Raises:
         CorruptDatasetError: a column chunk contradicts the schema.
-        OSError, ArrowException
     """
     for position in range(footer.leaf_count):
         meta = footer.structure(row_group, position)[3]

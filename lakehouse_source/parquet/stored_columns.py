@@ -73,11 +73,7 @@ class StoredColumns:
         return [field for field in found if field.name in file.footer.names]
 
     def _check_lacks(self, file: OpenFile, lacking: Sequence[pa.Field]) -> None:
-        """Check that a file lacks columns, and does not have them under other names.
-
-        Raises:
-            CorruptDatasetError: a column of the file has the field id of one that it lacks.
-        """
+        """Check that a file lacks columns, and does not have them under other names."""
         if self._foreign:
             return  # its columns are found by names, and ids in it mean nothing
         names = {field_id(field): field.name for field in file.footer.arrow_schema}

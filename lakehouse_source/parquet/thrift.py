@@ -25,11 +25,7 @@ class ThriftError(ValueError):
 
 
 def read_struct(data: bytes, start: int = 0) -> tuple[Struct, int]:
-    """The structure at `start`, and the position after it.
-
-    Raises:
-        ThriftError: the bytes are not a structure.
-    """
+    """The structure at `start`, and the position after it."""
     try:
         return _struct(data, start, 0)
     except IndexError as error:
@@ -37,11 +33,7 @@ def read_struct(data: bytes, start: int = 0) -> tuple[Struct, int]:
 
 
 def skip_value(data: bytes, kind: int, at: int) -> int:
-    """The position after the value of `kind` at `at`. Builds nothing, so it is fast.
-
-    Raises:
-        ThriftError: the bytes are not such a value.
-    """
+    """The position after the value of `kind` at `at`. Builds nothing, so it is fast."""
     try:
         return _skip(data, kind, at, 0)
     except IndexError as error:
@@ -49,11 +41,7 @@ def skip_value(data: bytes, kind: int, at: int) -> int:
 
 
 def read_list_head(data: bytes, at: int) -> tuple[int, int, int]:
-    """The number of items of the list at `at`, their kind, and where the first one starts.
-
-    Raises:
-        ThriftError: the list is longer than the data.
-    """
+    """The number of items of the list at `at`, their kind, and where the first one starts."""
     try:
         head = data[at]
         size, at = (head >> 4, at + 1) if head < 0xF0 else _varint(data, at + 1)
@@ -65,11 +53,7 @@ def read_list_head(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def read_field_head(data: bytes, at: int, last: int) -> tuple[int, int, int]:
-    """The id and kind of the field at `at`, and where its value starts. `last`: the id before.
-
-    Raises:
-        ThriftError: the data ends early.
-    """
+    """The id and kind of the field at `at`, and where its value starts. `last`: the id before."""
     try:
         head = data[at]
         kind = head & 0x0F

@@ -89,11 +89,7 @@ def write_files(
 
 
 def check_can_write(spec: WriteSpec) -> None:
-    """Check that the PyArrow of this process can write what `spec` asks for.
-
-    Raises:
-        InvalidOptionError: bloom filters are asked for and PyArrow is older than 24.
-    """
+    """Check that the PyArrow of this process can write what `spec` asks for."""
     if spec.bloom_filter_columns and not CAN_WRITE_BLOOM_FILTERS:
         raise InvalidOptionError(
             option="bloomFilterColumns",

@@ -51,10 +51,6 @@ def check_index_columns(
     """Check that columns can be indexed, and that the dataset indexes them.
 
     `properties` is None for a new dataset.
-
-    Raises:
-        InvalidOptionError: there is no such column, it has no keys, or the dataset was
-            indexes other columns.
     """
     if names is None:
         return

@@ -47,9 +47,6 @@ class Statistics:
         """The bounds of columns, by id, over one row group.
 
         `decode` gives those of a column that the file holds.
-
-        Raises:
-            CorruptDatasetError: there is no schema of the version that the file has.
         """
         columns = self.then.get(file.schema_version)
         if columns is None:

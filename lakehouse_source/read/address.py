@@ -58,11 +58,7 @@ def _uri_of_name(text: str, catalog: CatalogLike) -> str | None:
 
 
 def refuse_what_reads_like_a_name(given: str) -> None:
-    """Make no new dataset in a folder `sales.orders`: the name of a table is meant.
-
-    Raises:
-        InvalidOptionError
-    """
+    """Make no new dataset in a folder `sales.orders`: the name of a table is meant."""
     if "." in given.strip(".") and "/" not in given and ":" not in given:
         raise InvalidOptionError(
             option="path",
@@ -107,9 +103,6 @@ class Address:
         """The address of what a user gave: a folder, a URI, or a name in the catalog.
 
         A text without a slash that is a name in the catalog is the name: `./orders` is a folder.
-
-        Raises:
-            InvalidOptionError, CatalogUnavailableError
         """
         found = _uri_of_name(given, catalog) if isinstance(given, str) else None
         return cls(given if found is None else found, catalog, storage_options)
@@ -167,11 +160,7 @@ class Address:
             opened.release()
 
     def _refuse_second_catalog(self) -> None:
-        """Make no catalog in a folder that another catalog has, or that reads like a name.
-
-        Raises:
-            ForeignFolderError, InvalidOptionError
-        """
+        """Make no catalog in a folder that another catalog has, or that reads like a name."""
         folder = local_path(self.location.uri)
         if split_branch(self.key)[0] != OWN_KEY or folder is None:
             return
@@ -194,11 +183,7 @@ class Address:
         version: int | str | None = None,
         timestamp: datetime | str | None = None,
     ) -> Snapshot:
-        """The dataset at a version.
-
-        Raises:
-            DatasetNotFoundError, VersionNotFoundError
-        """
+        """The dataset at a version."""
         return open_snapshot(
             reader,
             self.key,

@@ -48,9 +48,6 @@ def identity_of(reader: CatalogReader, dataset_id: int) -> str:
     """What tells a dataset from every other one, one at the same place later too.
 
     It is the id of the write that made version 1. The history keeps that for ever.
-
-    Raises:
-        CorruptDatasetError: the history lacks version 1.
     """
     found = reader.write_id_of(dataset_id, 1)
     if found is None:
@@ -73,10 +70,6 @@ def starting_position(
     A version is the first one whose rows are read, or "latest": what comes after `current`. A
     timestamp means the first version committed at or after it. Without `fail_on_data_loss` an
     expired version is a beginning too: a query that ended before its first batch is asked again.
-
-    Raises:
-        VersionNotFoundError: the version was expired, or is not the next one nor before it.
-        InvalidOptionError: both are given, or the timestamp is none or is in the future.
     """
     oldest = newest.dataset.oldest_version
     if version is not None and timestamp is not None:

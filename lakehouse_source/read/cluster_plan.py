@@ -34,11 +34,7 @@ class Piece:
 
 
 def clustering_columns(snapshot: Snapshot) -> list[Leaf]:
-    """The columns that the dataset is clustered by, without those of its partitions.
-
-    Raises:
-        InvalidOptionError: there is none, or one is not in the search index.
-    """
+    """The columns that the dataset is clustered by, without those of its partitions."""
     names = snapshot.dataset.properties.layout.cluster_by or ()
     by_path = {leaf.path: leaf for leaf in leaves(snapshot.schema)}
     columns = [

@@ -81,11 +81,7 @@ def _asked(bound: BoundPredicate, leaf: Leaf) -> list[tuple[Ordinal | None, Ordi
 
 
 def write_page(text: str, path: str | os.PathLike[str]) -> None:
-    """Write a page to a file, in place of one that is there.
-
-    Raises:
-        StorageError: the file cannot be written.
-    """
+    """Write a page to a file, in place of one that is there."""
     to = os.fspath(path)
     part = f"{to}.{uuid4().hex}.part"
     try:

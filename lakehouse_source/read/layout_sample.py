@@ -158,11 +158,7 @@ def _bounds(
 def sample_of(
     reader: CatalogReader, snapshot: Snapshot, leaves: Sequence[Leaf], read_uri: Where
 ) -> Sample:
-    """Some rows of the version; reads a row group of each of at most `_PLACES` places.
-
-    Raises:
-        StorageError, CorruptDatasetError
-    """
+    """Some rows of the version; reads a row group of each of at most `_PLACES` places."""
     files = live_files(reader, snapshot)
     names = list(dict.fromkeys(leaf.path[0] for leaf in leaves))
     begins = list(accumulate(files.rows.to_pylist(), initial=0))

@@ -137,9 +137,6 @@ def plan(
     files as `CatalogReader.iter_files` does. `columns` may name fields of `metadata` too, where
     the dataset has no column of that name. Only `files` are planned, if they are given; then the
     counts of the whole dataset mean nothing. With `checksums` the tasks have those of their files.
-
-    Raises:
-        InvalidPredicateError, SchemaMismatchError.
     """
     begin = time.perf_counter()
     schema = with_metadata(snapshot.schema, columns, metadata)

@@ -30,7 +30,6 @@ def read_changes(
     schema of that version.
 
     Raises:
-        DatasetNotFoundError, VersionNotFoundError, InvalidPredicateError, SchemaMismatchError
         StreamChangeError: a commit did not only add rows.
         StreamSchemaError: a commit added rows, and the schema was replaced since then.
         StreamDataLossError: a version was expired.

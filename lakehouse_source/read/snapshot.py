@@ -100,9 +100,6 @@ def open_snapshot(
     """The dataset registered as `key`, at a version (default: the newest).
 
     A version that is a text is a tag, or a number in digits.
-
-    Raises:
-        DatasetNotFoundError, VersionNotFoundError, InvalidOptionError.
     """
     if isinstance(version, str):
         version = _tagged(reader, key, uri, catalog, version)
@@ -152,11 +149,7 @@ def _tagged(reader: CatalogReader, key: str, uri: str, catalog: str, name: str) 
 
 
 def existing(record: DatasetRecord | None, uri: str, catalog: str) -> DatasetRecord:
-    """The record of a dataset that has a version.
-
-    Raises:
-        DatasetNotFoundError: there is none, or nothing was committed to it yet.
-    """
+    """The record of a dataset that has a version."""
     if record is None or record.current_version == 0:
         raise DatasetNotFoundError(dataset=uri, catalog=catalog)
     return record
@@ -173,7 +166,6 @@ def check_readable(record: DatasetRecord, uri: str, version: int, reader: Catalo
     """Check that a dataset has a version, and that it was not expired or has a tag.
 
     Raises:
-        VersionNotFoundError
         InvalidOptionError: it is no whole number, which a database might compare nevertheless.
     """
     version = checked_version(version)
@@ -189,11 +181,7 @@ def check_readable(record: DatasetRecord, uri: str, version: int, reader: Catalo
 
 
 def checked_version(version: Any) -> int:
-    """The number of a version.
-
-    Raises:
-        InvalidOptionError: it is no whole number. `True` is none.
-    """
+    """The number of a version."""
     try:
         return whole_number("version", version)
     except InvalidOptionError as error:
@@ -213,11 +201,7 @@ def no_such_reference(record: DatasetRecord, uri: str, requested: str) -> Versio
 
 
 def version_number(text: str) -> int | None:
-    """The number of a version in a text, or None where the text can be a tag.
-
-    Raises:
-        InvalidOptionError: the text is digits after several signs.
-    """
+    """The number of a version in a text, or None where the text can be a tag."""
     if not text.strip().lstrip("+-").isdecimal():
         return None
     try:
@@ -253,11 +237,7 @@ def _snapshot(
 
 
 def parse_timestamp(value: datetime | str, option: str = "timestamp") -> datetime:
-    """An aware datetime; text is ISO 8601, without a zone it is UTC. `option` names it in errors.
-
-    Raises:
-        InvalidOptionError: the text is not a timestamp.
-    """
+    """An aware datetime; text is ISO 8601, UTC without a zone. `option` names it in errors."""
     if isinstance(value, str):
         try:
             parsed = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
@@ -273,11 +253,7 @@ def parse_timestamp(value: datetime | str, option: str = "timestamp") -> datetim
 
 
 def resolve_columns(schema: pa.Schema, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """Top-level column names in the schema's spelling; None means all.
-
-    Raises:
-        SchemaMismatchError: there is no such column.
-    """
+    """Top-level column names in the schema's spelling; None means all."""
     if columns is None:
         return tuple(schema.names)
     chosen: list[str] = []

@@ -128,7 +128,6 @@ def suggest_layout(
     """Try layouts by the columns of the conditions, and tell which of them is best.
 
     Raises:
-        InvalidOptionError: there is no condition, or there are too many.
         InvalidPredicateError: one cannot be parsed, or names a column that is not there.
         StorageError, CorruptDatasetError: the sample cannot be read.
     """

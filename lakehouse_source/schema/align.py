@@ -78,10 +78,6 @@ def align(
 
     `source` describes the table's columns: its own schema, or the same with ids.
     A target field that matches no source field has its `default` on every row.
-
-    Raises:
-        SchemaMismatchError: a value does not fit its target type, or a NULL is
-            in a column that is not nullable.
     """
     fields = IndexedFields(source)
     places = {id(field): place for place, field in enumerate(fields)}
@@ -108,9 +104,6 @@ def check_digits(table: pa.Table) -> None:
 
     Arrow does not check that when it takes data from another library: a DuckDB HUGEINT comes as
     decimal128(38, 0) and may have 39 digits.
-
-    Raises:
-        SchemaMismatchError: a value has more.
     """
     for field, column in zip(table.schema, table.columns):
         if _has_decimals(field.type):

@@ -322,9 +322,6 @@ def storage_type(type_: pa.DataType, column: str) -> pa.DataType:
     date64, small decimals). Datasets use one of them, so that every writer and
     engine sees the same. Timestamps with a zone are stored as instants in UTC.
     Parquet has no timestamps in seconds: they are stored in milliseconds.
-
-    Raises:
-        SchemaMismatchError: Parquet cannot hold the type.
     """
     if isinstance(type_, pa.BaseExtensionType):
         return storage_type(type_.storage_type, column)
@@ -383,11 +380,7 @@ def storage_field(field: pa.Field, parent: str = "") -> pa.Field:
 
 
 def check_name(name: str, path: str) -> None:
-    """Check that a column, or a field in one, may have a name. `path` is what errors call it.
-
-    Raises:
-        SchemaMismatchError: the name is empty, or it has a NUL, at which engines end a text.
-    """
+    """Check that a column, or a field in one, may have a name. `path` is what errors call it."""
     if not name:
         raise SchemaMismatchError(
             column=path, reason="has an empty name", hint="Name every column."
@@ -404,10 +397,6 @@ def storage_schema(schema: pa.Schema) -> pa.Schema:
     """The schema in which data of `schema` is stored, without ids.
 
     The marks of `dataframe_schema` and `schema_of_values` stay.
-
-    Raises:
-        SchemaMismatchError: two names collide by case, a name is empty or has a NUL, there is
-            no column, or Parquet cannot hold a type.
     """
     if len(schema) == 0:
         raise SchemaMismatchError(

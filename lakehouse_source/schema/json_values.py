@@ -24,11 +24,7 @@ JsonValue: TypeAlias = "bool | int | float | str | dict[str, str]"
 
 
 def parsed(text: str) -> Any:
-    """What a JSON text of the catalog says.
-
-    Raises:
-        CorruptDatasetError: it is no JSON.
-    """
+    """What a JSON text of the catalog says."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as exc:

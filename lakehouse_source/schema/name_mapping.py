@@ -130,9 +130,6 @@ def check_reads_exactly(
 
     Returns:
         What the statistics of a file with these columns must show.
-
-    Raises:
-        SchemaMismatchError: a column does not fit.
     """
     to_show: list[ToShow] = []
     for field in stored:

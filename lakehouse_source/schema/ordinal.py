@@ -140,9 +140,6 @@ def to_ordinal(value: Any, type_: pa.DataType) -> Ordinal:
 
     Temporal values may be given as counts of the type's unit. Aware datetimes
     are instants; naive ones in a zoned column are in UTC.
-
-    Raises:
-        ValueError: the value is not of the type, or would lose precision in it.
     """
     kind = domain(type_)
     if isinstance(value, pa.Scalar):

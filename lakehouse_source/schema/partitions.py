@@ -49,11 +49,7 @@ def partition_text(value: Any, type_: pa.DataType) -> str | None:
 
 @lru_cache(maxsize=1024)
 def partition_ordinal(text: str | None, type_: pa.DataType) -> Ordinal | None:
-    """The ordinal of the value that `partition_text` wrote, None for NULL.
-
-    Raises:
-        CorruptDatasetError: the text is not a value of the type.
-    """
+    """The ordinal of the value that `partition_text` wrote, None for NULL."""
     if text is None:
         return None
     ordinal = json_values.from_json_value(json_values.parsed(text), type_)
@@ -233,12 +229,7 @@ def _encode(text: str) -> str:
 
 
 def check_partition_columns(schema: pa.Schema, partition_by: tuple[str, ...]) -> tuple[str, ...]:
-    """The partition columns, named as in the schema.
-
-    Raises:
-        SchemaMismatchError: a column is unknown, given twice, of a type that cannot
-            partition, or no other column would be left for the files.
-    """
+    """The partition columns, named as in the schema."""
     chosen: list[str] = []
     t = pa.types
     for name in partition_by:

@@ -26,11 +26,7 @@ def shown(path: Path) -> str:
 
 
 def checked_path(path: object, option: str) -> Path:
-    """A path as a user gave it.
-
-    Raises:
-        InvalidOptionError: it is not a text, nor a sequence of texts.
-    """
+    """A path as a user gave it."""
     if isinstance(path, str) and path:
         return path
     if isinstance(path, (list, tuple)) and path and all(isinstance(part, str) for part in path):
@@ -41,11 +37,7 @@ def checked_path(path: object, option: str) -> Path:
 
 
 def find(schema: pa.Schema, path: Path) -> Place:
-    """Where a field is.
-
-    Raises:
-        SchemaMismatchError: there is no such field, or a dotted text means two of them.
-    """
+    """Where a field is."""
     lowered = path.lower() if isinstance(path, str) else tuple(name.lower() for name in path)
     found = list(_places(list(schema), lowered, None))
     if len(found) == 1:

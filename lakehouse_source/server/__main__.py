@@ -33,9 +33,6 @@ def serve(
 
     `token` is `env:NAME`. `storage` and `vend_credentials` are texts `name=value`; a value
     `env:NAME` is that of an environment variable.
-
-    Raises:
-        InvalidOptionError: a token is missing where others than this machine reach the server.
     """
     try:
         import uvicorn

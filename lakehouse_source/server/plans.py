@@ -66,11 +66,7 @@ class Request:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Request:
-        """The request in a body.
-
-        Raises:
-            InvalidOptionError
-        """
+        """The request in a body."""
         if document.get("start-snapshot-id") is not None:
             raise InvalidOptionError(
                 option="start-snapshot-id",
@@ -120,11 +116,7 @@ class Plans:
         self._plans: OrderedDict[str, _Planned] = OrderedDict()
 
     def plan(self, address: Address, request: Request) -> dict[str, Any]:
-        """The first page of a plan, and tokens for the others.
-
-        Raises:
-            VersionNotFoundError, InvalidPredicateError, IcebergUnsupportedError
-        """
+        """The first page of a plan, and tokens for the others."""
         return {"status": "completed", **self._of_start(address, request, 0)}
 
     def tasks(self, address: Address, token: Any) -> dict[str, Any]:

@@ -84,7 +84,6 @@ def app(
         newest_versions: so many of the newest versions are snapshots without being asked for.
 
     Raises:
-        InvalidOptionError: starlette is not installed, or a value is wrong.
         CatalogUnavailableError: there is no such catalog.
     """
     try:
@@ -228,11 +227,7 @@ class _Answers:
 
 
 def _document(body: bytes) -> Mapping[str, Any]:
-    """The JSON object in a body.
-
-    Raises:
-        InvalidOptionError
-    """
+    """The JSON object in a body."""
     try:
         found = json.loads(body) if body.strip() else {}
     except (ValueError, RecursionError) as error:
@@ -243,11 +238,7 @@ def _document(body: bytes) -> Mapping[str, Any]:
 
 
 def _page(request: Any, names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """A page of names, and the token of the next one.
-
-    Raises:
-        InvalidOptionError
-    """
+    """A page of names, and the token of the next one."""
     token, size = request.query_params.get("pageToken"), request.query_params.get("pageSize")
     ordered = sorted(names, key=lambda name: (name.lower(), name))
     if token is None and size is None:

@@ -58,11 +58,7 @@ class Tables:
             return [one.name for one in reader.names.datasets(namespace) if one.version > 0]
 
     def address(self, name: QualifiedName) -> Address:
-        """The address of a table.
-
-        Raises:
-            DatasetNotFoundError, NamespaceNotFoundError
-        """
+        """The address of a table."""
         with self.catalog.read() as reader:
             found = reader.names.get(name)
         uri = found.base_uri
@@ -79,11 +75,7 @@ class Tables:
             return table_state(self.catalog, reader, address)
 
     def loaded(self, address: Address, state: TableState, *, refs_only: bool) -> bytes:
-        """The answer to the loading of a table, as JSON; made once for each state.
-
-        Raises:
-            IcebergUnsupportedError
-        """
+        """The answer to the loading of a table, as JSON; made once for each state."""
         key = f"{address.key} {state.key} {refs_only}"
         with self._lock:
             lock = self._making.setdefault(address.key, threading.Lock())

@@ -42,11 +42,7 @@ class HashedOutput:
             self._tap.stop()
 
     def abandon(self) -> None:
-        """Close the file without the rest, and do not publish it where the store allows that.
-
-        Raises:
-            OSError, ArrowException
-        """
+        """Close the file without the rest, and do not publish it where the store allows that."""
         self._tap.stop()
         abort = getattr(self._tap.file, "abort", None)
         if abort is not None:
@@ -109,11 +105,7 @@ def _kept(data: Any) -> bytes:
 
 
 def sha256_of(file: pa.NativeFile) -> bytes:
-    """The SHA-256 of all bytes of a file that is open for random access.
-
-    Raises:
-        OSError, ArrowException
-    """
+    """The SHA-256 of all bytes of a file that is open for random access."""
     found = hashlib.sha256()
     file.seek(0)
     while piece := file.read_buffer(_READ_BYTES):

@@ -45,11 +45,7 @@ class StorageLocation:
     def of(
         cls, given: str | os.PathLike[str], options: Mapping[str, Any] | None = None
     ) -> StorageLocation:
-        """The location of a URI, with options by any of the names that the store knows.
-
-        Raises:
-            InvalidOptionError: the URI is no place, or an option is not known there.
-        """
+        """The location of a URI, with options by any of the names that the store knows."""
         text = split_branch(os.fspath(given).strip())[0]
         scheme = scheme_of(text)
         given_options = mapping("storage_options", options or {})

@@ -49,11 +49,7 @@ def _listed(storage: Storage) -> dict[str, tuple[str, bool]]:
 
 
 def claim_folder(storage: Storage, catalog_id: str) -> str | None:
-    """Make a folder a catalog's own, durably; answers the file of another one that has it.
-
-    Raises:
-        CorruptDatasetError, StorageError
-    """
+    """Make a folder a catalog's own, durably; answers the file of another one that has it."""
     before = _listed(storage)
     other = _of_another(before, catalog_id)
     if other is not None or any(is_sure for _, is_sure in before.values()):
@@ -80,11 +76,7 @@ def _put(storage: Storage, path: str, text: str) -> None:
 
 
 def release_folder(storage: Storage, catalog_id: str) -> None:
-    """Let a folder be nobody's again.
-
-    Raises:
-        CorruptDatasetError, StorageError
-    """
+    """Let a folder be nobody's again."""
     for path, owner in owner_files(storage).items():
         if owner == catalog_id:
             storage.delete(path)

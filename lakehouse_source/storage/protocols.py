@@ -32,11 +32,7 @@ ALLOWED = frozenset(_OWN | _OBJECT_STORES | _PLAIN | _DRIVES)
 
 
 def check_protocol(uri: str, options: Mapping[str, Any]) -> None:
-    """Check that a URI, and the options of its store, ask for a driver on the list.
-
-    Raises:
-        InvalidOptionError: they do not, or they ask for several drivers.
-    """
+    """Check that a URI, and the options of its store, ask for a driver on the list."""
     scheme = scheme_of(uri)
     if scheme in _OWN:
         return

@@ -35,9 +35,6 @@ def canonical_uri(uri: str | os.PathLike[str], account_name: str | None = None) 
 
     Args:
         account_name: the storage account of an Azure URI that does not name one.
-
-    Raises:
-        InvalidOptionError: the URI is empty, has no path, or names no Azure account.
     """
     text = split_branch(os.fspath(uri).strip())[0]
     if not text:
@@ -109,9 +106,6 @@ def azure_names(uri: str, account_name: str | None) -> tuple[str, str]:
 
     The URI is `abfs://container@account.dfs.core.windows.net/path`, or
     `abfs://container/path` where `account_name` is given.
-
-    Raises:
-        InvalidOptionError: the URI has another form.
     """
     parts = urlsplit(uri)
     container, _, host = parts.netloc.rpartition("@")
@@ -161,12 +155,7 @@ _UNSAFE = re.compile(r"\A[^/]*:|(?:\A|/)\.{0,2}(?:/|\Z)|[\\\x00-\x1f]")
 
 
 def check_relative(path: str) -> str:
-    """A file path from the catalog or a commit message, checked to stay in its dataset.
-
-    Raises:
-        CorruptDatasetError: the path is absolute, has a scheme, `..`, an empty
-            part, a backslash or a control character.
-    """
+    """A file path from the catalog or a commit message, checked to stay in its dataset."""
     if _UNSAFE.search(path):
         raise CorruptDatasetError(
             path=repr(path), reason="a data file's path must be relative and stay in its dataset"

@@ -63,7 +63,7 @@ EXAMPLES: list[PlakeError] = [
     errors.CommitConflictError(dataset="d", base_version=1, current_version=2, reason="r"),
     errors.CatalogUnavailableError(catalog="c", reason="r", retryable=True),
     errors.CatalogUnavailableError(catalog="c", reason="r", attempts=4),
-    errors.AccessDeniedError(catalog="c", reason="r", login="ann", roles=["plake_reader"]),
+    errors.AccessDeniedError(catalog="c", reason="r", login="ann", roles=("plake_reader",)),
     errors.CommitUnknownError(dataset="d", write_id="w"),
     errors.CommitAcknowledgementLostError(catalog="c", reason="r"),
     errors.StorageError(path="p", reason="r"),

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import ClassVar, TypeAlias
 from urllib.parse import quote
 
-from lakehouse_source.catalog.base import Connection, PooledCatalog
+from lakehouse_source.catalog.backends.pooled import Connection, PooledCatalog
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.storage import RESERVED_FOLDER

@@ -34,11 +34,7 @@ _MOST_ROWS = 1 << 36
 
 
 def to_datetime(microseconds: int) -> datetime:
-    """The instant (UTC) of a catalog timestamp.
-
-    Raises:
-        CorruptDatasetError: there is no such year.
-    """
+    """The instant (UTC) of a catalog timestamp."""
     try:
         return _EPOCH + microseconds * _MICROSECOND
     except OverflowError as exc:
@@ -48,11 +44,7 @@ def to_datetime(microseconds: int) -> datetime:
 
 
 def to_microseconds(instant: datetime) -> int:
-    """The catalog timestamp of an instant.
-
-    Raises:
-        InvalidOptionError: the datetime has no zone.
-    """
+    """The catalog timestamp of an instant."""
     if instant.utcoffset() is None:
         raise InvalidOptionError(
             option="timestamp", value=instant, reason="has no time zone; give it one."
@@ -165,11 +157,7 @@ def _check_row_count(rows: int) -> None:
 
 
 def row_group(row: Sequence[Any]) -> RowGroupMetadata:
-    """A row of `row_groups` without its file.
-
-    Raises:
-        CorruptDatasetError: no file has such a row group.
-    """
+    """A row of `row_groups` without its file."""
     group = RowGroupMetadata(*row)
     _check_row_count(group.row_count)
     if not 0 <= group.index < 1 << 31:
@@ -180,11 +168,7 @@ def row_group(row: Sequence[Any]) -> RowGroupMetadata:
 
 
 def stored_bytes(value: object) -> bytes:
-    """A value of a column of bytes. SQLite keeps any value there, and `bytes(10**10)` is 10 GB.
-
-    Raises:
-        CorruptDatasetError: it is of another type.
-    """
+    """A value of a column of bytes. SQLite keeps any value there, and `bytes(10**10)` is 10 GB."""
     if not isinstance(value, (bytes, memoryview, bytearray)):
         raise CorruptDatasetError(
             path="the catalog", reason=f"a value of type {type(value).__name__} stands for bytes"
@@ -202,11 +186,7 @@ def vector_record(row: Sequence[Any]) -> VectorRecord:
 
 @lru_cache(maxsize=64)
 def schema(raw: bytes, catalog: str) -> pa.Schema:
-    """A schema as `schema_versions` has it.
-
-    Raises:
-        CorruptDatasetError: it cannot be read.
-    """
+    """A schema as `schema_versions` has it."""
     try:
         return pa.ipc.read_schema(pa.py_buffer(raw))
     except (pa.ArrowException, OSError, TypeError) as exc:
@@ -214,11 +194,7 @@ def schema(raw: bytes, catalog: str) -> pa.Schema:
 
 
 def document(text: str, catalog: str) -> dict[str, Any]:
-    """A JSON object.
-
-    Raises:
-        CorruptDatasetError: it is none.
-    """
+    """A JSON object."""
     try:
         found = json.loads(text)
     except (ValueError, TypeError, RecursionError) as exc:

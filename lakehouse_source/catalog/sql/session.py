@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from lakehouse_source.catalog.sql.statements import Dialect
+from lakehouse_source.catalog.sql.dialect import Dialect
 
 Row = tuple[Any, ...]
 # Text with `?`, and its values.

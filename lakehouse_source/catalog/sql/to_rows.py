@@ -113,11 +113,7 @@ def of_vectors(
 
 
 def idempotency_pair(app_id: str | None, number: int | None) -> tuple[str, int] | None:
-    """An application's id and the number of its transaction: both, or none.
-
-    Raises:
-        InvalidOptionError: only one of them is given, or the number is out of range.
-    """
+    """An application's id and the number of its transaction: both, or none."""
     if app_id is None and number is None:
         return None
     if app_id is None or number is None:
@@ -132,22 +128,14 @@ def idempotency_pair(app_id: str | None, number: int | None) -> tuple[str, int] 
 
 
 def without_nul(value: str, option: str) -> str:
-    """A text for a column, checked: PostgreSQL refuses NUL in text.
-
-    Raises:
-        InvalidOptionError: it has a NUL.
-    """
+    """A text for a column, checked: PostgreSQL refuses NUL in text."""
     if "\0" in value:
         raise InvalidOptionError(option=option, value=value, reason="holds a NUL character.")
     return value
 
 
 def json_text(document: Mapping[str, Any], option: str) -> str:
-    """A JSON document for a column.
-
-    Raises:
-        InvalidOptionError: a value has no JSON.
-    """
+    """A JSON document for a column."""
     try:
         return json.dumps(dict(document), allow_nan=False)
     except (TypeError, ValueError) as exc:

@@ -448,10 +448,7 @@ class CatalogTransaction(CatalogReader):
     def forget_files(self, file_ids: Iterable[int]) -> None:
         """Remove the rows of files, with their row groups, partitions and bounds."""
         ids = sorted(set(file_ids))
-        statements: Sequence[str] = sql.FORGET_FILES
-        if self._session.dialect is sql.POSTGRES:
-            # Its cascades need no right to the rows below.
-            statements = statements[-1:]
+        statements = sql.FORGET_FILES[-1:] if self._session.dialect.cascades else sql.FORGET_FILES
         for start in range(0, len(ids), 1000):
             some = self._session.id_list(ids[start : start + 1000])
             for statement in statements:

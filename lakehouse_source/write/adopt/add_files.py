@@ -76,7 +76,6 @@ def add_files(
     Raises:
         DatasetExistsError: the dataset exists and `is_new`.
         DatasetNotFoundError: it does not exist, and not `is_new`.
-        InvalidOptionError: a path or another argument is wrong, or a file is in the dataset.
         CorruptDatasetError, StorageError: a file is damaged or cannot be read.
         SchemaMismatchError: a file does not fit the dataset.
         CommitConflictError, CommitUnknownError: as `commit` raises them.
@@ -150,11 +149,7 @@ def _check_not_there(
 
 
 def read_footer(reader: FooterReader, given: GivenFile) -> ForeignFile:
-    """The footer of one file; errors name the file.
-
-    Raises:
-        CorruptDatasetError, StorageError, SchemaMismatchError
-    """
+    """The footer of one file; errors name the file."""
     with NamedInErrors(given):
         return reader.read(given.storage, given.path)
 

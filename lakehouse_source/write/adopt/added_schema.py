@@ -66,7 +66,6 @@ def schema_of_new(found: Sequence[FoundFile], types: Mapping[str, pa.DataType]) 
     """The schema of a new dataset that has these files, with `types` for partition columns.
 
     Raises:
-        InvalidOptionError: there is no such partition column.
         SchemaMismatchError: the schemas of the files cannot be merged.
     """
     keys = tuple(found[0].texts)
@@ -104,7 +103,6 @@ def schema_in(
     """The schema of a dataset after these files were added to it.
 
     Raises:
-        InvalidOptionError: there are `types`, or the folders have other partition columns.
         SchemaMismatchError: a file's schema cannot be merged with the dataset's.
     """
     if types:

@@ -60,8 +60,6 @@ def find_files(
     of plake is refused.
 
     Raises:
-        InvalidOptionError: there is no such file, no file at all, one is given twice, or one
-            is outside of the dataset and `copy` is False.
         StorageError: a folder cannot be listed.
     """
     if isinstance(paths, str | os.PathLike):

@@ -12,14 +12,9 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.writer import CatalogTransaction
-from lakehouse_source.errors import CommitConflictError, DatasetExistsError
+from lakehouse_source.errors import DatasetExistsError
 from lakehouse_source.failpoints import reach
-from lakehouse_source.model import (
-    DatasetRecord,
-    FileRecord,
-    TransactionRecord,
-    WriteResult,
-)
+from lakehouse_source.model import DatasetRecord, FileRecord, TransactionRecord, WriteResult
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.apply_rows import (
     AppliedRows,
@@ -29,7 +24,7 @@ from lakehouse_source.write.commit.apply_rows import (
     apply_rows,
     with_storage,
 )
-from lakehouse_source.write.commit.conflicts import Change
+from lakehouse_source.write.commit.conflicts import Change, conflict
 from lakehouse_source.write.commit.evolution import (
     record_schema,
     schema_to_commit,
@@ -61,7 +56,6 @@ def apply_commit(
     `metadata` is empty.
 
     Raises:
-        CommitConflictError, DatasetExistsError
         RewriteOutdated, StorageNeeded: the write needs more before it can be committed.
     """
     staged, options = commit.staged, commit.staged.options
@@ -144,20 +138,10 @@ def _pair(options: WriteOptions) -> tuple[str, int] | None:
 
 
 def check_may_commit(uri: str, record: DatasetRecord, options: WriteOptions) -> None:
-    """Check what the caller demands of the dataset's version.
-
-    Raises:
-        CommitConflictError: the dataset is not at `expected_version`.
-        DatasetExistsError: the mode is "error" and the dataset has a version.
-    """
+    """Check what the caller demands of the dataset's version."""
     expected = options.expected_version
     if expected is not None and record.current_version != expected:
-        raise CommitConflictError(
-            dataset=uri,
-            base_version=expected,
-            current_version=record.current_version,
-            reason=f"version {expected} was expected",
-        )
+        raise conflict(uri, expected, record.current_version, f"version {expected} was expected")
     if options.mode == "error" and record.current_version:
         raise DatasetExistsError(dataset=uri)
 
@@ -232,12 +216,7 @@ def _apply_rows(
                 raise
             rows = with_storage(rows, needed, staged.write_id, storage)
         except RowConflict as error:
-            raise CommitConflictError(
-                dataset=staged.uri,
-                base_version=staged.base_version,
-                current_version=record.current_version,
-                **error.collision.facts,
-            ) from error
+            raise staged.conflict(record.current_version, error.collision) from error
 
 
 def _files_to_remove(

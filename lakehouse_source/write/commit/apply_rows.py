@@ -63,11 +63,7 @@ class StorageNeeded(Exception):
 def with_storage(
     prepared: PreparedRows, needed: StorageNeeded, write_id: str, storage: Storage
 ) -> PreparedRows:
-    """Read and write what the changes need to be applied.
-
-    Raises:
-        StorageError, CorruptDatasetError
-    """
+    """Read and write what the changes need to be applied."""
     read = {
         vector: deleted_rows(vector, file.path, file.row_count, storage)
         for file, vector in needed.unread
@@ -94,8 +90,6 @@ def apply_rows(
     `newer` are the commits since the base version.
 
     Raises:
-        RowConflict: another commit changed one of the rows, or one that the statement read, or
-            removed a file of them.
         RewriteOutdated, StorageNeeded: as their docstrings say.
     """
     merged: dict[int, Positions] = {}

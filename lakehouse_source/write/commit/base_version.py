@@ -6,15 +6,11 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.catalog.sql.reader import CatalogReader
-from lakehouse_source.errors import (
-    CommitConflictError,
-    SchemaMismatchError,
-    VersionNotFoundError,
-)
+from lakehouse_source.errors import SchemaMismatchError, VersionNotFoundError
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot, open_snapshot
 from lakehouse_source.write.commit.begin import begin
-from lakehouse_source.write.commit.conflicts import schema_changed
+from lakehouse_source.write.commit.conflicts import conflict, schema_changed
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 
 
@@ -25,12 +21,7 @@ def begin_after(
     incoming: pa.Schema,
     options: WriteOptions,
 ) -> StagedWrite:
-    """Begin a write whose caller has read a version. Its base is the newest one as it begins.
-
-    Raises:
-        CommitConflictError: the rows do not fit a schema that was committed since that version.
-        Everything else that `begin` raises.
-    """
+    """Begin a write whose caller has read a version. Its base is the newest one as it begins."""
     try:
         return begin(catalog, address, incoming, options)
     except SchemaMismatchError as error:
@@ -38,26 +29,13 @@ def begin_after(
             newest = address.snapshot(catalog, reader)
         if newest.version == snapshot.version:
             raise
-        raise CommitConflictError(
-            dataset=address.uri,
-            base_version=snapshot.version,
-            current_version=newest.version,
-            **schema_changed(error, error.column).facts,
-        ) from error
+        changed = schema_changed(error, error.column)
+        raise conflict(address.uri, snapshot.version, newest.version, changed) from error
 
 
 def base_snapshot(reader: CatalogReader, staged: StagedWrite) -> Snapshot:
-    """The dataset at the version that a write is based on.
-
-    Raises:
-        CommitConflictError: the version was expired.
-    """
+    """The dataset at the version that a write is based on."""
     try:
         return open_snapshot(reader, staged.key, staged.uri, "", version=staged.base_version)
     except VersionNotFoundError as error:
-        raise CommitConflictError(
-            dataset=staged.uri,
-            base_version=staged.base_version,
-            current_version=error.last,
-            reason="the version it is based on was expired",
-        ) from error
+        raise staged.conflict(error.last, "the version it is based on was expired") from error

@@ -12,12 +12,7 @@ from lakehouse_source.catalog.committer import told
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.catalog.sql.history_reader import Current
 from lakehouse_source.catalog.sql.write_states import WriteState
-from lakehouse_source.errors import (
-    CommitConflictError,
-    DatasetNotFoundError,
-    InvalidOptionError,
-    PlakeError,
-)
+from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, PlakeError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import DatasetProperties, DatasetRecord
 from lakehouse_source.parquet.spec import (
@@ -35,6 +30,7 @@ from lakehouse_source.schema.paths import leaf_paths
 from lakehouse_source.write.commit import reservations
 from lakehouse_source.write.commit.apply import check_may_commit, committed_before
 from lakehouse_source.write.commit.claim import claim
+from lakehouse_source.write.commit.conflicts import conflict
 from lakehouse_source.write.commit.evolution import (
     evolve_properties,
     first_properties,
@@ -67,9 +63,6 @@ def begin(
     caller has read already; what was committed after it is checked when the write commits.
 
     Raises:
-        DatasetExistsError, SchemaMismatchError, InvalidOptionError,
-        InvalidPredicateError
-        DatasetNotFoundError: there is none, and it is not one that a write makes.
         CommitConflictError: the dataset is not at `expected_version`, or has not reached
             `base_version`.
         ForeignFolderError: the folder is another catalog's, or has data of plake that no
@@ -214,12 +207,8 @@ def _stage(
 
 def _check_base(record: DatasetRecord, version: int | None, uri: str) -> None:
     if version is not None and version > record.current_version:
-        raise CommitConflictError(
-            dataset=uri,
-            base_version=version,
-            current_version=record.current_version,
-            reason="the dataset that was read was dropped, and made anew since",
-        )
+        made_anew = "the dataset that was read was dropped, and made anew since"
+        raise conflict(uri, version, record.current_version, made_anew)
 
 
 def _first_schema(

@@ -21,7 +21,6 @@ def claim(catalog: Catalog, location: StorageLocation, *, is_new: bool) -> None:
         InvalidOptionError: a new dataset would be made at `sales.orders`.
         ForeignFolderError: it is another catalog's, or it has data that plake wrote and that
             this catalog does not know: the URL of the catalog is probably wrong.
-        CorruptDatasetError, StorageError
     """
     storage = Storage(location)
     if is_new:

@@ -264,11 +264,7 @@ def _delete(staged: StagedWrite, files: Iterable[FileMetadata]) -> None:
 
 
 def _check_stored(staged: StagedWrite, files: Sequence[FileMetadata]) -> None:
-    """Check that files have the sizes that were written, before a version names them.
-
-    Raises:
-        StorageError: one is missing or has another size.
-    """
+    """Check that files have the sizes that were written, before a version names them."""
     storage = Storage(staged.spec.uri)
 
     def check(file: FileMetadata) -> None:

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
+from lakehouse_source.errors import CommitConflictError
+
 
 class Change(Enum):
     """What a commit does to a dataset, as far as it matters to other commits."""
@@ -61,78 +63,21 @@ class Verdict(Enum):
     CONFLICT = "conflict"
 
 
-_A, _O, _W, _S, _R, _D, _U, _M = Change
-_ROWS = (_D, _U, _M)
-# Rows are this commit's change, columns the other one's. For a commit that only adds
-# files, another commit's overwrite of a condition or of partitions is like any overwrite:
-# it replaced rows that were there before. A rewrite changes no rows.
-TABLE: dict[Change, dict[Change, Verdict]] = {
-    _A: {
-        _A: Verdict.REBASE,
-        _O: Verdict.REBASE,
-        _W: Verdict.REBASE,
-        _S: Verdict.REBASE_SCHEMA,
-        _R: Verdict.REBASE,
-        **dict.fromkeys(_ROWS, Verdict.REBASE),
-    },
-    _O: {
-        _A: Verdict.REBASE,
-        _O: Verdict.REBASE,
-        _W: Verdict.REBASE,
-        _S: Verdict.REBASE_SCHEMA,
-        _R: Verdict.REBASE,
-        **dict.fromkeys(_ROWS, Verdict.REBASE),
-    },
+_REBASE, _SCHEMA, _ADDED, _MINE, _ROWS, _STOP = Verdict
+# Rows are this commit's change, columns the other one's, in the order of `Change`. For a commit
+# that only adds files, another commit's overwrite of a condition or of partitions is like any
+# overwrite: it replaced rows that were there before. A rewrite changes no rows.
+TABLE: dict[Change, tuple[Verdict, ...]] = {
+    Change.APPEND: (_REBASE, _REBASE, _REBASE, _SCHEMA, *[_REBASE] * 4),
+    Change.OVERWRITE: (_REBASE, _REBASE, _REBASE, _SCHEMA, *[_REBASE] * 4),
     # The rows to keep were read before: a row that was deleted since then would return.
-    _W: {
-        _A: Verdict.CHECK_ADDED,
-        _O: Verdict.CONFLICT,
-        _W: Verdict.CONFLICT,
-        _S: Verdict.CONFLICT,
-        _R: Verdict.CONFLICT,
-        **dict.fromkeys(_ROWS, Verdict.CONFLICT),
-    },
-    _S: {
-        _A: Verdict.REBASE,
-        _O: Verdict.REBASE,
-        _W: Verdict.REBASE,
-        _S: Verdict.CONFLICT,
-        _R: Verdict.REBASE,
-        **dict.fromkeys(_ROWS, Verdict.REBASE),
-    },
-    _R: {
-        _A: Verdict.CHECK_MINE,
-        _O: Verdict.CONFLICT,
-        _W: Verdict.CHECK_MINE,
-        _S: Verdict.CONFLICT,
-        _R: Verdict.CHECK_MINE,
-        **dict.fromkeys(_ROWS, Verdict.CHECK_MINE),
-    },
+    Change.OVERWRITE_WHERE: (_ADDED, *[_STOP] * 7),
+    Change.SCHEMA: (_REBASE, _REBASE, _REBASE, _STOP, *[_REBASE] * 4),
+    Change.REWRITE: (_MINE, _STOP, _MINE, _STOP, *[_MINE] * 4),
     # Positions mean the same under every schema. Values do not: they were computed before.
-    _D: {
-        _A: Verdict.CHECK_ROWS,
-        _O: Verdict.CONFLICT,
-        _W: Verdict.CHECK_ROWS,
-        _S: Verdict.REBASE,
-        _R: Verdict.CHECK_ROWS,
-        **dict.fromkeys(_ROWS, Verdict.CHECK_ROWS),
-    },
-    _U: {
-        _A: Verdict.CHECK_ROWS,
-        _O: Verdict.CONFLICT,
-        _W: Verdict.CHECK_ROWS,
-        _S: Verdict.CONFLICT,
-        _R: Verdict.CHECK_ROWS,
-        **dict.fromkeys(_ROWS, Verdict.CHECK_ROWS),
-    },
-    _M: {
-        _A: Verdict.CHECK_ROWS,
-        _O: Verdict.CONFLICT,
-        _W: Verdict.CHECK_ROWS,
-        _S: Verdict.CONFLICT,
-        _R: Verdict.CHECK_ROWS,
-        **dict.fromkeys(_ROWS, Verdict.CHECK_ROWS),
-    },
+    Change.DELETE: (_ROWS, _STOP, _ROWS, _REBASE, *[_ROWS] * 4),
+    Change.UPDATE: (_ROWS, _STOP, _ROWS, _STOP, *[_ROWS] * 4),
+    Change.MERGE: (_ROWS, _STOP, _ROWS, _STOP, *[_ROWS] * 4),
 }
 
 # The names of operations in the history, and the change that each one is.
@@ -196,6 +141,16 @@ def schema_changed(why: object, *columns: str) -> Collision:
     return Collision(f"the schema changed: {text}", columns=columns)
 
 
+def conflict(
+    uri: str, base_version: int, current_version: int, what: Collision | str
+) -> CommitConflictError:
+    """The error of a commit that was based on one version and found another one."""
+    facts = {"reason": what} if isinstance(what, str) else what.facts
+    return CommitConflictError(
+        dataset=uri, base_version=base_version, current_version=current_version, **facts
+    )
+
+
 # The operations that move rows to other files, and all those that remove no row.
 MOVE_ROWS = _operations(Change.REWRITE)
 KEEP_ROWS = _operations(Change.APPEND, Change.SCHEMA, Change.REWRITE)
@@ -208,7 +163,7 @@ def committed_first(version: int, operation: str, because: str = "") -> Collisio
 
 def verdict(mine: Change, theirs: Change) -> Verdict:
     """What a commit that does `mine` must do about a newer one that did `theirs`."""
-    return TABLE[mine][theirs]
+    return dict(zip(Change, TABLE[mine]))[theirs]
 
 
 def changes_rows(theirs: Change) -> bool:

@@ -39,9 +39,6 @@ class Copy:
         """Write the rows, in the order of the clustering columns where `spec` names some.
 
         `watch` sees the batches go by.
-
-        Raises:
-            StorageError, CorruptDatasetError
         """
         if self.spec.cluster_by:
             return self._write_sorted(storage, watch)
@@ -125,10 +122,6 @@ def copy_rows(
     files: Iterable[tuple[FileRecord, DeletionVector | None]],
     storage: Storage,
 ) -> list[FileMetadata]:
-    """Write the rows of files to new ones, as `copy_of` tells.
-
-    Raises:
-        StorageError, CorruptDatasetError
-    """
+    """Write the rows of files to new ones, as `copy_of` tells."""
     copy = copy_of(spec, snapshot, files)
     return copy.write(storage) if copy.tasks else []

@@ -33,12 +33,7 @@ def merge_schema(
     options: WriteOptions,
     uri: str,
 ) -> pa.Schema:
-    """The dataset's schema after a write with the schema `incoming`; `current` if unchanged.
-
-    Raises:
-        SchemaMismatchError: a column does not fit, or a partition column would get values
-            of another kind than the catalog stores for its files.
-    """
+    """The dataset's schema after a write with the schema `incoming`; `current` if unchanged."""
     properties = record.properties
     result = merge(
         current,
@@ -87,12 +82,7 @@ def schema_to_commit(
         return current if unchanged else staged.spec.schema
 
     def conflict(why: object, *columns: str) -> CommitConflictError:
-        return CommitConflictError(
-            dataset=staged.uri,
-            base_version=staged.base_version,
-            current_version=record.current_version,
-            **schema_changed(why, *columns).facts,
-        )
+        return staged.conflict(record.current_version, schema_changed(why, *columns))
 
     try:
         schema = merge_schema(reader, record, current, staged.incoming, staged.options, staged.uri)
@@ -117,19 +107,11 @@ def schema_to_commit(
 
 
 def _check_new_ids(record: DatasetRecord, current: pa.Schema, staged: StagedWrite) -> None:
-    """Check that no column had an id of the schema that replaces the one in force.
-
-    Raises:
-        CommitConflictError: another commit gave these ids to its columns.
-    """
+    """Check that no column had an id of the schema that replaces the one in force."""
     given = max(record.properties.last_field_id, max_id(current))
     if any((field_id(field) or 0) <= given for field in staged.spec.schema):
-        raise CommitConflictError(
-            dataset=staged.uri,
-            base_version=staged.base_version,
-            current_version=record.current_version,
-            reason="the schema changed, and this write replaces it",
-        )
+        replaced = "the schema changed, and this write replaces it"
+        raise staged.conflict(record.current_version, replaced)
 
 
 def schema_version_of(

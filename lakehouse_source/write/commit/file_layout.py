@@ -39,11 +39,7 @@ def layout_of(given: Mapping[str, Any]) -> Layout:
 
 
 def check_layout(layout: Layout) -> None:
-    """Check everything in a layout that needs no schema.
-
-    Raises:
-        InvalidOptionError
-    """
+    """Check everything in a layout that needs no schema."""
     for option, number in (
         ("targetFileSize", layout.target_file_size_bytes),
         ("rowGroupRows", layout.row_group_rows),
@@ -192,11 +188,7 @@ def in_schema(layout: Layout, before: pa.Schema, after: pa.Schema) -> Layout:
 
 
 def check_sort_columns_stay(layout: Layout, before: pa.Schema, after: pa.Schema) -> None:
-    """Check that a change of the schema drops no column that files are sorted or clustered by.
-
-    Raises:
-        SchemaMismatchError
-    """
+    """Check that a change of the schema drops no column that files are sorted or clustered by."""
     ids = {field_id(field) for field in after}
     for name in layout.sort_by or ():
         if field_id(before.field(name)) not in ids:

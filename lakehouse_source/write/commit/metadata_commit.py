@@ -48,7 +48,6 @@ def commit_metadata(
     Where it changes nothing, no version is committed.
 
     Raises:
-        DatasetNotFoundError
         CommitConflictError: a newer commit changed the schema or the properties.
         CommitUnknownError: the catalog was lost during the commit.
     """
@@ -81,12 +80,7 @@ def conflict(
     uri: str, record: DatasetRecord, base: Snapshot, collision: Collision
 ) -> CommitConflictError:
     """The error of a change that was asked for at `base` and can no longer be made."""
-    return CommitConflictError(
-        dataset=uri,
-        base_version=base.version,
-        current_version=record.current_version,
-        **collision.facts,
-    )
+    return conflicts.conflict(uri, base.version, record.current_version, collision)
 
 
 def _check_conflicts(

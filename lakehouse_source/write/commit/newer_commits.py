@@ -32,9 +32,6 @@ def check_newer_commits(
     """Check what was committed since the write began; answers these commits.
 
     Which rows a statement and others changed is not checked here (`apply_rows`).
-
-    Raises:
-        CommitConflictError
     """
     staged = commit.staged
     if record.current_version == staged.base_version:
@@ -63,12 +60,7 @@ def check_newer_commits(
 def _conflict(
     commit: PreparedCommit, record: DatasetRecord, collision: Collision
 ) -> CommitConflictError:
-    return CommitConflictError(
-        dataset=commit.staged.uri,
-        base_version=commit.staged.base_version,
-        current_version=record.current_version,
-        **collision.facts,
-    )
+    return commit.staged.conflict(record.current_version, collision)
 
 
 def _check_layout(tx: CatalogTransaction, commit: PreparedCommit, record: DatasetRecord) -> None:
@@ -209,9 +201,6 @@ def check_not_live(tx: CatalogTransaction, record: DatasetRecord, commit: Prepar
     """Check that no file that is added where it stands is in the dataset already.
 
     A name that plake gave is new. Any other file another commit may have added before.
-
-    Raises:
-        CommitConflictError
     """
     mine = {file.path for file in commit.files if own_name(file.path) is None}
     if not mine or record.current_version == 0:

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from lakehouse_source.arguments import flag, text, whole_number
 from lakehouse_source.catalog.qualified_names import QualifiedName
-from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import Layout
 from lakehouse_source.parquet.spec import WriteSpec
-from lakehouse_source.write.commit.conflicts import Change
+from lakehouse_source.write.commit.conflicts import Change, Collision, conflict
 from lakehouse_source.write.commit.file_layout import check_layout
 
 
@@ -66,11 +66,7 @@ class WriteOptions:
     must_exist: bool = False
 
     def check(self) -> None:
-        """Check the values and their combinations.
-
-        Raises:
-            InvalidOptionError
-        """
+        """Check the values and their combinations."""
         if self.mode not in ("append", "overwrite", "error"):
             raise InvalidOptionError(
                 option="mode",
@@ -153,3 +149,7 @@ class StagedWrite:
     @property
     def write_id(self) -> str:
         return self.spec.write_id
+
+    def conflict(self, current_version: int, what: Collision | str) -> CommitConflictError:
+        """The error of this write where the version that it found does not allow it."""
+        return conflict(self.uri, self.base_version, current_version, what)

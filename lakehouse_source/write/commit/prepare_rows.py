@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.deletion.vector import Positions, encode
-from lakehouse_source.errors import CommitConflictError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import DeletionVector, FileMetadata
 from lakehouse_source.read.snapshot import Snapshot
@@ -49,11 +48,6 @@ def prepare_rows(
     Appends to `written` each file that it writes. Without `rewrite`, and where the schema changed
     between the base version and the beginning of the write, every file that keeps a row gets a
     vector.
-
-    Raises:
-        CommitConflictError: the version that the write is based on was expired, or rows were
-            erased since then.
-        CorruptDatasetError, StorageError
     """
     storage = Storage(staged.spec.uri)
     with catalog.read() as reader:
@@ -64,12 +58,8 @@ def prepare_rows(
         erased = snapshot.dataset.properties.erased_version
         if erased > staged.base_version:
             # The positions that were read are those of files that are gone.
-            raise CommitConflictError(
-                dataset=staged.uri,
-                base_version=staged.base_version,
-                current_version=snapshot.dataset.current_version,
-                **committed_first(erased, "erase").facts,
-            )
+            now = snapshot.dataset.current_version
+            raise staged.conflict(now, committed_first(erased, "erase"))
         changes = find_changes(reader, rows, snapshot.dataset.id, snapshot.version, storage)
         read_files = list[FileChange]()
         if rows.read:

@@ -220,9 +220,4 @@ def encode_partitions(file: FileMetadata, schema: pa.Schema) -> dict[str, str | 
 
 def removed_from_catalog(staged: StagedWrite) -> CommitConflictError:
     """The error of a commit whose dataset is no longer in the catalog."""
-    return CommitConflictError(
-        dataset=staged.uri,
-        base_version=staged.base_version,
-        current_version=0,
-        reason="the dataset was removed from the catalog",
-    )
+    return staged.conflict(0, "the dataset was removed from the catalog")

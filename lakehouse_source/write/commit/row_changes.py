@@ -108,11 +108,7 @@ def find_changes(
     base_version: int,
     storage: Storage,
 ) -> list[FileChange]:
-    """The changes of each touched file of the base version.
-
-    Raises:
-        CorruptDatasetError: a file is not one of the version, or a vector cannot be read.
-    """
+    """The changes of each touched file of the base version."""
     if changes.touched.keys() <= changes.file_ids.keys():
         files = reader.files_by_id([changes.file_ids[path] for path in changes.touched])
     else:
@@ -144,11 +140,7 @@ def find_changes(
 def write_vectors(
     positions: Mapping[int, tuple[FileRecord, Positions]], write_id: str, storage: Storage
 ) -> dict[int, DeletionVector]:
-    """Write one Puffin file with the vectors of files, by file id. It is durable afterwards.
-
-    Raises:
-        StorageError
-    """
+    """Write one Puffin file with the vectors of files, by file id. It is durable afterwards."""
     if not positions:
         return {}
     puffin = PuffinFile()

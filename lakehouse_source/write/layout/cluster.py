@@ -29,7 +29,7 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import Leaf
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.commit import abort
-from lakehouse_source.write.commit.conflicts import Change
+from lakehouse_source.write.commit.conflicts import Change, conflict
 from lakehouse_source.write.commit.copy_rows import Copy, copy_of
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from lakehouse_source.write.layout.compact import begin_rewrite, commit_compaction
@@ -212,9 +212,4 @@ def _files(
 
 
 def _changed(snapshot: Snapshot, reason: str) -> CommitConflictError:
-    return CommitConflictError(
-        dataset=snapshot.uri,
-        base_version=snapshot.version,
-        current_version=snapshot.version,
-        reason=reason,
-    )
+    return conflict(snapshot.uri, snapshot.version, snapshot.version, reason)

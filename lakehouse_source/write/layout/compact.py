@@ -18,7 +18,6 @@ from itertools import accumulate
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import (
-    CommitConflictError,
     InvalidOptionError,
 )
 from lakehouse_source.failpoints import reach
@@ -40,7 +39,7 @@ from lakehouse_source.schema.fields import dataframe_schema, without_metadata
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.base_version import begin_after
 from lakehouse_source.write.commit.commit import abort, commit_rewrite
-from lakehouse_source.write.commit.conflicts import Change
+from lakehouse_source.write.commit.conflicts import SCHEMA_CHANGED, Change, conflict
 from lakehouse_source.write.commit.copy_rows import Copy, copy_of
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from lakehouse_source.write.rows.stage import heartbeat_of, with_heartbeat
@@ -199,12 +198,7 @@ def begin_rewrite(
     staged = begin_after(catalog, address, snapshot, incoming, options)
     if not staged.spec.schema.equals(snapshot.schema, check_metadata=True):
         # The files would be recorded as if they had the columns of the newer schema.
-        failure = CommitConflictError(
-            dataset=address.uri,
-            base_version=snapshot.version,
-            current_version=staged.base_version,
-            reason="the schema changed",
-        )
+        failure = conflict(address.uri, snapshot.version, staged.base_version, SCHEMA_CHANGED)
         abort(catalog, staged, (), failure=failure)
         raise failure
     return replace(staged, base_version=snapshot.version)

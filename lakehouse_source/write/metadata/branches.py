@@ -42,11 +42,6 @@ def make_branch(catalog: Catalog, address: Address, name: str, version: int | No
     """Make a branch from a version, by default from the newest one; answers its address.
 
     Without a version, a branch that is there already is answered.
-
-    Raises:
-        DatasetNotFoundError, VersionNotFoundError
-        InvalidOptionError: the name is none, the dataset has the branch already, or it had
-            another schema at that version.
     """
     _check(address, name)
     found = address.branch(name)
@@ -76,11 +71,7 @@ def make_branch(catalog: Catalog, address: Address, name: str, version: int | No
 
 
 def branches(catalog: Catalog, address: Address, reader: CatalogReader) -> Mapping[str, Branch]:
-    """The branches of a dataset, by name.
-
-    Raises:
-        DatasetNotFoundError
-    """
+    """The branches of a dataset, by name."""
     record = existing(reader.dataset(address.key), address.uri, catalog.redacted_url)
     return reader.branches(record.id)
 
@@ -91,7 +82,6 @@ def drop_branch(catalog: Catalog, address: Address, name: str) -> None:
     Its files expire at this moment: a vacuum of the dataset deletes them after the retention.
 
     Raises:
-        DatasetNotFoundError
         VersionNotFoundError: the dataset has no such branch.
     """
 
@@ -122,7 +112,6 @@ def fast_forward(catalog: Catalog, address: Address, name: str) -> WriteResult:
     The branch stays and is the same as the dataset then.
 
     Raises:
-        DatasetNotFoundError
         VersionNotFoundError: the dataset has no such branch, or versions of the branch were
             expired.
         CommitConflictError: something was committed to the dataset since the branch was made.
@@ -292,11 +281,7 @@ def _check(address: Address, name: str) -> None:
 def _check_same_columns(
     tx: CatalogTransaction, record: DatasetRecord, uri: str, version: int
 ) -> None:
-    """Check that a version has the schema that is in force: properties name columns of that.
-
-    Raises:
-        InvalidOptionError
-    """
+    """Check that a version has the schema that is in force: properties name columns of that."""
     since = tx.schema_at(record.id, record.current_version)[0]
     if version < since:
         raise InvalidOptionError(

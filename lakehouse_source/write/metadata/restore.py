@@ -41,11 +41,7 @@ def restore(
     version: int | None,
     timestamp: datetime | str | None = None,
 ) -> WriteResult:
-    """Commit a version whose files and schema are those of an old one.
-
-    Raises:
-        DatasetNotFoundError, VersionNotFoundError
-    """
+    """Commit a version whose files and schema are those of an old one."""
     if version is None and timestamp is None:
         reason = "is missing: name the one to restore, or a timestamp."
         raise InvalidOptionError(option="version", reason=reason)

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -43,13 +43,18 @@ from lakehouse_source.write.commit.file_layout import check_sort_columns_stay
 from lakehouse_source.write.commit.metadata_commit import NewMetadata, commit_metadata, conflict
 from lakehouse_source.write.commit.stored_values import stored_values_fit
 
+Name: TypeAlias = str | Sequence[str]
+
 
 class SchemaUpdate:
     """Several changes of a schema, committed as one version when the `with` block ends.
 
-    Each change sees the ones before it. A change that cannot be made raises at once, or at
-    the end of the block where it depends on stored values. When an error is raised, nothing
-    is committed. `moved` is called after the commit.
+    No data file is read or written, and older versions are read with their own schema. Each change
+    sees the ones before it. A change that cannot be made raises at once, or at the end of the block
+    where it depends on stored values; nothing is committed then.
+
+    Columns are matched without regard to case. A nested field is named by a path:
+    `"address.street"`, `"tags.element"`, `"m.key"`, `"m.value"`, or a tuple of names.
 
     >>> with dataset.update_schema() as schema:
     ...     schema.rename_column("miles", "distance")
@@ -59,6 +64,7 @@ class SchemaUpdate:
     """
 
     def __init__(self, address: Address, base: Snapshot, moved: Callable[[], object]) -> None:
+        # `moved` is called after the commit.
         self._result: WriteResult | None = None
         self._moved = moved
         self._address = address
@@ -69,14 +75,19 @@ class SchemaUpdate:
 
     def add_column(
         self,
-        name: Any,
+        name: Name,
         type: pa.DataType,
         *,
         default: Any = None,
         nullable: bool = True,
         comment: str | None = None,
     ) -> None:
-        """Add a column. Rows written before have the default in it, or NULL without one.
+        """Add a column, or a field of a struct, as the last one.
+
+        Rows that were written before have `default` in it (NULL without one), and so have rows
+        that are written later from data that lacks the column, and those of files that `add_files`
+        adds without it. `default` is a Python value or Arrow scalar that the type holds exactly. A
+        column that is not nullable needs one. Nested columns have none.
 
         Raises:
             SchemaMismatchError: the name is taken, the type cannot be stored, the default is no
@@ -85,6 +96,10 @@ class SchemaUpdate:
         >>> with dataset.update_schema() as schema:
         ...     schema.add_column("address", pa.struct({"city": pa.string()}))
         ...     schema.add_column("address.street", pa.string(), comment="with the number")
+        >>> dataset.add_column("seats", pa.int32(), default=180).version
+        3
+        >>> dataset.scan().to_table()["seats"].unique().to_pylist()
+        [180]
         """
         path, type = checked_path(name, "name"), _checked_type(type)
         value = None
@@ -92,28 +107,39 @@ class SchemaUpdate:
             value = checked_default(default, storage_type(type, shown(path)), shown(path))
         self._add(AddColumn(path, type, comment, value, flag("nullable", nullable)))
 
-    def set_default(self, name: Any, value: Any) -> None:
+    def set_default(self, name: Name, value: Any) -> None:
         """Set the value of a column in rows written later from data that lacks the column.
 
-        None: such rows have NULL. Rows that were written before do not change.
+        None: such rows have NULL. Rows that were written before do not change. Any column has
+        a default but nested ones and partition columns.
 
-        >>> with dataset.update_schema() as schema:
-        ...     schema.set_default("carrier", "UA")
+        >>> dataset.set_default("carrier", "UA").version
+        2
+        >>> lake.write_dataset({"month": [4], "miles": [90]}, dataset.uri).version
+        3
+        >>> dataset.refresh().scan("month = 4").to_table()["carrier"].to_pylist()
+        ['UA']
         """
         self._add(SetDefault(checked_path(name, "name"), value))
 
-    def rename_column(self, name: Any, new_name: str) -> None:
+    def rename_column(self, name: Name, new_name: str) -> None:
         """Rename a column or a field of a struct; `new_name` is its own name, not a path.
 
-        >>> with dataset.update_schema() as schema:
-        ...     schema.rename_column("miles", "distance")
+        Partitioning and the search index stay.
+
+        >>> dataset.rename_column("miles", "distance").version
+        2
+        >>> dataset.schema.names, dataset.scan(version=1).to_table().column_names
+        (['month', 'carrier', 'distance'], ['month', 'carrier', 'miles'])
         """
         if not isinstance(new_name, str):
             raise InvalidOptionError(option="new_name", value=new_name, reason="is not a text.")
         self._add(RenameColumn(checked_path(name, "name"), new_name))
 
-    def drop_column(self, name: Any) -> None:
-        """Drop a column. Older versions keep it, and a later column of its name starts empty.
+    def drop_column(self, name: Name) -> None:
+        """Drop a column or a field of a struct; partition columns cannot be dropped.
+
+        Its data stays in the files for older versions. A later column of its name starts empty.
 
         >>> with dataset.update_schema() as schema:
         ...     schema.drop_column("miles")
@@ -123,17 +149,21 @@ class SchemaUpdate:
         """
         self._add(DropColumn(checked_path(name, "name")))
 
-    def promote_column(self, name: Any, type: pa.DataType) -> None:
-        """Change a column's type to one that holds every stored value exactly, or to text.
+    def promote_column(self, name: Name, type: pa.DataType) -> None:
+        """Change a column's type to one that holds every stored value exactly.
 
-        >>> with dataset.update_schema() as schema:
-        ...     schema.promote_column("miles", pa.string())
-        >>> dataset.scan("miles = '762'").count_rows()
-        1
+        These are wider integers, floats and decimals, finer units of time where the statistics
+        show that the stored values fit, and text for a top-level column.
+
+        >>> dataset.promote_column("miles", pa.decimal128(19, 0)).version
+        2
+        >>> dataset.promote_column("miles", pa.int32())
+        Traceback (most recent call last):
+        lakehouse_source.errors.SchemaMismatchError: column 'miles' ...
         """
         self._add(PromoteColumn(checked_path(name, "name"), _checked_type(type)))
 
-    def set_spark_type(self, name: Any, type: str, metadata: Mapping[bytes, bytes]) -> None:
+    def set_spark_type(self, name: Name, type: str, metadata: Mapping[bytes, bytes]) -> None:
         """Note what a column is for Spark: a collation, a length, the fields of an interval.
 
         `metadata` is that of the Arrow field which `spark.types` made of the type; `{}`: the column
@@ -144,13 +174,13 @@ class SchemaUpdate:
         """
         self._add(SetSparkType(checked_path(name, "name"), type, dict(metadata)))
 
-    def reorder_columns(self, names: Sequence[Any], *, after: Any = None) -> None:
+    def reorder_columns(self, names: Sequence[Name], *, after: Name | None = None) -> None:
         """Move columns to the front in this order, or behind the column `after`.
 
-        >>> with dataset.update_schema() as schema:
-        ...     schema.reorder_columns(["carrier", "month"])
+        >>> dataset.reorder_columns(["miles"], after="month").version
+        2
         >>> dataset.schema.names
-        ['carrier', 'month', 'miles']
+        ['month', 'miles', 'carrier']
         """
         if isinstance(names, str) or not names:
             raise InvalidOptionError(option="names", value=names, reason="is not a list of names.")
@@ -158,19 +188,23 @@ class SchemaUpdate:
         behind = None if after is None else checked_path(after, "after")
         self._add(ReorderColumns(paths, behind))
 
-    def set_nullable(self, name: Any, nullable: bool) -> None:
+    def set_nullable(self, name: Name, nullable: bool) -> None:
         """Allow NULL in a column, or refuse it where the statistics show that there is none.
 
-        >>> with dataset.update_schema() as schema:
-        ...     schema.set_nullable("carrier", False)
+        >>> dataset.set_nullable("carrier", False).version
+        2
+        >>> dataset.schema.field("carrier").nullable
+        False
         """
         self._add(SetNullable(checked_path(name, "name"), flag("nullable", nullable)))
 
-    def set_comment(self, name: Any, text: str | None) -> None:
+    def set_comment(self, name: Name, text: str | None) -> None:
         """Set the comment of a column, which Spark shows too; None removes it.
 
-        >>> with dataset.update_schema() as schema:
-        ...     schema.set_comment("miles", "great circle distance")
+        >>> dataset.set_comment("miles", "great circle distance").version
+        2
+        >>> dataset.comments
+        {'miles': 'great circle distance'}
         """
         if text is not None and not isinstance(text, str):
             raise InvalidOptionError(option="text", value=text, reason="is not a text.")
@@ -229,7 +263,6 @@ def change_schema(
     committed since then do not matter, unless a name means another column by now.
 
     Raises:
-        DatasetNotFoundError
         SchemaMismatchError: a change cannot be made.
         CommitConflictError: the schema was changed since then.
         CommitUnknownError: the catalog was lost during the commit.

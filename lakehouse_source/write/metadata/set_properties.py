@@ -49,8 +49,6 @@ def set_properties(
     changes, no version is committed.
 
     Raises:
-        DatasetNotFoundError
-        InvalidOptionError: a property is unknown, or its value is wrong.
         SchemaMismatchError: a column of `partition_by` cannot partition the dataset.
         CommitConflictError: the schema or the properties were changed since `base`.
         CommitUnknownError: the catalog was lost during the commit.
@@ -103,11 +101,6 @@ def set_table_properties(
     """Commit texts that users note about a dataset; None removes one.
 
     Where nothing changes, no version is committed.
-
-    Raises:
-        DatasetNotFoundError
-        InvalidOptionError: a key or a text is not a text, or holds a NUL.
-        CommitConflictError, CommitUnknownError
     """
     for key, text in mapping("table_properties", given).items():
         if not isinstance(key, str) or not isinstance(text, str | None) or "\0" in f"{key}{text}":
@@ -135,11 +128,7 @@ def _merged(record: DatasetRecord, texts: Mapping[str, str | None]) -> dict[str,
 def _check_no_files(
     tx: CatalogTransaction, record: DatasetRecord, names: Sequence[str], uri: str
 ) -> None:
-    """Check that no version of the dataset has a file, which would be in the wrong folder.
-
-    Raises:
-        InvalidOptionError
-    """
+    """Check that no version of the dataset has a file, which would be in the wrong folder."""
     if tx.files_added_since(record.id, 0):
         has = ", ".join(record.properties.partition_by) or "none"
         raise InvalidOptionError(

@@ -20,12 +20,7 @@ _LONGEST = 255
 
 
 def tag(catalog: Catalog, address: Address, name: str, version: int) -> None:
-    """Give a tag to a version.
-
-    Raises:
-        DatasetNotFoundError, VersionNotFoundError
-        InvalidOptionError: the dataset has the tag already, or the name is none.
-    """
+    """Give a tag to a version."""
     _check(name)
 
     def give(tx: CatalogTransaction) -> None:
@@ -44,11 +39,7 @@ def tag(catalog: Catalog, address: Address, name: str, version: int) -> None:
 
 
 def tags(catalog: Catalog, address: Address, reader: CatalogReader) -> Mapping[str, int]:
-    """The versions that have a tag, by tag, the oldest version first.
-
-    Raises:
-        DatasetNotFoundError
-    """
+    """The versions that have a tag, by tag, the oldest version first."""
     record = existing(reader.dataset(address.key), address.uri, catalog.redacted_url)
     return reader.tags(record.id)
 
@@ -57,7 +48,6 @@ def drop_tag(catalog: Catalog, address: Address, name: str) -> None:
     """Remove a tag.
 
     Raises:
-        DatasetNotFoundError
         VersionNotFoundError: the dataset has no such tag.
     """
 

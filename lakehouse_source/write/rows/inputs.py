@@ -35,10 +35,6 @@ def to_reader(data: Any, schema: pa.Schema | None = None) -> pa.RecordBatchReade
         schema: the columns and types of the rows. Python values are built with it. Batches
             of an iterable must have it; the first batch gives it by default. Data that has
             a schema of its own must have this one.
-
-    Raises:
-        InvalidOptionError: `data` is not tabular data that Arrow can take, or has another
-            schema than `schema`.
     """
     reader = _of_stranger(_reader(data, schema), data)
     if schema is not None and not reader.schema.equals(schema):

@@ -55,11 +55,7 @@ def write_options(
     expected_version: int | None = None,
     **further: Any,
 ) -> WriteOptions:
-    """The keywords of `write_dataset`, checked, as options of a write.
-
-    Raises:
-        InvalidOptionError, InvalidPredicateError
-    """
+    """The keywords of `write_dataset`, checked, as options of a write."""
     if writer not in WRITERS:
         raise InvalidOptionError(
             option="writer", value=writer, reason="is not a writer.", known=WRITERS

@@ -35,7 +35,6 @@ class Assignments:
         table whose qualifier is `target`; None: there is no such row, as for an INSERT.
 
         Raises:
-            InvalidOptionError: nothing is assigned, or a column twice.
             SchemaMismatchError: there is no such column, or it does not take the values.
             InvalidExpressionError: an expression cannot be read.
         """
@@ -76,11 +75,7 @@ class Assignments:
 
 
 def assigned_path(name: str, schema: pa.Schema, *, has_row: bool) -> tuple[pa.Field, ...]:
-    """The column that an assignment names, or the fields down to a field of a struct.
-
-    Raises:
-        SchemaMismatchError: there is none, or it cannot be assigned by itself.
-    """
+    """The column that an assignment names, or the fields down to a field of a struct."""
     path = find_path(indexed(schema), (name,), dotted=True)
     if path is None:
         raise SchemaMismatchError(
@@ -117,11 +112,7 @@ class _Nodes:
 
 
 def everything_from(schema: pa.Schema, source: pa.Schema, qualifier: str) -> dict[str, Expression]:
-    """Assignments of each column from the column of the same name in the source.
-
-    Raises:
-        SchemaMismatchError: the source lacks a column.
-    """
+    """Assignments of each column from the column of the same name in the source."""
     found: dict[str, Expression] = {}
     for field in schema:
         mine = find_field(field.name, source)
@@ -163,11 +154,7 @@ def equal_columns(names: Sequence[str], target: str, source: str) -> str:
 
 
 def checked_names(names: Sequence[str], schema: pa.Schema, option: str) -> list[str]:
-    """Columns in the schema's spelling.
-
-    Raises:
-        InvalidOptionError: there is no such column, or none is given.
-    """
+    """Columns in the schema's spelling."""
     if not names:
         raise InvalidOptionError(option=option, reason="names no column.")
     found = []

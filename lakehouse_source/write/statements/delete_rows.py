@@ -36,7 +36,6 @@ def delete_rows(
     Of files in which every row matches, none is read. Of others the condition's columns are.
 
     Raises:
-        DatasetNotFoundError, InvalidPredicateError, InvalidExpressionError, InvalidOptionError
         CommitConflictError: another commit changed one of the rows.
     """
     statement = RowStatement(catalog, address, Change.DELETE, isolation, further)

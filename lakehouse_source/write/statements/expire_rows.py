@@ -22,11 +22,7 @@ from lakehouse_source.write.statements.update_rows import TARGET
 
 
 def expired_rows(condition: str, schema: pa.Schema, now: datetime) -> PredicateSet:
-    """The condition of `expire_rows`, at a time of the database's clock.
-
-    Raises:
-        InvalidOptionError: it is no condition on the columns, or names none of them.
-    """
+    """The condition of `expire_rows`, at a time of the database's clock."""
     try:
         expression = Expression.parse(text("expire_rows", condition))
         if not expression.columns:

@@ -69,11 +69,7 @@ class Clauses:
     given: list[Clause] = field(default_factory=list)
 
     def add(self, clause: Clause) -> None:
-        """Add a clause.
-
-        Raises:
-            InvalidOptionError: an earlier clause of the kind has no condition.
-        """
+        """Add a clause."""
         for earlier in self.of(clause.kind):
             if earlier.predicate is None:
                 raise InvalidOptionError(
@@ -103,11 +99,7 @@ class Clauses:
 def bound_clause(
     clause: Clause, schema: pa.Schema, scope: Scope, target: str, everything: Mapping[str, Any]
 ) -> BoundClause:
-    """Bind a clause. `target` qualifies the dataset; `everything` assigns all columns.
-
-    Raises:
-        InvalidExpressionError, SchemaMismatchError, InvalidOptionError
-    """
+    """Bind a clause. `target` qualifies the dataset; `everything` assigns all columns."""
     condition = None
     if clause.predicate is not None:
         condition = Expression.of(clause.predicate).bind(scope)

@@ -64,7 +64,6 @@ def merge_rows(
 
     Raises:
         AmbiguousMergeError: several rows of the source match one row of the target.
-        DatasetNotFoundError, InvalidExpressionError, InvalidOptionError
         SchemaMismatchError: a column does not take the values.
         CommitConflictError: another commit changed one of the rows, or added rows that may
             match.

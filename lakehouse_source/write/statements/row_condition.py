@@ -47,11 +47,7 @@ def row_condition(where: Any, schema: pa.Schema, scope: Scope) -> PredicateSet:
 
 
 def of_expression(condition: Expression, schema: pa.Schema, scope: Scope) -> PredicateSet:
-    """The same of an expression.
-
-    Raises:
-        InvalidExpressionError: it is no condition on these rows.
-    """
+    """The same of an expression."""
     require_condition(condition.bind(scope))
     found = PredicateSet.of(None)
     for term in conjuncts(condition):

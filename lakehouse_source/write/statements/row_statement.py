@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.deletion.vector import Positions
-from lakehouse_source.errors import CommitConflictError, InvalidOptionError
+from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import (
     ChangeResult,
@@ -31,7 +31,7 @@ from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.apply import committed_before
 from lakehouse_source.write.commit.base_version import base_snapshot, begin_after
 from lakehouse_source.write.commit.commit import abort, commit
-from lakehouse_source.write.commit.conflicts import Change, Isolation
+from lakehouse_source.write.commit.conflicts import SCHEMA_CHANGED, Change, Isolation, conflict
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from lakehouse_source.write.commit.row_changes import RowChanges, TouchedRows
 from lakehouse_source.write.layout.after_commit import compact_after
@@ -41,11 +41,7 @@ _FURTHER = ("commit_metadata", "expected_version", "txn_app_id", "txn_version")
 
 
 def isolation_of(name: str) -> Isolation:
-    """The isolation of a name.
-
-    Raises:
-        InvalidOptionError
-    """
+    """The isolation of a name."""
     known = {one.value: one for one in Isolation}
     if name not in known:
         raise InvalidOptionError(
@@ -127,12 +123,8 @@ class RowStatement:
                     self.snapshot = base_snapshot(reader, self.staged)
                 if extend is not None and self.snapshot.schema_version != snapshot.schema_version:
                     # What it dropped, or made NOT NULL, the merged schema would undo.
-                    raise CommitConflictError(
-                        dataset=address.uri,
-                        base_version=snapshot.version,
-                        current_version=self.snapshot.version,
-                        reason="the schema changed",
-                    )
+                    now = self.snapshot.version
+                    raise conflict(address.uri, snapshot.version, now, SCHEMA_CHANGED)
             except BaseException as failure:
                 self.give_up(failure)
                 raise

@@ -33,11 +33,7 @@ class Structs(Protocol[F, V]):
 
 
 def place_at(trees: dict[str, Any], path: Sequence[Named], value: Any, name: str) -> None:
-    """Put a value into nested dicts, which have a level for each field of a path.
-
-    Raises:
-        InvalidOptionError: the place, or one above or below it, has a value already.
-    """
+    """Put a value into nested dicts, which have a level for each field of a path."""
     level = trees
     for field in path[:-1]:
         level = level.setdefault(field.name, {})

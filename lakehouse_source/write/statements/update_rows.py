@@ -37,7 +37,6 @@ def update_rows(
     The rows are written to new files, and their old places are marked as deleted.
 
     Raises:
-        DatasetNotFoundError, InvalidPredicateError, InvalidExpressionError, InvalidOptionError
         SchemaMismatchError: a column does not take the values.
         CommitConflictError: another commit changed one of the rows.
     """

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
@@ -18,10 +18,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from lakehouse_source.catalog.backends.duckdb.dialect import DUCKDB
 from lakehouse_source.catalog.backends.file_catalog import DatabaseObject, FileCatalog
+from lakehouse_source.catalog.backends.pooled import OpenSession
 from lakehouse_source.catalog.sql import migrations
-from lakehouse_source.catalog.sql.session import Row, Session, Statement
-from lakehouse_source.catalog.sql.statements import DUCKDB
+from lakehouse_source.catalog.sql.session import Row, Session
 from lakehouse_source.errors import CatalogUnavailableError, PlakeError
 
 # So many rows or more are inserted as one Arrow table: a statement per row takes 0.2 ms.
@@ -117,6 +118,7 @@ class DuckDBCatalog(FileCatalog[_Connection]):
     """A catalog in a DuckDB file."""
 
     scheme = "duckdb"
+    _errors = duckdb.Error
     beside = (".wal",)
 
     # --- connections
@@ -228,7 +230,7 @@ class DuckDBCatalog(FileCatalog[_Connection]):
         with self._translated():
             connection.raw.execute("BEGIN TRANSACTION")
 
-    def _commit(self, connection: _Connection, session: Session) -> None:
+    def _commit(self, connection: _Connection, session: OpenSession[_Connection]) -> None:
         # DuckDB runs in this process: a COMMIT that raises was not carried out.
         with self._translated():
             connection.raw.execute("COMMIT")
@@ -243,12 +245,8 @@ class DuckDBCatalog(FileCatalog[_Connection]):
             connection.give_turn_back()
         return True
 
-    def _session(self, connection: _Connection) -> Session:
+    def _session(self, connection: _Connection) -> OpenSession[_Connection]:
         return _DuckDBSession(self, connection)
-
-    def _end_session(self, session: Session) -> None:
-        assert isinstance(session, _DuckDBSession)
-        session.connection = None
 
     def overwrite_free_pages(self) -> tuple[str, ...]:
         # DuckDB leaves deleted rows in its blocks and free blocks as they are: the file is
@@ -311,40 +309,23 @@ class DuckDBCatalog(FileCatalog[_Connection]):
         return self._unavailable(" ".join(str(exc).split()))
 
 
-class _DuckDBSession:
+class _DuckDBSession(OpenSession[_Connection]):
     """The open transaction on one connection."""
 
     dialect = DUCKDB
 
-    def __init__(self, catalog: DuckDBCatalog, connection: _Connection) -> None:
-        self.redacted_url = catalog.redacted_url
-        self.catalog_path: str | None = None
-        self.catalog = catalog
-        self.connection: _Connection | None = connection
-
-    def _open(self) -> duckdb.DuckDBPyConnection:
-        if self.connection is None:
-            raise RuntimeError("this catalog transaction has ended")
-        return self.connection.raw
-
     def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         with self.catalog._translated():
-            return self._open().execute(_rendered(statement), list(values)).fetchall()
-
-    def query_all(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        return [self.query(text, values) for text, values in statements]
+            return self._open().raw.execute(_rendered(statement), list(values)).fetchall()
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> int:
         with self.catalog._translated():
-            row = self._open().execute(_rendered(statement), list(values)).fetchone()
+            row = self._open().raw.execute(_rendered(statement), list(values)).fetchone()
         return int(row[0]) if row else 0
-
-    def send(self, statement: str, values: Sequence[Any] = ()) -> None:
-        self.execute(statement, values)
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         names = ", ".join(columns)
-        raw = self._open()
+        raw = self._open().raw
         with self.catalog._translated():
             if len(rows) < _MANY_ROWS:
                 marks = ", ".join("?" * len(columns))
@@ -357,12 +338,6 @@ class _DuckDBSession:
                 raw.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM plake_incoming")
             finally:
                 raw.unregister("plake_incoming")
-
-    def flush(self) -> None:
-        return None
-
-    def id_list(self, ids: Iterable[int]) -> Any:
-        return list(ids)
 
 
 def _without_foreign_keys(statement: str) -> str:

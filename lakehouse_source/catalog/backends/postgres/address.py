@@ -46,9 +46,6 @@ def connection_string(url: str, redacted_url: str) -> str:
     A host that is not local has to prove that it is the one that the URL names: `sslmode` is
     `verify-full` unless the URL, or PGSSLMODE, says otherwise. A URL that a query named
     (`UrlOfQuery`) gets nothing that libpq would find on this machine.
-
-    Raises:
-        InvalidOptionError: it cannot be parsed, or a query gives what only the program may give.
     """
     # No error of libpq leaves this function: its texts quote the URL with the password.
     try:

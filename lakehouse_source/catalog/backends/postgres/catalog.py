@@ -8,7 +8,7 @@ means is read from its SQLSTATE, never from its text.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain, zip_longest
@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from lakehouse_source.catalog.backends.pooled import OpenSession, PooledCatalog
 from lakehouse_source.catalog.backends.postgres import pipeline
 from lakehouse_source.catalog.backends.postgres.address import connection_string
 from lakehouse_source.catalog.backends.postgres.connections import (
@@ -28,11 +29,11 @@ from lakehouse_source.catalog.backends.postgres.connections import (
     most_connections,
     shared_connections,
 )
-from lakehouse_source.catalog.base import CatalogReader, PooledCatalog
+from lakehouse_source.catalog.backends.postgres.dialect import POSTGRES
+from lakehouse_source.catalog.base import CatalogReader
 from lakehouse_source.catalog.shown_url import UrlOfQuery
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.catalog.sql.session import Row, Session, Statement
-from lakehouse_source.catalog.sql.statements import POSTGRES
 from lakehouse_source.errors import (
     CATALOG_ROLES,
     AccessDeniedError,
@@ -141,6 +142,7 @@ class PostgresCatalog(PooledCatalog[Connection]):
     """
 
     is_server = True
+    _errors = psycopg.Error
     absent = "the database has no plake catalog"
 
     def __init__(
@@ -296,11 +298,11 @@ class PostgresCatalog(PooledCatalog[Connection]):
         try:
             yield CatalogReader(session)
         finally:
-            self._end_session(session)
+            session.connection = None
             idle = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
             self._release(connection, idle)
 
-    def _commit(self, connection: Connection, session: Session) -> None:
+    def _commit(self, connection: Connection, session: OpenSession[Connection]) -> None:
         assert isinstance(session, _PostgresSession)
         try:
             # After a statement that fails, the server runs none of the same round trip.
@@ -326,12 +328,8 @@ class PostgresCatalog(PooledCatalog[Connection]):
             return False
         return not connection.closed
 
-    def _session(self, connection: Connection) -> Session:
+    def _session(self, connection: Connection) -> OpenSession[Connection]:
         return _PostgresSession(self, connection)
-
-    def _end_session(self, session: Session) -> None:
-        assert isinstance(session, _PostgresSession)
-        session.connection = None
 
     def overwrite_free_pages(self) -> tuple[str, ...]:
         """Write the tables that tell of rows anew; the old files of the tables are deleted."""
@@ -366,13 +364,6 @@ class PostgresCatalog(PooledCatalog[Connection]):
 
     # --- errors
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except psycopg.Error as exc:
-            raise self._translate(exc) from exc
-
     def _translate(self, exc: psycopg.Error) -> PlakeError:
         if isinstance(exc, psycopg.IntegrityError):
             return self._refused_row(exc.diag.message_primary)
@@ -397,7 +388,7 @@ class PostgresCatalog(PooledCatalog[Connection]):
             catalog=self.redacted_url,
             reason=exc.diag.message_primary or self._reason(exc),
             login=login,
-            roles=roles,
+            roles=tuple(roles),
         )
 
     def _busy(self) -> str:
@@ -427,22 +418,14 @@ class PostgresCatalog(PooledCatalog[Connection]):
         return reason
 
 
-class _PostgresSession:
+class _PostgresSession(OpenSession[Connection]):
     """The open transaction on one connection."""
 
     dialect = POSTGRES
 
     def __init__(self, catalog: PostgresCatalog, connection: Connection) -> None:
-        self.redacted_url = catalog.redacted_url
-        self.catalog_path: str | None = None
-        self.catalog = catalog
-        self.connection: Connection | None = connection
+        super().__init__(catalog, connection)
         self._sent: list[pipeline.Statement] = []
-
-    def _open(self) -> Connection:
-        if self.connection is None:
-            raise RuntimeError("this catalog transaction has ended")
-        return self.connection
 
     def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         return self._run([(statement, values)])[-1].rows
@@ -484,9 +467,6 @@ class _PostgresSession:
         """What is to be run and was not, for who runs it now."""
         statements, self._sent = self._sent, []
         return statements
-
-    def id_list(self, ids: Iterable[int]) -> Any:
-        return list(ids)
 
     def _run(self, statements: Sequence[Statement]) -> list[pipeline.Answer]:
         """What was sent and not run yet, and then `statements`, in one round trip."""

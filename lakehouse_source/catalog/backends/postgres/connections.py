@@ -63,11 +63,7 @@ def key_of(conninfo: str) -> Key:
 
 
 def connect(conninfo: str) -> Connection:
-    """A new connection, each of whose statements is a transaction by itself.
-
-    Raises:
-        psycopg.Error
-    """
+    """A new connection, each of whose statements is a transaction by itself."""
     made, key = time.monotonic(), key_of(conninfo)
     connection = Connection.connect(conninfo, autocommit=True, prepare_threshold=None)
     connection.key, connection.made = key, made
@@ -81,11 +77,7 @@ def disconnect(connection: psycopg.Connection[Row]) -> None:
 
 
 def most_connections() -> int:
-    """How many threads of this process may hold connections to one server at a time.
-
-    Raises:
-        InvalidOptionError: the setting is no such number.
-    """
+    """How many threads of this process may hold connections to one server at a time."""
     text = os.environ.get(MOST_SETTING, "").strip() or str(_MOST)
     if not text.isdecimal() or int(text) == 0:
         raise InvalidOptionError(
@@ -108,11 +100,7 @@ class SharedConnections:
         self._held: dict[Key, Counter[int]] = {}
 
     def hold(self, conninfo: str) -> Hold:
-        """Wait until this thread may have a connection, and count it. `free` ends that.
-
-        Raises:
-            TimeoutError: other threads hold all connections for too long.
-        """
+        """Wait until this thread may have a connection, and count it. `free` ends that."""
         key, me, most = key_of(conninfo), threading.get_ident(), most_connections()
 
         def may() -> bool:

@@ -7,25 +7,26 @@ process, and a rollback journal also works on network drives and read-only media
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import re
 import sqlite3
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import quote
 
 from lakehouse_source.catalog.backends.file_catalog import DatabaseObject, FileCatalog
+from lakehouse_source.catalog.backends.pooled import OpenSession
+from lakehouse_source.catalog.backends.sqlite.dialect import SQLITE
 from lakehouse_source.catalog.backends.sqlite.forks import forks
+from lakehouse_source.catalog.backends.sqlite.idle import Connection, close, stamp_of
+from lakehouse_source.catalog.backends.sqlite.idle import idle_connections as _idle_connections
 from lakehouse_source.catalog.backends.sqlite.stored_types import check_types
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.catalog.sql.reader import CatalogReader
-from lakehouse_source.catalog.sql.session import Row, Session, Statement
-from lakehouse_source.catalog.sql.statements import SQLITE
+from lakehouse_source.catalog.sql.session import Row, Session
 from lakehouse_source.catalog.sql.writer import CatalogTransaction
 from lakehouse_source.errors import CommitAcknowledgementLostError, PlakeError
 
@@ -49,90 +50,6 @@ _REASONS = {
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _TABLE_OF_SQLITE = re.compile(r"CREATETABLEsqlite_\w+\([a-z,]*\)")
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-# Connections of closed catalogs that are kept for the next one; each may hold 64 MiB of pages.
-_MOST_IDLE = 4
-
-
-class _Connection(sqlite3.Connection):
-    """A connection that knows which file it opened."""
-
-    file: tuple[int, int] | None = None
-
-
-class _IdleConnections:
-    """Idle connections of catalogs that were closed, kept for the next catalog on the same file.
-
-    Opening a connection takes longer than planning a scan of one file. An idle connection
-    holds no lock. It is used again only if the file system says that the file is unchanged:
-    SQLite would not notice that somebody replaced the content of the file in place.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._connections: list[tuple[_Key, _Stamp, _Connection]] = []
-
-    def keep(self, key: _Key, connection: _Connection) -> None:
-        """Keep a connection, or close it."""
-        stamp = _stamp(key[0])
-        if stamp is None or connection.file != stamp[:2]:
-            _close(connection)
-            return
-        with self._lock:
-            self._connections.append((key, stamp, connection))
-            surplus = self._connections[:-_MOST_IDLE]
-            del self._connections[:-_MOST_IDLE]
-        for _key, _stamp_then, old in surplus:
-            _close(old)
-
-    def take(self, key: _Key) -> _Connection | None:
-        """The connection that was kept last for a file, if the file is still the same."""
-        with self._lock:
-            mine = [one for one in self._connections if one[0] == key]
-            if not mine:
-                return None
-            stamp = _stamp(key[0])
-            found = mine.pop() if mine[-1][1] == stamp else None
-            # Those of another state of the file would never be taken.
-            outdated = [one for one in mine if one[1] != stamp]
-            gone = [*outdated, found]
-            self._connections = [one for one in self._connections if one not in gone]
-        for _key, _stamp_then, connection in outdated:
-            _close(connection)
-        return None if found is None else found[2]
-
-    def close_all(self) -> None:
-        with self._lock:
-            connections, self._connections = self._connections, []
-        for _key, _stamp_then, connection in connections:
-            _close(connection)
-
-    def forked(self) -> None:
-        """In a forked child: never close a connection of the parent.
-
-        That would release the file locks of the parent.
-        """
-        _of_parent.append(self._connections)
-        self._lock = threading.Lock()
-        self._connections = []
-
-
-# The path, and the seconds that a connection waits for a lock.
-_Key: TypeAlias = tuple[str, float]
-# Device, inode, time of the last change of any kind (nanoseconds), size (bytes).
-_Stamp: TypeAlias = tuple[int, int, int, int]
-_idle_connections = _IdleConnections()
-_of_parent: list[Any] = []
-atexit.register(_idle_connections.close_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_idle_connections.forked)
-
-
-def _stamp(path: str) -> _Stamp | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
 
 
 def _objects(connection: sqlite3.Connection) -> frozenset[DatabaseObject]:
@@ -185,20 +102,16 @@ def _objects_after_each(number: int) -> Iterator[frozenset[DatabaseObject]]:
             yield _objects(connection)
 
 
-def _close(connection: sqlite3.Connection) -> None:
-    with forks, suppress(sqlite3.Error):
-        connection.close()
-
-
-class SqliteCatalog(FileCatalog[_Connection]):
+class SqliteCatalog(FileCatalog[Connection]):
     """A catalog in a SQLite file."""
 
     scheme = "sqlite"
+    _errors = sqlite3.Error
     beside = ("-journal", "-wal", "-shm")
 
     # --- connections
 
-    def _connect(self) -> _Connection:
+    def _connect(self) -> Connection:
         if self._check_file():
             kept = _idle_connections.take((self.path, self._busy_seconds))
             if kept is not None:
@@ -218,14 +131,14 @@ class SqliteCatalog(FileCatalog[_Connection]):
             raise
         return connection
 
-    def _opened(self, how: str) -> _Connection:
+    def _opened(self, how: str) -> Connection:
         connection = sqlite3.connect(
             f"file:{quote(self.path)}?{how}",
             uri=True,
             timeout=self._busy_seconds,
             isolation_level=None,
             check_same_thread=False,
-            factory=_Connection,
+            factory=Connection,
         )
         # The file may be a stranger's: nothing in its schema may run what has side effects.
         connection.execute("PRAGMA trusted_schema = OFF")
@@ -292,7 +205,7 @@ class SqliteCatalog(FileCatalog[_Connection]):
         except OSError as exc:
             raise self._unavailable(f"it cannot be created: {exc.strerror}") from exc
 
-    def _prepare(self, connection: _Connection) -> None:
+    def _prepare(self, connection: Connection) -> None:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = FULL")
         # Deleted rows are overwritten: what vacuum forgets is not left in free pages.
@@ -304,7 +217,7 @@ class SqliteCatalog(FileCatalog[_Connection]):
             connection.execute("PRAGMA journal_mode = DELETE")
         self._check_format(connection)
 
-    def _format_of(self, connection: _Connection) -> int:
+    def _format_of(self, connection: Connection) -> int:
         if connection.in_transaction:
             return self._format_in_snapshot(connection)
         connection.execute("BEGIN")
@@ -313,7 +226,7 @@ class SqliteCatalog(FileCatalog[_Connection]):
         finally:
             connection.execute("ROLLBACK")
 
-    def _format_in_snapshot(self, connection: _Connection) -> int:
+    def _format_in_snapshot(self, connection: Connection) -> int:
         found = _objects(connection)
         number = 0
         if any((kind, name) == ("table", migrations.FORMAT_TABLE) for kind, name, _ in found):
@@ -323,7 +236,7 @@ class SqliteCatalog(FileCatalog[_Connection]):
                 raise self._unavailable("column catalog_format.version has no integer")
         return self._checked_format(found, number, _objects_of(number))
 
-    def _migrate(self, connection: _Connection) -> int:
+    def _migrate(self, connection: Connection) -> int:
         # Imported here: it imports pandas where that is installed, which takes a quarter
         # of a second that only the making of tables has to pay.
         from sqlite_utils import Database
@@ -364,7 +277,7 @@ class SqliteCatalog(FileCatalog[_Connection]):
         with (
             self._translated(),
             self._new_file() as part,
-            closing(sqlite3.connect(part, isolation_level=None, factory=_Connection)) as raw,
+            closing(sqlite3.connect(part, isolation_level=None, factory=Connection)) as raw,
         ):
             for setting in ("foreign_keys = ON", "synchronous = FULL", "cache_size = -65536"):
                 raw.execute(f"PRAGMA {setting}")
@@ -379,17 +292,17 @@ class SqliteCatalog(FileCatalog[_Connection]):
             raw.execute("COMMIT")
 
     def _file(self) -> tuple[int, int] | None:
-        stamp = _stamp(self.path)
+        stamp = stamp_of(self.path)
         return None if stamp is None else stamp[:2]
 
-    def _is_current(self, connection: _Connection) -> bool:
+    def _is_current(self, connection: Connection) -> bool:
         # The file may have been deleted, or replaced by a backup. Commits to the old one
         # would be lost.
         return connection.file is not None and connection.file == self._file()
 
     @staticmethod
-    def _disconnect(connection: _Connection) -> None:
-        _close(connection)
+    def _disconnect(connection: Connection) -> None:
+        close(connection)
 
     # --- transactions
 
@@ -403,14 +316,14 @@ class SqliteCatalog(FileCatalog[_Connection]):
         with forks, super().write() as transaction:
             yield transaction
 
-    def _begin(self, connection: _Connection, read_only: bool) -> None:
+    def _begin(self, connection: Connection, read_only: bool) -> None:
         self._refuse_super_journal()  # SQLite looks at the journal whenever it locks the file
         with self._translated():
             # A read transaction that turns into a write does not wait for the lock
             # (ducklake#1309). Writes therefore take the lock when they begin.
             connection.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
-    def _commit(self, connection: _Connection, session: Session) -> None:
+    def _commit(self, connection: Connection, session: OpenSession[Connection]) -> None:
         if not connection.in_transaction:
             raise self._unavailable(_ROLLED_BACK)
         try:
@@ -422,7 +335,7 @@ class SqliteCatalog(FileCatalog[_Connection]):
                 ) from exc
             raise self._translate(exc) from exc
 
-    def _rollback(self, connection: _Connection) -> bool:
+    def _rollback(self, connection: Connection) -> bool:
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -430,12 +343,8 @@ class SqliteCatalog(FileCatalog[_Connection]):
             return False
         return True
 
-    def _session(self, connection: _Connection) -> Session:
-        return _SqliteSession(self, connection)
-
-    def _end_session(self, session: Session) -> None:
-        assert isinstance(session, _SqliteSession)
-        session.connection = None
+    def _session(self, connection: Connection) -> OpenSession[Connection]:
+        return _SqliteSession(self, connection, self.path)
 
     def overwrite_free_pages(self) -> tuple[str, ...]:
         with forks:
@@ -455,13 +364,6 @@ class SqliteCatalog(FileCatalog[_Connection]):
 
     # --- errors
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as exc:
-            raise self._translate(exc) from exc
-
     def _translate(self, exc: sqlite3.Error) -> PlakeError:
         if isinstance(exc, sqlite3.IntegrityError):
             return self._refused_row(exc)
@@ -469,25 +371,18 @@ class SqliteCatalog(FileCatalog[_Connection]):
         return self._unavailable(_REASONS.get(_code(exc), str(exc)))
 
 
-class _SqliteSession:
+class _SqliteSession(OpenSession[Connection]):
     """The open transaction on one connection."""
 
     dialect = SQLITE
 
-    def __init__(self, catalog: SqliteCatalog, connection: _Connection) -> None:
-        self.redacted_url = catalog.redacted_url
-        self.catalog_path: str | None = catalog.path
-        self.catalog = catalog
-        self.connection: _Connection | None = connection
-
-    def _open(self) -> _Connection:
-        if self.connection is None:
-            raise RuntimeError("this catalog transaction has ended")
+    def _open(self) -> Connection:
+        connection = super()._open()
         # Some errors (a full disk) make SQLite roll the transaction back. Each statement
         # after that would be committed by itself.
-        if not self.connection.in_transaction:
+        if not connection.in_transaction:
             raise self.catalog._unavailable(_ROLLED_BACK)
-        return self.connection
+        return connection
 
     def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         connection = self._open()
@@ -498,24 +393,15 @@ class _SqliteSession:
             check_types(connection, cursor.description, rows, statement, self.redacted_url)
         return rows
 
-    def query_all(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        return [self.query(text, values) for text, values in statements]
-
     def execute(self, statement: str, values: Sequence[Any] = ()) -> int:
         with self.catalog._translated():
             return self._open().execute(_rendered(statement), values).rowcount
-
-    def send(self, statement: str, values: Sequence[Any] = ()) -> None:
-        self.execute(statement, values)
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         marks = ", ".join("?" * len(columns))
         statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
         with self.catalog._translated():
             self._open().executemany(statement, rows)
-
-    def flush(self) -> None:
-        return None
 
     def id_list(self, ids: Iterable[int]) -> Any:
         return json.dumps(list(ids))

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from functools import lru_cache
 
+from lakehouse_source.catalog.backends.sqlite.dialect import SQLITE
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.catalog.sql.session import Row
-from lakehouse_source.catalog.sql.statements import SQLITE
 from lakehouse_source.errors import CorruptDatasetError
 
 _TYPES = {"TEXT": str, "BLOB": bytes}  # all others are integers
@@ -57,11 +57,7 @@ def check_types(
     statement: str,
     catalog: str,
 ) -> None:
-    """Check the rows of a statement; `description` is that of its cursor.
-
-    Raises:
-        CorruptDatasetError: a value is of another type. It names the table and the column.
-    """
+    """Check the rows of a statement; `description` is that of its cursor."""
     names = tuple(str(one[0]) for one in description)
     places = _places(names)
     if len(rows) == 1:

@@ -1,0 +1,360 @@
+"""Verb. What keeps an open dataset small and right: its layout, its old versions, its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lakehouse_source.arguments import flag
+from lakehouse_source.catalog.base import ABANDONED_SECONDS, Catalog
+from lakehouse_source.dataset.opened import OpenDataset
+from lakehouse_source.erasure.erase import erase
+from lakehouse_source.language import PredicateSet
+from lakehouse_source.maintenance import expiry, vacuum, verify
+from lakehouse_source.maintenance.reports import (
+    ErasureReport,
+    ExpiryReport,
+    MaintenanceReport,
+    VacuumReport,
+    VerifyReport,
+)
+from lakehouse_source.maintenance.vacuum_plan import RETENTION_SECONDS, VacuumOptions
+from lakehouse_source.model import CompactionResult
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.scan import Predicates
+from lakehouse_source.write.layout.cluster import cluster, together
+from lakehouse_source.write.layout.compact import compact
+from lakehouse_source.write.statements.expire_rows import count_expired, delete_expired
+
+
+class Maintenance(OpenDataset):
+    """Compaction, clustering, expiry, vacuum, erasure and checks."""
+
+    def compact(
+        self,
+        where: Predicates = None,
+        *,
+        target_file_size: int | None = None,
+        max_concurrent: int = 1,
+        rewrite_deleted: bool = False,
+    ) -> CompactionResult:
+        """Write small files of each partition anew as few large ones; moves to the new version.
+
+        A file of less than half of the target size is small. Rows keep their order, their
+        `_row_id` and `_commit_version`; a dataset with `sort_by` is sorted as in every write.
+        Streams and `read_changes` do not see the commit. A second call finds nothing to do. The
+        property `auto_compact` does the same after commits, where a partition has
+        `auto_compact_min_files` small files (50); the dataset is then a version further. It
+        leaves a file alone that is much larger than all smaller ones together, so that no row is
+        rewritten more than a few times.
+
+        Args:
+            where: only files that may hold a row of this condition.
+            target_file_size: bytes of a large file; by default as every write does it.
+            max_concurrent: how many partitions are written at the same time.
+            rewrite_deleted: write every file with deleted rows anew without them, of any size.
+                Their bytes are gone once older versions are expired and vacuumed.
+
+        Raises:
+            CommitConflictError: another commit removed one of the files, or rows of one.
+            InvalidPredicateError, InvalidOptionError
+
+        >>> more = lake.write_dataset({"month": [2], "carrier": ["DL"], "miles": [9]}, dataset.uri)
+        >>> dataset.compact("month = 2")
+        CompactionResult(version=3, files_removed=2, files_added=1, bytes_removed=..., ...)
+        """
+        return self._commit(
+            compact,
+            PredicateSet.of(where),
+            target_file_size=target_file_size,
+            max_concurrent=max_concurrent,
+            rewrite_deleted=flag("rewrite_deleted", rewrite_deleted),
+        )
+
+    def cluster(
+        self, *, max_bytes: int | None = None, full: bool = False, dry_run: bool = False
+    ) -> CompactionResult:
+        """Sort files that overlap by the columns of `cluster_by`; moves to the new version.
+
+        Where more than four files, or runs of files that were sorted together, hold the same
+        values of the columns, the smallest of them are sorted into one run, so that each row is
+        rewritten few times. Every such piece is a commit that changes no row: rows keep their
+        `_row_id` and `_commit_version`, deleted ones are left out, streams and `changes` do not
+        see it. An append does not wait for it and does not conflict. Rows are sorted in less than
+        1 GiB of memory, with files in a temporary folder (`TMPDIR`). A second call finds nothing
+        to do. Where `auto_compact` is set, this is done after commits, as `compact()` is.
+
+        Args:
+            max_bytes: stop before the bytes of the files written anew are more than this.
+            full: sort all files of each partition anew, after other columns were chosen.
+            dry_run: only tell how many files and bytes the first look finds; write nothing.
+
+        Returns:
+            What all commits did together; `bytes_added` is what was written.
+
+        Raises:
+            InvalidOptionError: the dataset has no clustering columns.
+            CommitConflictError: others changed rows of the same files again and again.
+
+        >>> dataset.set_properties(cluster_by=["miles"]).version
+        2
+        >>> dataset.cluster(full=True)
+        CompactionResult(version=5, files_removed=3, files_added=3, bytes_removed=..., ...)
+        """
+        with self._address.open() as catalog:
+            result = cluster(
+                catalog, self._address, max_bytes=max_bytes, full=full, dry_run=dry_run
+            )
+        self._committed()
+        return result
+
+    def expire_versions(
+        self, keep_seconds: float | None = None, keep_last: int | None = None
+    ) -> ExpiryReport:
+        """Expire the versions that are older than both limits; the newest is always kept.
+
+        Args:
+            keep_seconds: keep each version that was the newest at some time during the last
+                `keep_seconds` seconds, by the catalog's clock.
+            keep_last: keep this many of the newest versions.
+
+        A version that has a tag is kept too, and so are the version that a consumer has read
+        and all later ones, see `add_consumer`.
+
+        Expired versions can be neither read nor restored. `vacuum()` deletes their files, once
+        its retention has passed since the expiry, and removes them from the history.
+
+        Raises:
+            InvalidOptionError: neither limit is given, or one is out of range.
+
+        >>> lake.write_dataset(flights, "/data/flights", mode="overwrite").version
+        2
+        >>> report = dataset.expire_versions(keep_last=1)
+        >>> report.expired, report.files, report.oldest_version
+        ((1,), 3, 2)
+        """
+        return self._do(expiry.expire_versions, keep_seconds=keep_seconds, keep_last=keep_last)
+
+    def vacuum(
+        self,
+        *,
+        retention_seconds: float = RETENTION_SECONDS,
+        dry_run: bool = False,
+        allow_short_retention: bool = False,
+        abandoned_after_seconds: float = ABANDONED_SECONDS,
+        progress: bool | None = None,
+    ) -> VacuumReport:
+        """Delete files that no version needs any more; the report prints as a table.
+
+        Args:
+            retention_seconds: files of a version are deleted when it was expired at least
+                this long ago; orphans, files of writes that were not committed, when they
+                are at least this old.
+            dry_run: delete nothing; report what would be deleted.
+            allow_short_retention: needed for ages below one hour, because running queries
+                and writes may lose their files.
+            abandoned_after_seconds: a write that sent no heartbeat for this long is
+                abandoned. Writes from Python send one every ten minutes; a Spark job sends
+                none between its start and its commit and must be shorter than this.
+            progress: show progress, as in `write_dataset`.
+
+        A file is deleted only if plake gave it its name and it is in a folder where this
+        dataset puts files. A file of a readable version (see `expire_versions`), or of a
+        write that may still commit, is never deleted.
+
+        Commits of expired versions that are older than the retention leave the history, but
+        for the first one, those that began a schema or whose files are still there, and the
+        last one of each application that gives idempotency pairs. Those since the begin of a
+        write that goes on stay too. A stream that began before commits that are gone is refused,
+        and so is a write that counted as abandoned.
+
+        Raises:
+            InvalidOptionError: an age is out of range, or short without
+                `allow_short_retention`.
+            CorruptDatasetError: the folder contains no file of a readable version.
+            StorageError: the folder cannot be listed.
+
+        >>> report = dataset.vacuum(dry_run=True)
+        >>> report.files_removed, report.bytes_removed
+        (0, 0)
+        """
+        options = VacuumOptions(
+            retention_seconds, dry_run, allow_short_retention, abandoned_after_seconds
+        )
+        return self._do(vacuum.vacuum_dataset, options, progress=progress)
+
+    def maintain(
+        self,
+        *,
+        compact: bool | None = None,
+        rewrite_deleted: bool = False,
+        keep_seconds: float | None = None,
+        keep_last: int | None = None,
+        retention_seconds: float = RETENTION_SECONDS,
+        allow_short_retention: bool = False,
+        dry_run: bool = False,
+    ) -> MaintenanceReport:
+        """Do all regular upkeep: delete expired rows, compact, expire versions, vacuum.
+
+        The condition of the property `expire_rows` is evaluated at one time, by the catalog's
+        clock; its delete is a commit that ends streams without `ignoreDeletes`. Bytes of deleted
+        rows are gone when no version has them: with `rewrite_deleted`, `keep_seconds` or
+        `keep_last`, and the retention of the vacuum.
+
+        Args:
+            compact: by default where the property `auto_compact` is set.
+            rewrite_deleted: as in `compact()`.
+            keep_seconds, keep_last: as in `expire_versions()`; without both none is expired.
+            retention_seconds, allow_short_retention: as in `vacuum()`.
+            dry_run: change nothing; count the rows that would be deleted, and vacuum's files.
+
+        Raises:
+            InvalidOptionError: a limit is wrong, or a column of `expire_rows` is gone.
+            CommitConflictError: another commit changed the same rows or files: call again.
+
+        >>> dataset.set_properties(expire_rows="month < 2 AND now() > '2020-01-01'").version
+        2
+        >>> dataset.maintain(dry_run=True).rows_expired
+        2
+        >>> report = dataset.maintain(keep_last=1)
+        >>> report.rows_expired, report.version, report.expiry.oldest_version
+        (2, 3, 3)
+        """
+        options = VacuumOptions(retention_seconds, dry_run, allow_short_retention)
+        return self._commit(
+            _maintain,
+            compaction=None if compact is None else flag("compact", compact),
+            rewrite_deleted=flag("rewrite_deleted", rewrite_deleted),
+            keep_seconds=keep_seconds,
+            keep_last=keep_last,
+            vacuuming=options,
+        )
+
+    def erase(
+        self,
+        where: Predicates,
+        *,
+        foreign: str = "refuse",
+        commit_metadata: Mapping[str, Any] | None = None,
+    ) -> ErasureReport:
+        """Erase rows from every version, from all files and from the catalog, at once.
+
+        Versions keep their numbers, and other rows keep their values, `_row_id` and
+        `_commit_version`, in every version. Files that hold matching rows are written anew, on
+        branches too, and the old ones are deleted before this returns, with all other files that
+        no version needs. The history gets a commit `erase` that says how many rows, not which.
+
+        Args:
+            where: a condition in any form that `delete` takes. A row is erased where it is TRUE
+                of the row in a version that can be read: by the names that columns have in that
+                version, and by those of the newest one, which finds renamed columns. A column
+                that was dropped can be named too.
+            foreign: what to do about files that plake did not write and that hold such rows.
+                "refuse" erases nothing and names them. "rewrite" gives the dataset files of its
+                own; `left` of the report names the originals, which you delete.
+            commit_metadata: a note for the history, such as the number of a request.
+
+        Texts of the condition are replaced in `commit_metadata` of all commits by `[erased]`.
+        Defaults and comments of columns stay; `left` names them. Queries that began before may
+        find a file gone: run them again. A branch that was made before cannot be fast-forwarded
+        any more. Repeat the call after an error: it finishes what is left.
+
+        Raises:
+            InvalidPredicateError, InvalidOptionError
+            ErasureIncompleteError: the rows are gone from all versions, and a file could not be
+                deleted, or the catalog's free pages not be overwritten.
+
+        >>> report = dataset.erase("carrier = 'UA'")
+        >>> report.rows, report.version, report.left
+        (2, 2, ())
+        >>> dataset.scan(version=1).count_rows()
+        2
+        """
+        return self._commit(erase, where, foreign=foreign, commit_metadata=commit_metadata)
+
+    def verify(
+        self,
+        version: int | None = None,
+        checksums: bool = False,
+        *,
+        progress: bool | None = None,
+    ) -> VerifyReport:
+        """Compare the files of a version (default: this one) with the catalog.
+
+        Checks that each file exists and has the size and footer (rows, row groups, columns)
+        that were committed, and that each deletion vector has the positions that were
+        committed. With `checksums` all bytes of a file that plake wrote are compared with the
+        SHA-256 in the catalog too, and every page is read and decoded, and its checksum
+        compared where the file has one. The report names each difference, prints
+        as a table, and its `ok` is True where there is none. `progress` is as in
+        `write_dataset`.
+
+        Raises:
+            VersionNotFoundError: there is no such version, or it was expired.
+
+        >>> report = dataset.verify(checksums=True)
+        >>> report.ok, report.files
+        (True, 3)
+        """
+        with self._address.open() as catalog, catalog.read() as reader:
+            wanted = self.version if version is None else version
+            checksums = flag("checksums", checksums)
+            snapshot = self._address.snapshot(catalog, reader, wanted)
+            files = reader.files(snapshot.dataset.id, snapshot.version)
+            groups = reader.row_groups([file.id for file in files])
+            vectors = reader.all_vectors(snapshot.dataset.id, snapshot.version)
+            sha256 = reader.checksums([file.id for file in files]) if checksums else {}
+        return verify.verify(
+            self._address,
+            snapshot.version,
+            [(file, groups[file.id]) for file in files],
+            checksums=checksums,
+            progress=progress,
+            schemas=snapshot.file_schemas,
+            vectors={one.file_id: one.vector for one in vectors},
+            sha256=sha256,
+        )
+
+
+def _maintain(
+    catalog: Catalog,
+    address: Address,
+    *,
+    compaction: bool | None,
+    rewrite_deleted: bool,
+    keep_seconds: float | None,
+    keep_last: int | None,
+    vacuuming: VacuumOptions,
+) -> MaintenanceReport:
+    """Delete expired rows, compact, cluster, expire versions and vacuum, in this order.
+
+    Each step is a call of its own: one that fails leaves what the steps before it did.
+
+    Raises:
+        InvalidOptionError, CommitConflictError, StorageError
+    """
+    vacuuming.check()
+    dry_run = vacuuming.dry_run
+    with catalog.read() as reader:
+        properties = address.snapshot(catalog, reader).dataset.properties
+    expired, compacted, report = None, None, None
+    condition = properties.expire_rows
+    if condition is not None and dry_run:
+        expired = count_expired(catalog, address, condition)
+    elif condition is not None:
+        expired = delete_expired(catalog, address, condition).rows_deleted
+    wanted = properties.layout.auto_compact if compaction is None else compaction
+    if (wanted or rewrite_deleted) and not dry_run:
+        compacted = compact(
+            catalog, address, PredicateSet.of(None), rewrite_deleted=rewrite_deleted
+        )
+        if wanted and properties.layout.cluster_by:
+            compacted = together(compacted, cluster(catalog, address))
+    if (keep_seconds is not None or keep_last is not None) and not dry_run:
+        report = expiry.expire_versions(
+            catalog, address, keep_seconds=keep_seconds, keep_last=keep_last
+        )
+    vacuumed = vacuum.vacuum_dataset(catalog, address, vacuuming, progress=False)
+    with catalog.read() as reader:
+        version = address.snapshot(catalog, reader).version
+    return MaintenanceReport(address.uri, version, dry_run, expired, compacted, report, vacuumed)

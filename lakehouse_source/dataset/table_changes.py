@@ -1,0 +1,207 @@
+"""Verb. Commits that change an open dataset as a whole: its properties, files, old versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from lakehouse_source.arguments import whole_number
+from lakehouse_source.dataset.opened import OpenDataset
+from lakehouse_source.iceberg.export import export_iceberg
+from lakehouse_source.iceberg.metadata import NEWEST_VERSIONS
+from lakehouse_source.model import WriteResult
+from lakehouse_source.write.adopt.add_files import add_files
+from lakehouse_source.write.adopt.find_files import Paths
+from lakehouse_source.write.metadata.restore import restore
+from lakehouse_source.write.metadata.set_properties import set_properties, set_table_properties
+from lakehouse_source.write.rows.stage import write_options
+
+
+class TableChanges(OpenDataset):
+    """Properties, files of others, an old version again, and what readers of Iceberg get."""
+
+    def set_properties(self, **properties: Any) -> WriteResult:
+        """Choose how all later writes lay out their files, as one commit; moves to it.
+
+        Every writer follows the properties: `write_dataset`, transactions, Spark. What one
+        write chooses by its own arguments wins for that write. Files that are written
+        already stay as they are. The first write's own choices are the first properties.
+        None sets a property back to its default.
+
+        Args:
+            properties: any of these.
+
+                - `sort_by`, `cluster_by`, `bloom_filter_columns`, `target_file_size_bytes`,
+                  `row_group_rows`, `compression`, `promote_to_string`: as in
+                  `write_dataset`.
+                - `auto_compact`, `auto_compact_min_files`: see `compact()`.
+                - `iceberg_metadata`: see `export_iceberg()`.
+                - `expire_rows`: a condition on rows that `maintain()` deletes, such as
+                  `"ts < now() - interval 30 days"`. Set it anew after a column is renamed.
+                - `index_columns`: as in `write_dataset`. The index of columns that join it
+                  is computed from the catalog's statistics, in the same commit.
+                - `partition_by`: only while the dataset has never had a file.
+
+        Columns that are renamed keep their place in the properties. A column of `sort_by` or
+        `cluster_by` cannot be dropped; a dropped column leaves the other lists.
+
+        Raises:
+            InvalidOptionError: a property is unknown, or its value is wrong.
+            SchemaMismatchError: a column cannot partition the dataset.
+            CommitConflictError: the schema or the properties were changed since this
+                version; see `refresh()`.
+            CommitUnknownError: the catalog was lost during the commit.
+
+        >>> dataset.set_properties(sort_by=["carrier"], compression="snappy").version
+        2
+        >>> dataset.properties["sort_by"], dataset.properties["compression"]
+        (['carrier'], 'snappy')
+        """
+        return self._commit(set_properties, self._snapshot, properties)
+
+    def set_table_properties(self, properties: Mapping[str, str | None]) -> WriteResult:
+        """Note texts about the dataset, as one commit; None removes one. Moves to the commit.
+
+        Raises:
+            InvalidOptionError: a key or a text is not a text.
+            CommitConflictError: the schema or the properties were changed at the same time.
+
+        >>> dataset.set_table_properties({"comment": "by month", "owner": "ann"}).version
+        2
+        >>> dataset.set_table_properties({"owner": None}).version
+        3
+        >>> dataset.table_properties
+        {'comment': 'by month'}
+        """
+        return self._commit(set_table_properties, self._snapshot, properties)
+
+    def add_files(
+        self,
+        paths_or_folder: Paths,
+        *,
+        partitioning: str | None = "hive",
+        schema_merge: bool = False,
+        copy: bool = False,
+        progress: bool | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        commit_metadata: Mapping[str, Any] | None = None,
+        expected_version: int | None = None,
+        txn_app_id: str | None = None,
+        txn_version: int | None = None,
+    ) -> WriteResult:
+        """Add Parquet files, whoever wrote them, as one new version; moves to it.
+
+        The files are not rewritten. They stay where they are and must not be changed or
+        deleted afterwards. plake never deletes them: not when the commit fails, and not in
+        `vacuum()` when only expired versions have them. Only their footers are read here.
+
+        Args:
+            paths_or_folder: a file, a folder, or a list of them. They must be below the
+                dataset's own folder, and are recorded relative to it. Of a folder, all files
+                below it are added but hidden ones (`_` or `.` first, as `_SUCCESS` and what is
+                in `_temporary/`) and those that plake wrote. The folder of a Delta or Iceberg
+                table is refused, because it holds removed files too: give a list of files. So
+                is that of another dataset of plake.
+            partitioning: `"hive"` reads the dataset's partition columns from the names of
+                folders, `key=value`. None: folders have no meaning, which a partitioned
+                dataset refuses.
+            schema_merge: add new columns, and promote types.
+            copy: copy files that are elsewhere into the dataset, instead of refusing them.
+                The copies are plake's, and vacuum deletes them.
+            progress: show progress, as in `write_dataset`.
+            storage_options: for paths outside of the dataset. Default: the dataset's own
+                options, if the path is in a store of the same kind.
+            commit_metadata, expected_version, txn_app_id, txn_version: as in `write_dataset`.
+
+        Columns are found by name, without regard to case, and not by field id. A column that a
+        file lacks is NULL. A type is accepted where each of its values fits the dataset's
+        type. INT96 timestamps are instants in UTC with microseconds. A column that is a
+        partition column too must have, by the file's statistics, the folder's value in each
+        row.
+
+        Raises:
+            InvalidOptionError: a path is wrong, or a file is given twice or is in the dataset
+                already, itself or a row of it that a later commit has written to another file.
+            CorruptDatasetError, StorageError: a file is no Parquet file, is damaged or cannot
+                be read. The error names it.
+            SchemaMismatchError: a file does not fit the dataset's schema.
+            CommitConflictError: another commit conflicts, or added one of the files.
+            CommitUnknownError: the catalog was lost during the commit. After every other
+                error nothing was committed.
+
+        >>> import os, pyarrow.parquet as pq
+        >>> os.makedirs("/data/flights/exports/month=4")
+        >>> pq.write_table(flights.drop_columns("month"), "/data/flights/exports/month=4/1.parquet")
+        >>> dataset.add_files("/data/flights/exports")
+        WriteResult(version=2, files=1, row_count=4, schema_version=1)
+        """
+        options = write_options(
+            schema_merge=schema_merge,
+            promote_to_string=False,  # only rows that plake writes itself
+            commit_metadata=commit_metadata,
+            expected_version=expected_version,
+            txn_app_id=txn_app_id,
+            txn_version=txn_version,
+        )
+        return self._commit(
+            add_files,
+            paths_or_folder,
+            options,
+            partitioning=partitioning,
+            partition_types=None,
+            copy=copy,
+            storage_options=storage_options,
+            progress=progress,
+            is_new=False,
+        )
+
+    def restore(
+        self, version: int | None = None, *, timestamp: datetime | str | None = None
+    ) -> WriteResult:
+        """Commit a new version with the content and schema of an old one; moves to it.
+
+        The old one is named by its number, or by a time at which it was the newest, as in
+        `read_dataset`.
+
+        Raises:
+            VersionNotFoundError: there is no such version, or it was expired.
+            CommitUnknownError: the catalog was lost during the commit.
+
+        >>> dataset.drop_column("miles").version
+        2
+        >>> dataset.restore(1).version
+        3
+        >>> lake.read_dataset("/data/flights") == lake.read_dataset("/data/flights", version=1)
+        True
+        """
+        return self._commit(restore, version, timestamp)
+
+    def export_iceberg(self, *, newest_versions: int = NEWEST_VERSIONS) -> str:
+        """Write the newest version's metadata for readers of Iceberg; answers the file's path.
+
+        `metadata/<number>-<ids>.metadata.json` beside the data, and `metadata/version-hint.text`,
+        which names it: PyIceberg's `StaticTable`, DuckDB's `iceberg_scan` and others open them
+        without a server. The table has the newest versions, those that were exported before,
+        those with a tag, and the newest version of each branch with the same schema. The file is
+        deleted by a vacuum, when its version was expired. With the property `iceberg_metadata`
+        a commit of rows, of a schema or of properties does this too. Needs `fastavro`.
+
+        Args:
+            newest_versions: so many of the newest versions are exported.
+
+        Raises:
+            IcebergUnsupportedError: readers of Iceberg would read a column wrongly.
+            InvalidOptionError: this is a branch, or the folder is a table of Iceberg already.
+
+        >>> path = dataset.export_iceberg()
+        >>> from pyiceberg.table import StaticTable
+        >>> StaticTable.from_metadata(path).scan("month = 1").to_arrow().num_rows
+        2
+        """
+        with self._address.open() as catalog:
+            return export_iceberg(
+                catalog,
+                self._address,
+                newest_versions=whole_number("newest_versions", newest_versions),
+            )
