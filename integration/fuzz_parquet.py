@@ -46,8 +46,8 @@ from lakehouse_source.parquet.checked_footer import open_footer
 from lakehouse_source.parquet.fragments import dataset
 from lakehouse_source.parquet.page_reader import ChosenPages
 from lakehouse_source.parquet.prune import prune_file
+from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.parquet.reader import read_task
-from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.parquet.thrift import ThriftError, read_struct
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import initial, leaves

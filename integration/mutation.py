@@ -144,7 +144,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "read/why.py",
+        "read/why_kept.py",
         WHY,
         (
             "a part that may match is told to rule out",
@@ -158,7 +158,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "parquet/skips.py",
+        "parquet/skipped_row_groups.py",
         WHY,
         ("a row group with deleted rows is told to have none", "gone == rows", "gone > 0"),
         (
@@ -1560,7 +1560,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "pruning/absent.py",
+        "pruning/absent_values.py",
         ("pure/test_pruning.py", *FILES),
         (
             "an absent value makes NULL rows FALSE",
@@ -1667,7 +1667,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/places.py",
+        "catalog/same_place.py",
         ("verbs/test_spellings.py",),
         (
             "paths are compared as texts",
@@ -1718,7 +1718,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "pruning/levels.py",
+        "pruning/index_levels.py",
         ("pure/test_levels.py",),
         ("a level too high", "different.bit_length()) // 4", "different.bit_length() + 3) // 4"),
         ("the last key of a level is the range's own", "| 0x0F", "| 0x00"),

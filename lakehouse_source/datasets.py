@@ -16,7 +16,6 @@ from lakehouse_source.arguments import flag, text
 from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog import open_catalog as open_database
 from lakehouse_source.catalog.locate import folder_around
-from lakehouse_source.catalog.places import OWN_KEY
 from lakehouse_source.catalog.qualified_names import (
     NameLike,
     QualifiedName,
@@ -25,6 +24,7 @@ from lakehouse_source.catalog.qualified_names import (
     quoted,
 )
 from lakehouse_source.catalog.retry import in_transaction
+from lakehouse_source.catalog.same_place import OWN_KEY
 from lakehouse_source.catalog.sql.names import TAKEN, NamedDataset, Namespace
 from lakehouse_source.catalog.sql.session import Session
 from lakehouse_source.dataset import Dataset

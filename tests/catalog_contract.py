@@ -47,8 +47,8 @@ from lakehouse_source.model import (
     SearchAny,
     SearchRanges,
 )
+from lakehouse_source.pruning.index_levels import level
 from lakehouse_source.pruning.keys import EMPTY_LOWER, EMPTY_UPPER, UNBOUNDED_LOWER, UNBOUNDED_UPPER
-from lakehouse_source.pruning.levels import level
 from tests import processes
 
 COLUMNS_NEW_IN_FORMAT_10 = {

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from lakehouse_source.catalog.backends.sqlite.catalog import columns_of_tables
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.catalog.locate import folder_around
-from lakehouse_source.catalog.places import OWN_KEY
+from lakehouse_source.catalog.same_place import OWN_KEY
 from lakehouse_source.catalog.sql.migrations import TABLES
 from lakehouse_source.catalog.sql.session import Row, Session
 from lakehouse_source.errors import CatalogUnavailableError

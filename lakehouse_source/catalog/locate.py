@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, quote, unquote
 
 from lakehouse_source.catalog.backends.sqlite.catalog import SqliteCatalog
 from lakehouse_source.catalog.base import Catalog
-from lakehouse_source.catalog.places import CATALOG_FILE, default_catalog_path, same_place
+from lakehouse_source.catalog.same_place import CATALOG_FILE, default_catalog_path, same_place
 from lakehouse_source.catalog.shown_url import redact
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.storage import RESERVED_FOLDER, local_path

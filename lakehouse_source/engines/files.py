@@ -41,8 +41,8 @@ from lakehouse_source.model import ColumnBounds, ScanTask
 from lakehouse_source.parquet.checked_footer import open_footer
 from lakehouse_source.parquet.deleted_rows import deleted_rows
 from lakehouse_source.parquet.names import is_foreign
+from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.parquet.reader import read_all
-from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.schema.align import by_id
 from lakehouse_source.schema.defaults import initial_ordinal
 from lakehouse_source.schema.fields import children, leaves

@@ -28,8 +28,8 @@ from lakehouse_source.model import (
 from lakehouse_source.parquet.deleted_rows import deleted_rows
 from lakehouse_source.parquet.names import own_name
 from lakehouse_source.parquet.new_file import NewFile
+from lakehouse_source.parquet.read_write_specs import ReadSpec, WriteSpec
 from lakehouse_source.parquet.reader import read_task
-from lakehouse_source.parquet.spec import ReadSpec, WriteSpec
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import field_id
 from lakehouse_source.schema.partitions import partition_folder, partition_value

@@ -14,8 +14,8 @@ from typing import Any
 from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog.locate import folder_around
 from lakehouse_source.catalog.owners import check_owner, release_owner
-from lakehouse_source.catalog.places import OWN_KEY
 from lakehouse_source.catalog.retry import in_transaction
+from lakehouse_source.catalog.same_place import OWN_KEY
 from lakehouse_source.errors import CatalogUnavailableError, PlakeError, StorageError
 from lakehouse_source.maintenance.vacuum import remove_empty_folders
 from lakehouse_source.maintenance.vacuum_plan import (

@@ -8,7 +8,7 @@ from typing import Any
 from lakehouse_source.catalog import Catalog, open_catalog
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.catalog.locate import folder_around
-from lakehouse_source.catalog.places import OWN_KEY
+from lakehouse_source.catalog.same_place import OWN_KEY
 from lakehouse_source.errors import PlakeError
 from lakehouse_source.maintenance.drop import Ended, drop_long_dropped, end_datasets, to_be_ended
 from lakehouse_source.maintenance.reports import CatalogVacuumReport, Tallies, VacuumReport

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakehouse_source.model import ScanTask
+from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.parquet.reader import read_task
-from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.storage import Storage
 
 

@@ -21,7 +21,7 @@ from lakehouse_source.errors import SchemaMismatchError, StorageError
 from lakehouse_source.model import ColumnBounds, FileMetadata, RowGroupMetadata
 from lakehouse_source.parquet.footer import file_metadata
 from lakehouse_source.parquet.new_file import column_at, verify_stored
-from lakehouse_source.parquet.spec import WriteSpec
+from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.pruning.bounds import encode_row_group
 from lakehouse_source.schema.fields import Leaf, field_id, is_nested, leaves
 from lakehouse_source.schema.partitions import partition_folder

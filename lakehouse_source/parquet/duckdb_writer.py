@@ -23,7 +23,7 @@ from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.duckdb_names import flat_type_name, quoted, quoted_text
 from lakehouse_source.parquet.duckdb_output import described, relative
 from lakehouse_source.parquet.names import is_of_write
-from lakehouse_source.parquet.spec import TARGET_FILE_SIZE_BYTES, WriteSpec
+from lakehouse_source.parquet.read_write_specs import TARGET_FILE_SIZE_BYTES, WriteSpec
 from lakehouse_source.parquet.writer import checked_rows
 from lakehouse_source.schema.defaults import write_default
 from lakehouse_source.schema.fields import (

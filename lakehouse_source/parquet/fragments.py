@@ -28,7 +28,7 @@ from lakehouse_source.parquet.arrow_filter import as_engines_mean, names_any
 from lakehouse_source.parquet.converted_files import converted
 from lakehouse_source.parquet.foreign import schema_for_engines
 from lakehouse_source.parquet.names import is_foreign
-from lakehouse_source.parquet.spec import ReadSpec
+from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.schema.align import by_id
 from lakehouse_source.schema.defaults import initial_default
 from lakehouse_source.schema.fields import (

@@ -19,7 +19,7 @@ from lakehouse_source.failpoints import reach
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.encoding import encodings
 from lakehouse_source.parquet.footer import file_metadata
-from lakehouse_source.parquet.spec import WriteSpec
+from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.storage import HashedOutput, Storage
 

@@ -27,7 +27,7 @@ from lakehouse_source.parquet.page_index import (
     RowRange,
     matching_rows,
 )
-from lakehouse_source.pruning.absent import asks_for_values, without_absent
+from lakehouse_source.pruning.absent_values import asks_for_values, without_absent
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.schema.fields import (
     Leaf,

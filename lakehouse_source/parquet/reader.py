@@ -34,10 +34,10 @@ from lakehouse_source.parquet.page_index import PageIndex, RowRange
 from lakehouse_source.parquet.page_pruning import PagePruning
 from lakehouse_source.parquet.page_reader import PageReader, cut
 from lakehouse_source.parquet.read_ahead import in_order
+from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.parquet.selected_rows import RowGroup, Rows, marked, most_of, of_live
-from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.parquet.stored_columns import StoredColumns
-from lakehouse_source.pruning.absent import asks_for_values
+from lakehouse_source.pruning.absent_values import asks_for_values
 from lakehouse_source.schema.no_columns import rows_alone
 from lakehouse_source.storage import Storage
 

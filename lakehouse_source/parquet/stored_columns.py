@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.open_file import OpenFile
+from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.parquet.selected_rows import Rows
-from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.schema.align import align, by_id, narrowed
 from lakehouse_source.schema.defaults import column_without_data, initial_default
 from lakehouse_source.schema.fields import (

@@ -28,7 +28,7 @@ from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.layout.order import Curve, sorted_places
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.new_file import NewFile
-from lakehouse_source.parquet.spec import WriteSpec
+from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.schema.align import align, by_name, check_digits
 from lakehouse_source.schema.defaults import write_default
 from lakehouse_source.schema.fields import leaves

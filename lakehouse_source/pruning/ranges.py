@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from lakehouse_source.model import KeyRange, Search, SearchAny, SearchRanges
-from lakehouse_source.pruning.levels import ABOVE
+from lakehouse_source.pruning.index_levels import ABOVE
 
 # The lowest and the highest key of a range; both belong to it.
 Span: TypeAlias = tuple[bytes, bytes]

@@ -35,8 +35,8 @@ from lakehouse_source.model import (
     SearchAny,
     SearchRanges,
 )
+from lakehouse_source.pruning.index_levels import ABOVE
 from lakehouse_source.pruning.keys import KEY_LIMIT, encoding, key, prefix_range, upper_key
-from lakehouse_source.pruning.levels import ABOVE
 from lakehouse_source.pruning.ranges import Span, disjoint, one_per_column
 
 # More ranges than this are joined across the smallest gaps between them.

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from lakehouse_source.catalog import Catalog, open_catalog
 from lakehouse_source.catalog.locate import VARIABLE, folder_around, is_default_catalog
 from lakehouse_source.catalog.owners import check_not_foreign
-from lakehouse_source.catalog.places import OWN_KEY, default_catalog_path, is_dataset_at
 from lakehouse_source.catalog.qualified_names import parse_name
+from lakehouse_source.catalog.same_place import OWN_KEY, default_catalog_path, is_dataset_at
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
 from lakehouse_source.read.snapshot import Snapshot, open_snapshot

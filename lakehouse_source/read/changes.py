@@ -23,7 +23,7 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import DeletionVector, FileRecord, ScanTask, TransactionRecord
-from lakehouse_source.parquet.spec import Where
+from lakehouse_source.parquet.read_write_specs import Where
 from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.plan import ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot, parse_timestamp

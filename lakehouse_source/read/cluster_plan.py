@@ -14,8 +14,8 @@ from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.layout.depth import depth_of_boxes, ranks
 from lakehouse_source.layout.merges import PlacedFiles, merges
+from lakehouse_source.read.file_arrays import LiveFiles, live_files, ranges
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.read.sweep import LiveFiles, live_files, ranges
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.paths import leaf_paths
 

@@ -17,8 +17,8 @@ from lakehouse_source.pictures.frame import Group
 from lakehouse_source.pictures.ranges import MOST_EACH, Column, Files
 from lakehouse_source.pruning.keys import UNBOUNDED_LOWER, UNBOUNDED_UPPER, ordinal_of_key
 from lakehouse_source.pruning.search import search
+from lakehouse_source.read.file_arrays import LiveFiles, ranges
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.read.sweep import LiveFiles, ranges
 from lakehouse_source.schema.fields import Leaf
 from lakehouse_source.schema.ordinal import Domain, domain
 

@@ -20,9 +20,9 @@ from lakehouse_source.pictures.ranges import Column, intervals
 from lakehouse_source.pictures.scale import size_text
 from lakehouse_source.read.cluster_plan import Piece, clustering_columns, find_pieces
 from lakehouse_source.read.draw import column_of, files_of
+from lakehouse_source.read.file_arrays import LiveFiles, live_files
 from lakehouse_source.read.health import HealthReport, small_limit, target_size
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.read.sweep import LiveFiles, live_files
 from lakehouse_source.schema.fields import Leaf, leaves
 
 _MOST_COLUMNS = 8  # so that a page of many files stays small

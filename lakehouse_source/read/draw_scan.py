@@ -16,10 +16,10 @@ from lakehouse_source.pictures.page import Listing, fragment
 from lakehouse_source.pictures.ranges import Column, Files, intervals
 from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.draw import column_of, files_of
+from lakehouse_source.read.file_arrays import LiveFiles, live_files
 from lakehouse_source.read.health import usual_columns
 from lakehouse_source.read.plan import Pruning, kept_by_partition, partition_ids
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.read.sweep import LiveFiles, live_files
 from lakehouse_source.schema.fields import Leaf, leaves
 
 _MOST_COLUMNS = 3

@@ -27,7 +27,7 @@ from lakehouse_source.model import (
     TransactionRecord,
 )
 from lakehouse_source.parquet.deleted_rows import deleted_rows
-from lakehouse_source.parquet.spec import ReadSpec, Where
+from lakehouse_source.parquet.read_write_specs import ReadSpec, Where
 from lakehouse_source.read.plan import plan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.metadata_columns import ROW, VERSION, unused_names

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from lakehouse_source.deletion.vector import Positions, as_array, positions_of
 from lakehouse_source.model import ScanTask
+from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.parquet.reader import read_all
-from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.read.feed_plan import Changed, FeedPlan, Side
 from lakehouse_source.schema.equal_rows import equal_rows
 from lakehouse_source.storage import Storage

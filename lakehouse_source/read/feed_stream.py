@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import TransactionRecord
-from lakehouse_source.parquet.spec import Where
+from lakehouse_source.parquet.read_write_specs import Where
 from lakehouse_source.read.changes import AppendedFiles, starting_position
 from lakehouse_source.read.feed import Feed, expired_changes, feed_schema
 from lakehouse_source.read.feed_plan import (

@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.layout.order import Curve, sorted_places
 from lakehouse_source.model import ColumnBounds, RowGroupMetadata
+from lakehouse_source.parquet.read_write_specs import Where
 from lakehouse_source.parquet.reader import read_task
-from lakehouse_source.parquet.spec import Where
+from lakehouse_source.read.file_arrays import live_files
 from lakehouse_source.read.plan import ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.read.sweep import live_files
 from lakehouse_source.schema.fields import Leaf, without_metadata
 from lakehouse_source.schema.ordinal import to_ordinal
 from lakehouse_source.storage import Storage

@@ -19,11 +19,11 @@ from lakehouse_source.language.bounds.bound import TRUE
 from lakehouse_source.language.bounds.spell_bound import spell_bound
 from lakehouse_source.logs import PLAN, milliseconds
 from lakehouse_source.model import ColumnBounds, FilePlace, FileRecord, ScanTask, Search
-from lakehouse_source.parquet.spec import ReadSpec, Where
+from lakehouse_source.parquet.read_write_specs import ReadSpec, Where
 from lakehouse_source.pruning import bounds
 from lakehouse_source.pruning.search import search
 from lakehouse_source.read.candidates import RECORDS_OF_FILES, Candidate, candidates
-from lakehouse_source.read.shown import Shown
+from lakehouse_source.read.pictured import Shown
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, hidden_columns, with_metadata
@@ -31,7 +31,7 @@ from lakehouse_source.schema.partitions import PartitionTexts
 
 if TYPE_CHECKING:
     from lakehouse_source.pictures.markup import Markup
-    from lakehouse_source.read.decisions import Details
+    from lakehouse_source.read.row_group_decisions import Details
 
 # Of how many files row groups are read in one query, for a scan with a limit.
 _RECORDS_OF_FEW = 100

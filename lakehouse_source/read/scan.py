@@ -164,7 +164,7 @@ class Scan:
             found = self._plan_of(reader, snapshot, account=True)
             why = None
             if details:
-                from lakehouse_source.read.why import details as details_of
+                from lakehouse_source.read.why_kept import details as details_of
 
                 why = details_of(reader, snapshot, found, self._address.location)
         pinned = copy.copy(self)

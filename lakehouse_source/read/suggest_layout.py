@@ -25,7 +25,7 @@ from lakehouse_source.language import (
 from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.layout.order import MOST_COLUMNS
 from lakehouse_source.model import ColumnBounds
-from lakehouse_source.parquet.spec import ROW_GROUP_ROWS, TARGET_FILE_SIZE_BYTES, Where
+from lakehouse_source.parquet.read_write_specs import ROW_GROUP_ROWS, TARGET_FILE_SIZE_BYTES, Where
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.pruning.indexed import can_be_indexed
 from lakehouse_source.read.health import SMALL_SHARE

@@ -11,8 +11,8 @@ from typing import Any
 
 from lakehouse_source.catalog import Catalog
 from lakehouse_source.catalog.locate import folder_around
-from lakehouse_source.catalog.places import OWN_KEY
 from lakehouse_source.catalog.qualified_names import QualifiedName
+from lakehouse_source.catalog.same_place import OWN_KEY
 from lakehouse_source.catalog.sql.iceberg import METADATA
 from lakehouse_source.errors import DatasetNotFoundError, IcebergUnsupportedError
 from lakehouse_source.iceberg.metadata import TableState, table_metadata, table_state

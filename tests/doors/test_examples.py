@@ -26,7 +26,7 @@ from sybil.parsers.rest import DocTestParser
 
 import lakehouse_source as lake
 from lakehouse_source.read.inspect import Inspection
-from lakehouse_source.read.shown import Shown
+from lakehouse_source.read.pictured import Shown
 from lakehouse_source.write.metadata.schema_change import SchemaUpdate
 
 ROOT = Path(__file__).parents[2]

@@ -23,7 +23,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 import lakehouse_source as lake
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet import writer as parquet_writer
-from lakehouse_source.parquet.spec import WriteSpec
+from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import initial

@@ -10,7 +10,7 @@ import pytest
 
 from lakehouse_source.language import BoundConstant, IfPresent, PredicateSet
 from lakehouse_source.model import ColumnBounds, KeyRange, SearchAll, SearchAny, SearchRanges
-from lakehouse_source.pruning.absent import without_absent
+from lakehouse_source.pruning.absent_values import without_absent
 from lakehouse_source.pruning.bounds import decode_row_group
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.pruning.keys import encoding, key

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.catalog.places import is_dataset_at
+from lakehouse_source.catalog.same_place import is_dataset_at
 from lakehouse_source.catalog.sql import branches as dataset_branches
 from lakehouse_source.catalog.sql import consumers as feed_consumers
 from lakehouse_source.catalog.sql import records, write_states

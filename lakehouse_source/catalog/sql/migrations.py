@@ -147,8 +147,8 @@ def _digits_in_common(fewest: int, most: int) -> str:
     )
 
 
-# The primary key of the search index begins with `level` (pruning/levels.py), so that no search
-# reads all files above a key. A new table: not every database can change a primary key.
+# The primary key of the search index begins with `level` (pruning/index_levels.py), so that no
+# search reads all files above a key. A new table: not every database can change a primary key.
 _THIRD: Sequence[str] = (
     """CREATE TABLE column_bounds_before AS
         SELECT *, {hex_lower} AS low, {hex_upper} AS high FROM column_bounds""",

@@ -2,7 +2,7 @@
 
 The answer is exact with respect to the index: the files whose keys overlap the ranges of
 the search, and no others. The cost grows with the answer, not with the table: each level
-of the index (pruning/levels.py) is searched by itself, from the first file that ends at or
+of the index (pruning/index_levels.py) is searched by itself, from the first file that ends at or
 above the start of a range to the last that can begin in it.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 from lakehouse_source.catalog.sql import statements as sql
 from lakehouse_source.catalog.sql.session import Row, Session
 from lakehouse_source.model import Search, SearchAll, SearchRanges
-from lakehouse_source.pruning.levels import spans
+from lakehouse_source.pruning.index_levels import spans
 from lakehouse_source.pruning.ranges import Span, disjoint, one_per_column
 
 # A condition of so many ranges is part of the statement. The files of one with more ranges

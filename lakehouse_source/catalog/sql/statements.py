@@ -273,7 +273,7 @@ def _found(search: str, condition: str) -> str:
 
 # --- the search index ---------------------------------------------------------
 
-# Led by `level` and `upper`, with `lower` in the same index entry: see pruning/levels.py.
+# Led by `level` and `upper`, with `lower` in the same index entry: see pruning/index_levels.py.
 _BOUNDS = "SELECT lower, upper, file_id FROM column_bounds WHERE dataset_id = ? AND column_id = ?"
 BOUNDS_OVERLAPPING = f"{_BOUNDS} AND upper >= ? AND lower <= ?"
 OVERLAPPING = BOUNDS_OVERLAPPING.replace("lower, upper, file_id", "file_id", 1)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from lakehouse_source.catalog.sql.session import Row
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import DeletionVector, FileBounds, FileMetadata
-from lakehouse_source.pruning.levels import level
+from lakehouse_source.pruning.index_levels import level
 
 # A file and the id that it has in the catalog.
 NumberedFile: TypeAlias = tuple[int, FileMetadata]

@@ -14,8 +14,8 @@ from pyspark.sql.types import StructType
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import ScanTask
+from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.parquet.reader import read_task
-from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.plan import ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot

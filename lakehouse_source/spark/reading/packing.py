@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from lakehouse_source.model import ScanTask
-from lakehouse_source.parquet.spec import ReadSpec
+from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.read.plan import Pruning
 from lakehouse_source.schema.fields import children, is_nested
 from lakehouse_source.spark.protocol.envelope import answer, in_pickle

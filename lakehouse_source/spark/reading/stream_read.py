@@ -23,7 +23,7 @@ from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import ScanTask
-from lakehouse_source.parquet.spec import ReadSpec
+from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.changes import AppendedFiles, identity_of, starting_position
 from lakehouse_source.read.feed import FEED_COLUMNS, Feed, feed_schema

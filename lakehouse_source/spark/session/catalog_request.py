@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lakehouse_source.catalog.locate import VARIABLE
-from lakehouse_source.catalog.places import default_catalog_path
 from lakehouse_source.catalog.qualified_names import (
     DEFAULT_NAMESPACE,
     QualifiedName,
     split_name,
 )
+from lakehouse_source.catalog.same_place import default_catalog_path
 from lakehouse_source.datasets import DatasetCatalog, open_catalog
 from lakehouse_source.errors import (
     DatasetNotFoundError,

@@ -30,7 +30,7 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import FileMetadata
-from lakehouse_source.parquet.spec import WriteSpec
+from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot

@@ -15,7 +15,7 @@ from lakehouse_source.catalog.sql.write_states import WriteState
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, PlakeError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import DatasetProperties, DatasetRecord
-from lakehouse_source.parquet.spec import (
+from lakehouse_source.parquet.read_write_specs import (
     COMPRESSION,
     ROW_GROUP_ROWS,
     TARGET_FILE_SIZE_BYTES,

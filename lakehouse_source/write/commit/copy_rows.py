@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lakehouse_source.model import DeletionVector, FileMetadata, FilePlace, FileRecord, ScanTask
+from lakehouse_source.parquet.read_write_specs import ReadSpec, WriteSpec
 from lakehouse_source.parquet.reader import read_all, read_task
-from lakehouse_source.parquet.spec import ReadSpec, WriteSpec
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.metadata_columns import hidden_columns

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import FileMetadata, FileRecord, ScanTask
+from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.parquet.reader import read_all, read_each
-from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.plan import keep_others
 from lakehouse_source.storage import Storage

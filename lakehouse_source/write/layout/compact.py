@@ -29,7 +29,7 @@ from lakehouse_source.model import (
     FileRecord,
     Layout,
 )
-from lakehouse_source.parquet.spec import TARGET_FILE_SIZE_BYTES, WriteSpec
+from lakehouse_source.parquet.read_write_specs import TARGET_FILE_SIZE_BYTES, WriteSpec
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.cluster_plan import neighbours

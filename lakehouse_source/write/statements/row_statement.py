@@ -19,8 +19,8 @@ from lakehouse_source.model import (
     TransactionRecord,
     WriteResult,
 )
+from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.parquet.reader import read_each
-from lakehouse_source.parquet.spec import ReadSpec
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.plan import plan

@@ -24,9 +24,9 @@ from lakehouse_source.parquet.foreign import read_schema
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.page_index import PageIndex, RowRange
 from lakehouse_source.parquet.page_pruning import PagePruning
+from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.parquet.reader import FEWEST_ROWS_FOR_PAGES
-from lakehouse_source.parquet.spec import ReadSpec
-from lakehouse_source.pruning.absent import asks_for_values
+from lakehouse_source.pruning.absent_values import asks_for_values
 from lakehouse_source.storage import Storage
 
 

@@ -17,11 +17,11 @@ from lakehouse_source.language import BoundPredicate, Column
 from lakehouse_source.language.bounds.bound import BoundAnd, BoundColumn
 from lakehouse_source.language.bounds.spell_bound import spell_bound
 from lakehouse_source.model import ColumnBounds, FileRecord, Ordinal, RowGroupMetadata, ScanTask
-from lakehouse_source.parquet.skips import Skip, skips
+from lakehouse_source.parquet.skipped_row_groups import Skip, skips
 from lakehouse_source.pictures.scale import value_text
 from lakehouse_source.pruning.evaluate import evaluate
-from lakehouse_source.read.decisions import PARTITION, STATISTICS, Details
 from lakehouse_source.read.plan import ScanPlan, kept_by_partition, partition_ids
+from lakehouse_source.read.row_group_decisions import PARTITION, STATISTICS, Details
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.storage import Storage
 
