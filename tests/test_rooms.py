@@ -50,7 +50,7 @@ EDGES = {"failpoints", "logs", "progress", "storage", "catalog", "parquet"}
 # wings is a wing of its own.
 WINGS = {
     "catalog": (
-        ("committer", "places", "qualified_names", "shown_url"),
+        ("committer", "same_place", "qualified_names", "shown_url"),
         ("sql",),
         ("base",),
         ("retry", "backends"),
