@@ -2784,7 +2784,7 @@ MUTANTS = [
         ("pure/test_texts.py",),
         (
             "conjuncts in parentheses are one",
-            "return [one for term in self._terms[id(node)] for one in self.terms(term)]",
+            "return [one for term in self._terms[id(node)] for one in self.terms(*term)]",
             "return self._terms[id(node)]",
         ),
         (

@@ -148,7 +148,7 @@ def test_a_folder_whose_name_ends_with_a_space(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("condition", "left_out"),
     [
-        ("n = 777 AND my_function(word) = 'W7'", "MY_FUNCTION(word) = 'W7'"),
+        ("n = 777 AND my_function(word) = 'W7'", "my_function(word) = 'W7'"),
         ("n = 777 AND even IN (SELECT 1)", "even IN (SELECT 1)"),
         (["n = 777", ("st", "=", 1)], "st = 1"),
         ([("n", "=", 777), pc.field("n") < pc.field("even")], "less(n, even)"),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone, tzinfo
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -193,11 +194,9 @@ class _Probe:
         self._line, self._sign = line, sign
         binder = Binder(scope)
         self._value = binder.bind(left)
-        self._truth: dict[str, Bound] = {
-            op: binder.bind(Call(op, (left, right))) for op in (">=", ">", "<", "<=", "=")
-        }
-        ends = sorted((line.low * sign, line.high * sign))
-        self._low, self._high = ends[0], ends[1]
+        self._truth = cache(lambda op: binder.bind(Call(op, (left, right))))
+        self._low, self._high = sorted((line.low * sign, line.high * sign))
+        self._ends = sorted(one * sign for one in line.ends)
 
     def between(self, op: str) -> tuple[int, int] | None:
         """The first and the last place at which `op` is TRUE; None: it cannot be told."""
@@ -219,7 +218,7 @@ class _Probe:
 
         For dates and timestamps the ends are those of the years that Spark has.
         """
-        truth = self._truth[">="]
+        truth = self._truth(">=")
         ends = [self._run(self._line.array([one]), truth)[0] for one in self._line.ends]
         nan = not self._line.is_float or self._run(self._nan(), truth)[0] is not None
         return nan and None not in ends
@@ -228,7 +227,7 @@ class _Probe:
         """Tell whether the comparison may be TRUE where the column is NaN."""
         if not self._line.is_float:
             return False
-        return self._run(self._nan(), self._truth["=" if op == "<=>" else op])[0] is not False
+        return self._run(self._nan(), self._truth("=" if op == "<=>" else op))[0] is not False
 
     def _nan(self) -> pa.Array:
         return pa.array([math.nan], self._line.type)
@@ -236,10 +235,16 @@ class _Probe:
     def _first(self, op: str) -> int:
         """The first place on the axis at which `op` is TRUE; one above the last if none is."""
         low, high = self._low, self._high
+        # Outside of the years that Spark has, a value may fail: nearly all borders are inside.
+        inside, above = self._truths(self._ends, self._truth(op))
+        if inside:
+            high = self._ends[0]
+        elif above:
+            low, high = self._ends[0] + 1, self._ends[1]
         while low <= high:
             step = (high - low) // _PROBES + 1
             places = [*range(low, high, step), high]
-            found = self._truths(places, self._truth[op])
+            found = self._truths(places, self._truth(op))
             hit = next((at for at, truth in enumerate(found) if truth), None)
             if hit is None:
                 return high + 1

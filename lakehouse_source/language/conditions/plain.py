@@ -49,12 +49,12 @@ def parse(text: str) -> Node:
         InvalidPredicateError: it is not a condition, or not a supported one.
     """
     terms = read_conjuncts(text)
-    for term in terms:
+    for term, _ in terms:
         refused = refused_part(term)
         if refused is not None:
             raise InvalidPredicateError(reason=refused.reason, text=text, position=refused.position)
-    written = text.strip() if len(terms) == 1 else ""
-    found = tuple(_condition(SqlExpression(term, written)) for term in terms)
+    whole = text.strip() if len(terms) == 1 else ""
+    found = tuple(_condition(SqlExpression(term, whole)) for term, _ in terms)
     return found[0] if len(found) == 1 else And(found)
 
 
@@ -67,12 +67,12 @@ def parse_conjuncts(text: str) -> tuple[list[Node], list[tuple[str, str]]]:
         InvalidPredicateError: the text as a whole is not SQL.
     """
     known, unknown = list[Node](), list[tuple[str, str]]()
-    for term in read_conjuncts(text):
+    for term, written in read_conjuncts(text):
         refused = refused_part(term)
         if refused is None:
             known.append(_condition(SqlExpression(term)))
         else:
-            unknown.append((str(term), refused.reason))
+            unknown.append((written, refused.reason))
     return known, unknown
 
 

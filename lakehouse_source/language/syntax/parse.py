@@ -80,14 +80,16 @@ def parse(text: str) -> Node:
     return node
 
 
-def read_conjuncts(text: str) -> list[Node]:
-    """The terms of the outermost AND of a text; what is not supported is `Refused`.
+def read_conjuncts(text: str) -> list[tuple[Node, str]]:
+    """The terms of the outermost AND of a text, and how they are written.
+
+    What is not supported is `Refused`.
 
     Raises:
         InvalidPredicateError: the text is no expression.
     """
     node, reader = _read(text)
-    return reader.terms(node)
+    return reader.terms(node, text.strip())
 
 
 def refused_part(node: Node) -> Refused | None:
@@ -136,7 +138,7 @@ class _Reader(Literals):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         # The terms of each AND as they are written: BETWEEN is an AND, and one term.
-        self._terms: dict[int, list[Node]] = {}
+        self._terms: dict[int, list[tuple[Node, str]]] = {}
 
     # --- truth: the grammar, by the names that it has in Spark ---
 
@@ -146,23 +148,24 @@ class _Reader(Literals):
             self._fail("an operator or the end is expected")
         return found
 
-    def terms(self, node: Node) -> list[Node]:
-        """The terms of an AND, and of those in parentheses inside of it."""
+    def terms(self, node: Node, written: str) -> list[tuple[Node, str]]:
+        """The terms of an AND, and of those in parentheses inside of it, with their texts."""
         if id(node) not in self._terms:
-            return [node]
-        return [one for term in self._terms[id(node)] for one in self.terms(term)]
+            return [(node, written)]
+        return [one for term in self._terms[id(node)] for one in self.terms(*term)]
 
     def _expression(self) -> Node:
         return self._chain("or", lambda: self._chain("and", self._negation))
 
     def _chain(self, name: str, read: Callable[[], Node]) -> Node:
-        terms = [read()]
-        while self._take(name.upper()):
-            terms.append(read())
+        terms = list[tuple[Node, str]]()
+        while not terms or self._take(name.upper()):
+            first = self._see()
+            terms.append((read(), self._since(first)))
         if len(terms) == 1:
-            return terms[0]
+            return terms[0][0]
         flat: list[Node] = []
-        for term in terms:
+        for term, _ in terms:
             flat += term.arguments if isinstance(term, Call) and term.name == name else (term,)
         found = Call(name, tuple(flat))
         if name == "and":
@@ -404,6 +407,4 @@ class _Reader(Literals):
         to = self._type()
         if to is not None:
             return Cast(value, to, safe)
-        last = self._tokens[self._next - 1]
-        written = self._text[start.start : last.start + len(last.written)]
-        return self._refused(first, f"a cast to {written} is not supported")
+        return self._refused(first, f"a cast to {self._since(start)} is not supported")

@@ -155,6 +155,9 @@ class Tokens:
 
     def _refused(self, first: Token, reason: str) -> Refused:
         """What was read from a token on, which is not supported."""
+        return Refused(self._since(first), reason, first.start)
+
+    def _since(self, first: Token) -> str:
+        """The text from a token to the last one that was read."""
         last = self._tokens[self._next - 1]
-        end = last.start + len(last.written)
-        return Refused(self._text[first.start : end], reason, first.start)
+        return self._text[first.start : last.start + len(last.written)]
