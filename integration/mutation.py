@@ -2352,7 +2352,15 @@ MUTANTS = [
             "missed = _truth(None if node.has_null else False)",
             "missed = _truth(False)",
         ),
-        ("LIKE stops at line ends", 'rf"(?s)\\A(?:{node.regex})\\z"', 'rf"\\A(?:{node.regex})\\z"'),
+    ),
+    *_in(
+        "language/functions/text.py",
+        LANGUAGE,
+        (
+            "LIKE stops at line ends",
+            'rf"(?s)\\A(?:{like.regex(pieces)})\\z"',
+            'rf"\\A(?:{like.regex(pieces)})\\z"',
+        ),
     ),
     *_in(
         "language/tree/nodes.py",
@@ -2464,8 +2472,8 @@ MUTANTS = [
         ),
         (
             "ranges: NaN never matches",
-            '"=" if op == "<=>" else op])[0] is not False',
-            '"=" if op == "<=>" else op])[0] is None',
+            '"=" if op == "<=>" else op))[0] is not False',
+            '"=" if op == "<=>" else op))[0] is None',
         ),
         (
             "ranges: clocks are calm everywhere",

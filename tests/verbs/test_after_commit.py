@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog import base
+from lakehouse_source.catalog.backends import pooled
 from tests.postgres_server import PostgresServer
 from tests.verbs.cutting_proxy import DOWN, CuttingProxy
 
@@ -99,7 +99,7 @@ BEFORE_IT: dict[str, Callable[[lake.Dataset], None]] = {
 
 @pytest.fixture
 def url(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(base, "_FIRST_PAUSE_SECONDS", 0.0005)
+    monkeypatch.setattr(pooled, "_FIRST_PAUSE_SECONDS", 0.0005)
     return postgres_server.new_catalog()
 
 

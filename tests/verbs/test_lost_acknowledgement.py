@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog import base, retry
+from lakehouse_source.catalog import retry
+from lakehouse_source.catalog.backends import pooled
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.write.commit.begin import begin
@@ -105,7 +106,7 @@ def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
     """As Spark does it: `commit` raises, and then `abort` is called with the same files."""
     monkeypatch.setattr(retry, "PATIENCE_SECONDS", 0.01)
     monkeypatch.setitem(commit.__globals__, "PATIENCE_SECONDS", 0.01)
-    monkeypatch.setattr(base, "_FIRST_PAUSE_SECONDS", 0.0005)
+    monkeypatch.setattr(pooled, "_FIRST_PAUSE_SECONDS", 0.0005)
     uri = str(tmp_path / "things")
     lake.write_dataset(pa.table({"n": [0, 10_000]}), uri, catalog=direct)
     address = Address(uri, direct)
