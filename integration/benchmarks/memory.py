@@ -52,7 +52,7 @@ def driver(scale: Scale) -> Iterator[Result]:
     size = f"{files:,} files"
     catalog, uri = planning_rivals.catalog_path(files), planning_rivals.dataset_path(files)
     if not catalog.exists():
-        planning_rivals.fill([f"sqlite:///{catalog}"], uri, files)
+        planning_rivals.fill([(f"sqlite:///{catalog}", uri)], files)
     command = [sys.executable, __file__, f"sqlite:///{catalog}", uri, str(files)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     question, system = "plan all files", "plake, SQLite"

@@ -143,11 +143,12 @@ def run(scale: Scale, rounds: int) -> Iterator[Result]:
         for files in scale.planning:
             place = folder / str(files)
             place.mkdir()
+            # A folder belongs to one catalog.
             catalogs = {
-                OURS: f"sqlite:///{catalog_path(files)}",
-                "plake, PostgreSQL": server.fresh_database(),
+                OURS: (f"sqlite:///{catalog_path(files)}", dataset_path(files)),
+                "plake, PostgreSQL": (server.fresh_database(), f"{dataset_path(files)}-pg"),
             }
-            fill(list(catalogs.values()), dataset_path(files), files)
+            fill(list(catalogs.values()), files)
             yield from _one_size(files, place, catalogs, asked, rounds)
             shutil.rmtree(place)
             if files != scale.memory_files:
@@ -167,12 +168,12 @@ def dataset_path(files: int) -> str:
     return str(run_folder() / f"things-{files}")
 
 
-def fill(catalogs: Sequence[str], uri: str, files: int) -> None:
-    """Record the files in catalogs, at the same time, each by a process of its own."""
+def fill(catalogs: Sequence[tuple[str, str]], files: int) -> None:
+    """Record the files in catalogs (URL and dataset), at a time, each by a process of its own."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(len(catalogs), mp_context=spawn) as pool:
         started = time.perf_counter()
-        for done in [pool.submit(planning.fill, url, uri, files) for url in catalogs]:
+        for done in [pool.submit(planning.fill, *one, files) for one in catalogs]:
             done.result()
         print(f"{files:,} files filled in {time.perf_counter() - started:.0f} s", flush=True)
 
@@ -215,7 +216,11 @@ def _rivals() -> tuple[dict[str, Rival], dict[str, str]]:
 
 
 def _one_size(
-    files: int, place: Path, catalogs: dict[str, str], asked: dict[str, Rival], rounds: int
+    files: int,
+    place: Path,
+    catalogs: dict[str, tuple[str, str]],
+    asked: dict[str, Rival],
+    rounds: int,
 ) -> Iterator[Result]:
     size = f"{files:,} files"
     table = file_table(files)
@@ -232,9 +237,9 @@ def _one_size(
             count = float(len(wanted))
             yield Result(FAMILY, question, "that can match", "files", (count,), size)
             ours = {}
-            for name, catalog in catalogs.items():
+            for name, (catalog, uri) in catalogs.items():
                 # A new process for each first plan; more of them where a target depends on it.
-                arguments = (sys.executable, "plake", dataset_path(files), catalog)
+                arguments = (sys.executable, "plake", uri, catalog)
                 values = []
                 for _ in range(1 if number else rounds):
                     with Planner(*arguments) as planner:
