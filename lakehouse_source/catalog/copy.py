@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lakehouse_source.catalog.backends.sqlite.catalog import columns_of_tables
+from lakehouse_source.catalog.backends.sqlite.objects import columns_of_tables
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.catalog.locate import folder_around
 from lakehouse_source.catalog.same_place import OWN_KEY

@@ -18,6 +18,11 @@ from sqlite_utils import Database
 import lakehouse_source
 from lakehouse_source.catalog import open_catalog, redact
 from lakehouse_source.catalog.backends.sqlite.catalog import SqliteCatalog
+from lakehouse_source.catalog.backends.sqlite.objects import (
+    NEW_CATALOG,
+    digest_of,
+    is_new_catalog,
+)
 from lakehouse_source.catalog.locate import resolve_url
 from lakehouse_source.catalog.sql.migrations import TABLES
 from lakehouse_source.catalog.sql.write_states import described
@@ -482,3 +487,14 @@ def test_no_catalog_and_no_default(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_redaction(url: str, shown: str) -> None:
     assert redact(url) == shown
+
+
+def test_a_new_catalog_is_known_by_its_digest(path: Path) -> None:
+    """Otherwise each process makes one in memory to compare with, when it opens its first."""
+    with open_catalog(f"sqlite://{path}") as catalog, catalog.read():
+        pass
+    with closing(sqlite3.connect(path)) as connection:
+        assert digest_of(connection) == NEW_CATALOG
+        assert is_new_catalog(connection)
+        connection.execute("CREATE TABLE catalog_more (id INTEGER)")
+        assert not is_new_catalog(connection)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -17,13 +16,19 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
-from lakehouse_source.catalog.backends.file_catalog import DatabaseObject, FileCatalog
+from lakehouse_source.catalog.backends.file_catalog import FileCatalog
 from lakehouse_source.catalog.backends.pooled import OpenSession
 from lakehouse_source.catalog.backends.sqlite.dialect import SQLITE
 from lakehouse_source.catalog.backends.sqlite.forks import forks
 from lakehouse_source.catalog.backends.sqlite.idle import Connection, close, stamp_of
 from lakehouse_source.catalog.backends.sqlite.idle import idle_connections as _idle_connections
-from lakehouse_source.catalog.backends.sqlite.stored_types import check_types
+from lakehouse_source.catalog.backends.sqlite.objects import (
+    is_new_catalog,
+    names_of_all_formats,
+    objects_in,
+    objects_of,
+)
+from lakehouse_source.catalog.backends.sqlite.stored_types import check_types, learn_types
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.session import Row, Session
@@ -48,58 +53,7 @@ _REASONS = {
     _NOT_A_DATABASE: "the file is not a SQLite database",
 }
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
-_TABLE_OF_SQLITE = re.compile(r"CREATETABLEsqlite_\w+\([a-z,]*\)")
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-
-
-def _objects(connection: sqlite3.Connection) -> frozenset[DatabaseObject]:
-    """Everything in a database but what SQLite made itself."""
-    rows = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
-    found = ((kind, name, "".join((text or "").split())) for kind, name, text in rows)
-    return frozenset(one for one in found if not _is_of_sqlite(*one))
-
-
-def _is_of_sqlite(kind: str, name: str, definition: str) -> bool:
-    """Tell whether SQLite made an object: the sequence of ids, statistics, indexes of keys."""
-    if not name.startswith("sqlite_"):
-        return False
-    if kind == "index":
-        return definition == ""
-    return kind == "table" and _TABLE_OF_SQLITE.fullmatch(definition) is not None
-
-
-@lru_cache
-def _objects_of(number: int) -> frozenset[DatabaseObject]:
-    """What a catalog of a format has in it."""
-    return list(_objects_after_each(number))[-1]
-
-
-@lru_cache
-def columns_of_tables() -> Mapping[str, Mapping[str, str]]:
-    """The columns of each table of the newest format, with the type that SQLite notes of each."""
-    with closing(sqlite3.connect(":memory:")) as connection:
-        for statement in migrations.steps(0):
-            connection.execute(SQLITE.render(statement))
-        return {
-            table: {row[1]: row[2] for row in connection.execute(f"PRAGMA table_info({table})")}
-            for table in migrations.TABLES
-        }
-
-
-@lru_cache
-def _names_of_all_formats() -> frozenset[str]:
-    every = _objects_after_each(migrations.LATEST)
-    return frozenset(name for found in every for _, name, _ in found)
-
-
-def _objects_after_each(number: int) -> Iterator[frozenset[DatabaseObject]]:
-    """What is in a catalog before the first migration, and after each of so many."""
-    with closing(sqlite3.connect(":memory:")) as connection:
-        yield _objects(connection)
-        for statements in migrations.MIGRATIONS[: max(0, number)]:
-            for statement in statements:
-                connection.execute(SQLITE.render(statement))
-            yield _objects(connection)
 
 
 class SqliteCatalog(FileCatalog[Connection]):
@@ -182,8 +136,8 @@ class SqliteCatalog(FileCatalog[Connection]):
         # No lock and no journal: another process may be writing. What cannot be read now is
         # read again under a lock.
         with suppress(sqlite3.Error), closing(self._opened("mode=ro&immutable=1")) as connection:
-            for kind, name, _ in sorted(_objects(connection)):
-                if name not in _names_of_all_formats():
+            for kind, name, _ in sorted(objects_in(connection)):
+                if name not in names_of_all_formats():
                     raise self._unavailable(
                         f"the database has a {kind} {name!r} that is not plake's. Use another file"
                     )
@@ -227,14 +181,17 @@ class SqliteCatalog(FileCatalog[Connection]):
             connection.execute("ROLLBACK")
 
     def _format_in_snapshot(self, connection: Connection) -> int:
-        found = _objects(connection)
+        found = objects_in(connection)
         number = 0
         if any((kind, name) == ("table", migrations.FORMAT_TABLE) for kind, name, _ in found):
             row = connection.execute("SELECT version FROM catalog_format").fetchone()
             number = row[0] if row else 0
             if type(number) is not int:
                 raise self._unavailable("column catalog_format.version has no integer")
-        return self._checked_format(found, number, _objects_of(number))
+        if number == migrations.LATEST and is_new_catalog(connection):
+            learn_types(connection)
+            return number
+        return self._checked_format(found, number, objects_of(number))
 
     def _migrate(self, connection: Connection) -> int:
         # Imported here: it imports pandas where that is installed, which takes a quarter

@@ -8,7 +8,7 @@ not known, unless it has the name of a column, or that name and `_or_null` where
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import lru_cache
 
@@ -23,25 +23,36 @@ _OR_NULL = "_or_null"
 _ALIASES = {"namespace_name": "name"}
 
 
-@lru_cache
-def expected_types() -> dict[str, frozenset[type]]:
+_known: dict[str, frozenset[type]] = {}
+
+
+def expected_types() -> Mapping[str, frozenset[type]]:
     """The types that values of each column may have, by the column's name."""
+    if not _known:
+        with closing(sqlite3.connect(":memory:")) as connection:
+            for statement in migrations.steps(0):
+                connection.execute(SQLITE.render(statement))
+            learn_types(connection)
+    return _known
+
+
+def learn_types(connection: sqlite3.Connection) -> None:
+    """Note the types of the columns of a database that has exactly what a new catalog has."""
+    if _known:
+        return
     found: dict[str, frozenset[type]] = {}
-    with closing(sqlite3.connect(":memory:")) as connection:
-        for statement in migrations.steps(0):
-            connection.execute(SQLITE.render(statement))
-        for table in (*migrations.TABLES, migrations.FORMAT_TABLE):
-            for _, name, declared, not_null, default, in_key in connection.execute(
-                f"PRAGMA table_info({table})"
-            ):
-                types: set[type] = {_TYPES.get(declared, int)}
-                # One with a default was added to tables that had rows: DuckDB adds no NOT NULL.
-                if not (not_null or in_key or default is not None):
-                    types.add(type(None))
-                found[name] = found.get(name, frozenset()) | types
+    for table in (*migrations.TABLES, migrations.FORMAT_TABLE):
+        for _, name, declared, not_null, default, in_key in connection.execute(
+            f"PRAGMA table_info({table})"
+        ):
+            types: set[type] = {_TYPES.get(declared, int)}
+            # One with a default was added to tables that had rows: DuckDB adds no NOT NULL.
+            if not (not_null or in_key or default is not None):
+                types.add(type(None))
+            found[name] = found.get(name, frozenset()) | types
     for name in list(found):
         found[name + _OR_NULL] = found[name] | {type(None)}
-    return found | {alias: found[name] for alias, name in _ALIASES.items()}
+    _known.update(found | {alias: found[name] for alias, name in _ALIASES.items()})
 
 
 @lru_cache(maxsize=512)
