@@ -18,15 +18,20 @@ class AskingServer:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
         self.sent: list[bytes] = []
+        self._nobody_inside = threading.Event()
+        self._nobody_inside.set()
         threading.Thread(target=self._serve, daemon=True).start()
 
     @property
     def clients(self) -> int:
-        """How many clients connected until now."""
+        """How many clients connected and left until now."""
+        # A client may have its error before this server knows that the client has gone.
+        assert self._nobody_inside.wait(30)
         return len(self.sent)
 
     def got(self, text: str) -> bool:
         """Tell whether a client sent a text."""
+        assert self._nobody_inside.wait(30)
         return any(text.encode() in one for one in self.sent)
 
     def close(self) -> None:
@@ -38,6 +43,7 @@ class AskingServer:
                 client, _ = self._listening.accept()
             except OSError:
                 return
+            self._nobody_inside.clear()
             with client:
                 client.settimeout(10)
                 try:
@@ -49,6 +55,7 @@ class AskingServer:
                     self.sent.append(asked + client.recv(4096))
                 except (OSError, struct.error):
                     self.sent.append(b"")
+            self._nobody_inside.set()
 
 
 @contextmanager
