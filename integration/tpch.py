@@ -2,9 +2,11 @@
 
 Every answer is compared with DuckDB's over the tables that `tpchgen-cli` wrote. Then the queries
 are timed, in rounds in which the ways follow each other. The frames are made before; each query
-plans anew.
+plans anew. With `--clustered` the ways are the files as Parquet, and plake over the same rows with
+lineitem clustered by (l_shipdate, l_partkey) and orders by (o_orderdate, o_custkey).
 
     python integration/tpch.py [--scale 1] [--rounds 5] [--only 1,6] [--folder /tmp/tpch]
+        [--clustered]
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ from lakehouse_source.spark.protocol.vocabulary import Reader, Setting
 Row: TypeAlias = tuple[Any, ...]
 TABLES = ("customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier")
 NATIVE = "native Parquet"
+CLUSTERED = "clustered"
+KEYS = {"lineitem": ["l_shipdate", "l_partkey"], "orders": ["o_orderdate", "o_custkey"]}
 FILE_BYTES = 32 * 2**20
 
 
@@ -73,6 +77,21 @@ def to_plake(sources: Mapping[str, Path], folder: Path) -> dict[str, Path]:
     return {name: folder / name for name in sources}
 
 
+def to_clustered(datasets: Mapping[str, Path], folder: Path) -> dict[str, Path]:
+    """The tables as datasets, those of `KEYS` copied and clustered."""
+    for name, columns in KEYS.items():
+        if not (folder / name).exists():
+            made = folder / f"{name}.partial"
+            shutil.rmtree(made, ignore_errors=True)
+            rows = lake.open_dataset(datasets[name]).scan().to_batches()
+            schema = lake.open_dataset(datasets[name]).schema
+            stream = pa.RecordBatchReader.from_batches(schema, rows)
+            lake.write_dataset(stream, made, target_file_size_bytes=FILE_BYTES, cluster_by=columns)
+            lake.open_dataset(made).cluster(full=True)
+            made.rename(folder / name)
+    return {**datasets, **{name: folder / name for name in KEYS}}
+
+
 def of_duckdb(sources: Mapping[str, Path]) -> Callable[[str], list[Row]]:
     """What asks DuckDB over plain Parquet."""
     connection = duckdb.connect()
@@ -93,11 +112,13 @@ def of_spark(session: Any, datasets: Mapping[str, Path], native: bool) -> Callab
     return lambda sql: session.sql(sql).collect()
 
 
-def sessions() -> dict[str, Any]:
+def sessions(clustered: bool) -> dict[str, Any]:
     """By name: a session without the extension, and one for each choice of the reader."""
     from integration.benchmarks.spark_scan import session, with_extension
 
     made = {NATIVE: session()}
+    if clustered:
+        return {**made, CLUSTERED: with_extension(made[NATIVE])}
     for reader in (Reader.AUTO, Reader.PYTHON):
         made[reader] = with_extension(made[NATIVE])
         made[reader].conf.set(Setting.READER, reader)
@@ -154,13 +175,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="numbers of queries, with commas")
     parser.add_argument("--folder", type=Path, help="keep the data here")
+    parser.add_argument("--clustered", action="store_true")
     arguments = parser.parse_args()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="plake-tpch-"))
     (folder / f"plake-{arguments.scale:g}").mkdir(parents=True, exist_ok=True)
     sources = generate(folder / f"parquet-{arguments.scale:g}", arguments.scale)
     datasets = to_plake(sources, folder / f"plake-{arguments.scale:g}")
-    made = sessions()
-    ways = {name: of_spark(one, datasets, name == NATIVE) for name, one in made.items()}
+    places = dict.fromkeys((NATIVE, Reader.AUTO, Reader.PYTHON), datasets)
+    if arguments.clustered:
+        clustered = folder / f"clustered-{arguments.scale:g}"
+        clustered.mkdir(exist_ok=True)
+        places[CLUSTERED] = to_clustered(datasets, clustered)
+    made = sessions(arguments.clustered)
+    ways = {name: of_spark(one, places[name], name == NATIVE) for name, one in made.items()}
+    shown = CLUSTERED if arguments.clustered else Reader.AUTO
     oracle = of_duckdb(sources)
     wanted = {int(n) for n in arguments.only.split(",") if n}
     totals = dict.fromkeys(ways, 0.0)
@@ -182,7 +210,7 @@ def main() -> None:
                 ways[name](sql)
                 times[name].append(time.perf_counter() - start)
         if arguments.rounds:
-            print(line(f"Q{number}", times), readers_of(made[Reader.AUTO], sql), flush=True)
+            print(line(f"Q{number}", times), readers_of(made[shown], sql), flush=True)
         for name, values in times.items():
             totals[name] += statistics.median(values) if values else 0.0
     if arguments.rounds:
