@@ -30,7 +30,7 @@ from lakehouse_source.language.tree.constants import literal
 from lakehouse_source.schema.ordinal import domain
 
 _TRUE, _FALSE = Constant(True), Constant(False)
-MOST_DEPTH = 200
+MOST_DEPTH = 100
 MOST_VALUES = 10_000
 _OPPOSITES = {
     "eq": "not-eq", "lt": "gt-eq", "gt": "lt-eq", "in": "not-in", "is-null": "not-null",
@@ -83,8 +83,13 @@ class _Reading:
             return self.node(document.get("child"), not negated, depth + 1)
         if kind in ("and", "or"):
             sides = (document.get("left"), document.get("right"))
-            terms = tuple(self.node(side, negated, depth + 1) for side in sides)
-            return And(terms) if (kind == "and") != negated else Or(terms)
+            form = And if (kind == "and") != negated else Or
+            terms = [self.node(side, negated, depth + 1) for side in sides]
+            # Clients nest a chain of terms, each in the one before.
+            flat = [
+                part for one in terms for part in (one.terms if isinstance(one, form) else (one,))
+            ]
+            return form(tuple(flat))
         if negated:
             kind = _OPPOSITES.get(kind, "")
         return self._leaf(kind, document)

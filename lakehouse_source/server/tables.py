@@ -89,7 +89,7 @@ class Tables:
                     found = error
                 self._keep(key, found)
         if isinstance(found, IcebergUnsupportedError):
-            raise found
+            raise found.with_traceback(None)  # else it keeps the frames of every request
         return found
 
     def _load(self, address: Address, state: TableState, refs_only: bool) -> bytes:
