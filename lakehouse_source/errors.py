@@ -164,7 +164,7 @@ class InvalidExpressionError(PlakeError):
     ...     dataset.update({"miles": "miles div (month - 1)"})
     ... except lake.InvalidExpressionError as error:
     ...     error.text
-    '(`miles` DIV (`month` - 1))'
+    'miles DIV (month - 1)'
     """
 
     code = "PLAKE_INVALID_EXPRESSION"

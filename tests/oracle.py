@@ -9,28 +9,15 @@ column's unit. NULL is None, as a value and as a result.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta, timezone
 from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.language import (
-    And,
-    Compare,
-    Constant,
-    Contains,
-    EndsWith,
-    In,
-    IsNull,
-    Like,
-    Node,
-    Not,
-    Or,
-    StartsWith,
-    Timestamp,
-)
+from lakehouse_source.language import Node, Timestamp
+from lakehouse_source.language.tree.nodes import Call, Cast, Literal, Value
 
 Path = tuple[str, ...]
 Row = Mapping[Path, Any]
@@ -43,26 +30,33 @@ EPOCH = datetime(1970, 1, 1)
 
 def decide(node: Node, row: Row, types: Types) -> bool | None:
     """What the condition is on a row."""
-    if isinstance(node, Constant):
+    if isinstance(node, Literal):
         return node.value
-    if isinstance(node, Not):
-        inner = decide(node.term, row, types)
-        return None if inner is None else not inner
-    if isinstance(node, And):
-        results = [decide(term, row, types) for term in node.terms]
-        return False if False in results else None if None in results else True
-    if isinstance(node, Or):
-        results = [decide(term, row, types) for term in node.terms]
-        return True if True in results else None if None in results else False
-    path = node.column.path
-    value, type_ = row[path], types[path]
-    if isinstance(node, IsNull):
+    assert isinstance(node, Call)
+    if node.name in ("not", "and", "or"):
+        results = [decide(term, row, types) for term in node.arguments]
+        if node.name == "not":
+            return None if results[0] is None else not results[0]
+        decisive = node.name == "or"
+        return decisive if decisive in results else None if None in results else not decisive
+    column, *given = node.arguments
+    value, type_ = row[column.parts], types[column.parts]
+    literals = [_constant(one) for one in given]
+    if node.name == "isnull":
         return value is None
-    if isinstance(node, Compare):
-        return _compare(node.op, value, node.value, type_)
-    if isinstance(node, In):
-        return _in(value, node.values, type_)
-    return _text(node, value)
+    if node.name == "in":
+        return _in(value, literals[0] if isinstance(literals[0], tuple) else literals, type_)
+    if node.name in ("startswith", "endswith", "contains", "like"):
+        return _text(node.name, value, *literals)
+    return _compare(node.name, value, literals[0], type_)
+
+
+def _constant(node: Node) -> Any:
+    if isinstance(node, Cast):  # CAST('nan' AS DOUBLE)
+        assert pa.types.is_floating(node.to)
+        return float(node.value.value)
+    assert isinstance(node, (Literal, Value))
+    return node.value
 
 
 def _compare(op: str, value: Any, literal: Any, type_: pa.DataType) -> bool | None:
@@ -83,7 +77,7 @@ def _compare(op: str, value: Any, literal: Any, type_: pa.DataType) -> bool | No
     }[op]
 
 
-def _in(value: Any, literals: tuple[Any, ...], type_: pa.DataType) -> bool | None:
+def _in(value: Any, literals: Sequence[Any], type_: pa.DataType) -> bool | None:
     if not literals:
         return False
     if value is None:
@@ -98,17 +92,16 @@ def _in(value: Any, literals: tuple[Any, ...], type_: pa.DataType) -> bool | Non
     return None if None in literals else False
 
 
-def _text(node: StartsWith | EndsWith | Contains | Like, value: Any) -> bool | None:
-    literal = node.pattern if isinstance(node, Like) else node.text
+def _text(form: str, value: Any, literal: Any, escape: str = "") -> bool | None:
     if value is None or literal is None:
         return None
-    if isinstance(node, Like):
-        return re.fullmatch(_regex(literal, node.escape), value, re.DOTALL) is not None
+    if form == "like":
+        return re.fullmatch(_regex(literal, escape), value, re.DOTALL) is not None
     if isinstance(value, bytes) and isinstance(literal, str):
         literal = literal.encode()
-    if isinstance(node, StartsWith):
+    if form == "startswith":
         return value.startswith(literal)
-    return value.endswith(literal) if isinstance(node, EndsWith) else literal in value
+    return value.endswith(literal) if form == "endswith" else literal in value
 
 
 def _regex(pattern: str, escape: str) -> str:

@@ -19,20 +19,18 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from lakehouse_source.language import (
-    And,
-    Column,
-    Compare,
-    Constant,
-    Contains,
-    EndsWith,
-    In,
-    IsNull,
-    Like,
+    Name,
     Node,
-    Not,
-    Or,
-    StartsWith,
     Timestamp,
+    all_of,
+    any_of,
+    compare,
+    constant,
+    is_in,
+    is_null,
+    like,
+    matches,
+    negated,
 )
 from lakehouse_source.model import ColumnBounds, RowGroupMetadata
 from lakehouse_source.pruning.bounds import encode_row_group
@@ -394,9 +392,9 @@ def like_patterns() -> st.SearchStrategy[str]:
 def leaf_conditions(draw: st.DrawFn, table: Rows) -> Node:
     paths = list(table.types)
     path = draw(st.sampled_from(paths))
-    type_, column = table.types[path], Column(path)
+    type_, column = table.types[path], Name(path)
     if pa.types.is_nested(type_):
-        return IsNull(column)
+        return is_null(column)
     forms = ["compare", "compare", "compare", "in", "null"]
     if pa.types.is_string(type_):
         forms += ["text", "like"]
@@ -404,19 +402,19 @@ def leaf_conditions(draw: st.DrawFn, table: Rows) -> Node:
         forms += ["text"]
     form = draw(st.sampled_from(forms))
     if form == "null":
-        return IsNull(column)
+        return is_null(column)
     if form == "in":
-        return In(column, tuple(draw(st.lists(literals(type_), max_size=4))))
+        return is_in(column, draw(st.lists(literals(type_), max_size=4)))
     if form == "like":
-        return Like(column, draw(like_patterns()))
+        return like(column, draw(like_patterns()))
     if form == "text":
-        kind = draw(st.sampled_from([StartsWith, EndsWith, Contains]))
+        form = draw(st.sampled_from(["startswith", "endswith", "contains"]))
         whole = draw(st.sampled_from(pool(type_)))
         start = draw(st.integers(0, 3))
         cut = whole[start : start + draw(st.integers(0, 3))]
-        return kind(column, draw(st.sampled_from([whole, cut, whole[:1], whole[:33]])))
+        return matches(form, column, draw(st.sampled_from([whole, cut, whole[:1], whole[:33]])))
     op = draw(st.sampled_from(["=", "!=", "<", "<=", ">", ">=", "<=>"]))
-    return Compare(column, op, draw(literals(type_)))
+    return compare(column, op, draw(literals(type_)))
 
 
 def conditions(table: Rows) -> st.SearchStrategy[Node]:
@@ -425,14 +423,14 @@ def conditions(table: Rows) -> st.SearchStrategy[Node]:
         leaf_conditions(table),
         leaf_conditions(table),
         leaf_conditions(table),
-        st.sampled_from([Constant(True), Constant(False), Constant(None)]),
+        st.sampled_from([constant(True), constant(False), constant(None)]),
     )
     return st.recursive(
         leaves,
         lambda inner: st.one_of(
-            inner.map(Not),
-            st.lists(inner, min_size=1, max_size=3).map(lambda terms: And(tuple(terms))),
-            st.lists(inner, min_size=1, max_size=3).map(lambda terms: Or(tuple(terms))),
+            inner.map(negated),
+            st.lists(inner, min_size=1, max_size=3).map(all_of),
+            st.lists(inner, min_size=1, max_size=3).map(any_of),
         ),
         max_leaves=5,
     )

@@ -6,21 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
-from lakehouse_source.language import (
-    And,
-    Compare,
-    Contains,
-    EndsWith,
-    Expression,
-    In,
-    Like,
-    Not,
-    Or,
-    PredicateSet,
-    SqlExpression,
-    StartsWith,
-)
-from lakehouse_source.language.tree import nodes as expressions
+from lakehouse_source.language import Expression, PredicateSet
+from lakehouse_source.language.tree.nodes import Call, Literal, Node, Value, below
 
 ERASED = "[erased]"
 
@@ -28,10 +15,10 @@ ERASED = "[erased]"
 def texts_of(where: Any) -> list[str]:
     """The texts among the literals of a condition, the longest first. Numbers say too little."""
     try:
-        found = set(_of_predicate(PredicateSet.of(where).root))
+        found = set(_texts(PredicateSet.of(where).root))
     except InvalidPredicateError:
         try:
-            found = set(_of_expression(Expression.parse(where).root))
+            found = set(_texts(Expression.parse(where).root))
         except InvalidExpressionError:
             return []
     return sorted((one for one in found if one), key=len, reverse=True)
@@ -50,28 +37,12 @@ def without_texts(value: Any, texts: list[str]) -> Any:
     return value
 
 
-def _of_predicate(node: Any) -> Iterator[str]:
-    values: tuple[Any, ...] = ()
-    if isinstance(node, And | Or):
-        for term in node.terms:
-            yield from _of_predicate(term)
-    elif isinstance(node, Not):
-        yield from _of_predicate(node.term)
-    elif isinstance(node, SqlExpression):
-        yield from _of_expression(node.root)
-    elif isinstance(node, Compare):
-        values = (node.value,)
-    elif isinstance(node, In):
-        values = node.values
-    elif isinstance(node, StartsWith | EndsWith | Contains):
-        values = (node.text,)
-    elif isinstance(node, Like) and node.pattern is not None:
-        values = tuple(node.pattern.replace("_", "%").split("%"))
-    yield from (one for one in values if isinstance(one, str))
-
-
-def _of_expression(node: Any) -> Iterator[str]:
-    if isinstance(node, expressions.Literal) and isinstance(node.value, str):
-        yield node.value
-    for part in expressions.below(node):
-        yield from _of_expression(part)
+def _texts(node: Node) -> Iterator[str]:
+    if isinstance(node, Literal | Value):
+        values = node.value if isinstance(node.value, tuple) else (node.value,)
+        yield from (one for one in values if isinstance(one, str))
+    if isinstance(node, Call) and node.name == "like":
+        for text in _texts(node.arguments[1]):
+            yield from text.replace("_", "%").split("%")
+    for part in below(node):
+        yield from _texts(part)

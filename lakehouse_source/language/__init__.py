@@ -7,7 +7,7 @@ pruned by what it implies about bounds.
     functions       what operators, casts and functions do
     syntax          SQL texts become trees
     rows            trees decide rows
-    conditions      SQL texts, triples and Arrow expressions, before a schema is known
+    conditions      triples, Arrow expressions and what Python builds become trees
     bounds          conditions over a schema, and what they imply about the bounds of columns
     predicate_set   a condition in any of its spellings
     row_filter      rows that satisfy a condition over a schema
@@ -34,21 +34,16 @@ from lakehouse_source.language.bounds.bound import (
     BoundText,
     IfPresent,
 )
-from lakehouse_source.language.conditions.nodes import (
-    And,
-    Column,
-    Compare,
-    Constant,
-    Contains,
-    EndsWith,
-    In,
-    IsNull,
-    Like,
-    Node,
-    Not,
-    Or,
-    SqlExpression,
-    StartsWith,
+from lakehouse_source.language.conditions.build import (
+    all_of,
+    any_of,
+    compare,
+    constant,
+    is_in,
+    is_null,
+    like,
+    matches,
+    negated,
 )
 from lakehouse_source.language.predicate_set import NotUsed, PredicateSet, for_pruning
 from lakehouse_source.language.rows.expression import (
@@ -64,13 +59,13 @@ from lakehouse_source.language.rows.expression import (
 from lakehouse_source.language.rows.scope import Scope
 from lakehouse_source.language.rows.store_assignment import assign, require_assignable
 from lakehouse_source.language.tree.constants import Literal, Timestamp
+from lakehouse_source.language.tree.nodes import Name, Node
 
 __all__ = [
-    "And", "BoundAnd", "BoundColumn", "BoundColumns", "BoundCompare", "BoundConstant",
-    "BoundExpression", "BoundIn", "BoundIsNull", "BoundLike", "BoundNode", "BoundNot", "BoundOr",
-    "BoundPredicate", "BoundText", "BoundValue", "Column", "Compare", "Constant", "Contains",
-    "EndsWith", "Equality", "Expression", "IfPresent", "In", "IsNull", "Like", "Literal", "Node",
-    "Not", "NotUsed", "Or", "PredicateSet", "Scope", "SqlExpression", "StartsWith", "Timestamp",
-    "assign", "conjuncts", "equality", "for_pruning", "mask", "only_of", "require_assignable",
-    "require_condition",
+    "BoundAnd", "BoundColumn", "BoundColumns", "BoundCompare", "BoundConstant", "BoundExpression",
+    "BoundIn", "BoundIsNull", "BoundLike", "BoundNode", "BoundNot", "BoundOr", "BoundPredicate",
+    "BoundText", "BoundValue", "Equality", "Expression", "IfPresent", "Literal", "Name", "Node",
+    "NotUsed", "PredicateSet", "Scope", "Timestamp", "all_of", "any_of", "assign", "compare",
+    "conjuncts", "constant", "equality", "for_pruning", "is_in", "is_null", "like", "mask",
+    "matches", "negated", "only_of", "require_assignable", "require_condition",
 ]  # fmt: skip

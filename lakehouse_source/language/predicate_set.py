@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,17 +13,11 @@ import pyarrow.compute as pc
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.language.bounds.bind import bind
 from lakehouse_source.language.bounds.bound import BoundPredicate, conjunction
-from lakehouse_source.language.conditions.nodes import (
-    NODES,
-    And,
-    ArrowExpression,
-    Constant,
-    Node,
-    Or,
-    missing_columns,
-)
-from lakehouse_source.language.conditions.plain import parse, parse_conjuncts
+from lakehouse_source.language.bounds.columns import missing_columns
+from lakehouse_source.language.conditions.build import all_of, any_of, constant
 from lakehouse_source.language.conditions.triples import from_triple, is_triple
+from lakehouse_source.language.syntax.parse import read, refused_part
+from lakehouse_source.language.tree.nodes import NODES, Arrow, Call, Node
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -31,7 +25,7 @@ class PredicateSet:
     """A condition that is not bound to a schema yet. `a & b` is both; `str` is SQL.
 
     >>> print(lake.PredicateSet.of("month = 3") & lake.PredicateSet.of(("miles", ">", 500)))
-    `month` = 3 AND miles > 500
+    month = 3 AND miles > 500
     """
 
     root: Node
@@ -57,7 +51,7 @@ class PredicateSet:
 
         >>> either = [[("month", "=", 3), ("miles", ">", 500)], [("carrier", "=", "UA")]]
         >>> print(lake.PredicateSet.of(either))
-        `month` = 3 AND miles > 500 OR carrier = 'UA'
+        month = 3 AND miles > 500 OR carrier = 'UA'
         """
         return cls(_node(condition, _parse))
 
@@ -74,13 +68,9 @@ class PredicateSet:
         return bind(self.root, schema, timezone)
 
     def __and__(self, other: PredicateSet) -> PredicateSet:
-        terms: list[Node] = []
-        for node in (self.root, other.root):
-            if isinstance(node, And):
-                terms += node.terms
-            elif node != Constant(True):
-                terms.append(node)
-        return PredicateSet(terms[0] if len(terms) == 1 else And(tuple(terms)))
+        return PredicateSet(
+            all_of([root for root in (self.root, other.root) if root != constant(True)])
+        )
 
     def __str__(self) -> str:
         return str(self.root)
@@ -94,22 +84,21 @@ def _node(condition: Any, parse: Callable[[str], Node]) -> Node:
     if isinstance(condition, PredicateSet):
         return condition.root
     if condition is None:
-        return Constant(True)
+        return constant(True)
     if isinstance(condition, str):
         return parse(condition)
     if isinstance(condition, NODES):
         return condition
     if isinstance(condition, pc.Expression):
-        return ArrowExpression(condition)
+        return Arrow(condition)
     if is_triple(condition):
         return from_triple(condition)
     if isinstance(condition, (list, tuple)):
         groups = [_is_group(term) for term in condition]
         if not any(groups):
-            return _all([_node(term, parse) for term in condition])
+            return all_of([_node(term, parse) for term in condition])
         if all(groups) and all(condition):
-            alternatives = [_alternative(group, parse) for group in condition]
-            return alternatives[0] if len(alternatives) == 1 else Or(tuple(alternatives))
+            return any_of([_alternative(group, parse) for group in condition])
         raise InvalidPredicateError(
             reason=f"{condition!r} is ambiguous: a list holds conditions, all of which must hold, "
             "or non-empty lists of conditions, one of which must hold, and not both"
@@ -131,20 +120,24 @@ def _alternative(group: Any, parse: Callable[[str], Node]) -> Node:
             reason=f"{nested!r} is nested too deeply: a list of lists is an OR of ANDs, and its "
             "inner lists hold conditions"
         )
-    return _all([_node(term, parse) for term in group])
-
-
-def _all(terms: list[Node]) -> Node:
-    return terms[0] if len(terms) == 1 else And(tuple(terms))
+    return all_of([_node(term, parse) for term in group])
 
 
 def _parse(text: str) -> Node:
     # Programs ask with the same text again and again. Nodes are immutable.
-    return _parsed_before(text) if len(text) <= _LONGEST_KEPT_TEXT else parse(text)
+    return _read_before(text) if len(text) <= _LONGEST_KEPT_TEXT else _read_whole(text)
+
+
+def _read_whole(text: str) -> Node:
+    node = read(text)
+    refused = refused_part(node)
+    if refused is not None:
+        raise InvalidPredicateError(reason=refused.reason, text=text, position=refused.position)
+    return node
 
 
 _LONGEST_KEPT_TEXT = 10_000
-_parsed_before = lru_cache(maxsize=256)(parse)
+_read_before = lru_cache(maxsize=256)(_read_whole)
 
 
 # --- conditions that only prune ---------------------------------------------
@@ -184,26 +177,23 @@ def for_pruning(
     """
     left_out: list[NotUsed] = []
 
-    def conjuncts(text: str) -> Node:
-        known, unknown = parse_conjuncts(text)
-        left_out.extend(NotUsed(*one) for one in unknown)
-        return _all(known)
-
     used = []
-    root = _node(condition, conjuncts)
-    waiting = list(root.terms if isinstance(root, And) else (root,))
-    while waiting:
-        conjunct = waiting.pop(0)
+    for conjunct in _conjuncts(_node(condition, read)):
+        refused = refused_part(conjunct)
+        if refused is not None:
+            left_out.append(NotUsed(str(conjunct), refused.reason))
+            continue
         try:
             bound = bind(conjunct, schema)
         except InvalidPredicateError as exc:
             if not missing_columns(conjunct, schema) <= set(unreadable):
                 raise
-            if isinstance(conjunct, And):
-                waiting[:0] = conjunct.terms
-            else:
-                left_out.append(NotUsed(str(conjunct), exc.reason))
+            left_out.append(NotUsed(str(conjunct), exc.reason))
             continue
         left_out += [NotUsed(text, "only rows can tell") for text in bound.unused]
         used.append((str(conjunct), bound))
     return PruningConditions(tuple(used), tuple(left_out))
+
+
+def _conjuncts(root: Node) -> Sequence[Node]:
+    return root.arguments if isinstance(root, Call) and root.name == "and" else (root,)

@@ -39,7 +39,7 @@ class Scan:
 
     >>> scan = dataset.scan("month = 1", columns=["carrier"])
     >>> scan
-    Scan('file:///data/flights', where=`month` = 1)
+    Scan('file:///data/flights', where=month = 1)
     >>> scan.to_table().to_pylist()
     [{'carrier': 'UA'}, {'carrier': 'AA'}]
     """

@@ -13,9 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
-from lakehouse_source.language import BoundPredicate, Column
+from lakehouse_source.language import BoundPredicate
 from lakehouse_source.language.bounds.bound import BoundAnd, BoundColumn
 from lakehouse_source.language.bounds.spell_bound import spell_bound
+from lakehouse_source.language.tree.spelling import spell_name
 from lakehouse_source.model import ColumnBounds, FileRecord, Ordinal, RowGroupMetadata, ScanTask
 from lakehouse_source.parquet.skipped_row_groups import Skip, skips
 from lakehouse_source.pictures.scale import value_text
@@ -163,7 +164,7 @@ class _Known:
         found = {}
         for leaf in leaves:
             one = self(leaf.id)
-            found[str(Column(leaf.path))] = {
+            found[spell_name(leaf.path)] = {
                 "lower": _text(one.lower, leaf.type),
                 "upper": _text(one.upper, leaf.type),
                 "null_count": one.null_count,

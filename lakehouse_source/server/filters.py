@@ -14,22 +14,22 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.language.conditions.nodes import (
-    And,
-    Column,
-    Compare,
-    Constant,
-    In,
-    IsNull,
+from lakehouse_source.language import (
+    Name,
     Node,
-    Not,
-    Or,
-    StartsWith,
+    all_of,
+    any_of,
+    compare,
+    constant,
+    is_in,
+    is_null,
+    matches,
+    negated,
 )
 from lakehouse_source.language.tree.constants import literal
 from lakehouse_source.schema.ordinal import domain
 
-_TRUE, _FALSE = Constant(True), Constant(False)
+_TRUE, _FALSE = constant(True), constant(False)
 MOST_DEPTH = 100
 MOST_VALUES = 10_000
 _OPPOSITES = {
@@ -66,31 +66,26 @@ class _Reading:
         self._find = find
         self.is_exact = True
 
-    def node(self, document: Any, negated: bool, depth: int) -> Node:
+    def node(self, document: Any, opposite: bool, depth: int) -> Node:
         if depth > MOST_DEPTH:
             reason = f"the filter is nested more than {MOST_DEPTH} deep"
             raise InvalidPredicateError(reason=reason)
         if isinstance(document, bool):
-            return Constant(document != negated)
+            return constant(document != opposite)
         if not isinstance(document, Mapping) or not isinstance(document.get("type"), str):
             raise InvalidPredicateError(reason="a part of the filter has no type")
         kind = document["type"].lower()
         if kind in ("true", "false"):
-            return Constant((kind == "true") != negated)
+            return constant((kind == "true") != opposite)
         if kind == "literal":
-            return self.node(bool(document.get("value")), negated, depth)
+            return self.node(bool(document.get("value")), opposite, depth)
         if kind == "not":
-            return self.node(document.get("child"), not negated, depth + 1)
+            return self.node(document.get("child"), not opposite, depth + 1)
         if kind in ("and", "or"):
             sides = (document.get("left"), document.get("right"))
-            form = And if (kind == "and") != negated else Or
-            terms = [self.node(side, negated, depth + 1) for side in sides]
-            # Clients nest a chain of terms, each in the one before.
-            flat = [
-                part for one in terms for part in (one.terms if isinstance(one, form) else (one,))
-            ]
-            return form(tuple(flat))
-        if negated:
+            join = all_of if (kind == "and") != opposite else any_of
+            return join([self.node(side, opposite, depth + 1) for side in sides])
+        if opposite:
             kind = _OPPOSITES.get(kind, "")
         return self._leaf(kind, document)
 
@@ -106,46 +101,46 @@ class _Reading:
         found = self._find(term) if isinstance(term, str) else None  # else a transform of a column
         if found is None:
             return self._weaker(_TRUE)
-        column, type_ = Column(found[0]), found[1]
+        column, type_ = Name(found[0]), found[1]
         if kind == "is-null":
-            return IsNull(column)
+            return is_null(column)
         if kind == "not-null":
-            return Not(IsNull(column))
+            return negated(is_null(column))
         if kind in ("in", "not-in"):
             return self._in(kind, column, type_, document.get("values"))
         value = _value(document.get("value"), type_)
         if value is None:
             return self._weaker(_TRUE)
         if kind == "starts-with" and isinstance(value, str):
-            return StartsWith(column, value)
+            return matches("startswith", column, value)
         return self._compare(kind, column, type_, value)
 
-    def _compare(self, kind: str, column: Column, type_: pa.DataType, value: Any) -> Node:
+    def _compare(self, kind: str, column: Name, type_: pa.DataType, value: Any) -> Node:
         is_float = domain(type_).kind == "float"
         if kind == "not-eq" and not is_float:
-            return self._weaker(Or((Compare(column, "!=", literal(value)), IsNull(column))))
+            return self._weaker(any_of((compare(column, "!=", literal(value)), is_null(column))))
         if kind not in _OPERATORS:
             return self._weaker(_TRUE)
         operator = _OPERATORS[kind]
         if not is_float:
-            return Compare(column, operator, literal(value))
+            return compare(column, operator, literal(value))
         if operator in ("<", ">"):
             operator += "="  # some order -0.0 before 0.0
-        return self._weaker(Compare(column, operator, literal(value)))  # and NaN differently
+        return self._weaker(compare(column, operator, literal(value)))  # and NaN differently
 
-    def _in(self, kind: str, column: Column, type_: pa.DataType, given: Any) -> Node:
+    def _in(self, kind: str, column: Name, type_: pa.DataType, given: Any) -> Node:
         if not isinstance(given, list):
             raise InvalidPredicateError(reason="'in' of the filter has no list of values")
         values = [_value(one, type_) for one in given]
         if len(values) > MOST_VALUES or any(value is None for value in values):
             return self._weaker(_TRUE)
         is_float = domain(type_).kind == "float"
-        some = In(column, tuple(literal(value) for value in values)) if values else _FALSE
+        some = is_in(column, [literal(value) for value in values]) if values else _FALSE
         if kind == "in":
             return self._weaker(some) if is_float else some
         if is_float or not values:
             return self._weaker(_TRUE)
-        return self._weaker(Or((Not(some), IsNull(column))))
+        return self._weaker(any_of((negated(some), is_null(column))))
 
 
 def _value(given: Any, type_: pa.DataType) -> Any:

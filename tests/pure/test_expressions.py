@@ -330,8 +330,8 @@ def test_names_are_found_by_qualifier_and_by_field() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("id = 1", "`id` is a column of target and source"),
-        ("other.x", "there is no column `other`.`x`: target has id, x, Only; source has"),
+        ("id = 1", "id is a column of target and source"),
+        ("other.x", "there is no column other.x: target has id, x, Only; source has"),
         ("target.st.q", "there is no column"),
         ("s.q", "there is no column"),
     ],
@@ -377,10 +377,10 @@ def test_conjuncts_and_equalities_of_a_merge_condition() -> None:
     text = "target.id = source.id AND (source.x > target.x AND Only <=> st.q) AND s = 'a'"
     terms = conjuncts(Expression.parse(text))
     assert [str(term) for term in terms] == [
-        "(`target`.`id` = `source`.`id`)",
-        "(`source`.`x` > `target`.`x`)",
-        "(`Only` <=> `st`.`q`)",
-        "(`s` = 'a')",
+        "target.id = source.id",
+        "source.x > target.x",
+        "Only <=> st.q",
+        "s = 'a'",
     ]
     found = [equality(term, BOTH) for term in terms]
     assert [None if one is None else one.null_safe for one in found] == [False, None, True, None]

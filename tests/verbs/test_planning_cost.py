@@ -117,8 +117,8 @@ def test_no_condition_waits_for_another_parser_of_sql(tmp_path: Path) -> None:
     code = f"""
 import sys
 import lakehouse_source as lake
-from lakehouse_source.language import Column, Compare
-conditions = [("n", "=", 2)], Compare(Column.of("n"), "=", 2), None
+from lakehouse_source.language import Name, compare
+conditions = [("n", "=", 2)], compare(Name.of("n"), "=", 2), None
 for condition in conditions:
     lake.open_dataset({str(tmp_path / "t")!r}).scan(condition).explain()
 assert lake.read_dataset({str(tmp_path / "t")!r}, predicates="n = 2").num_rows == 1

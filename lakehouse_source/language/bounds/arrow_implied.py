@@ -31,20 +31,18 @@ from lakehouse_source.language.conditions.arrow_expressions import (
     Tree,
     spell,
 )
-from lakehouse_source.language.conditions.nodes import (
-    And,
-    Column,
-    Compare,
-    Constant,
-    In,
-    IsNull,
-    Node,
-    Not,
-    Or,
-    StartsWith,
+from lakehouse_source.language.conditions.build import (
+    all_of,
+    any_of,
+    compare,
+    constant,
+    is_in,
+    is_null,
+    matches,
+    negated,
 )
 from lakehouse_source.language.tree.constants import literal
-from lakehouse_source.language.tree.nodes import FLIPPED, OPPOSITE
+from lakehouse_source.language.tree.nodes import FLIPPED, OPPOSITE, Name, Node
 from lakehouse_source.schema.fields import children
 from lakehouse_source.schema.ordinal import Domain, domain
 from lakehouse_source.schema.promotion import Fit, fit
@@ -106,7 +104,7 @@ def _conjuncts(tree: Tree) -> list[Tree]:
 class _Operand:
     """A column, or a column that is cast to a type in which every value stays the same."""
 
-    column: Column
+    column: Name
     stored: pa.DataType
     compared_as: pa.DataType
 
@@ -124,7 +122,7 @@ class _Translator:
             operand = self._operand(tree)
             if operand is None or not pa.types.is_boolean(operand.stored):
                 return None
-            return self._leaf(Compare(operand.column, "=", truth))
+            return self._leaf(compare(operand.column, "=", truth))
         if tree.name in _AND or tree.name in _OR:
             return self._combined([self.when(t, truth) for t in tree.terms], tree.name, truth)
         if tree.name == "invert":
@@ -169,7 +167,7 @@ class _Translator:
     def _operand(self, tree: Tree) -> _Operand | None:
         if isinstance(tree, FieldRef):
             type_ = self._type_of(tree)
-            return None if type_ is None else _Operand(Column(tree.path), type_, type_)
+            return None if type_ is None else _Operand(Name(tree.path), type_, type_)
         if isinstance(tree, Call) and tree.name == "cast" and tree.options is not None:
             inner = self._operand(tree.terms[0])
             to = tree.options["to_type"].type
@@ -207,15 +205,15 @@ class _Translator:
         column, options = operand.column, tree.options
         is_float = pa.types.is_floating(operand.stored)
         if tree.name == "is_valid":
-            return Not(IsNull(column)) if truth else IsNull(column)
+            return negated(is_null(column)) if truth else is_null(column)
         if tree.name == "is_null" and options is not None:
             nan_too = options["nan_is_null"].as_py() and is_float
             if truth:
-                nan = Compare(column, "=", _NAN)
-                return Or((IsNull(column), nan)) if nan_too else IsNull(column)
-            return Compare(column, "<", _NAN) if nan_too else Not(IsNull(column))
+                nan = compare(column, "=", _NAN)
+                return any_of((is_null(column), nan)) if nan_too else is_null(column)
+            return compare(column, "<", _NAN) if nan_too else negated(is_null(column))
         if tree.name == "is_nan" and is_float:
-            return Compare(column, "=" if truth else "<", _NAN)
+            return compare(column, "=" if truth else "<", _NAN)
         if tree.name == "is_in" and options is not None:
             return _is_in(operand, options, truth)
         if tree.name == "starts_with" and options is not None:
@@ -243,20 +241,20 @@ def _folded(tree: Tree) -> pa.Scalar | None:
 
 def _comparison(operand: _Operand, op: str, value: pa.Scalar, truth: bool) -> Node | None:
     if not value.is_valid:
-        return Constant(False)  # a comparison with NULL is neither true nor false
+        return constant(False)  # a comparison with NULL is neither true nor false
     if not _compares_alike(domain(operand.compared_as), value):
         return None
     column, found = operand.column, literal(value)
     if found != found:  # NaN: in Arrow only != is true, on every value
-        return Not(IsNull(column)) if (op == "!=") is truth else Constant(False)
-    node = Compare(column, op if truth else OPPOSITE[op], found)
+        return negated(is_null(column)) if (op == "!=") is truth else constant(False)
+    node = compare(column, op if truth else OPPOSITE[op], found)
     if not pa.types.is_floating(operand.stored):
         return node
     # In the condition language NaN is greater than every number.
     if truth and op in (">", ">="):
-        return And((node, Compare(column, "<", _NAN)))
+        return all_of((node, compare(column, "<", _NAN)))
     if not truth and op in (">", ">="):
-        return Or((node, Compare(column, "=", _NAN)))
+        return any_of((node, compare(column, "=", _NAN)))
     return node
 
 
@@ -298,11 +296,11 @@ def _is_in(operand: _Operand, options: pa.StructScalar, truth: bool) -> Node | N
     )
     listed = [literal(value) for value in values.drop_null()]
     if truth:
-        found = In(column, tuple(listed))
-        return Or((found, IsNull(column))) if matches_null else found
+        found = is_in(column, listed)
+        return any_of((found, is_null(column))) if matches_null else found
     # Arrow tells -0.0 from 0.0, and may tell one NaN from another: such rows stay.
-    missed = Not(In(column, tuple(value for value in listed if not _has_twins(value))))
-    return missed if matches_null else Or((missed, IsNull(column)))
+    missed = negated(is_in(column, (value for value in listed if not _has_twins(value))))
+    return missed if matches_null else any_of((missed, is_null(column)))
 
 
 def _lists_alike(column: pa.DataType, listed: pa.DataType) -> bool:
@@ -330,8 +328,8 @@ def _has_twins(value: Any) -> bool:
 def _starts_with(operand: _Operand, options: pa.StructScalar, truth: bool) -> Node | None:
     if options["ignore_case"].as_py() or domain(operand.stored).kind not in ("string", "binary"):
         return None
-    found = StartsWith(operand.column, options["pattern"].as_py())
-    return found if truth else Not(found)
+    found = matches("startswith", operand.column, options["pattern"].as_py())
+    return found if truth else negated(found)
 
 
 def _keeps_values(stored: pa.DataType, to: pa.DataType) -> bool:

@@ -28,15 +28,7 @@ from lakehouse_source.language.bounds.bound import (
 )
 from lakehouse_source.language.bounds.parts import Parts
 from lakehouse_source.language.bounds.ranges import follow, range_of, with_cast
-from lakehouse_source.language.conditions.nodes import (
-    Column,
-    Compare,
-    Not,
-    Or,
-    StartsWith,
-)
-from lakehouse_source.language.conditions.nodes import Node as Condition
-from lakehouse_source.language.conditions.plain import plain
+from lakehouse_source.language.conditions.build import any_of, compare, matches, negated
 from lakehouse_source.language.functions import order
 from lakehouse_source.language.functions.table import FUNCTIONS
 from lakehouse_source.language.tree.failures import Failure
@@ -126,8 +118,7 @@ class Implied(Parts):
         try:
             if not names(node):
                 return self._constant_truth(node)
-            simple = plain(self._simplified(node))
-            found = None if simple is None else self._exactly(simple)
+            found = self._exactly(self._simplified(node))
             if found is not None:
                 return found
             read = _READERS.get(node.name) if isinstance(node, Call) else None
@@ -149,7 +140,7 @@ class Implied(Parts):
                     parts[place] = Literal(value, self._binder.bind(part).type)
         return Call(node.name, tuple(parts))
 
-    def _exactly(self, condition: Condition) -> Found | None:
+    def _exactly(self, condition: Node) -> Found | None:
         found = self._plain(condition)
         return None if found is None else Found(found, True)
 
@@ -162,7 +153,7 @@ class Implied(Parts):
     def comparison(self, node: Call) -> Found | None:
         op, (left, right) = node.name, node.arguments
         if names(left) and names(right):
-            return self._columns(op, left, right)
+            return self._two_columns(op, left, right)
         if names(right):
             left, right, op = right, left, FLIPPED[op]
         return self._value(left, op, right)
@@ -273,22 +264,22 @@ class Implied(Parts):
             return None
         if len(known) != 1 or not isinstance(known[0], int) or known[0] < 1:
             return None
-        name, size = Column(column.parts), known[0]
-        begin = value[:size]
-        below_: Condition = Compare(name, "<", begin)
-        if len(value) > size:
-            equal: Condition = Compare(name, "<", "")  # FALSE where there is a value
-            below_ = Or((below_, StartsWith(name, begin)))
+        begin = value[: known[0]]
+        below_ = compare(column, "<", begin)
+        if len(value) > known[0]:
+            equal = compare(column, "<", "")  # FALSE where there is a value
+            below_ = any_of((below_, matches("startswith", column, begin)))
+        elif len(value) == known[0]:
+            equal = matches("startswith", column, begin)
         else:
-            whole = len(value) == size
-            equal = StartsWith(name, begin) if whole else Compare(name, "=", begin)
+            equal = compare(column, "=", begin)
         return self._exactly(
             {
                 "=": equal,
                 "<": below_,
-                "<=": Or((below_, equal)),
-                ">=": Not(below_),
-                ">": Not(Or((below_, equal))),
+                "<=": any_of((below_, equal)),
+                ">=": negated(below_),
+                ">": negated(any_of((below_, equal))),
             }[op]
         )
 
@@ -300,11 +291,10 @@ class Implied(Parts):
         if not self._is_text(column) or not isinstance(begin, str) or not isinstance(value, str):
             return None
         assert isinstance(column, Name)
-        name = Column(column.parts)
         if value.startswith(begin):
-            return self._exactly(Compare(name, op, value[len(begin) :]))
+            return self._exactly(compare(column, op, value[len(begin) :]))
         truth = _COMPARED[op](begin.encode(), value.encode())
-        return self._exactly(Compare(name, ">=" if truth else "<", ""))
+        return self._exactly(compare(column, ">=" if truth else "<", ""))
 
     def first_value(self, node: Call, op: str, other: Node) -> Found | None:
         """`coalesce(a, b) op other`."""
@@ -356,13 +346,13 @@ class Implied(Parts):
 
     # --- two columns ---
 
-    def _columns(self, op: str, left: Node, right: Node) -> Found | None:
+    def _two_columns(self, op: str, left: Node, right: Node) -> Found | None:
         if not isinstance(left, Name) or not isinstance(right, Name):
             return None
         types = [self._binder.bind(one).type for one in (left, right)]
         if types[0] != types[1] and not all(one in INTEGERS for one in types):
             return None
-        mine, theirs = (self._find(Column(one.parts)) for one in (left, right))
+        mine, theirs = (self._columns.find(one) for one in (left, right))
         a, b = domain(mine.type), domain(theirs.type)
         if not a.ordered or (a.kind, a.scale, a.unit_ns) != (b.kind, b.scale, b.unit_ns):
             return None

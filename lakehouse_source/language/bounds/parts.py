@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -11,14 +10,14 @@ from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateErro
 from lakehouse_source.language.bounds.bound import (
     FALSE,
     TRUE,
-    BoundColumn,
     BoundNode,
     conjunction,
     disjunction,
 )
+from lakehouse_source.language.bounds.columns import Columns
+from lakehouse_source.language.bounds.comparisons import Comparisons, NoComparison
 from lakehouse_source.language.bounds.ranges import Session
-from lakehouse_source.language.conditions.nodes import Column, IsNull, Not
-from lakehouse_source.language.conditions.nodes import Node as Condition
+from lakehouse_source.language.conditions.build import is_null, negated
 from lakehouse_source.language.functions import order
 from lakehouse_source.language.functions.rows import Bound, Rows, listed
 from lakehouse_source.language.functions.table import FUNCTIONS
@@ -47,15 +46,10 @@ _NULL_PASSES = frozenset({"trunc", "date_trunc"})
 
 
 class Parts:
-    """The parts of conditions over one schema. `plain` binds a condition on columns to it."""
+    """The parts of conditions over one schema."""
 
-    def __init__(
-        self,
-        scope: Scope,
-        plain: Callable[[Condition], BoundNode],
-        find: Callable[[Column], BoundColumn],
-    ) -> None:
-        self._scope, self._plain_or_error, self._find = scope, plain, find
+    def __init__(self, scope: Scope, comparisons: Comparisons, columns: Columns) -> None:
+        self._scope, self._comparisons, self._columns = scope, comparisons, columns
         self._binder = Binder(scope)
         self._session = Session(scope.timezone, self._binder.zone, scope.now)
 
@@ -91,10 +85,11 @@ class Parts:
             return exc.reason
         return None
 
-    def _plain(self, condition: Condition) -> BoundNode | None:
+    def _plain(self, condition: Node) -> BoundNode | None:
+        """A condition as tests of columns with constants; None: it is something else."""
         try:
-            return self._plain_or_error(condition)
-        except InvalidPredicateError:  # it does not compare such values
+            return self._comparisons.test(condition)
+        except (NoComparison, InvalidPredicateError):  # it does not compare such values
             return None
 
     def _is_text(self, node: Node) -> bool:
@@ -124,8 +119,7 @@ class Parts:
         return conjunction([self._present(one) for one in below(node)])
 
     def _tested(self, node: Name, null: bool) -> BoundNode:
-        test = IsNull(Column(node.parts))
-        found = self._plain(test if null else Not(test))
+        found = self._plain(is_null(node) if null else negated(is_null(node)))
         return TRUE if found is None else found
 
     def _is_strict(self, node: Node) -> bool:

@@ -20,8 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidExpressionError
-from lakehouse_source.language.conditions.nodes import And, Column, Compare, Or
-from lakehouse_source.language.conditions.nodes import Node as Condition
+from lakehouse_source.language.conditions.build import all_of, any_of, compare
 from lakehouse_source.language.functions.rows import Bound, Rows, listed, unlisted
 from lakehouse_source.language.rows.bind import Binder
 from lakehouse_source.language.rows.scope import Scope
@@ -54,7 +53,7 @@ class Path:
 class Range:
     """A condition that follows from a comparison; if `exact`, it is the same on every row."""
 
-    condition: Condition
+    condition: Node
     exact: bool
 
 
@@ -92,27 +91,26 @@ def range_of(
     return Range(_spelled(path.column, line, first, last, probe.at_nan(op)), exact)
 
 
-def _spelled(column: Name, line: _Line, first: int, last: int, nan: bool) -> Condition:
-    name = Column(column.parts)
+def _spelled(column: Name, line: _Line, first: int, last: int, nan: bool) -> Node:
     low, high = max(first, line.low), min(last, line.high)
-    terms: list[Condition] = []
+    terms: list[Node] = []
     if low > high:  # FALSE where the column has a value
-        terms.append(Compare(name, "<", line.value(line.low)))
+        terms.append(compare(column, "<", line.value(line.low)))
     elif low == high and not line.is_float and line.type not in (INSTANT, WALL):
-        terms.append(Compare(name, "=", line.value(low)))
+        terms.append(compare(column, "=", line.value(low)))
     else:
         if low > line.low:
-            terms.append(Compare(name, ">=", line.value(low)))
+            terms.append(compare(column, ">=", line.value(low)))
         if line.is_float and not (nan and high == line.high):
-            terms.append(Compare(name, "<=", line.value(high)))
+            terms.append(compare(column, "<=", line.value(high)))
         elif high < line.high:
             # Not `<= high`: a column of a finer unit has values between it and the next one.
-            terms.append(Compare(name, "<", line.value(high + 1)))
+            terms.append(compare(column, "<", line.value(high + 1)))
         if not terms:
-            terms.append(Compare(name, ">=", line.value(low)))
-    within = terms[0] if len(terms) == 1 else And(tuple(terms))
+            terms.append(compare(column, ">=", line.value(low)))
     covered = len(terms) == 1 and low <= high == line.high and line.is_float
-    return Or((within, Compare(name, "=", math.nan))) if nan and not covered else within
+    within = all_of(terms)
+    return any_of((within, compare(column, "=", math.nan))) if nan and not covered else within
 
 
 # --- the values of a type in order ------------------------------------------

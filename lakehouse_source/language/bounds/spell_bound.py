@@ -21,10 +21,10 @@ from lakehouse_source.language.bounds.bound import (
     BoundText,
     IfPresent,
 )
-from lakehouse_source.language.conditions.nodes import Column
 from lakehouse_source.language.tree import like
 from lakehouse_source.language.tree.constants import Timestamp, spell
 from lakehouse_source.language.tree.moments import date_text
+from lakehouse_source.language.tree.spelling import spell_name
 from lakehouse_source.model import Ordinal
 from lakehouse_source.schema.ordinal import domain, from_ordinal
 
@@ -73,7 +73,7 @@ def _inside(node: BoundNode, above: BoundNode) -> str:
 
 
 def _name(column: BoundColumn) -> str:
-    return str(Column(column.path))
+    return spell_name(column.path)
 
 
 def _value(ordinal: Ordinal, column: BoundColumn) -> str:

@@ -6,58 +6,50 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.language.conditions.nodes import (
-    Column,
-    Compare,
-    Contains,
-    EndsWith,
-    In,
-    IsNull,
-    Like,
-    Node,
-    Not,
-    StartsWith,
-    between,
-)
+from lakehouse_source.language.conditions import build
 from lakehouse_source.language.tree.constants import literal
+from lakehouse_source.language.tree.nodes import COMPARISONS, Name, Node
+
+Builder = Callable[[Name, Any], Node]
 
 
-def _compare(op: str) -> Callable[[Column, Any], Node]:
-    return lambda column, value: Compare(column, op, literal(value))
+def _compare(op: str) -> Builder:
+    return lambda column, value: build.compare(column, op, literal(value))
 
 
-def _text(kind: Callable[[Column, Any], Node]) -> Callable[[Column, Any], Node]:
-    return lambda column, value: kind(column, literal(value))
+def _text(form: str) -> Builder:
+    return lambda column, value: build.matches(form, column, literal(value))  # type: ignore[arg-type]
 
 
-def _not(build: Callable[[Column, Any], Node]) -> Callable[[Column, Any], Node]:
-    return lambda column, value: Not(build(column, value))
+def _not(positive: Builder) -> Builder:
+    return lambda column, value: build.negated(positive(column, value))
 
 
-def _in(column: Column, values: Any) -> Node:
+def _like(column: Name, value: Any) -> Node:
+    return build.like(column, literal(value))  # type: ignore[arg-type]
+
+
+def _in(column: Name, values: Any) -> Node:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise InvalidPredicateError(reason=f"IN on {column} takes a list of values, not {values!r}")
-    return In(column, tuple(literal(value) for value in values))
+    return build.is_in(column, (literal(value) for value in values))
 
 
-def _between(column: Column, value: Any) -> Node:
+def _between(column: Name, value: Any) -> Node:
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         raise InvalidPredicateError(reason=f"BETWEEN on {column} takes two values, not {value!r}")
-    return between(column, literal(value[0]), literal(value[1]))
+    ends = zip((">=", "<="), value)
+    return build.all_of([build.compare(column, op, literal(end)) for op, end in ends])
 
 
-def _null(column: Column, value: Any) -> Node:
+def _null(column: Name, value: Any) -> Node:
     if value is not None:
         raise InvalidPredicateError(reason=f"IS NULL on {column} takes no value, not {value!r}")
-    return IsNull(column)
+    return build.is_null(column)
 
 
-def _is(column: Column, value: Any) -> Node:
-    return IsNull(column) if value is None else Compare(column, "<=>", literal(value))
-
-
-_BUILDERS: dict[str, Callable[[Column, Any], Node]] = {
-    **{op: _compare(op) for op in ("=", "!=", "<", "<=", ">", ">=", "<=>")},
+_BUILDERS: dict[str, Builder] = {
+    **{op: _compare(op) for op in COMPARISONS},
     "==": _compare("="),
     "<>": _compare("!="),
     "in": _in,
@@ -66,15 +58,15 @@ _BUILDERS: dict[str, Callable[[Column, Any], Node]] = {
     "not between": _not(_between),
     "is null": _null,
     "is not null": _not(_null),
-    "is": _is,
-    "is not": _not(_is),
-    "like": _text(Like),
-    "not like": _not(_text(Like)),
-    "startswith": _text(StartsWith),
-    "starts with": _text(StartsWith),
-    "endswith": _text(EndsWith),
-    "ends with": _text(EndsWith),
-    "contains": _text(Contains),
+    "is": _compare("<=>"),
+    "is not": _not(_compare("<=>")),
+    "like": _like,
+    "not like": _not(_like),
+    "startswith": _text("startswith"),
+    "starts with": _text("startswith"),
+    "endswith": _text("endswith"),
+    "ends with": _text("endswith"),
+    "contains": _text("contains"),
 }
 
 
@@ -94,11 +86,11 @@ def is_triple(value: Any) -> bool:
         return False
     column, op = value[0], value[1]
     if _operator(op) in _BUILDERS:
-        return isinstance(column, (str, Column)) or _is_path(column)
+        return isinstance(column, (str, Name)) or _is_path(column)
     # A list of texts is a list of SQL conditions, as is what follows another triple.
     texts = isinstance(value, list) and all(isinstance(part, str) for part in value)
     path = _is_path(column) and not is_triple(column)
-    return isinstance(op, str) and not texts and (isinstance(column, (str, Column)) or path)
+    return isinstance(op, str) and not texts and (isinstance(column, (str, Name)) or path)
 
 
 def _is_path(column: Any) -> bool:
@@ -110,7 +102,7 @@ def _is_path(column: Any) -> bool:
 
 
 def from_triple(triple: Any) -> Node:
-    column = Column.of(triple[0])
+    column = Name.of(triple[0])
     op = _operator(triple[1])
     build = _BUILDERS.get(op or "")
     if build is None or (len(triple) == 2 and op not in ("is null", "is not null")):

@@ -17,8 +17,14 @@ import pyarrow.compute as pc
 from lakehouse_source.language.functions.casts import to_decimal, to_integer
 from lakehouse_source.language.functions.rows import Bound, Kernel, each, listed, strict
 from lakehouse_source.language.tree.failures import Failure
-from lakehouse_source.language.tree.nodes import Node, spark_name
-from lakehouse_source.language.tree.types import INTEGERS, MAX_PRECISION, adjusted, is_decimal
+from lakehouse_source.language.tree.nodes import Node
+from lakehouse_source.language.tree.types import (
+    INTEGERS,
+    MAX_PRECISION,
+    adjusted,
+    is_decimal,
+    spark_name,
+)
 from lakehouse_source.schema.ordinal import EXACT
 
 _CHECKED: dict[str, Callable[..., Any]] = {

@@ -27,7 +27,7 @@ from lakehouse_source.language.tree.moments import (
     timestamp_text,
     wall_us,
 )
-from lakehouse_source.language.tree.nodes import Node, spark_name
+from lakehouse_source.language.tree.nodes import Node
 from lakehouse_source.language.tree.types import (
     INSTANT,
     INTEGERS,
@@ -35,6 +35,7 @@ from lakehouse_source.language.tree.types import (
     WALL,
     is_decimal,
     is_float,
+    spark_name,
 )
 from lakehouse_source.schema.cast_to_string import cast_to_string
 from lakehouse_source.schema.ordinal import EXACT

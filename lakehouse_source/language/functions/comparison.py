@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from lakehouse_source.language.functions.conditional import any_true
 from lakehouse_source.language.functions.rows import Bound, Kernel, Rows, flat, literal, strict
 from lakehouse_source.language.tree.failures import Failure
-from lakehouse_source.language.tree.nodes import Node, spark_name
-from lakehouse_source.language.tree.types import is_atomic, is_float, is_moment
+from lakehouse_source.language.tree.nodes import Node
+from lakehouse_source.language.tree.types import is_atomic, is_float, is_moment, spark_name
 
 COMPARISONS: dict[str, Callable[..., Any]] = {
     "=": pc.equal,

@@ -34,8 +34,8 @@ from lakehouse_source.language.tree.moments import (
     instant_us,
     wall_us,
 )
-from lakehouse_source.language.tree.nodes import Call, Literal, spark_name
-from lakehouse_source.language.tree.types import INSTANT, WALL
+from lakehouse_source.language.tree.nodes import Call, Literal
+from lakehouse_source.language.tree.types import INSTANT, WALL, spark_name
 
 _INT, _DATE = pa.int32(), pa.date32()
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lakehouse_source.language.functions.order import Order
 from lakehouse_source.language.functions.rows import Bound, Kernel, each, strict
 from lakehouse_source.language.tree.failures import Failure
-from lakehouse_source.language.tree.nodes import Call, Literal, Node, spark_name
+from lakehouse_source.language.tree.nodes import Call, Literal, Node
 from lakehouse_source.language.tree.types import (
     INSTANT,
     INTEGERS,
@@ -23,6 +23,7 @@ from lakehouse_source.language.tree.types import (
     is_atomic,
     is_moment,
     is_number,
+    spark_name,
 )
 
 NULL_IN = "NULL where an argument is NULL"

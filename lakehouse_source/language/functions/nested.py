@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 from lakehouse_source.language.functions.entry import NEVER, Context, Function
 from lakehouse_source.language.functions.rows import Bound, Rows, flat, strict
 from lakehouse_source.language.tree.failures import Failure
-from lakehouse_source.language.tree.nodes import Call, Literal, Name, Node, spark_name
+from lakehouse_source.language.tree.nodes import Call, Literal, Name, Node
+from lakehouse_source.language.tree.types import spark_name
 from lakehouse_source.schema.fields import is_list_like
 
 

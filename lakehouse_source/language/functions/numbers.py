@@ -26,8 +26,14 @@ from lakehouse_source.language.functions.entry import (
 )
 from lakehouse_source.language.functions.rows import Bound, Rows, each, strict
 from lakehouse_source.language.tree.failures import Failure
-from lakehouse_source.language.tree.nodes import Call, Literal, Node, spark_name
-from lakehouse_source.language.tree.types import INTEGERS, MAX_PRECISION, is_decimal, is_float
+from lakehouse_source.language.tree.nodes import Call, Literal, Node
+from lakehouse_source.language.tree.types import (
+    INTEGERS,
+    MAX_PRECISION,
+    is_decimal,
+    is_float,
+    spark_name,
+)
 from lakehouse_source.schema.ordinal import EXACT
 
 # Enough for the digits of every double before its point and of a scale after it.

@@ -38,7 +38,6 @@ from lakehouse_source.language.tree.nodes import (
     Literal,
     Name,
     Node,
-    spark_name,
 )
 from lakehouse_source.language.tree.types import (
     INSTANT,
@@ -51,6 +50,7 @@ from lakehouse_source.language.tree.types import (
     is_decimal,
     is_float,
     is_number,
+    spark_name,
     spark_type,
     wider_decimal,
 )

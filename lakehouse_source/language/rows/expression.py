@@ -29,8 +29,8 @@ from lakehouse_source.language.rows.scope import Scope
 from lakehouse_source.language.syntax.parse import parse
 from lakehouse_source.language.tree.failures import Failure
 from lakehouse_source.language.tree.literals import literal_of
-from lakehouse_source.language.tree.nodes import Call, Cast, Name, Node, names, spark_name
-from lakehouse_source.language.tree.types import is_atomic, is_float
+from lakehouse_source.language.tree.nodes import Call, Cast, Name, Node, names
+from lakehouse_source.language.tree.types import is_atomic, is_float, spark_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,13 @@ from lakehouse_source.errors import InvalidExpressionError, SchemaMismatchError
 from lakehouse_source.language.functions.casts import cast_kernel
 from lakehouse_source.language.tree.failures import Failure
 from lakehouse_source.language.tree.moments import parse_zone
-from lakehouse_source.language.tree.nodes import spark_name
-from lakehouse_source.language.tree.types import is_atomic, is_moment, is_number, spark_type
+from lakehouse_source.language.tree.types import (
+    is_atomic,
+    is_moment,
+    is_number,
+    spark_name,
+    spark_type,
+)
 from lakehouse_source.schema.fields import children, is_list_like
 
 t = pa.types

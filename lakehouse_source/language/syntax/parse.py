@@ -28,6 +28,7 @@ from lakehouse_source.language.tree.nodes import (
     Node,
     Refused,
     below,
+    joined,
 )
 from lakehouse_source.language.tree.types import CAST_FUNCTIONS
 
@@ -71,25 +72,13 @@ def parse(text: str) -> Node:
         InvalidExpressionError: it is not an expression, or not a supported one.
     """
     try:
-        node, _ = _read(text)
+        node = read(text)
     except InvalidPredicateError as exc:
         raise InvalidExpressionError(reason=exc.reason, text=text, position=exc.position) from exc
     refused = refused_part(node)
     if refused is not None:
         raise InvalidExpressionError(reason=refused.reason, text=text, position=refused.position)
     return node
-
-
-def read_conjuncts(text: str) -> list[tuple[Node, str]]:
-    """The terms of the outermost AND of a text, and how they are written.
-
-    What is not supported is `Refused`.
-
-    Raises:
-        InvalidPredicateError: the text is no expression.
-    """
-    node, reader = _read(text)
-    return reader.terms(node, text.strip())
 
 
 def refused_part(node: Node) -> Refused | None:
@@ -99,14 +88,18 @@ def refused_part(node: Node) -> Refused | None:
     return next((found for one in below(node) if (found := refused_part(one)) is not None), None)
 
 
-def _read(text: str) -> tuple[Node, _Reader]:
+def read(text: str) -> Node:
+    """The expression that `text` holds, with `Refused` for what is not supported.
+
+    Raises:
+        InvalidPredicateError: the text is no expression.
+    """
     if not text.strip():
         raise InvalidPredicateError(reason="it is empty", text=text)
     try:
-        reader = _Reader(text)
-        found = reader.whole()
+        found = _Reader(text).whole()
         _check_size(found, text)
-        return found, reader
+        return found
     except RecursionError:
         raise InvalidPredicateError(reason="it is nested too deeply", text=text) from None
 
@@ -135,11 +128,6 @@ def _check_size(node: Node, text: str) -> None:
 
 
 class _Reader(Literals):
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        # The terms of each AND as they are written: BETWEEN is an AND, and one term.
-        self._terms: dict[int, list[tuple[Node, str]]] = {}
-
     # --- truth: the grammar, by the names that it has in Spark ---
 
     def whole(self) -> Node:
@@ -148,29 +136,14 @@ class _Reader(Literals):
             self._fail("an operator or the end is expected")
         return found
 
-    def terms(self, node: Node, written: str) -> list[tuple[Node, str]]:
-        """The terms of an AND, and of those in parentheses inside of it, with their texts."""
-        if id(node) not in self._terms:
-            return [(node, written)]
-        return [one for term in self._terms[id(node)] for one in self.terms(*term)]
-
     def _expression(self) -> Node:
         return self._chain("or", lambda: self._chain("and", self._negation))
 
     def _chain(self, name: str, read: Callable[[], Node]) -> Node:
-        terms = list[tuple[Node, str]]()
-        while not terms or self._take(name.upper()):
-            first = self._see()
-            terms.append((read(), self._since(first)))
-        if len(terms) == 1:
-            return terms[0][0]
-        flat: list[Node] = []
-        for term, _ in terms:
-            flat += term.arguments if isinstance(term, Call) and term.name == name else (term,)
-        found = Call(name, tuple(flat))
-        if name == "and":
-            self._terms[id(found)] = terms
-        return found
+        terms = [read()]
+        while self._take(name.upper()):
+            terms.append(read())
+        return joined(name, terms)
 
     def _negation(self) -> Node:
         count = 0

@@ -10,7 +10,14 @@ import pyarrow as pa
 
 from lakehouse_source.errors import InvalidExpressionError
 from lakehouse_source.language.tree.nodes import Literal, Node
-from lakehouse_source.language.tree.types import INSTANT, INTEGERS, MAX_PRECISION, WALL, is_atomic
+from lakehouse_source.language.tree.types import (
+    INSTANT,
+    INTEGERS,
+    MAX_PRECISION,
+    WALL,
+    decimal_of_digits,
+    is_atomic,
+)
 from lakehouse_source.schema.ordinal import EPOCH_DATE, instant_ns
 
 
@@ -79,9 +86,7 @@ def decimal_literal(value: Decimal) -> Literal:
     Raises:
         InvalidExpressionError: it has too many.
     """
-    _, digits, exponent = value.as_tuple()
-    scale = max(0, -int(exponent))
-    precision = max(len(digits) + max(0, int(exponent)), scale, 1)
-    if precision > MAX_PRECISION:
+    type_ = decimal_of_digits(value)
+    if type_ is None:
         raise InvalidExpressionError(reason=f"{value} has more than {MAX_PRECISION} digits")
-    return Literal(value, pa.decimal128(precision, scale))
+    return Literal(value, type_)

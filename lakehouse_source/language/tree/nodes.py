@@ -1,16 +1,30 @@
-"""Pure. The nodes of an expression, as SQL text spells them; nothing is bound yet."""
+"""Pure. The nodes of an expression, of which conditions are the boolean ones; nothing is bound yet.
+
+SQL texts, triples, Arrow expressions and what Spark hands on become these nodes. `str` of a node is
+SQL that reads as the same condition. An Arrow expression has none: it prints as Arrow prints it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakehouse_source.language.tree.constants import spell as spell_value
-from lakehouse_source.language.tree.moments import date_text, timestamp_text
+from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.language.tree import constants
+from lakehouse_source.language.tree.spelling import (
+    ATOM,
+    LEVELS,
+    spell_call,
+    spell_literal,
+    spell_name,
+    spell_typed,
+)
+from lakehouse_source.language.tree.types import spark_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +35,22 @@ class Literal:
     type: pa.DataType
 
     def __str__(self) -> str:
-        return _spell_literal(self.value, self.type)
+        return spell_literal(self.value, self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value that a column is compared with as it is, or the values of an IN: of no SQL type.
+
+    A column is compared with what no SQL literal says, such as nanoseconds; text is not cast.
+    """
+
+    value: constants.Literal | tuple[constants.Literal | None, ...] | None
+
+    def __str__(self) -> str:
+        if isinstance(self.value, tuple):
+            return ", ".join(constants.spell(one) for one in self.value)
+        return constants.spell(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +68,28 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A column or a field of one, with or without a qualifier before it, as written."""
+    """A column or a field of one, with or without a qualifier before it, as written.
+
+    `dotted`: the only part may be the name of a top-level column with dots in it or a path of
+    names; the schema decides, the longest name first.
+    """
 
     parts: tuple[str, ...]
+    dotted: bool = False
+
+    @classmethod
+    def of(cls, name: str | tuple[str, ...] | list[str] | Name) -> Name:
+        """A column from dotted text, a sequence of names or a name."""
+        if isinstance(name, Name):
+            return name
+        if isinstance(name, str):
+            return cls((name,), dotted="." in name)
+        if name and all(isinstance(part, str) for part in name):
+            return cls(tuple(name))
+        raise InvalidPredicateError(reason=f"{name!r} is not the name of a column")
 
     def __str__(self) -> str:
-        return ".".join("`" + part.replace("`", "``") + "`" for part in self.parts)
+        return spell_name(self.parts[0].split(".") if self.dotted else self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +100,7 @@ class Call:
     arguments: tuple[Node, ...]
 
     def __str__(self) -> str:
-        return _spell_call(self.name, [str(argument) for argument in self.arguments])
+        return spell_call(self.name, [(str(one), _level(one)) for one in self.arguments])
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +112,10 @@ class Cast:
     safe: bool = False
 
     def __str__(self) -> str:
+        if isinstance(self.value, Literal) and isinstance(self.value.value, str) and not self.safe:
+            typed = spell_typed(self.value.value, self.to)
+            if typed is not None:
+                return typed
         word = "TRY_CAST" if self.safe else "CAST"
         return f"{word}({self.value} AS {spark_name(self.to)})"
 
@@ -95,12 +144,40 @@ class Refused:
         return self.text
 
 
-Node: TypeAlias = Literal | Interval | Name | Call | Cast | Case | Refused
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrow:
+    """An Arrow expression. Arrow's own rules decide on which rows it is true."""
+
+    expression: pc.Expression
+
+    def __eq__(self, other: object) -> bool:
+        # `==` of expressions makes a new expression.
+        return isinstance(other, Arrow) and self.expression.equals(other.expression)
+
+    def __hash__(self) -> int:
+        return hash(str(self.expression))
+
+    def __str__(self) -> str:
+        return str(self.expression)
+
+
+Node: TypeAlias = Literal | Value | Interval | Name | Call | Cast | Case | Refused | Arrow
+NODES = (Literal, Value, Interval, Name, Call, Cast, Case, Refused, Arrow)
 
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=", "<=>")
 # The same comparison with its sides exchanged, and what is TRUE where one is FALSE.
 FLIPPED = {**{op: op for op in COMPARISONS}, "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+def joined(name: str, terms: Sequence[Node]) -> Node:
+    """Terms of an AND or an OR: one as it is, more as one flat call."""
+    if len(terms) == 1:
+        return terms[0]
+    flat: list[Node] = []
+    for term in terms:
+        flat += term.arguments if isinstance(term, Call) and term.name == name else (term,)
+    return Call(name, tuple(flat))
 
 
 def below(node: Node) -> tuple[Node, ...]:
@@ -114,16 +191,19 @@ def below(node: Node) -> tuple[Node, ...]:
     return ()
 
 
-def names(node: Node) -> list[Name]:
-    """Every name in a node, in the order of the text, each once."""
-    found: dict[Name, None] = {}
-    waiting = [node]
+def walk(node: Node) -> list[Node]:
+    """A node and every one below it, in the order of the text."""
+    found, waiting = list[Node](), [node]
     while waiting:
         top = waiting.pop()
-        if isinstance(top, Name):
-            found[top] = None
+        found.append(top)
         waiting += reversed(below(top))
-    return list(found)
+    return found
+
+
+def names(node: Node) -> list[Name]:
+    """Every name in a node, in the order of the text, each once."""
+    return list(dict.fromkeys([one for one in walk(node) if isinstance(one, Name)]))
 
 
 def with_below(node: Node, parts: tuple[Node, ...]) -> Node:
@@ -149,73 +229,8 @@ def replaced(node: Node, old: Node, new: Node) -> Node:
     return mapped(node, lambda one: new if one == old else one)
 
 
-# --- spelling ---------------------------------------------------------------
-
-_TYPE_NAMES = {
-    pa.null(): "VOID",
-    pa.bool_(): "BOOLEAN",
-    pa.int8(): "TINYINT",
-    pa.int16(): "SMALLINT",
-    pa.int32(): "INT",
-    pa.int64(): "BIGINT",
-    pa.float32(): "FLOAT",
-    pa.float64(): "DOUBLE",
-    pa.string(): "STRING",
-    pa.binary(): "BINARY",
-    pa.date32(): "DATE",
-    pa.time64("us"): "TIME",
-    pa.timestamp("us", "UTC"): "TIMESTAMP",
-    pa.timestamp("us"): "TIMESTAMP_NTZ",
-}
-_SUFFIXES = {pa.int8(): "Y", pa.int16(): "S", pa.int32(): "", pa.int64(): "L"}
-
-
-def spark_name(type_: pa.DataType) -> str:
-    """A type as Spark SQL names it; Arrow's name for types that Spark lacks."""
-    if pa.types.is_decimal(type_):
-        return f"DECIMAL({type_.precision},{type_.scale})"
-    return _TYPE_NAMES.get(type_, str(type_))
-
-
-def _spell_literal(value: Any, type_: pa.DataType) -> str:
-    if value is None:
-        return "NULL" if pa.types.is_null(type_) else f"CAST(NULL AS {spark_name(type_)})"
-    if type_ in _SUFFIXES:
-        return f"{value}{_SUFFIXES[type_]}"
-    if pa.types.is_decimal(type_):
-        return f"{value:f}BD"
-    if pa.types.is_float32(type_):
-        return f"CAST('{value!r}' AS FLOAT)"
-    if pa.types.is_date(type_) or pa.types.is_timestamp(type_):
-        # The count has no text of its own within all years: a typed value says both.
-        return f"{spark_name(type_)} '{spell_moment(value, type_)}'"
-    return spell_value(value)
-
-
-def spell_moment(count: int, type_: pa.DataType) -> str:
-    """A count of days, or of microseconds on a wall clock or in UTC, as text that Spark reads."""
-    if pa.types.is_date(type_):
-        return date_text(count)
-    return timestamp_text(count) + ("+00:00" if type_.tz is not None else "")
-
-
-_INFIX = {
-    *("+", "-", "*", "/", "%", "div", "=", "<=>", "!=", "<", "<=", ">", ">="),
-    *("and", "or", "||"),
-}
-
-
-def _spell_call(name: str, arguments: list[str]) -> str:
-    if name in _INFIX:
-        return "(" + f" {name.upper()} ".join(arguments) + ")"
-    if name == "not":
-        return f"(NOT {arguments[0]})"
-    if name == "negative":
-        return f"(- {arguments[0]})"
-    if name == "in":
-        return f"({arguments[0]} IN ({', '.join(arguments[1:])}))"
-    if name in ("like", "ilike"):
-        return f"({arguments[0]} {name.upper()} {arguments[1]} ESCAPE {arguments[2]})"
-    if name == "rlike":
-        return f"({arguments[0]} RLIKE {arguments[1]})"
-    return f"{name}({', '.join(arguments)})"
+def _level(node: Node) -> int:
+    """How strongly the outermost operator of a node binds."""
+    if isinstance(node, Literal):
+        return ATOM if str(node)[0] != "-" else LEVELS["negative"]
+    return LEVELS.get(node.name, ATOM) if isinstance(node, Call) else ATOM

@@ -6,6 +6,7 @@ Source: Spark's `AnsiTypeCoercion`, `DecimalPrecisionTypeCoercion` and `DecimalT
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import pyarrow as pa
 
@@ -172,3 +173,21 @@ CAST_FUNCTIONS = {
         *("STRING", "BINARY", "BOOLEAN", "DATE", "TIMESTAMP"),
     )
 }
+
+_NAMES = {pa.null(): "VOID", **{type_: name for name, type_ in reversed(NAMED.items())}}
+
+
+def spark_name(type_: pa.DataType) -> str:
+    """A type as Spark SQL names it; Arrow's name for types that Spark lacks."""
+    if is_decimal(type_):
+        return f"DECIMAL({type_.precision},{type_.scale})"
+    found: str = _NAMES.get(type_, str(type_))
+    return found
+
+
+def decimal_of_digits(value: Decimal) -> pa.DataType | None:
+    """The DECIMAL of as many digits as are written; None: they are too many."""
+    _, digits, exponent = value.as_tuple()
+    scale = max(0, -int(exponent))
+    precision = max(len(digits) + max(0, int(exponent)), scale, 1)
+    return pa.decimal128(precision, scale) if precision <= MAX_PRECISION else None

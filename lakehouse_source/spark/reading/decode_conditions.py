@@ -15,19 +15,18 @@ import pyarrow as pa
 
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.language import (
-    And,
-    Column,
-    Compare,
-    Constant,
-    Contains,
-    EndsWith,
-    In,
-    IsNull,
-    Not,
-    Or,
+    Name,
+    Node,
     PredicateSet,
-    StartsWith,
     Timestamp,
+    all_of,
+    any_of,
+    compare,
+    constant,
+    is_in,
+    is_null,
+    matches,
+    negated,
 )
 from lakehouse_source.schema.fields import children, find_field
 from lakehouse_source.schema.ordinal import EPOCH_DATE
@@ -36,10 +35,10 @@ from lakehouse_source.spark.types.spark_types import readable
 
 # The operators by their forms. Predicates spell comparisons as the planner extension does.
 CONSTANTS = {Operator.TRUE: True, Operator.FALSE: False}
-CONNECTIVES: dict[str, Callable[[tuple[Any, ...]], Any]] = {
-    Operator.AND: And,
-    Operator.OR: Or,
-    Operator.NOT: lambda nodes: Not(nodes[0]),
+CONNECTIVES: dict[str, Callable[[list[Node]], Node]] = {
+    Operator.AND: all_of,
+    Operator.OR: any_of,
+    Operator.NOT: lambda nodes: negated(nodes[0]),
 }
 COMPARISONS = (
     Operator.EQUAL,
@@ -50,9 +49,9 @@ COMPARISONS = (
     Operator.GREATER_OR_EQUAL,
 )
 TEXT = {
-    Operator.STARTS_WITH: StartsWith,
-    Operator.ENDS_WITH: EndsWith,
-    Operator.CONTAINS: Contains,
+    Operator.STARTS_WITH: "startswith",
+    Operator.ENDS_WITH: "endswith",
+    Operator.CONTAINS: "contains",
 }
 _DAY_NS = 86_400 * 10**9
 
@@ -106,8 +105,8 @@ def _decode(term: Mapping[str, Any], schema: pa.Schema) -> PredicateSet | None:
     return condition
 
 
-def to_node(term: Mapping[str, Any], schema: pa.Schema) -> Any:
-    """The predicate node with the same meaning as a term.
+def to_node(term: Mapping[str, Any], schema: pa.Schema) -> Node:
+    """The node with the same meaning as a term.
 
     Raises:
         LookupError: plake has no such operator, type or literal.
@@ -116,28 +115,28 @@ def to_node(term: Mapping[str, Any], schema: pa.Schema) -> Any:
     """
     op = term[Key.OP]
     if op in CONSTANTS:
-        return Constant(CONSTANTS[op])
+        return constant(CONSTANTS[op])
     if op in CONNECTIVES:
-        return CONNECTIVES[op](tuple(to_node(inner, schema) for inner in term[Key.TERMS]))
-    column = Column(tuple(term[Key.COLUMN]))
+        return CONNECTIVES[op]([to_node(inner, schema) for inner in term[Key.TERMS]])
+    column = Name(tuple(term[Key.COLUMN]))
     if op == Operator.IS_NULL:
-        return IsNull(column)
+        return is_null(column)
     _check_type(column, term[Key.TYPE], schema)
     values = [VALUES[term[Key.TYPE]](text) for text in term[Key.VALUES]]
     if term[Key.NULL]:
         values.append(None)
     if op == Operator.IN:
-        return In(column, tuple(values))
+        return is_in(column, values)
     if op in COMPARISONS:
-        return Compare(column, op, values[0])
-    return TEXT[op](column, values[0])
+        return compare(column, op, values[0])
+    return matches(TEXT[op], column, values[0])
 
 
-def _check_type(column: Column, expected: str, schema: pa.Schema) -> None:
+def _check_type(column: Name, expected: str, schema: pa.Schema) -> None:
     """Refuse a term whose type is not the column's: 9 < 10 as numbers, but '9' > '10' as text."""
     fields = list(schema)
     found: pa.Field | None = None
-    for name in column.path:
+    for name in column.parts:
         found = find_field(name, fields)
         if found is None:
             break

@@ -7,21 +7,20 @@ import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
 from lakehouse_source.language import (
-    And,
-    Column,
-    Compare,
-    Constant,
     Expression,
-    In,
-    IsNull,
     Literal,
-    Node,
-    Or,
+    Name,
     PredicateSet,
     Scope,
+    all_of,
+    any_of,
+    compare,
+    constant,
+    is_in,
+    is_null,
 )
 from lakehouse_source.language.tree.constants import literal
-from lakehouse_source.language.tree.nodes import Call, Name
+from lakehouse_source.language.tree.nodes import Call
 from lakehouse_source.write.statements.merge_source import JoinCondition, Names, SourceRows
 from lakehouse_source.write.statements.row_condition import as_predicate
 
@@ -34,7 +33,7 @@ def may_match(
 ) -> PredicateSet:
     """A condition that every row of the target with a match satisfies."""
     if not len(source.rows):
-        return PredicateSet(Constant(False))
+        return PredicateSet(constant(False))
     found = PredicateSet.of(None)
     for term in condition.target_terms:
         part = as_predicate(term, schema, scope)
@@ -51,7 +50,7 @@ def may_match(
                 if _compares_alike(found_path[-1].type, other.type):
                     values = other.evaluate({names.source: rows}, rows.num_rows)
                     path = tuple(field.name for field in found_path)
-                    part = _among(Column(path), values, root.name == "<=>")
+                    part = _among(Name(path), values, root.name == "<=>")
                     part = None if part is None else _bindable(part, schema)
                     found = found if part is None else found & part
     return found
@@ -68,25 +67,25 @@ def _compares_alike(target: pa.DataType, source: pa.DataType) -> bool:
     return bool(exact and target == source)
 
 
-def _among(column: Column, values: pa.ChunkedArray, null_safe: bool) -> PredicateSet | None:
+def _among(column: Name, values: pa.ChunkedArray, null_safe: bool) -> PredicateSet | None:
     """The rows whose column has one of the values, or at least lies between them."""
     distinct = pc.drop_null(pc.unique(values))
     nulls = values.null_count > 0
     if not len(distinct):
-        node: Node = Constant(False)
+        node = constant(False)
     elif len(distinct) <= MOST_VALUES:
         literals = _literals(distinct)
         if literals is None:
             return None
-        node = In(column, literals)
+        node = is_in(column, literals)
     else:
         ends = pc.min_max(distinct)
         literals = _literals(pa.array([ends["min"].as_py(), ends["max"].as_py()], distinct.type))
         if literals is None:
             return None
-        node = And((Compare(column, ">=", literals[0]), Compare(column, "<=", literals[1])))
+        node = all_of([compare(column, op, end) for op, end in zip((">=", "<="), literals)])
     if null_safe and nulls:
-        node = Or((node, IsNull(column)))
+        node = any_of((node, is_null(column)))
     return PredicateSet(node)
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.deletion.vector import Positions, positions_of
 from lakehouse_source.errors import AmbiguousMergeError, InvalidOptionError
-from lakehouse_source.language import Expression, Or, PredicateSet, Scope
+from lakehouse_source.language import Expression, PredicateSet, Scope, any_of
 from lakehouse_source.model import ChangeResult
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import find_field, without_metadata
@@ -163,7 +163,7 @@ class _Merge:
                 break
             own = Scope({names.target: self.stored}, now=self.scope.now)
             asked = of_expression(Expression.of(one.clause.predicate), self.stored, own)
-            where = PredicateSet(Or((where.root, asked.root)))
+            where = PredicateSet(any_of((where.root, asked.root)))
         return where, list(dict.fromkeys(columns))
 
     def of_interest(self, isolation: Isolation) -> PredicateSet:

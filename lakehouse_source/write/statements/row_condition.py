@@ -8,11 +8,9 @@ import pyarrow as pa
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
 from lakehouse_source.language import (
-    And,
     Expression,
     PredicateSet,
     Scope,
-    SqlExpression,
     conjuncts,
     require_condition,
 )
@@ -38,12 +36,7 @@ def row_condition(where: Any, schema: pa.Schema, scope: Scope) -> PredicateSet:
             return of_expression(Expression.parse(where), schema, scope)
         except InvalidExpressionError:
             raise error from None
-    root = found.root
-    terms = root.terms if isinstance(root, And) else (root,)
-    fixed = tuple(
-        _condition(one.root, scope) if isinstance(one, SqlExpression) else one for one in terms
-    )
-    return PredicateSet(fixed[0] if len(fixed) == 1 else And(fixed))
+    return PredicateSet(at_one_time(found.root, scope))
 
 
 def of_expression(condition: Expression, schema: pa.Schema, scope: Scope) -> PredicateSet:
@@ -62,15 +55,11 @@ def as_predicate(term: Expression, schema: pa.Schema, scope: Scope) -> Predicate
     """A condition on one table as scans understand it; None where they do not."""
     root = _unqualified(term.root, scope)
     try:
-        part = PredicateSet(_condition(root, scope))
+        part = PredicateSet(at_one_time(root, scope))
         part.bind(schema, scope.timezone)
     except (InvalidPredicateError, InvalidExpressionError):
         return None
     return part
-
-
-def _condition(root: Node, scope: Scope) -> SqlExpression:
-    return SqlExpression(at_one_time(root, scope))
 
 
 def _unqualified(node: Node, scope: Scope) -> Node:
