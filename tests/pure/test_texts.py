@@ -223,3 +223,9 @@ def test_values_that_stand_several_times_are_not_nested_without_end(opening, clo
     PredicateSet.of(opening * 3 + "a" + closing * 3)
     with pytest.raises(InvalidPredicateError, match="nested too deeply"):
         PredicateSet.of(opening * 30 + "a" + closing * 30)
+
+
+@pytest.mark.parametrize("function", ["é", "ALL", "nothing"])
+def test_an_unknown_function_of_several_terms_is_refused(function: str) -> None:
+    with pytest.raises(InvalidPredicateError, match="not"):
+        PredicateSet.of(f"NOT {function} (l BETWEEN 1 AND 2 AND '2024' >= '2024')")
