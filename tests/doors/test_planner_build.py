@@ -186,9 +186,10 @@ def test_only_the_envelope_reads_messages_and_nothing_opens_a_pickle() -> None:
 
 def test_python_reads_every_operator_and_every_type() -> None:
     read = decode_conditions
-    single = {Operator.IS_NULL, Operator.IN}
+    single = {Operator.IS_NULL, Operator.IN, Operator.EXPRESSION}
     forms = [set(read.CONSTANTS), set(read.CONNECTIVES), set(read.COMPARISONS), set(read.TEXT)]
-    assert set().union(single, *forms) == set(names(Operator).values())
+    decoded = set().union(single, *forms)
+    assert decoded == set(names(Operator).values())
     assert sum(map(len, forms)) + len(single) == len(names(Operator))
     assert set(read.VALUES) == set(names(Type).values())
     assert set(planner_status.EFFECTS) == set(names(Part).values())
@@ -433,7 +434,7 @@ def test_a_spark_without_a_needed_class_reads_unpruned_and_right(
 @pytest.mark.parametrize(
     ("lost", "part"),
     [
-        ("scan/FunctionRanges", Part.FUNCTIONS),
+        ("scan/ExpressionData", Part.FUNCTIONS),
         ("scan/BatchReads$SparkReader", Part.BATCHES),
         ("format/RepinViews$Pins", Part.VIEWS),
         ("statements/RowOperation", Part.STATEMENTS),

@@ -121,34 +121,6 @@ def test_ranges_select_what_the_functions_select(zone: str, tables: SparkSession
     assert counts(tables, "ranges_plake", texts) == expected
 
 
-@pytest.mark.parametrize(
-    ("condition", "pushed"),
-    [
-        ("year(d) = 2024", "d >= 19723, d < 20089"),
-        ("year(ts) = 2024", "ts >= 1704067200000000, ts < 1735689600000000"),
-        ("cast(ts AS DATE) > DATE '2024-05-01'", "ts >= 1714608000000000"),
-        ("date_trunc('month', ts) = '2024-05-01'", "ts >= 1714521600000000, ts < 17172"),
-        ("year(d) = 2020 OR year(d) = 2024", "OR"),
-        ("year(st.ts) < 2024", "st.ts < 1704067200000000"),
-    ],
-)
-def test_the_range_is_pushed(condition: str, pushed: str, tables: SparkSession) -> None:
-    tables.conf.set("spark.sql.session.timeZone", "UTC")
-    frame = tables.table("ranges_plake").where(condition)
-    plan = str(frame._jdf.queryExecution().executedPlan().toString())
-    assert pushed in plan.split("PushedFilters: ")[1].split("ReadSchema")[0]
-    assert "year(" not in plan  # the range stands for it
-
-
-def test_a_border_at_which_clocks_change_keeps_the_condition(tables: SparkSession) -> None:
-    tables.conf.set("spark.sql.session.timeZone", "America/Sao_Paulo")
-    text = "date_trunc('day', ts) = TIMESTAMP '2018-11-04 01:00:00'"
-    frame = tables.table("ranges_plake").where(text)
-    plan = str(frame._jdf.queryExecution().executedPlan().toString())
-    assert "date_trunc(" in plan
-    assert "ts >= " in plan.split("PushedFilters: ")[1]
-
-
 def test_the_zone_is_the_frame_s_not_the_session_s_of_later(tables: SparkSession) -> None:
     """Spark puts the zone into the expression when it analyses the query."""
     text = "SELECT ts FROM {} WHERE cast(ts AS DATE) = DATE '2024-09-30'"

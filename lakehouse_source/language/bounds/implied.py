@@ -156,7 +156,11 @@ class Implied(Parts):
             return self._two_columns(op, left, right)
         if names(right):
             left, right, op = right, left, FLIPPED[op]
-        return self._value(left, op, right)
+        found = self._value(left, op, right)
+        truth = self._constant(right)
+        if found is None and isinstance(truth, bool) and op in ("=", "<=>"):
+            return Found(self.when(left, truth), False)  # `(a < 1) <=> TRUE`
+        return found
 
     def is_in(self, node: Call) -> Found | None:
         value, *listed_ = node.arguments

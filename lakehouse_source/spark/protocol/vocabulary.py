@@ -51,6 +51,8 @@ class Key:
     A condition is `{op, terms}` (AND, OR, NOT), `{op}` (TRUE, FALSE), `{op, column}` (IS_NULL) or
     `{op, column, type, values, null}`. `column` is a list of names from the top, `values` are
     texts in the form of the type, and `null: true` puts NULL among the values.
+    `{op, name, terms, zone}` (EXPRESSION) is any condition, in a time zone: its one term is a node
+    as `Node` tells, and its name is for people.
     A question is `{group, functions, columns}`: functions and columns go in pairs, and
     the column of `count(*)` is the empty text.
     """
@@ -61,6 +63,9 @@ class Key:
     TYPE = "type"
     VALUES = "values"
     NULL = "null"
+    NAME = "name"
+    ZONE = "zone"
+    WHOLE = "whole"  # in `Option.CONDITIONS`: no condition was left out
     GROUP = "group"
     FUNCTIONS = "functions"
     COLUMNS = "columns"
@@ -85,6 +90,24 @@ class Operator:
     STARTS_WITH = "starts_with"
     ENDS_WITH = "ends_with"
     CONTAINS = "contains"
+    EXPRESSION = "expression"
+
+
+class Node:
+    """Values of `Key.OP` in the nodes of an expression.
+
+    A node is `{op, type, column}`, `{op, type, values}` (LITERAL; without values it is NULL), `{op,
+    type, name, terms}` (CALL) or `{op, type, terms}`. `type` is a type as Spark's catalog spells
+    it, `values` is one text in the form of `Type`, and the terms of CASE are conditions and values
+    in turn, with the value of ELSE at the end.
+    """
+
+    COLUMN = "column"
+    LITERAL = "literal"
+    CALL = "call"
+    CAST = "cast"
+    TRY_CAST = "try_cast"
+    CASE = "case"
 
 
 class Type:
@@ -434,6 +457,8 @@ class Option:
     # Of a temporary view without a version: Schema.STORED, or Schema.GIVEN by the user. Only rules
     # in Java read it.
     VIEW = "plake.view"
+    # Of a relation below a filter: conditions for planning, `{terms, whole}`. Read in Java too.
+    CONDITIONS = "plake.conditions"
 
 
 class Told:

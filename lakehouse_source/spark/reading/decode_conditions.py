@@ -31,6 +31,7 @@ from lakehouse_source.language import (
 from lakehouse_source.schema.fields import children, find_field
 from lakehouse_source.schema.ordinal import EPOCH_DATE
 from lakehouse_source.spark.protocol.vocabulary import Key, Operator, Type
+from lakehouse_source.spark.reading.decode_expressions import decode_expression
 from lakehouse_source.spark.types.spark_types import readable
 
 # The operators by their forms. Predicates spell comparisons as the planner extension does.
@@ -87,22 +88,26 @@ def decode_supported(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> P
     It may be true of more rows than all terms together. Spark applies them all.
     """
     decoded = [_decode(term, schema) for term in terms]
-    return PredicateSet.of([condition for condition in decoded if condition is not None])
+    return PredicateSet.of([one[0] for one in decoded if one is not None])
 
 
 def decode_all(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> PredicateSet | None:
-    """The conjunction of all terms, or None where one of them cannot be bound."""
+    """The conjunction of all terms, or None where one of them has no such condition."""
     decoded = [_decode(term, schema) for term in terms]
-    return None if any(condition is None for condition in decoded) else PredicateSet.of(decoded)
+    known = [one[0] for one in decoded if one is not None and one[1]]
+    return PredicateSet.of(known) if len(known) == len(decoded) else None
 
 
-def _decode(term: Mapping[str, Any], schema: pa.Schema) -> PredicateSet | None:
+def _decode(term: Mapping[str, Any], schema: pa.Schema) -> tuple[PredicateSet, bool] | None:
+    """What a term says, and whether that is all that it says; None: it cannot be bound."""
+    if term[Key.OP] == Operator.EXPRESSION:
+        return decode_expression(term, schema)
     try:
         condition = PredicateSet.of(to_node(term, schema))
         condition.bind(schema)
     except (InvalidPredicateError, LookupError):
         return None
-    return condition
+    return condition, True
 
 
 def to_node(term: Mapping[str, Any], schema: pa.Schema) -> Node:

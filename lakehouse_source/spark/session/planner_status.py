@@ -17,7 +17,7 @@ STATUS = "status"  # its static method
 EFFECTS = {
     Part.PUSHDOWN: "scans read only the columns, files and row groups that they need",
     Part.AGGREGATES: "the catalog answers counts, minima and maxima",
-    Part.FUNCTIONS: "conditions on functions of dates and times prune",
+    Part.FUNCTIONS: "conditions with functions, arithmetic or two columns prune",
     Part.JOIN_KEYS: "the keys of a broadcast join prune",
     Part.BATCHES: "Spark reads batches and does not copy them row by row",
     Part.DECIMALS: "decimals of up to 18 digits are read as longs",

@@ -68,7 +68,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Map.entry(Part.AGGREGATES, List.of(
           "scan.CatalogQuestion", "scan.CatalogAnswer", "scan.AnswerRows")),
       Map.entry(Part.FUNCTIONS, List.of(
-          "scan.FunctionRanges")),
+          "scan.ExpressionData", "scan.TranslatableConditions")),
       Map.entry(Part.JOIN_KEYS, List.of("scan.IsolatedScan")),
       Map.entry(Part.BATCHES, List.of("scan.BatchReads")),
       Map.entry(Part.DECIMALS, List.of("scan.LongDecimals")),

@@ -4,6 +4,7 @@ import java.lang.reflect.Field;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.write.RowLevelOperationTable;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
@@ -54,7 +55,7 @@ public final class Relations {
 
   /** The relation with another table and other options. */
   public static DataSourceV2Relation copy(
-      DataSourceV2Relation relation, PythonTable table, CaseInsensitiveStringMap options) {
+      DataSourceV2Relation relation, Table table, CaseInsensitiveStringMap options) {
     return relation.copy(
         table, relation.output(), relation.catalog(), relation.identifier(), options,
         relation.timeTravelSpec());

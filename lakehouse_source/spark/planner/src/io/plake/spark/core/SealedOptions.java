@@ -53,11 +53,16 @@ public final class SealedOptions {
     tell(options, key, TextNode.valueOf(value));
   }
 
-  /** Marks a temporary view. */
-  public static void mark(Map<String, String> options, String schema) {
+  /** Sets an option that only the extension reads, such as {@link Vocabulary.Option#VIEW}. */
+  public static void mark(Map<String, String> options, String name, String value) {
     TreeMap<String, String> own = checked(options);
-    own.put(Vocabulary.Option.VIEW, schema);
+    own.put(name, value);
     put(options, own);
+  }
+
+  /** An option of {@link #mark}; null where it is not set. */
+  public static String marked(CaseInsensitiveStringMap options, String name) {
+    return options.containsKey(name) ? checked(options.asCaseSensitiveMap()).get(name) : null;
   }
 
   private static void put(Map<String, String> options, TreeMap<String, String> own) {
@@ -77,7 +82,8 @@ public final class SealedOptions {
     Map<String, String> own = checked(options);
     options.keySet().removeIf(SealedOptions::isOwn);
     options.putAll(own);
-    options.remove(Vocabulary.Option.VIEW); // it is for rules only
+    options.remove(Vocabulary.Option.VIEW); // these are for the extension only
+    options.remove(Vocabulary.Option.CONDITIONS);
     return new CaseInsensitiveStringMap(options);
   }
 

@@ -119,7 +119,7 @@ public final class RepinViews extends Rule<LogicalPlan> {
     String schema = command.userSpecifiedSchema().isEmpty()
         ? Vocabulary.Schema.STORED : Vocabulary.Schema.GIVEN;
     Map<String, String> options = new HashMap<>(CollectionConverters.asJava(command.options()));
-    SealedOptions.mark(options, schema);
+    SealedOptions.mark(options, Vocabulary.Option.VIEW, schema);
     return command.copy(
         command.tableIdent(), command.userSpecifiedSchema(), command.replace(),
         command.global(), command.provider(),

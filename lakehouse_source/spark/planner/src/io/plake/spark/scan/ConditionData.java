@@ -2,8 +2,12 @@ package io.plake.spark.scan;
 
 import io.plake.spark.core.Vocabulary;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
@@ -45,20 +49,51 @@ public final class ConditionData {
       DataTypes.TimestampType, Vocabulary.Type.TIMESTAMP,
       DataTypes.TimestampNTZType, Vocabulary.Type.TIMESTAMP_NTZ);
 
+  private static final Set<String> PLAIN_NAMES = Set.of(
+      "AND", "OR", "NOT", "ALWAYS_TRUE", "ALWAYS_FALSE", "IS_NULL", "IS_NOT_NULL", "<>",
+      Vocabulary.Operator.EQUAL, Vocabulary.Operator.NULL_SAFE_EQUAL, Vocabulary.Operator.LESS,
+      Vocabulary.Operator.LESS_OR_EQUAL, Vocabulary.Operator.GREATER,
+      Vocabulary.Operator.GREATER_OR_EQUAL, "STARTS_WITH", "ENDS_WITH", "CONTAINS", "IN");
+
   private final StructType table;
   private final List<Metadata> terms = new ArrayList<>();
   private final List<Predicate> used = new ArrayList<>();
   private boolean whole = true;
 
   public ConditionData(StructType table, Predicate[] predicates) {
+    this(table, predicates, null);
+  }
+
+  /**
+   * @param expressions the value of {@link Vocabulary.Option#CONDITIONS}, of the conditions that are
+   *     no plain comparisons; null: there are none
+   */
+  ConditionData(StructType table, Predicate[] predicates, String expressions) {
     this.table = table;
+    Metadata more = expressions == null ? null : Metadata.fromJson(expressions);
+    boolean all = more != null && more.getBoolean(Vocabulary.Key.WHOLE);
     for (Predicate predicate : predicates) {
+      boolean before = whole;
       Metadata term = weaker(predicate);
+      boolean said = all && !isPlain(predicate);
       if (term != null) {
         terms.add(term);
+      }
+      if (term != null || said) {
         used.add(predicate);
       }
+      whole = said ? before : whole;
     }
+    if (more != null) {
+      terms.addAll(List.of(more.getMetadataArray(Vocabulary.Key.TERMS)));
+    }
+  }
+
+  /** Whether a predicate compares columns with literals, and nothing else is in it. */
+  private static boolean isPlain(Expression part) {
+    return part instanceof NamedReference || part instanceof Literal
+        || part instanceof Predicate && PLAIN_NAMES.contains(((Predicate) part).name())
+            && Arrays.stream(part.children()).allMatch(ConditionData::isPlain);
   }
 
   /** The conjuncts that have a form. */
@@ -69,6 +104,15 @@ public final class ConditionData {
   /** The predicates that they came from. */
   Predicate[] used() {
     return used.toArray(new Predicate[0]);
+  }
+
+  /** All of them for people. */
+  String texts() {
+    Stream<String> expressions = terms.stream()
+        .filter(term -> term.contains(Vocabulary.Key.NAME))
+        .map(term -> term.getString(Vocabulary.Key.NAME));
+    Stream<String> plain = used.stream().filter(ConditionData::isPlain).map(Object::toString);
+    return Stream.concat(plain, expressions).collect(Collectors.joining(", ", "[", "]"));
   }
 
   /** Tells whether no predicate was left out or weakened. */
@@ -242,7 +286,7 @@ public final class ConditionData {
   }
 
   /** The text of a value that Spark holds, in the form of its type. */
-  private static String text(Object value, DataType type) {
+  static String text(Object value, DataType type) {
     if (value instanceof Decimal) {
       return ((Decimal) value).toJavaBigDecimal().toPlainString();
     }

@@ -4,6 +4,8 @@ import io.plake.spark.core.NamedTable;
 import io.plake.spark.core.Part;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
+import io.plake.spark.core.SealedOptions;
+import io.plake.spark.core.Vocabulary;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -95,7 +97,7 @@ public final class IsolateScans extends Rule<LogicalPlan> {
       return isolate((DataSourceV2Relation) node, questions.get(node));
     }
     return node instanceof Filter && isSwapped(((Filter) node).child())
-        ? withRanges((Filter) node) : node;
+        ? withConditions((Filter) node) : node;
   }
 
   private static boolean isSwapped(LogicalPlan node) {
@@ -104,10 +106,22 @@ public final class IsolateScans extends Rule<LogicalPlan> {
             || Relations.isTarget(((DataSourceV2Relation) node).table()));
   }
 
-  /** Spark has brought all conditions that the relation can answer into this filter. */
-  private static LogicalPlan withRanges(Filter filter) {
+  /**
+   * Tells the scan of the conditions above it that Spark will not offer, or not with all that they
+   * depend on. Spark has brought all conditions that the relation can answer into this filter.
+   */
+  private static LogicalPlan withConditions(Filter filter) {
     try {
-      return new Filter(FunctionRanges.rewrite(filter.condition()), filter.child());
+      Expression condition = TranslatableConditions.of(filter.condition());
+      String conditions = ExpressionData.of(filter.condition());
+      if (conditions == null) {
+        return new Filter(condition, filter.child());
+      }
+      DataSourceV2Relation relation = (DataSourceV2Relation) filter.child();
+      Map<String, String> options = new HashMap<>(relation.options().asCaseSensitiveMap());
+      SealedOptions.mark(options, Vocabulary.Option.CONDITIONS, conditions);
+      return new Filter(condition, Relations.copy(
+          relation, relation.table(), new CaseInsensitiveStringMap(options)));
     } catch (LinkageError | RuntimeException e) {
       Part.FUNCTIONS.failed(e);
       return filter;

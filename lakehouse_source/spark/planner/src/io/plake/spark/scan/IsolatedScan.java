@@ -7,7 +7,6 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.OptionalLong;
 import java.util.Set;
-import java.util.stream.Collectors;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodeGenerator;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
@@ -188,7 +187,7 @@ public final class IsolatedScan
   /** Follows the name of the table in Spark's plans. */
   @Override
   public String description() {
-    return stock.description() + ", PushedFilters: " + pushedFilters()
+    return stock.description() + ", PushedFilters: " + source.pushdown.condition().texts()
         + ", ReadSchema: " + source.pushdown.columns.simpleString() + source.pushdown.limit()
         + reader();
   }
@@ -198,19 +197,14 @@ public final class IsolatedScan
     String columns = source.pushdown.columns.simpleString();
     String note = source.note();
     return note == null
-        ? new Map.Map2<>("PushedFilters", pushedFilters(), "ReadSchema", columns)
+        ? new Map.Map2<>("PushedFilters", source.pushdown.condition().texts(), "ReadSchema", columns)
         : new Map.Map3<>(
-            "PushedFilters", pushedFilters(), "ReadSchema", columns, "Reader", PYTHON + note);
+            "PushedFilters", source.pushdown.condition().texts(), "ReadSchema", columns, "Reader", PYTHON + note);
   }
 
   private String reader() {
     String note = source.note();
     return note == null ? "" : ", Reader: " + PYTHON + note;
-  }
-
-  private String pushedFilters() {
-    return Arrays.stream(source.pushdown.condition().used()).map(Object::toString)
-        .collect(Collectors.joining(", ", "[", "]"));
   }
 
   @Override

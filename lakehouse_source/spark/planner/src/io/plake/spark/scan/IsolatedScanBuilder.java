@@ -1,6 +1,7 @@
 package io.plake.spark.scan;
 
 import io.plake.spark.core.Part;
+import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -50,6 +51,7 @@ public final class IsolatedScanBuilder
   private final CaseInsensitiveStringMap options;
   private final CatalogQuestion question;
   private final Map<String, StructField> hidden;
+  private final String expressions;
   private Pushdown pushdown;
   private boolean asked = false;
   private CatalogAnswer known;
@@ -69,7 +71,8 @@ public final class IsolatedScanBuilder
     this.options = options;
     this.question = question;
     this.hidden = hidden;
-    this.pushdown = Pushdown.of(full);
+    this.expressions = SealedOptions.marked(options, Vocabulary.Option.CONDITIONS);
+    this.pushdown = Pushdown.of(full, expressions);
   }
 
   /**
@@ -81,7 +84,7 @@ public final class IsolatedScanBuilder
   @Override
   public Predicate[] pushPredicates(Predicate[] offered) {
     try {
-      pushdown = pushdown.withCondition(new ConditionData(full, offered));
+      pushdown = pushdown.withCondition(new ConditionData(full, offered, expressions));
       if (question != null && pushdown.condition().isWhole()) {
         known = ask();
       }

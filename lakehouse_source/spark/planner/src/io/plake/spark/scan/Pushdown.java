@@ -43,9 +43,9 @@ final class Pushdown implements Cloneable {
     this.condition = condition;
   }
 
-  /** All rows and the given columns of a table. */
-  static Pushdown of(StructType table) {
-    return new Pushdown(table, new ConditionData(table, new Predicate[0]));
+  /** The given columns of a table, and the rows of conditions as {@link ConditionData} has them. */
+  static Pushdown of(StructType table, String expressions) {
+    return new Pushdown(table, new ConditionData(table, new Predicate[0], expressions));
   }
 
   /** The same, of which one thing will be changed. What is made is never changed. */
