@@ -2363,6 +2363,20 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "language/bounds/as_nodes.py",
+        ("pure/test_as_nodes.py",),
+        (
+            "as nodes: what rows decide is what it implies",
+            "return as_nodes(bound.implied)[0], False",
+            "return as_nodes(bound.implied)[0], True",
+        ),
+        (
+            "as nodes: NULL is no value of a list",
+            '[float("nan")] * bound.has_nan + [None] * bound.has_null',
+            '[float("nan")] * bound.has_nan',
+        ),
+    ),
+    *_in(
         "language/tree/nodes.py",
         LANGUAGE,
         ("NOT (x < v) is x > v", '"<": ">=", ">=": "<"', '"<": ">", ">=": "<"'),
