@@ -109,7 +109,7 @@ def _catalog(url: str | None) -> Iterator[_Row]:
     try:
         with given("", url, ()).names() as catalog:
             count = len(catalog.datasets())
-            yield "catalog", True, f"{catalog.redacted_url}: {count} datasets with a name", None
+            yield "catalog", True, f"{catalog.redacted_url}: datasets with a name: {count}", None
     except PlakeError as error:
         yield "catalog", False, f"{error.code}: {error}", "Correct the URL, or start its server."
 

@@ -57,10 +57,12 @@ def tag(
         _run("create_tag", target, output, name=name, version=version)
 
 
-@click.command(short_help="List, make, merge or remove branches")
+@click.command(short_help="List, make, fast-forward or remove branches")
 @click.argument("dataset")
 @click.argument("name", required=False)
-@click.option("--version", type=int, help="What it begins as; by default the newest version.")
+@click.option(
+    "--version", type=int, help="The version that the branch begins with; by default the newest."
+)
 @click.option("--fast-forward", is_flag=True, help="Commit to the dataset what the branch has.")
 @click.option("--drop", is_flag=True, help="Remove the branch with its own versions.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
@@ -101,7 +103,9 @@ def branch(
 @click.argument("dataset")
 @click.argument("name", required=False)
 @click.option("--version", type=int, help="What it has read; 0: nothing; by default all.")
-@click.option("--keep-seconds", type=int, help="Without an advance for so long it keeps nothing.")
+@click.option(
+    "--keep-seconds", type=int, help="After so many seconds without an advance it keeps no version."
+)
 @click.option("--advance", is_flag=True, help="It has done its work up to --version.")
 @click.option("--drop", is_flag=True, help="Remove it.")
 @common()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 OUTPUTS = ("table", "json", "jsonl", "csv", "parquet")
 TO = click.option("--to", metavar="FILE", help="Write to a file, which must be new.")
 _WHERE = click.option("--where", help="Which rows, as SQL.")
-_LIMIT = click.option("--limit", type=click.IntRange(min=0), help="At most so many rows.")
+_LIMIT = click.option("--limit", type=click.IntRange(min=0), help="The most rows to show.")
 _COLUMNS = click.option(
     "--columns", multiple=True, help="Which columns; by default all. With commas, or repeated."
 )

@@ -344,7 +344,7 @@ class _Division:
         return task.deleted is None and not own
 
     def joined_group_of(self, task: ScanTask) -> tuple[Any, ...]:
-        """What files have in common of which only the partitions may differ."""
+        """What a group of files shares: all but the values of their partition columns."""
         return task.schema_version, _is_filtered(task)
 
     def joined_group(self, tasks: Sequence[ScanTask]) -> FileGroup:

@@ -1,6 +1,6 @@
 """Verb. Versions of a dataset as readers of Apache Iceberg find them: metadata and manifests.
 
-types      Arrow types as Iceberg's, and what Iceberg cannot say
+types      Arrow types as Iceberg's, and what Iceberg cannot express
 values     values of bounds and partitions as Iceberg stores them
 avro       the Avro schemas of manifests and manifest lists
 entries    data files and deletion vectors as entries of manifests

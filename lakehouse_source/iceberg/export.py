@@ -39,7 +39,7 @@ def export_iceberg(
     """Write the metadata of a table; answers the path or URI of the file.
 
     Raises:
-        IcebergUnsupportedError: Iceberg cannot say the dataset.
+        IcebergUnsupportedError: Iceberg cannot express the dataset.
     """
     if address.is_branch:
         raise InvalidOptionError(

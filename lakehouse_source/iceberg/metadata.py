@@ -77,11 +77,11 @@ def table_metadata(
     """The metadata of a table, as its JSON. Manifests that are not there yet are written.
 
     Snapshots are the newest versions, all that were made before and can be read, those with a
-    tag, and the newest of each branch. A version that Iceberg cannot say is left out, as is a
+    tag, and the newest of each branch. A version that Iceberg cannot express is left out, as is a
     branch with another schema. With `refs_only` only what a reference names.
 
     Raises:
-        IcebergUnsupportedError: Iceberg cannot say the newest version.
+        IcebergUnsupportedError: Iceberg cannot express the newest version.
     """
     return _Table(catalog, address, refs_only, newest_versions).metadata()
 

@@ -106,7 +106,7 @@ def make_version(
     `base_version` is the version at which a branch begins, None for a dataset.
 
     Raises:
-        IcebergUnsupportedError: Iceberg cannot say it.
+        IcebergUnsupportedError: Iceberg cannot express it.
         CommitConflictError: rows of the version were erased meanwhile.
     """
     maker = _Maker(catalog, address, snapshot, base_version)
@@ -147,7 +147,7 @@ class _Maker:
 
     def make(self) -> VersionFiles:
         check_version(self.snapshot, set())
-        # First in memory: what Iceberg cannot say is refused before a write is registered.
+        # First in memory: what Iceberg cannot express is refused before a write is registered.
         with self.catalog.read() as reader:
             made = self._plan(reader)
 

@@ -1,4 +1,4 @@
-"""Pure. Schemas as Iceberg has them, with plake's field ids, and what Iceberg cannot say.
+"""Pure. Schemas as Iceberg has them, with plake's field ids, and what Iceberg cannot express.
 
 A type, or a file written under another schema, that a reader of Iceberg might read with other
 values than plake does is refused.
@@ -63,7 +63,7 @@ def iceberg_schema(schema: pa.Schema, schema_id: int, dataset: str) -> dict[str,
     """The JSON of a schema.
 
     Raises:
-        IcebergUnsupportedError: a column has a type that Iceberg cannot say.
+        IcebergUnsupportedError: a column has a type that Iceberg cannot express.
     """
     fields = [_field(field, (field.name,), dataset) for field in schema]
     return {"type": "struct", "schema-id": schema_id, "fields": fields}
@@ -114,7 +114,7 @@ def _type(field: pa.Field, path: tuple[str, ...], dataset: str) -> Any:
         }
     name = leaf_type(type_)
     if name is None:
-        raise refused(dataset, path, f"has type {type_}, which Iceberg cannot say", _CAST)
+        raise refused(dataset, path, f"has type {type_}, which Iceberg cannot express", _CAST)
     return name
 
 
@@ -123,7 +123,9 @@ def _check_spark_type(field: pa.Field, path: tuple[str, ...], dataset: str) -> N
     metadata = field.metadata or {}
     if SPARK_TYPE in metadata and not has_collation(field):
         said = metadata[SPARK_TYPE].decode(errors="replace")
-        raise refused(dataset, path, f"has Spark's type {said}, which Iceberg cannot say", _CAST)
+        raise refused(
+            dataset, path, f"has Spark's type {said}, which Iceberg cannot express", _CAST
+        )
     told = json.loads(metadata.get(SPARK_METADATA, b"{}")).get(CHAR_VARCHAR, "")
     if str(told).lower().startswith("char("):
         raise refused(dataset, path, f"is {told}, which Spark pads and Iceberg does not", _CAST)

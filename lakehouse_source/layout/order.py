@@ -53,7 +53,7 @@ def _of_floats(column: pa.Array) -> pa.Array:
 
 
 def boundaries(sample: pa.Array, most: int = BOUNDARIES) -> pa.Array:
-    """At most so many distinct values that divide a sample of `comparable` into equal parts."""
+    """At most `count` distinct values that divide a sample of `comparable` into equal parts."""
     values = sample.drop_null()
     values = values.take(pc.sort_indices(values))
     count = min(most, len(values))

@@ -148,7 +148,11 @@ IMPORT = Operation(
     (
         TABLE,
         Parameter("paths", Type.TEXTS, "the files", required=True),
-        Parameter("format", Type.TEXT, "csv, json (an object a line) or parquet; else by name"),
+        Parameter(
+            "format",
+            Type.TEXT,
+            "csv, json (one object a line) or parquet; by default as the file's name says",
+        ),
         Parameter("delimiter", Type.TEXT, "what separates fields of CSV; by default a comma"),
         Parameter("mode", Type.TEXT, "append, overwrite, or error: it must be new", "append"),
         Parameter("partition_by", Type.TEXTS, "the partition columns of a new dataset"),

@@ -238,9 +238,16 @@ MAINTAIN = Operation(
         TABLE,
         Parameter("compact", Type.FLAG, "by default where auto_compact is set"),
         _REWRITE_DELETED,
-        Parameter("keep_seconds", Type.DOUBLE, "as in expire_versions"),
-        Parameter("keep_last", Type.INT, "as in expire_versions; without both none expires"),
-        Parameter("retention_seconds", Type.DOUBLE, "as in vacuum", _RETENTION_SECONDS),
+        Parameter("keep_seconds", Type.DOUBLE, "keep versions younger than this"),
+        Parameter(
+            "keep_last", Type.INT, "keep this many versions; without both limits none expires"
+        ),
+        Parameter(
+            "retention_seconds",
+            Type.DOUBLE,
+            "delete files that no version needs after this time",
+            _RETENTION_SECONDS,
+        ),
         _SHORT_RETENTION,
         Parameter("dry_run", Type.FLAG, "change nothing, tell what would be done", False),
     ),
@@ -265,7 +272,7 @@ _VACUUM = (
     Parameter(
         "abandoned_after_seconds",
         Type.DOUBLE,
-        "a write that sent no heartbeat for so long is abandoned",
+        "a write without a heartbeat for this time is abandoned",
         _ABANDONED_SECONDS,
     ),
 )

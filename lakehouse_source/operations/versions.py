@@ -120,7 +120,11 @@ ADD_CONSUMER = Operation(
         TABLE,
         _CONSUMER,
         Parameter("version", Type.LONG, "what it has read; 0: nothing; by default all"),
-        Parameter("keep_seconds", Type.LONG, "without an advance for so long it keeps nothing"),
+        Parameter(
+            "keep_seconds",
+            Type.LONG,
+            "after this time without an advance the consumer keeps no version",
+        ),
     ),
     _READ,
     _add_consumer,

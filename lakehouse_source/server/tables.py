@@ -52,7 +52,7 @@ class Tables:
             return reader.names.namespace(name).properties
 
     def names(self, namespace: str) -> list[str]:
-        """The names of tables, ordered; those that Iceberg cannot say are among them."""
+        """The names of all tables, ordered, also of those that Iceberg cannot express."""
         with self.catalog.read() as reader:
             reader.names.namespace(namespace)
             return [one.name for one in reader.names.datasets(namespace) if one.version > 0]

@@ -460,7 +460,7 @@ def test_the_doctor_says_what_is_there(place: Place) -> None:
     done = place("doctor", "-o", "json")
     told = {row["check"]: row for row in done.rows}
     assert told["catalog"]["ok"] is True
-    assert "1 datasets" in told["catalog"]["found"]
+    assert "datasets with a name: 1" in told["catalog"]["found"]
     assert told["Python"]["ok"] is told["extension"]["ok"] is True
     assert all(row["advice"] for row in told.values() if row["ok"] is not True)
     broken = plake("doctor", "--catalog", "sqlite:////nothing/there.db", "-o", "json")

@@ -26,7 +26,7 @@ def _history(tmp_path: Path, seed: int, catalog: lake.Catalog) -> History:
 
 
 def _refusal(catalog: lake.Catalog) -> str:
-    """What the server says of a table that Iceberg cannot say; "": it says the table."""
+    """What the server says of a table that Iceberg cannot express; "": it says the table."""
     with client_of(catalog, newest_versions=100) as client:
         answer = client.get(TABLE)
     assert answer.status_code in (200, 400)

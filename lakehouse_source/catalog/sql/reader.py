@@ -356,7 +356,7 @@ class CatalogReader(HistoryReader):
         return write_states.recorded(self._session, dataset_id)
 
     def silent_writes(self, seconds: float) -> dict[str, WriteState]:
-        """Writes that may still commit, without a heartbeat for so long by the database's clock."""
+        """Writes that may still commit and whose last heartbeat is older."""
         return write_states.silent(self._session, seconds)
 
     # --- rows to records

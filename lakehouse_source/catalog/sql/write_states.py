@@ -211,7 +211,7 @@ def heartbeat(session: Session, write_id: str) -> bool:
 
 
 def abandon(session: Session, silent_seconds: float) -> None:
-    """Abandon every pending write without a heartbeat for so long, by the database's clock."""
+    """Abandon every pending write whose last heartbeat is older, by the database's clock."""
     session.execute(_ABANDON, (_microseconds(silent_seconds),))
 
 
@@ -287,7 +287,7 @@ def recorded(session: Session, dataset_id: int) -> set[str]:
 
 
 def silent(session: Session, seconds: float) -> dict[str, WriteState]:
-    """Writes that may still commit and had no heartbeat for so long, by the database's clock."""
+    """Writes that may still commit and whose last heartbeat is older, by the database's clock."""
     rows = session.query(_SILENT_WRITES, (_microseconds(seconds),))
     return {write_id: _stored_state(state) for write_id, state in rows}
 

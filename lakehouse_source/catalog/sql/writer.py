@@ -476,7 +476,7 @@ class CatalogTransaction(CatalogReader):
         return write_states.heartbeat(self._session, write_id)
 
     def mark_abandoned(self, seconds: float) -> None:
-        """Abandon pending writes without a heartbeat for so long, by the database's clock.
+        """Abandon pending writes whose last heartbeat is older, by the database's clock.
 
         A write that goes on after all may still commit, until it is fenced.
         """

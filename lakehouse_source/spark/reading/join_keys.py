@@ -34,7 +34,7 @@ def _is_long(term: Mapping[str, Any], most: int) -> bool:
 
 
 def _ranges(term: Mapping[str, Any], most: int) -> Mapping[str, Any]:
-    """At most so many ranges that hold all values, with the largest gaps between them."""
+    """At most `most` ranges that hold all values, with the largest gaps between them."""
     values = sorted({int(text) for text in term[Key.VALUES]})
     gaps = range(1, len(values))
     ends = sorted(nlargest(most - 1, gaps, key=lambda place: values[place] - values[place - 1]))
