@@ -112,7 +112,7 @@ INFO = Operation(
 )
 DROPPED = Operation(
     "dropped",
-    "Lists the tables that lost their names and are there still, the last one first.",
+    "Lists the dropped tables that can still be brought back, the newest drop first.",
     (),
     (
         Column("namespace", Type.TEXT, "the namespace that the table was in"),
@@ -125,7 +125,7 @@ DROPPED = Operation(
 )
 UNDROP = Operation(
     "undrop",
-    "Gives the table its name back that had it last and was dropped without PURGE.",
+    "Brings back the last table that was dropped under a name, unless it was dropped with PURGE.",
     (Parameter("table", Type.TEXT, "the name that the table had", required=True),),
     (Column("uri", Type.TEXT, "where the table is"),),
     _undrop,

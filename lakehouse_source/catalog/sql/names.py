@@ -152,7 +152,7 @@ class Names:
         return [NamedDataset(*row) for row in self._session.query(_DROPPED)]
 
     def long_dropped(self, seconds: float) -> list[NamedDataset]:
-        """Managed datasets that lost their names so long ago and that nobody has changed since.
+        """Managed datasets without a name since that time, which nobody has changed since.
 
         Each with the name that it had.
         """
