@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 # where the comparisons of all files with each would take long.
 MOST_POINTS = 1000
 _COMPARISONS = 50_000_000
+_TRUE = pa.array([True])
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +41,26 @@ def depth_of_ranges(lower: pa.Array, upper: pa.Array, groups: pa.Array | None = 
     count = len(lower)
     if not count:
         return Depth()
-    ones, zeros = (pa.repeat(pa.scalar(value, pa.int64()), count) for value in (1, 0))
-    groups = zeros if groups is None else groups
-    ends = pa.table(
-        {
-            "group": pa.chunked_array([groups, groups]),
-            "at": pa.chunked_array([lower, upper]),
-            "begins": pa.chunked_array([ones, zeros]),
-            "ends": pa.chunked_array([zeros, ones]),
-        }
-    )
-    del ones, zeros
-    points = ends.group_by(["group", "at"]).aggregate([("begins", "sum"), ("ends", "sum")])
-    points = points.sort_by([("group", "ascending"), ("at", "ascending")])
+    # Ranks are grouped and sorted: keys of the index are bytes, which take several times as long
+    # and as much memory.
+    low, high = ranks(lower, upper)
+    if groups is not None:
+        apart = pc.multiply(groups, 2 * count + 1)
+        low, high = pc.add(low, apart), pc.add(high, apart)
+    ends = pa.concat_arrays([low, high])
+    del low, high
+    order = pc.array_sort_indices(ends)
+    ends = ends.take(order)
+    # Of each point the last end says how many begin, and end, up to there.
+    last = pa.concat_arrays([pc.not_equal(ends.slice(1), ends.slice(0, 2 * count - 1)), _TRUE])
     del ends
-    begins, ending = points["begins_sum"], points["ends_sum"]
-    before = pc.subtract(pc.cumulative_sum(ending), ending)
-    depths = pc.subtract(pc.cumulative_sum(begins), before)
+    begun = pc.cumulative_sum(pc.less(order, count).cast(pa.int64()))
+    places = pc.indices_nonzero(last)
+    begun = begun.take(places)
+    ended = pc.subtract(pc.add(places.cast(pa.int64()), 1), begun)
+    del order, places, last
+    begins, ending = pc.subtract(begun, _before(begun)), pc.subtract(ended, _before(ended))
+    depths = pc.subtract(begun, _before(ended))
     weighted = pc.multiply(depths, pc.add(begins, ending))
     return Depth(
         count,
@@ -64,6 +68,11 @@ def depth_of_ranges(lower: pa.Array, upper: pa.Array, groups: pa.Array | None = 
         pc.max(depths).as_py(),
         _histogram(depths, begins),
     )
+
+
+def _before(sums: pa.Array) -> pa.Array:
+    """The sum of the point before each."""
+    return pa.concat_arrays([pa.array([0], pa.int64()), sums.slice(0, len(sums) - 1)])
 
 
 def depth_of_boxes(

@@ -47,16 +47,16 @@ class Ranges:
     upper: pa.Array
 
 
+_NOT_RECORDED = object()
+
+
 def live_files(reader: CatalogReader, snapshot: Snapshot) -> LiveFiles:
     """The files of the version, with their sizes, rows, versions and partitions."""
     ids, sizes, rows, versions, groups = (array("q") for _ in range(5))
     codes: dict[tuple[object, ...], int] = {}
     for page in reader.sweep_files(snapshot.dataset.id, snapshot.version):
-        for id, size, count, _, version in page:
-            ids.append(id)
-            sizes.append(size)
-            rows.append(count)
-            versions.append(version)
+        for place, numbers in ((0, ids), (1, sizes), (2, rows), (4, versions)):
+            numbers.extend([row[place] for row in page])
         if snapshot.partition_by:
             groups.extend(_groups(reader, snapshot, page, codes))
     return LiveFiles(
@@ -80,46 +80,43 @@ def _groups(
 ) -> list[int]:
     """A number for the partition of each file of a page; `codes` are those given so far."""
     texts = snapshot.partition_texts()
-    found: dict[int, list[tuple[str, str | None]]] = {}
+    by_key: dict[str, dict[int, str | None]] = {}
     first, last = page[0][0], page[-1][0]
     for id, key, value in reader.sweep_partitions(
         snapshot.dataset.id, snapshot.version, first, last
     ):
-        found.setdefault(id, []).append((key, value))
+        by_key.setdefault(key, {})[id] = value
+    keys = tuple(sorted(by_key))
+    values = [by_key[key] for key in keys]
     numbers = []
     for id, size, count, schema_version, version in page:
-        # Most files share what they record with many others.
-        recorded = (schema_version, *found.get(id, ()))
-        if recorded not in codes:
-            file = FileRecord(
-                id, "", size, count, schema_version, version, dict(found.get(id, ())), True
-            )
-            codes[recorded] = codes.setdefault(("values", *texts(file)), len(codes))
-        numbers.append(codes[recorded])
+        # Most files have what they record in common with many others.
+        recorded = (schema_version, keys, *[one.get(id, _NOT_RECORDED) for one in values])
+        number = codes.get(recorded)
+        if number is None:
+            own = {key: one[id] for key, one in zip(keys, values) if id in one}
+            file = FileRecord(id, "", size, count, schema_version, version, own, True)
+            number = codes[recorded] = codes.setdefault(("values", *texts(file)), len(codes))
+        numbers.append(number)
     return numbers
 
 
 def ranges(reader: CatalogReader, snapshot: Snapshot, files: LiveFiles, column_id: int) -> Ranges:
     """The ranges of a column in the files, from the search index."""
-    pages = []
+    ids = array("q")
+    lower, upper = list[pa.Array](), list[pa.Array]()
     for page in reader.sweep_bounds(snapshot.dataset.id, column_id):
-        _, upper, lower, ids = zip(*page)
-        places = pc.index_in(pa.array(ids, pa.int64()), value_set=files.ids)
-        table = pa.table(
-            {
-                "file": places.cast(pa.int64()),
-                "lower": pa.array(lower, pa.binary()),
-                "upper": pa.array(upper, pa.binary()),
-            }
-        )
-        # Files of other versions, and those in which every value is NULL.
-        live = pc.and_(pc.is_valid(places), pc.not_equal(table["lower"], EMPTY_LOWER))
-        pages.append(table.filter(live))
-    if not any(page.num_rows for page in pages):
-        return Ranges(pa.array([], pa.int64()), *(pa.array([], pa.binary()) for _ in range(2)))
-    whole = pa.concat_tables(pages).combine_chunks()
-    return Ranges(*(_one(whole[name]) for name in ("file", "lower", "upper")))
+        ids.extend([row[3] for row in page])
+        upper.append(pa.array([row[1] for row in page], pa.binary()))
+        lower.append(pa.array([row[2] for row in page], pa.binary()))
+    places = pc.index_in(_array(ids), value_set=files.ids).cast(pa.int64())
+    begins, ends = (pa.chunked_array(one, pa.binary()) for one in (lower, upper))
+    # Files of other versions, and those in which every value is NULL.
+    live = pc.and_(pc.is_valid(places), pc.not_equal(begins, EMPTY_LOWER))
+    return Ranges(*(_one(pc.filter(one, live)) for one in (places, begins, ends)))
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
