@@ -571,8 +571,8 @@ MUTANTS = [
         ("pure/test_layout_depth.py",),
         (
             "a range ends before its last value",
-            "pc.cumulative_sum(ending), ending)",
-            "pc.cumulative_sum(ending), 0)",
+            "depths = pc.subtract(begun, _before(ended))",
+            "depths = pc.subtract(begun, ended)",
         ),
     ),
     *_in(

@@ -43,12 +43,11 @@ def depth_of_ranges(lower: pa.Array, upper: pa.Array, groups: pa.Array | None = 
         return Depth()
     # Ranks are grouped and sorted: keys of the index are bytes, which take several times as long
     # and as much memory.
-    low, high = ranks(lower, upper)
+    ends = _ranked(lower, upper)
     if groups is not None:
         apart = pc.multiply(groups, 2 * count + 1)
-        low, high = pc.add(low, apart), pc.add(high, apart)
-    ends = pa.concat_arrays([low, high])
-    del low, high
+        ends = pc.add(ends, pa.concat_arrays([apart, apart]))
+        del apart
     order = pc.array_sort_indices(ends)
     ends = ends.take(order)
     # Of each point the last end says how many begin, and end, up to there.
@@ -107,8 +106,12 @@ def depth_of_boxes(
 
 def ranks(lower: pa.Array, upper: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Both ends of ranges as integers that compare as the ends do."""
-    found = pc.rank(pa.concat_arrays([lower, upper]), tiebreaker="dense").cast(pa.int64())
+    found = _ranked(lower, upper)
     return found.slice(0, len(lower)), found.slice(len(lower))
+
+
+def _ranked(lower: pa.Array, upper: pa.Array) -> pa.Array:
+    return pc.rank(pa.chunked_array([lower, upper]), tiebreaker="dense").view(pa.int64())
 
 
 def _histogram(depths: pa.Array, weights: pa.Array) -> dict[int, int]:

@@ -13,7 +13,7 @@ from lakehouse_source.catalog.sql.session import Row, Session
 from lakehouse_source.catalog.sql.statements import LIVE, TAGGED
 from lakehouse_source.model import DatasetRecord
 
-PAGE = 100_000
+PAGE = 50_000
 
 _FILES = (
     "SELECT f.id, f.file_size_bytes, f.row_count, f.schema_version, f.version FROM files AS f "
