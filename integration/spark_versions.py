@@ -28,6 +28,7 @@ SUITES = [
         "planner_answers",
         "planner_nested",
         "planner_ranges",
+        "planner_expressions",
         "planner_join_keys",
         "planner_views",
         "batch_reads",
