@@ -654,6 +654,25 @@ def test_a_table_is_opened_by_its_name(
         lake.spark.open(spark_catalog, f"{space}.none")
 
 
+def test_a_table_by_its_path_is_clustered_too(
+    spark_catalog: SparkSession, space: str, tmp_path: Path
+) -> None:
+    name = f"{space.partition('.')[0]}.`{tmp_path}/t`"
+
+    def columns() -> list[str]:
+        shown = dict(rows(spark_catalog, f"SHOW TBLPROPERTIES {name}"))
+        return [one for one in shown.get("cluster_by", "").split(",") if one]
+
+    spark_catalog.sql(f"CREATE TABLE {name} (k INT, m INT) CLUSTER BY (k, m)")
+    assert columns() == ["k", "m"]
+    spark_catalog.sql(f"ALTER TABLE {name} CLUSTER BY (m)")
+    assert columns() == ["m"]
+    spark_catalog.sql(f"CREATE OR REPLACE TABLE {name} CLUSTER BY (id) AS SELECT id FROM range(9)")
+    assert columns() == ["id"]
+    spark_catalog.sql(f"ALTER TABLE {name} CLUSTER BY NONE")
+    assert columns() == []
+
+
 def test_cluster_by_is_typed_in_all_its_forms(
     spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
 ) -> None:
