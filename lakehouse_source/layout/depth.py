@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 # where the comparisons of all files with each would take long.
 MOST_POINTS = 1000
 _COMPARISONS = 50_000_000
-_TRUE = pa.array([True])
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,9 @@ def depth_of_ranges(lower: pa.Array, upper: pa.Array, groups: pa.Array | None = 
     order = pc.array_sort_indices(ends)
     ends = ends.take(order)
     # Of each point the last end says how many begin, and end, up to there.
-    last = pa.concat_arrays([pc.not_equal(ends.slice(1), ends.slice(0, 2 * count - 1)), _TRUE])
-    del ends
+    others = pc.not_equal(ends.slice(1), ends.slice(0, 2 * count - 1))
+    last = pa.concat_arrays([others, pa.repeat(pa.scalar(True), 1)])
+    del ends, others
     begun = pc.cumulative_sum(pc.less(order, count).cast(pa.int64()))
     places = pc.indices_nonzero(last)
     begun = begun.take(places)
