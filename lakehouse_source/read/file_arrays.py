@@ -20,7 +20,7 @@ from lakehouse_source.read.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class LiveFiles:
-    """The files of a version, ordered by id, each array with a number of each.
+    """The files of a version, by version and id, each array with a number of each.
 
     `groups` has a number for each partition; None: the dataset has no partition columns.
     """
@@ -81,9 +81,9 @@ def _groups(
     """A number for the partition of each file of a page; `codes` are those given so far."""
     texts = snapshot.partition_texts()
     by_key: dict[str, dict[int, str | None]] = {}
-    first, last = page[0][0], page[-1][0]
+    ids = [row[0] for row in page]  # a write that began first may have ended last
     for id, key, value in reader.sweep_partitions(
-        snapshot.dataset.id, snapshot.version, first, last
+        snapshot.dataset.id, snapshot.version, min(ids), max(ids)
     ):
         by_key.setdefault(key, {})[id] = value
     keys = tuple(sorted(by_key))
@@ -113,7 +113,11 @@ def ranges(reader: CatalogReader, snapshot: Snapshot, files: LiveFiles, column_i
     begins, ends = (pa.chunked_array(one, pa.binary()) for one in (lower, upper))
     # Files of other versions, and those in which every value is NULL.
     live = pc.and_(pc.is_valid(places), pc.not_equal(begins, EMPTY_LOWER))
-    return Ranges(*(_one(pc.filter(one, live)) for one in (places, begins, ends)))
+    found = Ranges(*(_one(pc.filter(one, live)) for one in (places, begins, ends)))
+    del places, begins, ends, lower, upper, live
+    # Else what the pages took stays in memory beside what the caller makes of the ranges.
+    pa.default_memory_pool().release_unused()
+    return found
 
 
 def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -77,6 +79,46 @@ def test_depth_is_that_of_the_values(
     assert suggestion(dataset.health(), "vacuum") == (25, old, True)
     dataset.restore(26)
     assert suggestion(dataset.health(), "vacuum") == (25, old, True)
+
+
+@pytest.mark.parametrize("page", [1, 4, 5, 50])
+def test_files_of_one_version_are_on_several_pages(
+    tmp_path: Path, catalog: lake.Catalog, page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeps, "PAGE", page)
+    rows = pa.table({"p": range(9), "v": [10 * number for number in range(9)]})
+    for _ in range(3):
+        lake.write_dataset(rows, tmp_path / "d", partition_by="p", catalog=catalog)
+    report = lake.open_dataset(tmp_path / "d", catalog=catalog).health("v")
+    assert (report.files, report.rows) == (27, 27)
+    assert (report.depths["v"].average, report.depths["v"].most) == (3.0, 3)
+    assert suggestion(report, "compact")[0] == 27
+
+
+def test_a_write_that_began_first_ends_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids of files are then not in the order of their versions."""
+    monkeypatch.setattr(sweeps, "PAGE", 4)
+    url = f"sqlite:///{tmp_path / 'catalog.db'}"
+    rows = pa.table({"p": range(9), "v": range(9)})
+    for _ in range(3):
+        lake.write_dataset(rows, tmp_path / "d", partition_by="p", catalog=url)
+    before = lake.open_dataset(tmp_path / "d", catalog=url).health("v")
+    with closing(sqlite3.connect(tmp_path / "catalog.db")) as connection, connection:
+        connection.execute("UPDATE files SET version = 4 - version")
+    assert lake.open_dataset(tmp_path / "d", catalog=url).health("v") == before
+
+
+@pytest.mark.parametrize("statement", [sweeps._REST, sweeps._LATER])
+def test_a_page_of_files_is_not_sorted(tmp_path: Path, statement: str) -> None:
+    """Else each page would sort all files of the dataset."""
+    url = f"sqlite:///{tmp_path / 'catalog.db'}"
+    lake.write_dataset({"v": [1]}, tmp_path / "d", catalog=url)
+    with closing(sqlite3.connect(tmp_path / "catalog.db")) as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", (1, 1, 1, 1, 10)).fetchall()
+    ((*_, how),) = plan
+    assert "files_by_version" in how
 
 
 def test_deleted_rows_are_counted(tmp_path: Path) -> None:

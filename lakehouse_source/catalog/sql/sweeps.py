@@ -15,10 +15,14 @@ from lakehouse_source.model import DatasetRecord
 
 PAGE = 50_000
 
-_FILES = (
-    "SELECT f.id, f.file_size_bytes, f.row_count, f.schema_version, f.version FROM files AS f "
-    f"WHERE {LIVE} AND f.id > ? ORDER BY f.id LIMIT ?"
+# The rest of a version, and the versions after it, in the order of the index of versions: a page is
+# read from where the one before ended. Sorted, if at all, are the files of each version by itself.
+_FILE = "SELECT f.id, f.file_size_bytes, f.row_count, f.schema_version, f.version FROM files AS f"
+_REST = (
+    f"{_FILE} WHERE f.dataset_id = ? AND f.version = ? AND f.id > ? "
+    "AND (f.removed_version IS NULL OR f.removed_version > ?) ORDER BY f.id LIMIT ?"
 )
+_LATER = f"{_FILE} WHERE {LIVE} AND f.version > ? ORDER BY f.version, f.id LIMIT ?"
 _PARTITIONS = (
     "SELECT p.file_id, p.key, p.value FROM files AS f JOIN partitions AS p ON p.file_id = f.id "
     f"WHERE {LIVE} AND f.id BETWEEN ? AND ? ORDER BY p.file_id, p.key"
@@ -42,15 +46,17 @@ _ANY_REMOVED = "SELECT 1 FROM files WHERE dataset_id = ? AND removed_version IS 
 
 
 def files(session: Session, dataset_id: int, version: int) -> Iterator[list[Row]]:
-    """Of each live file: id, bytes, rows, schema version and version, ordered by id."""
-    version, last = within_int64(version), -1
+    """Of each live file: id, bytes, rows, schema version and version, by version and id."""
+    version, begun, last = within_int64(version), -1, -1
     while True:
-        page = session.query(_FILES, (dataset_id, version, version, last, PAGE))
+        page = session.query(_REST, (dataset_id, begun, last, version, PAGE))
+        if len(page) < PAGE:
+            page += session.query(_LATER, (dataset_id, version, version, begun, PAGE - len(page)))
         if page:
             yield page
         if len(page) < PAGE:
             return
-        last = page[-1][0]
+        last, begun = page[-1][0], page[-1][4]
 
 
 def partitions(session: Session, dataset_id: int, version: int, first: int, last: int) -> list[Row]:

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import lru_cache
+from operator import itemgetter
 
 from lakehouse_source.catalog.backends.sqlite.dialect import SQLITE
 from lakehouse_source.catalog.sql import migrations
@@ -75,9 +76,11 @@ def check_types(
         (row,) = rows
         wrong = [(at, {type(row[at])}) for at, types in places if type(row[at]) not in types]
     else:
-        columns = list(zip(*rows))
+        # Not by zip(*rows): an iterator for each row makes the garbage collector look at all.
         wrong = [
-            (at, found) for at, types in places if (found := set(map(type, columns[at]))) - types
+            (at, found)
+            for at, types in places
+            if (found := set(map(type, map(itemgetter(at), rows)))) - types
         ]
     for at, found in wrong:
         name = _ALIASES.get(names[at], names[at].removesuffix(_OR_NULL))
