@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ def in_order(
     *,
     width: int,
     buffer_bytes: int,
-) -> Iterator[tuple[Item, pa.Table]]:
+) -> Generator[tuple[Item, pa.Table], None, None]:
     """The tables of the streams of all items, each with its item, in the order of the items.
 
     So many threads as `width` read ahead. They stop while the tables that wait have more than

@@ -7,6 +7,8 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from datetime import date
 from decimal import Decimal
@@ -26,11 +28,13 @@ from lakehouse_source.errors import (
     CommitConflictError,
     InvalidOptionError,
     SchemaMismatchError,
+    StorageError,
 )
 from lakehouse_source.failpoints import VARIABLE
 from lakehouse_source.layout.merges import MOST_RUNS, PlacedFiles, merges
 from lakehouse_source.layout.order import Curve, sorted_places
 from lakehouse_source.model import CompactionResult
+from lakehouse_source.parquet.new_file import NewFile
 from lakehouse_source.write.commit import copy_rows, sorted_rows
 from tests.verbs.conftest import catalog_of
 
@@ -209,6 +213,38 @@ def test_rows_that_come_in_an_order_are_divided_once(
     assert sorted(found["v"].to_pylist()) == table["v"].to_pylist()
     # 32 parts of 1,250 rows, and each of these once more.
     assert sum(written) <= 3 * len(table)
+
+
+def test_a_failed_write_ends_the_sort_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appended(tmp_path / "d", 6, cluster_by=["a"])
+    dataset = lake.open_dataset(tmp_path / "d")
+    before, stored = rows_of(dataset), set(tmp_path.glob("d/*.parquet"))
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(sorted_rows, "SORTED_BYTES", 2000)
+    monkeypatch.setattr(copy_rows, "_READ_AHEAD_BYTES", 1)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    write, written = NewFile.write, []
+
+    def full(file: NewFile, rows: pa.Table) -> None:
+        written.append(len(list(temporary.iterdir())))
+        if len(written) == 3:
+            raise StorageError(path=file.path, reason="the disk is full")
+        write(file, rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NewFile, "write", full)
+        with pytest.raises(StorageError, match="the disk is full") as failure:
+            dataset.cluster(full=True)
+    assert written[-1]  # rows were on disk then
+    assert failure.value.__traceback__  # which holds what the failed call had
+    assert not list(temporary.iterdir())
+    assert not [one for one in threading.enumerate() if one.name.startswith("plake-read")]
+    assert set(tmp_path.glob("d/*.parquet")) == stored
+    dataset.cluster(full=True)
+    assert rows_of(dataset.refresh()) == before
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8), st.integers(1, 9)), max_size=30))

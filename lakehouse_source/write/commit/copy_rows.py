@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 
 import pyarrow as pa
 
 from lakehouse_source.model import DeletionVector, FileMetadata, FilePlace, FileRecord, ScanTask
+from lakehouse_source.parquet.read_ahead import in_order
 from lakehouse_source.parquet.read_write_specs import ReadSpec, WriteSpec
 from lakehouse_source.parquet.reader import read_all, read_task
 from lakehouse_source.parquet.writer import write_files
@@ -58,13 +61,16 @@ class Copy:
         tables = read_all(self.read, self.tasks, storage, buffer_bytes=_READ_AHEAD_BYTES)
         watched = watch(batch for table in tables for batch in table.to_batches())
         rows = (pa.Table.from_batches([batch]) for batch in watched)
-        ordered = (
-            batch
-            for table in sorted_rows(rows, paths, curve, sample)
-            for batch in table.to_batches()
-        )
-        # The writer would only sort runs of them.
-        return write_files(replace(self.spec, cluster_by=()), ordered, storage)
+        with closing(sorted_rows(rows, paths, curve, sample)) as ordered:
+            # All rows are read here. What is left is to sort parts of them, beside the writer.
+            first = list(islice(ordered, 1))
+            with closing(
+                in_order([ordered], iter, width=1, buffer_bytes=_READ_AHEAD_BYTES)
+            ) as others:
+                sorted_tables = chain(first, (table for _, table in others))
+                batches = (batch for table in sorted_tables for batch in table.to_batches())
+                # The writer would only sort runs of them.
+                return write_files(replace(self.spec, cluster_by=()), batches, storage)
 
     def _sample(self, storage: Storage) -> Iterator[pa.Table]:
         """Some rows of some files, evenly spread."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ def sorted_rows(
     paths: Paths,
     curve: Curve | None,
     sample: pa.Table | None = None,
-) -> Iterator[pa.Table]:
+) -> Generator[pa.Table, None, None]:
     """The rows in the order of columns (see `layout.order`); equal rows may change places.
 
     `sample` has rows from everywhere; without it the first rows stand for all.
