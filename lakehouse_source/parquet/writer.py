@@ -25,7 +25,7 @@ from lakehouse_source.errors import (
 from lakehouse_source.failpoints import reach
 from lakehouse_source.language import BoundPredicate
 from lakehouse_source.language.row_filter import matching_mask
-from lakehouse_source.layout.order import Curve, sorted_places
+from lakehouse_source.layout.order import Curve, comparable, sorted_places
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.new_file import NewFile
 from lakehouse_source.parquet.read_write_specs import WriteSpec
@@ -189,7 +189,8 @@ class _PartitionedWriter:
         if not partition.rows:
             return
         table = pa.concat_tables(partition.tables)
-        keep = 0 if whole else partition.rows % self.run_rows
+        groups = list(self._row_groups(table, whole))
+        keep = table.num_rows - groups[-1][1] if groups else table.num_rows
         rest = table.slice(table.num_rows - keep) if keep else None
         table = table.slice(0, table.num_rows - keep)
         partition.tables = [] if rest is None else [rest]
@@ -201,11 +202,23 @@ class _PartitionedWriter:
             table = clustered(table, self.spec.cluster_by)
         elif order:
             table = table.sort_by(order)
-        for start in range(0, table.num_rows, self.spec.row_group_rows):
-            group = table.slice(start, self.spec.row_group_rows)
+        for start, end in groups:
+            group = table.slice(start, end - start)
             if order and self.spec.cluster_by:
                 group = group.sort_by(order)
             self._write_row_group(partition, group)
+
+    def _row_groups(self, table: pa.Table, whole: bool) -> Iterator[tuple[int, int]]:
+        """Where row groups begin and end: of all rows if `whole`, else of full runs."""
+        step = self.spec.row_group_rows
+        total = table.num_rows if whole else table.num_rows - table.num_rows % self.run_rows
+        start = 0
+        while start < total and (whole or total - start >= step):
+            end = min(start + step, total)
+            if self.spec.cut_by and not (whole and end == total):
+                end = last_change(table, self.spec.cut_by, start, end)
+            yield start, end
+            start = end
 
     def _write_row_group(self, partition: _Partition, rows: pa.Table) -> None:
         if partition.file is None:
@@ -354,6 +367,19 @@ def clustered(table: pa.Table, paths: Sequence[tuple[str, ...]]) -> pa.Table:
     columns = column_arrays(table, paths)
     curve = Curve.of(columns) if len(columns) > 1 else None
     return table.take(sorted_places(columns, curve))
+
+
+def last_change(table: pa.Table, path: tuple[str, ...], start: int, end: int) -> int:
+    """The last row in the last eighth before `end` that differs from the row before it, or `end`.
+
+    `end` itself is taken where the row there differs, too.
+    """
+    low = max(start, end - max(1, (end - start) // 8))
+    column, *_ = column_arrays(table.slice(low, end + 1 - low), [path])
+    values = comparable(column)
+    differs = pc.not_equal(values.slice(1), values.slice(0, len(values) - 1))
+    places = pc.indices_nonzero(pc.fill_null(differs, True))
+    return low + 1 + places[-1].as_py() if len(places) else end
 
 
 def column_arrays(table: pa.Table, paths: Sequence[tuple[str, ...]]) -> list[pa.Array]:

@@ -70,7 +70,9 @@ class Copy:
                 sorted_tables = chain(first, (table for _, table in others))
                 batches = (batch for table in sorted_tables for batch in table.to_batches())
                 # The writer would only sort runs of them.
-                return write_files(replace(self.spec, cluster_by=()), batches, storage)
+                cut_by = paths[0] if len(paths) == 1 and not self.spec.sort_by else ()
+                spec = replace(self.spec, cluster_by=(), cut_by=cut_by)
+                return write_files(spec, batches, storage)
 
     def _sample(self, storage: Storage) -> Iterator[pa.Table]:
         """Some rows of some files, evenly spread."""
