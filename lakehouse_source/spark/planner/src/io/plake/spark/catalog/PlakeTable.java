@@ -330,7 +330,7 @@ public class PlakeTable extends PythonTable
       for (StructField field : hidden.values()) {
         if (List.of(required.fieldNames()).contains(field.name())) {
           IsolatedScanBuilder scan = new IsolatedScanBuilder(
-              source, Relations.SOURCE, schema, with(given), null, hidden);
+              source, schema, with(given), null, hidden);
           scan.pruneColumns(required);
           return scan.build();
         }

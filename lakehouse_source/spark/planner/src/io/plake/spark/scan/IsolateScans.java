@@ -1,5 +1,6 @@
 package io.plake.spark.scan;
 
+import io.plake.spark.core.FrameTable;
 import io.plake.spark.core.NamedTable;
 import io.plake.spark.core.Part;
 import io.plake.spark.core.Relations;
@@ -143,7 +144,7 @@ public final class IsolateScans extends Rule<LogicalPlan> {
     try {
       boolean named = table instanceof NamedTable;
       PythonTable isolated = IsolatedTable.of(
-          sourceOf(table, relation.options()), Relations.SOURCE, schema, question,
+          sourceOf(table, relation.options()), schema, question,
           named ? ((NamedTable) table).hidden() : Map.of());
       return Relations.copy(relation, isolated, relation.options());
     } catch (ReflectiveOperationException e) {
@@ -172,62 +173,35 @@ public final class IsolateScans extends Rule<LogicalPlan> {
         ? ((NamedTable) table).frameFor(options) : Relations.sourceOf(table);
   }
 
-  /** The table of a frame, with scans that prune. Equal to any other of the same frame. */
-  static final class IsolatedTable extends PythonTable {
-    private final PythonDataSourceV2 frame;
-    private final String shortName;
-    private final StructType schema;
+  /** The table of a frame, with scans that prune. */
+  static final class IsolatedTable extends FrameTable {
     private final CatalogQuestion question;
-    private final Map<String, StructField> hidden;
 
     IsolatedTable(
-        PythonDataSourceV2 frame, String shortName, StructType schema, CatalogQuestion question,
+        PythonDataSourceV2 frame, StructType schema, CatalogQuestion question,
         Map<String, StructField> hidden) {
-      super(frame, shortName, schema);
-      this.frame = frame;
-      this.shortName = shortName;
-      this.schema = schema;
+      super(frame, schema, hidden);
       this.question = question;
-      this.hidden = hidden;
     }
 
     /** Here, so that the rule links where this class does not. */
     static PythonTable of(
-        PythonDataSourceV2 frame, String shortName, StructType schema, CatalogQuestion question,
+        PythonDataSourceV2 frame, StructType schema, CatalogQuestion question,
         Map<String, StructField> hidden) {
-      return new IsolatedTable(frame, shortName, schema, question, hidden);
+      return new IsolatedTable(frame, schema, question, hidden);
     }
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
       try {
-        return new IsolatedScanBuilder(frame, shortName, schema, options, question, hidden);
+        return new IsolatedScanBuilder(frame, schema, options, question, hidden);
       } catch (LinkageError e) {
         Part.PUSHDOWN.failed(e);
         if (!hidden.isEmpty()) { // Spark's own scan does not have these columns
           throw e;
         }
-        return stock(frame, shortName, schema, options);
+        return super.newScanBuilder(options);
       }
-    }
-
-    /** The scan builder that Spark would have used. */
-    static ScanBuilder stock(
-        PythonDataSourceV2 frame, String shortName, StructType schema,
-        CaseInsensitiveStringMap options) {
-      return new PythonTable(frame, shortName, schema).newScanBuilder(options);
-    }
-
-    @Override
-    public boolean equals(Object other) {
-      return other instanceof IsolatedTable
-          && ((IsolatedTable) other).frame == frame
-          && ((IsolatedTable) other).schema.equals(schema);
-    }
-
-    @Override
-    public int hashCode() {
-      return System.identityHashCode(frame);
     }
   }
 }

@@ -80,10 +80,8 @@ public final class RowWrites extends Rule<LogicalPlan> {
 
   /** The same target, whose errors are told by {@link PlakeSource}. */
   private static DataSourceV2Relation telling(DataSourceV2Relation target) {
-    PythonTable table = (PythonTable) target.table();
     return Relations.copy(
-        target, new PythonTable(new PlakeSource(table.name()), table.name(), table.schema()),
-        target.options());
+        target, PlakeSource.table(((PythonTable) target.table()).schema()), target.options());
   }
 
   private static LogicalPlan append(
