@@ -8,7 +8,7 @@ import io.plake.spark.catalog.StagedBySpark;
 import io.plake.spark.catalog.TableQuestions;
 import io.plake.spark.catalog.TableToCreate;
 import io.plake.spark.core.Channel;
-import io.plake.spark.core.Part;
+import io.plake.spark.core.Feature;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Vocabulary;
 import java.util.ArrayList;
@@ -69,7 +69,7 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
           org.apache.spark.util.Utils.getContextOrSparkClassLoader());
       session.sessionState().conf().setConfString(SETTING, found.getName());
     } catch (ClassNotFoundException | LinkageError e) {
-      Part.CATALOG.failed(e);
+      Feature.CATALOG.failed(e);
     }
   }
 

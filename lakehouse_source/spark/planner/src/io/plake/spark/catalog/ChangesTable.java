@@ -10,11 +10,9 @@ import io.plake.spark.core.Vocabulary;
 import io.plake.spark.scan.IsolatedScanBuilder;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
-import java.util.Arrays;
 import java.util.Collections;
 import java.util.EnumSet;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
@@ -77,10 +75,8 @@ public final class ChangesTable extends FrameTable implements SupportsMetadataCo
         this, Option.empty(), Option.empty(), CaseInsensitiveStringMap.empty(), Option.empty());
   }
 
-  /** Whether each column has a name of its own, by which a scan can ask for it. */
   private static boolean canPrune(StructType schema) {
-    int names = new HashSet<>(Arrays.asList(schema.fieldNames())).size();
-    return Relations.isOn() && names == schema.length();
+    return Relations.isOn() && HiddenColumns.canJoin(schema);
   }
 
   @Override

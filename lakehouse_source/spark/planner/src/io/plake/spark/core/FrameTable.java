@@ -11,7 +11,7 @@ import org.apache.spark.sql.types.StructType;
 public abstract class FrameTable extends PythonTable {
   protected final PythonDataSourceV2 frame;
 
-  /** With the lengths of CHAR and VARCHAR columns, which Spark's own table leaves out. */
+  /** As scans read it: texts of CHAR and VARCHAR columns are strings. */
   protected final StructType schema;
 
   /** The columns that tell where a row is stored, by plake's names. */
@@ -23,6 +23,11 @@ public abstract class FrameTable extends PythonTable {
     this.frame = frame;
     this.schema = schema;
     this.hidden = hidden;
+  }
+
+  @Override
+  public StructType schema() {
+    return schema;
   }
 
   public MetadataColumn[] metadataColumns() {

@@ -1,7 +1,7 @@
 package io.plake.spark.format;
 
 import io.plake.spark.core.CharPadding;
-import io.plake.spark.core.Part;
+import io.plake.spark.core.Feature;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
@@ -69,7 +69,7 @@ public final class RepinViews extends Rule<LogicalPlan> {
       return plan instanceof CreateTempViewUsing command ? marked(command)
           : plan.transformUp(new Rewrite<>(RepinViews::changed));
     } catch (LinkageError e) {
-      Part.VIEWS.failed(e);
+      Feature.VIEWS.failed(e);
       return plan;
     }
   }
@@ -143,7 +143,7 @@ public final class RepinViews extends Rule<LogicalPlan> {
       return view.withNewChildren(
           CollectionConverters.asScala(List.<LogicalPlan>of(changed)).toSeq());
     } catch (ReflectiveOperationException e) {
-      Part.VIEWS.failed(e);
+      Feature.VIEWS.failed(e);
       return view;
     }
   }

@@ -1,18 +1,16 @@
 package io.plake.spark.scan;
 
+import io.plake.spark.core.Feature;
 import io.plake.spark.core.FrameTable;
+import io.plake.spark.core.HiddenColumns;
 import io.plake.spark.core.NamedTable;
-import io.plake.spark.core.Part;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
-import java.util.Arrays;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.IdentityHashMap;
 import java.util.Map;
-import java.util.Set;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -59,7 +57,7 @@ public final class IsolateScans extends Rule<LogicalPlan> {
       collect(plan, questions);
       return plan.transformUp(new Rewrite<>(node -> changed(node, questions)));
     } catch (LinkageError | RuntimeException e) {
-      Part.PUSHDOWN.failed(e);
+      Feature.PUSHDOWN.failed(e);
       return plan;
     }
   }
@@ -124,7 +122,7 @@ public final class IsolateScans extends Rule<LogicalPlan> {
       return new Filter(condition, Relations.copy(
           relation, relation.table(), new CaseInsensitiveStringMap(options)));
     } catch (LinkageError | RuntimeException e) {
-      Part.FUNCTIONS.failed(e);
+      Feature.FUNCTIONS.failed(e);
       return filter;
     }
   }
@@ -133,12 +131,11 @@ public final class IsolateScans extends Rule<LogicalPlan> {
       DataSourceV2Relation relation, CatalogQuestion question) {
     PythonTable table = (PythonTable) relation.table();
     StructType schema = table.schema();
-    Set<String> names = new HashSet<>(Arrays.asList(schema.fieldNames()));
-    if (names.isEmpty() || names.size() < schema.length()) {
+    if (!HiddenColumns.canJoin(schema)) {
       return relation; // no column carries the marks, or a name does not tell columns apart
     }
     if (sparkPrunes()) {
-      Part.PUSHDOWN.failed(SPARK_PRUNES);
+      Feature.PUSHDOWN.failed(SPARK_PRUNES);
       return relation;
     }
     try {
@@ -148,7 +145,7 @@ public final class IsolateScans extends Rule<LogicalPlan> {
           named ? ((NamedTable) table).hidden() : Map.of());
       return Relations.copy(relation, isolated, relation.options());
     } catch (ReflectiveOperationException e) {
-      Part.PUSHDOWN.failed(e);
+      Feature.PUSHDOWN.failed(e);
       return relation;
     }
   }
@@ -196,7 +193,7 @@ public final class IsolateScans extends Rule<LogicalPlan> {
       try {
         return new IsolatedScanBuilder(frame, schema, options, question, hidden);
       } catch (LinkageError e) {
-        Part.PUSHDOWN.failed(e);
+        Feature.PUSHDOWN.failed(e);
         if (!hidden.isEmpty()) { // Spark's own scan does not have these columns
           throw e;
         }

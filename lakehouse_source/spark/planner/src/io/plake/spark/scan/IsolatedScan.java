@@ -1,6 +1,6 @@
 package io.plake.spark.scan;
 
-import io.plake.spark.core.Part;
+import io.plake.spark.core.Feature;
 import io.plake.spark.core.Refusal;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -92,11 +92,11 @@ public final class IsolatedScan
       }
       String obstacle = BatchReads.obstacle();
       if (obstacle != null) {
-        Part.BATCHES.failed(obstacle);
+        Feature.BATCHES.failed(obstacle);
       }
       return obstacle == null;
     } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
-      Part.BATCHES.failed(e);
+      Feature.BATCHES.failed(e);
       return false;
     }
   }
@@ -178,7 +178,7 @@ public final class IsolatedScan
         narrowed.set(source.withJoinKeys(keys.terms()));
       }
     } catch (LinkageError | RuntimeException e) {
-      Part.JOIN_KEYS.failed(e);
+      Feature.JOIN_KEYS.failed(e);
     }
   }
 
@@ -221,7 +221,7 @@ public final class IsolatedScan
       IsolatedSource keys = run.get();
       all.addAll((keys == null ? counts : counts.prunedByKeys(keys.counts())).reported());
     } catch (Exception | LinkageError e) {
-      Part.METRICS.failed(e);
+      Feature.METRICS.failed(e);
     }
     run.remove();
     return all.toArray(new CustomTaskMetric[0]);

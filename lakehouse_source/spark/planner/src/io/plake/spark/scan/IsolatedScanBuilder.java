@@ -1,6 +1,6 @@
 package io.plake.spark.scan;
 
-import io.plake.spark.core.Part;
+import io.plake.spark.core.Feature;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
@@ -88,7 +88,7 @@ public final class IsolatedScanBuilder
         known = ask();
       }
     } catch (LinkageError e) {
-      Part.PUSHDOWN.failed(e);
+      Feature.PUSHDOWN.failed(e);
     }
     return known == null ? offered : new Predicate[0];
   }
@@ -134,7 +134,7 @@ public final class IsolatedScanBuilder
       Seq<byte[]> pickled = new IsolatedSource(frame, full, options, asking).partitions();
       return pickled.isEmpty() ? null : CatalogAnswer.of(pickled.head(), schema);
     } catch (Exception | LinkageError e) { // Scala throws checked exceptions unannounced
-      Part.AGGREGATES.failed(e);
+      Feature.AGGREGATES.failed(e);
       return null;
     }
   }
@@ -223,7 +223,7 @@ public final class IsolatedScanBuilder
     try {
       return setting();
     } catch (LinkageError e) {
-      Part.READER.failed(e);
+      Feature.READER.failed(e);
       return null;
     }
   }
@@ -237,7 +237,7 @@ public final class IsolatedScanBuilder
       return null;
     }
     if (!wanted.equals(Vocabulary.Reader.AUTO) && !wanted.equals(Vocabulary.Reader.SPARK)) {
-      Part.READER.failed(Vocabulary.Setting.READER + " is " + wanted);
+      Feature.READER.failed(Vocabulary.Setting.READER + " is " + wanted);
       return null;
     }
     for (Map.Entry<String, String> one : REQUIRED.entrySet()) {
@@ -260,7 +260,7 @@ public final class IsolatedScanBuilder
       if (known != null) { // Spark has dropped its filters
         throw e;
       }
-      Part.PUSHDOWN.failed(e);
+      Feature.PUSHDOWN.failed(e);
       return new PythonTable(frame, Relations.SOURCE, full).newScanBuilder(options).build();
     }
   }

@@ -3,7 +3,7 @@ package io.plake.spark.statements;
 import io.plake.spark.catalog.PlakeTable;
 import io.plake.spark.core.CharPadding;
 import io.plake.spark.core.Envelope;
-import io.plake.spark.core.Part;
+import io.plake.spark.core.Feature;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
@@ -56,7 +56,7 @@ public final class RowStatements extends Rule<LogicalPlan> {
       return plan.transformUp(new Rewrite<>(RowStatements::changed))
           .transformUp(new Rewrite<>(GroupFilters::without));
     } catch (LinkageError e) {
-      Part.STATEMENTS.failed(e);
+      Feature.STATEMENTS.failed(e);
       return plan;
     }
   }

@@ -1,6 +1,6 @@
 package io.plake.spark.statements;
 
-import io.plake.spark.core.Part;
+import io.plake.spark.core.Feature;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
@@ -73,7 +73,7 @@ public final class RowWrites extends Rule<LogicalPlan> {
       return Relations.isFrame(target.table())
           && !(Relations.sourceOf((PythonTable) target.table()) instanceof PlakeSource);
     } catch (ReflectiveOperationException e) {
-      Part.STATEMENTS.failed(e);
+      Feature.STATEMENTS.failed(e);
       return false;
     }
   }
