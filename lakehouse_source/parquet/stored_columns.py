@@ -140,14 +140,8 @@ class StoredColumns:
             stored_type = without_metadata(pa.schema([source])).field(0).type
             if stored_type.equals(storage_type(found, "")):
                 # A value that the column's present type has no room for.
-                raise SchemaMismatchError(
-                    column=error.column,
-                    expected=error.expected,
-                    got=error.got,
-                    dataset=self._shown,
-                    reason=error.reason,
-                    hint=error.hint,
-                ) from error
+                facts = error.facts | {"dataset": self._shown}
+                raise SchemaMismatchError(**facts) from error
             raise CorruptDatasetError(
                 path=self._shown,
                 reason=f"its column {source.name!r} has type {found}, not {source.type}",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from types import TracebackType
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -229,12 +228,7 @@ class SchemaUpdate:
     def __enter__(self) -> SchemaUpdate:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         if error is None:
             with self._address.open() as catalog:
                 self._result = change_schema(catalog, self._address, self._base, self._changes)
