@@ -11,7 +11,6 @@ import io.plake.spark.core.Channel;
 import io.plake.spark.core.Feature;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Vocabulary;
-import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -58,9 +57,7 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
    *
    * <p>Spark reads the setting whenever it needs that catalog.
    */
-  static void useIn(SparkSession given) {
-    org.apache.spark.sql.classic.SparkSession session =
-        (org.apache.spark.sql.classic.SparkSession) given;
+  static void useIn(SparkSession session) {
     if (session.sessionState().conf().contains(SETTING)) {
       return;
     }
@@ -246,10 +243,7 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
       throw Refusal.because("The dataset at " + entry.path.name() + " has other columns: "
           + answer.columns.simpleString() + ". Leave the columns out.");
     }
-    List<String> partitionedBy = new ArrayList<>();
-    for (JsonNode column : answer.told.get(Vocabulary.Answer.PARTITION_BY)) {
-      partitionedBy.add(column.asText());
-    }
+    List<String> partitionedBy = answer.texts(Vocabulary.Answer.PARTITION_BY);
     if (partitions.length > 0 && !TableQuestions.columns(partitions).equals(partitionedBy)) {
       throw Refusal.because("The dataset at " + entry.path.name() + " has other partition columns: "
           + partitionedBy + ". Leave PARTITIONED BY and CLUSTER BY out.");

@@ -11,7 +11,6 @@ import io.plake.spark.core.Relations;
 import io.plake.spark.core.SchemaEvolution;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.scan.IsolatedScanBuilder;
-import java.util.ArrayList;
 import java.util.Collections;
 import java.util.EnumSet;
 import java.util.HashMap;
@@ -84,11 +83,8 @@ public class PlakeTable extends FrameTable
     Map<String, String> all = texts(answer.told.get(Vocabulary.Answer.PROPERTIES));
     all.putAll(more);
     this.properties = Collections.unmodifiableMap(all);
-    List<Transform> transforms = new ArrayList<>();
-    for (JsonNode column : answer.told.get(Vocabulary.Answer.PARTITION_BY)) {
-      transforms.add(Expressions.identity(Refusal.quoted(column.asText())));
-    }
-    this.partitioning = transforms.toArray(new Transform[0]);
+    this.partitioning = answer.texts(Vocabulary.Answer.PARTITION_BY).stream()
+        .map(column -> Expressions.identity(Refusal.quoted(column))).toArray(Transform[]::new);
   }
 
   private static boolean isMetadata(Channel.Answer answer) {
@@ -297,7 +293,7 @@ public class PlakeTable extends FrameTable
   /** Spark's own scan, which reads all columns; one of plake's where it needs others too. */
   private final class Unpruned implements ScanBuilder, SupportsPushDownRequiredColumns {
     private final CaseInsensitiveStringMap given;
-    private StructType required = schema;
+    private StructType required = schema();
 
     Unpruned(CaseInsensitiveStringMap given) {
       this.given = given;
@@ -311,15 +307,15 @@ public class PlakeTable extends FrameTable
     @Override
     public Scan build() {
       PythonDataSourceV2 source = frameFor(given);
-      for (StructField field : hidden.values()) {
+      for (StructField field : hidden().values()) {
         if (List.of(required.fieldNames()).contains(field.name())) {
           IsolatedScanBuilder scan = new IsolatedScanBuilder(
-              source, schema, with(given), null, hidden);
+              source, schema(), with(given), null, hidden());
           scan.pruneColumns(required);
           return scan.build();
         }
       }
-      return new PythonTable(source, Relations.SOURCE, schema)
+      return new PythonTable(source, Relations.SOURCE, schema())
           .newScanBuilder(with(given)).build();
     }
   }
