@@ -810,13 +810,13 @@ MUTANTS = [
         BRANCHES,
         (
             "rows that are deleted return in a branch",
-            "session.execute(_COPY_VECTORS, (mine, _pairs(ids), base, base))",
+            "self._session.execute(_COPY_VECTORS, (mine, _pairs(ids), base, base))",
             "pass",
         ),
         (
             "the retention of a file that its dataset lost begins before its branch is dropped",
-            "        session.execute(statement, (dataset_id, branch_id))\n",
-            "        pass\n",
+            "            self._session.execute(statement, (dataset_id, branch_id))\n",
+            "            pass\n",
         ),
     ),
     *_in(

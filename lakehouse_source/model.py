@@ -542,6 +542,25 @@ class ScanTask:
     place: FilePlace | None = None
     sha256: bytes | None = field(default=None, repr=False)
 
+    @classmethod
+    def whole(
+        cls, file: FileRecord, partitions: tuple[Any, ...], deleted: DeletionVector | None
+    ) -> ScanTask:
+        """All rows of a file but those that a vector marks, with what metadata columns need."""
+        return cls(
+            path=file.path,
+            size_bytes=file.size_bytes,
+            file_row_count=file.row_count,
+            row_count=file.row_count,
+            byte_count=file.size_bytes,
+            schema_version=file.schema_version,
+            row_groups=None,
+            partitions=partitions,
+            filtered=False,
+            deleted=deleted,
+            place=FilePlace(file.id, file.first_row_id, file.version),
+        )
+
     @property
     def certain_row_count(self) -> int | None:
         """How many rows the task gives; None where the file has to be read to know it."""

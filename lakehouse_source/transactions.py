@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any
 
 from lakehouse_source.catalog import Catalog, open_catalog
@@ -85,12 +84,7 @@ class Transaction:
             stage(self._catalog, address, rows, options, relation=relation, progress=progress)
         )
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         catalog, self._catalog = self._catalog, None
         assert catalog is not None
         try:

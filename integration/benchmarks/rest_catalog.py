@@ -62,7 +62,7 @@ class Server:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        command = [sys.executable, "-m", "lakehouse_source.server", "--catalog", catalog]
+        command = [sys.executable, "-m", "lakehouse_source.cli", "serve", "--catalog", catalog]
         self.process = subprocess.Popen(
             [*command, "--port", str(self.port)], stderr=subprocess.DEVNULL
         )

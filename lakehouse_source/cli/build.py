@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any
 
 import click
 
@@ -17,10 +19,7 @@ from lakehouse_source.operations.entry import Call, Operation, Parameter, Subjec
 from lakehouse_source.operations.listing import OPERATIONS
 from lakehouse_source.pictures.markup import visible
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 FOUND_SOMETHING = 3
-_COMMON = ("catalog", "storage", "output", "quiet")
 
 
 class Moment(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -48,10 +47,59 @@ _TYPES: Mapping[Type, Any] = {
 }
 
 
-def common(outputs: tuple[str, ...] = ("table", "json", "csv")) -> Callable[[F], F]:
-    """The options that every command has."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was given for the options that every command has."""
 
-    def decorate(function: F) -> F:
+    catalog: str | None
+    storage: tuple[str, ...]
+    output: str
+    quiet: bool
+
+    def target(self, text: str = "", *, creates: bool = False) -> Given:
+        """The dataset that an argument of the command means."""
+        options = {}
+        for one in self.storage:
+            name, equals, value = one.partition("=")
+            if not equals:
+                raise click.UsageError("--storage must be NAME=VALUE.")
+            options[name] = value
+        return Given(text, self.catalog, options, creates)
+
+    def show(
+        self,
+        operation: str,
+        text: str = "",
+        *,
+        of_type: str | None = None,
+        upright: bool = False,
+        **arguments: Any,
+    ) -> None:
+        """Run an operation with the arguments that are not None, and show its rows.
+
+        `of_type`: only those with this value in the column `type`.
+        """
+        entry = OPERATIONS[operation]
+        chosen = {name: value for name, value in arguments.items() if value is not None}
+        rows = entry.run(Call(self.target(text), chosen, False if self.quiet else None))
+        names = [column.name for column in entry.columns]
+        if of_type is not None:
+            rows = [row for row in rows if row[names.index("type")] == of_type]
+        write_rows(names, [tuple(row) for row in rows], self.output, upright=upright)
+
+
+def common(
+    outputs: tuple[str, ...] = ("table", "json", "csv"),
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The options that every command has, which a function gets as one value."""
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        @wraps(function)
+        def run(
+            catalog: str | None, storage: tuple[str, ...], output: str, quiet: bool, **values: Any
+        ) -> None:
+            function(Asked(catalog, storage, output, quiet), **values)
+
         for option in (
             click.option("--quiet", "-q", is_flag=True, help="Show no progress."),
             click.option(
@@ -75,23 +123,10 @@ def common(outputs: tuple[str, ...] = ("table", "json", "csv")) -> Callable[[F],
                 "the variable PLAKE_CATALOG, or the one in the dataset's folder.",
             ),
         ):
-            function = option(function)
-        return function
+            run = option(run)
+        return run
 
     return decorate
-
-
-def given(
-    text: str, catalog: str | None, storage: tuple[str, ...], *, creates: bool = False
-) -> Given:
-    """The dataset that the arguments of a command mean."""
-    options = {}
-    for one in storage:
-        name, equals, value = one.partition("=")
-        if not equals:
-            raise click.UsageError("--storage must be NAME=VALUE.")
-        options[name] = value
-    return Given(text, catalog, options, creates)
 
 
 def confirm(what: str, yes: bool) -> None:
@@ -138,8 +173,8 @@ def command_of(spec: Command) -> click.Command:
         text = "End with the code 3 where upkeep is worth doing."
         decorators.append(click.option("--check", is_flag=True, help=text))
 
-    def run(**values: Any) -> None:
-        _run(spec, operation, values)
+    def run(asked: Asked, **values: Any) -> None:
+        _run(spec, operation, asked, values)
 
     function: Any = common()(run)
     for decorator in reversed(decorators):
@@ -188,8 +223,7 @@ def _option(parameter: Parameter, is_split: bool) -> Callable[[Any], Any]:
     )
 
 
-def _run(spec: Command, operation: Operation, values: dict[str, Any]) -> None:
-    catalog, storage, output, quiet = (values.pop(name) for name in _COMMON)
+def _run(spec: Command, operation: Operation, asked: Asked, values: dict[str, Any]) -> None:
     yes, checks = values.pop("yes", False), values.pop("check", not spec.checks_if_asked)
     html, details = values.pop("html", None), values.pop("details", False)
     if details and spec.details is not None:
@@ -197,8 +231,7 @@ def _run(spec: Command, operation: Operation, values: dict[str, Any]) -> None:
     subject = ""
     if operation.subject is not Subject.NONE:
         subject = values.pop(operation.parameters[0].name)
-    creates = operation.subject is Subject.NEW
-    target = given(subject, catalog, storage, creates=creates)
+    target = asked.target(subject, creates=operation.subject is Subject.NEW)
     types = {one.name: one.type for one in operation.parameters}
     arguments = {}
     for name, value in values.items():
@@ -207,7 +240,7 @@ def _run(spec: Command, operation: Operation, values: dict[str, Any]) -> None:
             value = value or None
         if value is not None:
             arguments[name] = value
-    call = Call(target, arguments, False if quiet else None)
+    call = Call(target, arguments, False if asked.quiet else None)
     names = [column.name for column in operation.columns]
     if spec.asks is not None and not arguments.get("dry_run", False):
         if not yes and sys.stdin.isatty() and "dry_run" in types:
@@ -216,12 +249,12 @@ def _run(spec: Command, operation: Operation, values: dict[str, Any]) -> None:
         confirm(spec.asks, yes)
     if html is not None and operation.write_page is not None:
         operation.write_page(call, html)
-        if not quiet:
+        if not asked.quiet:
             click.echo(f"wrote {visible(html)}", err=True)
-    if operation.told is not None and output == "table":
+    if operation.told is not None and asked.output == "table":
         click.echo("\n".join(map(visible, operation.told(call).splitlines())))
         return
     rows = [tuple(row) for row in operation.run(call)]
-    write_rows(names, rows, output, upright=spec.upright and not details)
+    write_rows(names, rows, asked.output, upright=spec.upright and not details)
     if checks and any(spec.finds(dict(zip(names, row))) for row in rows if spec.finds):
         raise click.exceptions.Exit(FOUND_SOMETHING)

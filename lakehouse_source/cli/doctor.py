@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import click
 
 from lakehouse_source import __version__
-from lakehouse_source.cli.build import FOUND_SOMETHING, common, given
+from lakehouse_source.cli.build import FOUND_SOMETHING, Asked, common
 from lakehouse_source.cli.output import write_rows
+from lakehouse_source.cli.target import Given
 from lakehouse_source.errors import PlakeError
 
 _OLDEST_PYTHON = (3, 10)
@@ -22,7 +23,7 @@ _Row = tuple[str, "bool | None", str, "str | None"]
 
 @click.command(short_help="Check what is installed, and the catalog")
 @common()
-def doctor(catalog: str | None, storage: tuple[str, ...], output: str, quiet: bool) -> None:
+def doctor(asked: Asked) -> None:
     """Check Python, Java, Spark with its extension, and the catalog; say what to do.
 
     A check that is not well, and that something needs, makes the exit code 3.
@@ -31,8 +32,8 @@ def doctor(catalog: str | None, storage: tuple[str, ...], output: str, quiet: bo
     Example:
       plake doctor --catalog sqlite:////data/lake.db
     """
-    rows = [*_python(), *_java(), *_spark(), *_catalog(catalog)]
-    write_rows(("check", "ok", "found", "advice"), rows, output)
+    rows = [*_python(), *_java(), *_spark(), *_catalog(asked.catalog)]
+    write_rows(("check", "ok", "found", "advice"), rows, asked.output)
     if any(ok is False for _, ok, _, _ in rows):
         raise click.exceptions.Exit(FOUND_SOMETHING)
 
@@ -107,7 +108,7 @@ def _catalog(url: str | None) -> Iterator[_Row]:
         yield "catalog", None, "none is set", "Set PLAKE_CATALOG, or give --catalog."
         return
     try:
-        with given("", url, ()).names() as catalog:
+        with Given("", url, {}).names() as catalog:
             count = len(catalog.datasets())
             yield "catalog", True, f"{catalog.redacted_url}: datasets with a name: {count}", None
     except PlakeError as error:

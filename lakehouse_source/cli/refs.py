@@ -2,28 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from lakehouse_source.cli.build import common, confirm, given
-from lakehouse_source.cli.output import write_rows
-from lakehouse_source.cli.target import Given
-from lakehouse_source.operations.entry import Call
-from lakehouse_source.operations.listing import OPERATIONS
-
-
-def _run(operation: str, target: Given, output: str, **arguments: Any) -> None:
-    chosen = {name: value for name, value in arguments.items() if value is not None}
-    entry = OPERATIONS[operation]
-    rows = [tuple(row) for row in entry.run(Call(target, chosen))]
-    write_rows([column.name for column in entry.columns], rows, output)
-
-
-def _list_refs(target: Given, output: str, kind: str) -> None:
-    entry = OPERATIONS["refs"]
-    rows = [row for row in entry.run(Call(target, {})) if row[1] == kind]
-    write_rows([column.name for column in entry.columns], rows, output)
+from lakehouse_source.cli.build import Asked, common, confirm
 
 
 @click.command(short_help="List, make or remove tags")
@@ -33,14 +14,11 @@ def _list_refs(target: Given, output: str, kind: str) -> None:
 @click.option("--drop", is_flag=True, help="Remove the tag. Its version stays until it is expired.")
 @common()
 def tag(
+    asked: Asked,
     dataset: str,
     name: str | None,
     version: int | None,
     drop: bool,
-    catalog: str | None,
-    storage: tuple[str, ...],
-    output: str,
-    quiet: bool,
 ) -> None:
     """Give a NAME to a version, which then does not expire; without NAME, list the tags.
 
@@ -48,13 +26,12 @@ def tag(
     Example:
       plake tag flights before-summer --version 3
     """
-    target = given(dataset, catalog, storage)
     if name is None:
-        _list_refs(target, output, "TAG")
+        asked.show("refs", dataset, of_type="TAG")
     elif drop:
-        _run("drop_tag", target, output, name=name)
+        asked.show("drop_tag", dataset, name=name)
     else:
-        _run("create_tag", target, output, name=name, version=version)
+        asked.show("create_tag", dataset, name=name, version=version)
 
 
 @click.command(short_help="List, make, fast-forward or remove branches")
@@ -68,16 +45,13 @@ def tag(
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @common()
 def branch(
+    asked: Asked,
     dataset: str,
     name: str | None,
     version: int | None,
     fast_forward: bool,
     drop: bool,
     yes: bool,
-    catalog: str | None,
-    storage: tuple[str, ...],
-    output: str,
-    quiet: bool,
 ) -> None:
     """Make a branch NAME, which is the dataset `DATASET#branch=NAME`; without NAME, list them.
 
@@ -85,18 +59,17 @@ def branch(
     Example:
       plake branch flights audit
     """
-    target = given(dataset, catalog, storage)
     if fast_forward and drop:
         raise click.UsageError("--fast-forward and --drop cannot be given together.")
     if name is None:
-        _list_refs(target, output, "BRANCH")
+        asked.show("refs", dataset, of_type="BRANCH")
     elif drop:
         confirm(f"This removes the branch {name!r}, with versions that only it has.", yes)
-        _run("drop_branch", target, output, name=name)
+        asked.show("drop_branch", dataset, name=name)
     elif fast_forward:
-        _run("fast_forward", target, output, branch=name)
+        asked.show("fast_forward", dataset, branch=name)
     else:
-        _run("create_branch", target, output, name=name, version=version)
+        asked.show("create_branch", dataset, name=name, version=version)
 
 
 @click.command(short_help="List, add, advance or remove consumers of the change feed")
@@ -110,16 +83,13 @@ def branch(
 @click.option("--drop", is_flag=True, help="Remove it.")
 @common()
 def consumer(
+    asked: Asked,
     dataset: str,
     name: str | None,
     version: int | None,
     keep_seconds: int | None,
     advance: bool,
     drop: bool,
-    catalog: str | None,
-    storage: tuple[str, ...],
-    output: str,
-    quiet: bool,
 ) -> None:
     """Note a reader NAME of the change feed, for which expiry keeps versions; without NAME, list.
 
@@ -127,17 +97,16 @@ def consumer(
     Example:
       plake consumer flights billing --advance --version 12
     """
-    target = given(dataset, catalog, storage)
     if advance and (drop or version is None):
         raise click.UsageError("--advance needs --version, and no --drop.")
     if name is None:
-        _run("consumers", target, output)
+        asked.show("consumers", dataset)
     elif drop:
-        _run("drop_consumer", target, output, name=name)
+        asked.show("drop_consumer", dataset, name=name)
     elif advance:
-        _run("advance_consumer", target, output, name=name, version=version)
+        asked.show("advance_consumer", dataset, name=name, version=version)
     else:
-        _run("add_consumer", target, output, name=name, version=version, keep_seconds=keep_seconds)
+        asked.show("add_consumer", dataset, name=name, version=version, keep_seconds=keep_seconds)
 
 
 @click.command(short_help="List or set properties")
@@ -158,14 +127,11 @@ def consumer(
 @click.option("--user", is_flag=True, help="Notes of users, and no properties of plake.")
 @common()
 def properties(
+    asked: Asked,
     dataset: str,
     chosen: tuple[str, ...],
     unset: tuple[str, ...],
     user: bool,
-    catalog: str | None,
-    storage: tuple[str, ...],
-    output: str,
-    quiet: bool,
 ) -> None:
     """List the properties of a dataset, or set some.
 
@@ -173,8 +139,7 @@ def properties(
     Example:
       plake properties flights --set 'sort_by=["carrier"]' --unset compression
     """
-    target = given(dataset, catalog, storage)
     if chosen or unset:
-        _run("set_properties", target, output, set=list(chosen), unset=list(unset), user=user)
+        asked.show("set_properties", dataset, set=list(chosen), unset=list(unset), user=user)
     else:
-        _run("properties", target, output)
+        asked.show("properties", dataset)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakehouse_source.cli.build import Moment, common, given, listed
+from lakehouse_source.cli.build import Asked, Moment, common, listed
 from lakehouse_source.cli.output import write_rows
 from lakehouse_source.errors import StorageError
 from lakehouse_source.pictures.markup import visible
@@ -37,6 +37,7 @@ _COLUMNS = click.option(
 @TO
 @common(OUTPUTS)
 def scan(
+    asked: Asked,
     dataset: str,
     where: str | None,
     columns: tuple[str, ...],
@@ -44,10 +45,6 @@ def scan(
     version: str | None,
     timestamp: datetime | None,
     to: str | None,
-    catalog: str | None,
-    storage: tuple[str, ...],
-    output: str,
-    quiet: bool,
 ) -> None:
     """Show the rows that match a condition, or write them to a file.
 
@@ -55,10 +52,10 @@ def scan(
     Example:
       plake scan flights --where "month = 3" --columns carrier,dep_delay --limit 10
     """
-    opened = given(dataset, catalog, storage).dataset()
+    opened = asked.target(dataset).dataset()
     found = opened.scan(where, listed(columns) or None, version, timestamp, limit=limit)
     schema = opened.scan(None, listed(columns) or None, version, timestamp).head(0).schema
-    write_batches(schema, found.to_batches(), output, to, quiet)
+    write_batches(schema, found.to_batches(), asked, to)
 
 
 @click.command(short_help="Show what commits changed, row by row")
@@ -72,6 +69,7 @@ def scan(
 @TO
 @common(OUTPUTS)
 def changes(
+    asked: Asked,
     dataset: str,
     start: str,
     end: str | None,
@@ -80,10 +78,6 @@ def changes(
     limit: int | None,
     net: bool,
     to: str | None,
-    catalog: str | None,
-    storage: tuple[str, ...],
-    output: str,
-    quiet: bool,
 ) -> None:
     """Show the rows that commits inserted, updated and deleted.
 
@@ -91,7 +85,7 @@ def changes(
     Example:
       plake changes flights --start 2 --columns carrier --output jsonl
     """
-    opened = given(dataset, catalog, storage).dataset()
+    opened = asked.target(dataset).dataset()
     found = opened.changes(
         _bound(start),
         None if end is None else _bound(end),
@@ -99,7 +93,7 @@ def changes(
         columns=listed(columns) or None,
         net=net,
     )
-    write_batches(found.schema, _first(found.to_batches(), limit), output, to, quiet)
+    write_batches(found.schema, _first(found.to_batches(), limit), asked, to)
 
 
 def _first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
@@ -122,25 +116,24 @@ def _bound(text: str) -> int | str:
 def write_batches(
     schema: pa.Schema,
     batches: Iterable[pa.RecordBatch],
-    output: str,
+    asked: Asked,
     to: str | None,
-    quiet: bool,
 ) -> None:
     """Write batches of rows to standard output, or to a new file, of which it tells then.
 
     Raises:
         StorageError: the file cannot be written, or is there already.
     """
-    if output == "parquet":
+    if asked.output == "parquet":
         if to is None:
             raise click.UsageError("--output parquet needs --to FILE.")
         _write_parquet(schema, batches, to)
     elif to is None:
-        write_rows(schema.names, _rows(batches), output)
+        write_rows(schema.names, _rows(batches), asked.output)
     else:
         with _new_file(to) as path, open(path, "w", encoding="utf-8", newline="") as sink:
-            write_rows(schema.names, _rows(batches), output, to=sink)
-    if to is not None and not quiet:
+            write_rows(schema.names, _rows(batches), asked.output, to=sink)
+    if to is not None and not asked.quiet:
         click.echo(f"wrote {visible(to)}", err=True)
 
 

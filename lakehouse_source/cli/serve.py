@@ -56,7 +56,7 @@ def serve(
     Example:
       plake serve --catalog sqlite:////data/lake.db
     """
-    from lakehouse_source.server.__main__ import serve as run
+    from lakehouse_source.server.run import serve as run
 
     url = catalog or os.environ.get(_VARIABLE)
     if not url:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakehouse_source.cli.build import common, given
+from lakehouse_source.cli.build import Asked, common
 from lakehouse_source.cli.rows import OUTPUTS, TO, write_batches
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, NamespaceNotFoundError
 
@@ -22,14 +22,7 @@ if TYPE_CHECKING:
 @click.argument("query")
 @TO
 @common(OUTPUTS)
-def sql(
-    query: str,
-    to: str | None,
-    catalog: str | None,
-    storage: tuple[str, ...],
-    output: str,
-    quiet: bool,
-) -> None:
+def sql(asked: Asked, query: str, to: str | None) -> None:
     """Run a SELECT of DuckDB over the catalog's tables, which it names: orders, sales.orders.
 
     Only files are read that can hold rows for the conditions on a table.
@@ -44,7 +37,7 @@ def sql(
         raise InvalidOptionError(
             option="sql", reason="needs the package duckdb: pip install 'plake[duckdb]'."
         ) from exc
-    target = given("", catalog, storage)
+    target = asked.target()
     try:
         # Names of tables are not those of Python's variables.
         with (
@@ -59,7 +52,7 @@ def sql(
                 raise InvalidOptionError(
                     option="sql", reason="two columns have one name: give one another by AS."
                 )
-            write_batches(schema, found, output, to, quiet)
+            write_batches(schema, found, asked, to)
     except duckdb.Error as exc:
         raise InvalidOptionError(option="sql", reason=" ".join(str(exc).split())) from exc
 

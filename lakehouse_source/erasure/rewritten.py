@@ -20,7 +20,6 @@ from lakehouse_source.failpoints import reach
 from lakehouse_source.model import (
     DeletionVector,
     FileMetadata,
-    FilePlace,
     FileRecord,
     ScanTask,
     VectorRecord,
@@ -71,19 +70,7 @@ def write_others(
         file_schemas=snapshot.file_schemas,
     )
     blob = encode(erased)
-    task = ScanTask(
-        path=file.path,
-        size_bytes=file.size_bytes,
-        file_row_count=file.row_count,
-        row_count=file.row_count,
-        byte_count=file.size_bytes,
-        schema_version=file.schema_version,
-        row_groups=None,
-        partitions=(),
-        filtered=False,
-        deleted=DeletionVector("", 0, 0, len(blob), len(erased), blob),
-        place=FilePlace(file.id, file.first_row_id, file.version),
-    )
+    task = ScanTask.whole(file, (), DeletionVector("", 0, 0, len(blob), len(erased), blob))
     folder = file.path.rpartition("/")[0]
     if own_name(file.path) is None:
         # Where plake would have put it, so that a vacuum knows the place.

@@ -39,7 +39,7 @@ from lakehouse_source.parquet.footer_structure import (
     has_usable_statistics,
 )
 from lakehouse_source.parquet.thrift import Struct, ThriftError
-from lakehouse_source.schema.fields import children, is_nested
+from lakehouse_source.schema.fields import children, is_nested, names_hold
 
 _MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"
@@ -166,7 +166,7 @@ class CheckedFooter:
     @cached_property
     def has_dots(self) -> bool:
         """Tell whether a name in the schema has a dot, so that paths are ambiguous."""
-        return _have_dots(self.arrow_schema)
+        return names_hold(self.arrow_schema, ".")
 
     @cached_property
     def places(self) -> Mapping[tuple[str, ...], tuple[int, pa.DataType]]:
@@ -333,7 +333,3 @@ def _read_names(fields: Iterable[pa.Field]) -> None:
     for field in fields:
         _ = field.name
         _read_names(children(field.type))
-
-
-def _have_dots(fields: Iterable[pa.Field]) -> bool:
-    return any("." in field.name or _have_dots(children(field.type)) for field in fields)

@@ -7,7 +7,7 @@ columns are added.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,9 +20,9 @@ from lakehouse_source.parquet.selected_rows import Rows
 from lakehouse_source.schema.align import align, by_id, narrowed
 from lakehouse_source.schema.defaults import column_without_data, initial_default
 from lakehouse_source.schema.fields import (
-    children,
     field_id,
     is_nested,
+    names_hold,
     storage_type,
     without_metadata,
 )
@@ -48,7 +48,7 @@ class StoredColumns:
         self._shown = shown
         # The structs that are read in part. Parquet spells a column `a.b` like field `b` of a
         # struct `a`: then structs stay whole.
-        self._parts = () if _has_dots(file_schema) else tuple(spec.narrowed)
+        self._parts = () if names_hold(file_schema, ".") else tuple(spec.narrowed)
 
     def physical(self, file: OpenFile, wanted: pa.Schema) -> list[pa.Field]:
         """The fields of the file from which columns are made."""
@@ -140,14 +140,8 @@ class StoredColumns:
             stored_type = without_metadata(pa.schema([source])).field(0).type
             if stored_type.equals(storage_type(found, "")):
                 # A value that the column's present type has no room for.
-                raise SchemaMismatchError(
-                    column=error.column,
-                    expected=error.expected,
-                    got=error.got,
-                    dataset=self._shown,
-                    reason=error.reason,
-                    hint=error.hint,
-                ) from error
+                facts = error.facts | {"dataset": self._shown}
+                raise SchemaMismatchError(**facts) from error
             raise CorruptDatasetError(
                 path=self._shown,
                 reason=f"its column {source.name!r} has type {found}, not {source.type}",
@@ -158,7 +152,3 @@ class StoredColumns:
         if text is None:
             return pa.nulls(rows, field.type)
         return pa.repeat(partition_value(text, field.type), rows)
-
-
-def _has_dots(fields: Iterable[pa.Field]) -> bool:
-    return any("." in field.name or _has_dots(children(field.type)) for field in fields)

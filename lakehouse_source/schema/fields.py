@@ -212,6 +212,11 @@ def leaves(schema: pa.Schema) -> Iterator[Leaf]:
         yield from walk(field, (), False)
 
 
+def names_hold(fields: Iterable[pa.Field], text: str) -> bool:
+    """Tell whether a name among the fields, nested ones included, holds a text."""
+    return any(text in field.name or names_hold(children(field.type), text) for field in fields)
+
+
 def max_id(schema: pa.Schema) -> int:
     """The highest field id in use, 0 where there is none."""
 

@@ -22,9 +22,10 @@ import requests
 import lakehouse_source as lake
 from lakehouse_source.catalog.qualified_names import parse_name
 from lakehouse_source.server import plans
-from lakehouse_source.server.__main__ import main, serve
 from lakehouse_source.server.filters import MOST_DEPTH, condition
+from lakehouse_source.server.run import serve
 from lakehouse_source.server.tables import Settings, Tables
+from tests.doors.plake_command import plake
 from tests.doors.rest_server import (
     FLIGHTS,
     TOKEN,
@@ -347,15 +348,14 @@ def test_no_keys_are_handed_out_unless_told(catalog: lake.Catalog) -> None:
         assert client.get(path).json()["config"] == {"s3.access-key-id": "k"}
 
 
-def test_without_a_token_it_listens_on_this_machine_only(
-    catalog: lake.Catalog, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_token_it_listens_on_this_machine_only(catalog: lake.Catalog) -> None:
     with pytest.raises(lake.InvalidOptionError, match="other machines"):
         serve(catalog.url, host="0.0.0.0")
     with pytest.raises(lake.InvalidOptionError, match="env:NAME"):
         serve(catalog.url, token="a-token-in-the-arguments")
-    assert main(["--catalog", catalog.url, "--host", "10.0.0.1"]) == 1
-    assert "PLAKE_INVALID_OPTION" in capsys.readouterr().err
+    done = plake("serve", "--catalog", catalog.url, "--host", "10.0.0.1")
+    assert done.code == 1
+    assert "PLAKE_INVALID_OPTION" in done.err
 
 
 @pytest.mark.slow

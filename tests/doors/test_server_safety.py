@@ -191,7 +191,7 @@ class Process:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  a pipe that nobody reads fills up
-        command = [sys.executable, "-m", "lakehouse_source.server", "--catalog", url]
+        command = [sys.executable, "-m", "lakehouse_source.cli", "serve", "--catalog", url]
         self._process = subprocess.Popen(
             [*command, "--port", str(self.port), "--token", "env:PLAKE_TEST_TOKEN"],
             env={**os.environ, "PLAKE_TEST_TOKEN": TOKEN}, stderr=self._log,

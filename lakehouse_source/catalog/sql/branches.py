@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lakehouse_source.catalog.sql import statements as sql
+from lakehouse_source.catalog.sql import to_rows
 from lakehouse_source.catalog.sql.session import Session
+from lakehouse_source.model import DatasetRecord
 
 _BRANCHES = (
     "SELECT b.name, b.branch_id, b.base_version, d.current_version FROM dataset_branches AS b "
@@ -100,7 +102,7 @@ _WITH_FILES = ("files", "deletion_vectors")
 _EXPIRE_AGAIN = tuple(_expire_again(table) for table in _WITH_FILES)
 _INSERT_EXPIRED = tuple(_insert_expired(table) for table in _WITH_FILES)
 _SET_BASE = "UPDATE dataset_branches SET base_version = ? WHERE branch_id = ?"
-_FORGET = "DELETE FROM dataset_branches WHERE branch_id = ?"
+FORGET_BRANCH = "DELETE FROM dataset_branches WHERE branch_id = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,68 +119,66 @@ class Branch:
     version: int
 
 
-def branches(session: Session, dataset_id: int) -> Mapping[str, Branch]:
-    """The branches of a dataset, by name, in the order in which they were made."""
-    return {row[0]: Branch(*row) for row in session.query(_BRANCHES, (dataset_id,))}
+class BranchReader:
+    """The branches of datasets, which one transaction reads."""
+
+    _session: Session
+
+    def branches(self, dataset_id: int) -> Mapping[str, Branch]:
+        """The branches of a dataset, by name, in the order in which they were made."""
+        return {row[0]: Branch(*row) for row in self._session.query(_BRANCHES, (dataset_id,))}
 
 
-def insert(
-    session: Session,
-    dataset_id: int,
-    branch: Branch,
-    next_row_id: int,
-    properties_json: str,
-    write_id: str,
-) -> None:
-    """Make a registered dataset a branch of another one.
+class BranchChanges(BranchReader):
+    """The branches of datasets, which one transaction may change."""
 
-    It gets the history up to its base, and the files and deletion vectors of that version.
-    """
-    base, mine = branch.base_version, branch.dataset_id
-    session.execute(_INSERT, (mine, dataset_id, branch.name, base))
-    session.execute(_BEGIN, (base, base, next_row_id, properties_json, mine))
-    session.execute(_COPY_HISTORY, (write_id, mine))
-    files = session.query(sql.FILE_IDS, (dataset_id, base, base))
-    ids = copy_files(session, mine, (row[0] for row in files))
-    if ids:
-        session.execute(_COPY_VECTORS, (mine, _pairs(ids), base, base))
+    def insert_branch(self, dataset: DatasetRecord, branch: Branch, write_id: str) -> None:
+        """Make a registered dataset a branch of another one, as that is at the branch's base.
 
+        It gets the history up to its base, and the files and deletion vectors of that version.
+        The schemas are not copied. `write_id` makes the ids of the copied history unique.
+        """
+        base, mine = branch.base_version, branch.dataset_id
+        document = to_rows.json_text(dataset.properties.to_json(), "properties")
+        self._session.execute(_INSERT, (mine, dataset.id, branch.name, base))
+        self._session.execute(_BEGIN, (base, base, dataset.next_row_id, document, mine))
+        self._session.execute(_COPY_HISTORY, (write_id, mine))
+        files = self._session.query(sql.FILE_IDS, (dataset.id, base, base))
+        ids = self.copy_files(mine, (row[0] for row in files))
+        if ids:
+            self._session.execute(_COPY_VECTORS, (mine, _pairs(ids), base, base))
 
-def copy_files(session: Session, dataset_id: int, file_ids: Iterable[int]) -> dict[int, int]:
-    """Record files of one dataset for another one too; answers the new ids by the old ones."""
-    old = sorted(file_ids)
-    if not old:
-        return {}
-    new = sorted(row[0] for row in session.query(sql.NEW_FILE_IDS, (len(old),)))
-    ids = dict(zip(old, new))
-    pairs = _pairs(ids)
-    session.execute(_COPY_FILES, (dataset_id, pairs))
-    session.execute(_COPY_ROW_GROUPS, (pairs,))
-    session.execute(_COPY_PARTITIONS, (pairs,))
-    session.execute(_COPY_BOUNDS, (dataset_id, pairs))
-    return ids
+    def copy_files(self, dataset_id: int, file_ids: Iterable[int]) -> dict[int, int]:
+        """Record files of one dataset for another one too; answers the new ids by the old ones.
+
+        With their versions, statistics and bounds, and without their deletion vectors.
+        """
+        old = sorted(file_ids)
+        if not old:
+            return {}
+        new = sorted(row[0] for row in self._session.query(sql.NEW_FILE_IDS, (len(old),)))
+        ids = dict(zip(old, new))
+        pairs = _pairs(ids)
+        self._session.execute(_COPY_FILES, (dataset_id, pairs))
+        self._session.execute(_COPY_ROW_GROUPS, (pairs,))
+        self._session.execute(_COPY_PARTITIONS, (pairs,))
+        self._session.execute(_COPY_BOUNDS, (dataset_id, pairs))
+        return ids
+
+    def set_branch_base(self, branch_id: int, version: int) -> None:
+        """Say up to which version a branch and its dataset are the same."""
+        self._session.execute(_SET_BASE, (version, branch_id))
+
+    def expire_branch(self, dataset_id: int, branch_id: int) -> None:
+        """Let the files of a branch expire now, in the catalog's rows of its dataset.
+
+        A vacuum of the dataset deletes those that no other version needs, after its retention.
+        """
+        for statement in _EXPIRE_AGAIN:
+            self._session.execute(statement, (dataset_id, branch_id))
+        for statement in _INSERT_EXPIRED:
+            self._session.execute(statement, (dataset_id, branch_id, branch_id, dataset_id))
 
 
 def _pairs(ids: Mapping[int, int]) -> str:
     return json.dumps(ids, separators=(",", ":"))
-
-
-def set_base(session: Session, branch_id: int, version: int) -> None:
-    """Say up to which version a branch and its dataset are the same."""
-    session.execute(_SET_BASE, (version, branch_id))
-
-
-def expire_files(session: Session, dataset_id: int, branch_id: int) -> None:
-    """Let the files of a branch expire now, in the catalog's rows of its dataset.
-
-    A vacuum of the dataset deletes those that no other version needs, after its retention.
-    """
-    for statement in _EXPIRE_AGAIN:
-        session.execute(statement, (dataset_id, branch_id))
-    for statement in _INSERT_EXPIRED:
-        session.execute(statement, (dataset_id, branch_id, branch_id, dataset_id))
-
-
-def forget(session: Session, branch_id: int) -> None:
-    """Remove the record of a branch; nothing happens where the dataset is none."""
-    session.execute(_FORGET, (branch_id,))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lakehouse_source.catalog.sql import to_rows
 from lakehouse_source.catalog.sql.records import to_datetime
 from lakehouse_source.catalog.sql.session import Session
 from lakehouse_source.model import Consumer
@@ -26,26 +27,33 @@ _ADVANCE = (
 _DROP = "DELETE FROM dataset_consumers WHERE dataset_id = ? AND name = ?"
 
 
-def consumers(session: Session, dataset_id: int) -> Mapping[str, Consumer]:
-    """The consumers of a dataset, by name."""
-    return {
-        name: Consumer(name, version, keep_seconds, to_datetime(created), to_datetime(advanced))
-        for name, version, keep_seconds, created, advanced in session.query(
-            _CONSUMERS, (dataset_id,)
-        )
-    }
+class ConsumerReader:
+    """The consumers of change feeds, which one transaction reads."""
+
+    _session: Session
+
+    def consumers(self, dataset_id: int) -> Mapping[str, Consumer]:
+        """The consumers of a dataset's change feed, by name."""
+        return {
+            name: Consumer(name, version, keep_seconds, to_datetime(created), to_datetime(advanced))
+            for name, version, keep_seconds, created, advanced in self._session.query(
+                _CONSUMERS, (dataset_id,)
+            )
+        }
 
 
-def add(session: Session, dataset_id: int, name: str, version: int, keep_seconds: int) -> bool:
-    """Add a consumer; False where the dataset has one of that name."""
-    return session.execute(_ADD, (dataset_id, name, version, keep_seconds)) == 1
+class ConsumerChanges(ConsumerReader):
+    """The consumers of change feeds, which one transaction may change."""
 
+    def add_consumer(self, dataset_id: int, name: str, version: int, keep_seconds: int) -> bool:
+        """Add a consumer of the change feed; False where the dataset has one of that name."""
+        values = (dataset_id, to_rows.without_nul(name, "consumer"), version, keep_seconds)
+        return self._session.execute(_ADD, values) == 1
 
-def advance(session: Session, dataset_id: int, name: str, version: int) -> None:
-    """Move a consumer to a version, at this time."""
-    session.execute(_ADVANCE, (version, dataset_id, name))
+    def advance_consumer(self, dataset_id: int, name: str, version: int) -> None:
+        """Move a consumer to a version, at this time."""
+        self._session.execute(_ADVANCE, (version, dataset_id, name))
 
-
-def drop(session: Session, dataset_id: int, name: str) -> bool:
-    """Remove a consumer; False where there is none."""
-    return session.execute(_DROP, (dataset_id, name)) == 1
+    def drop_consumer(self, dataset_id: int, name: str) -> bool:
+        """Remove a consumer; False where there is none."""
+        return self._session.execute(_DROP, (dataset_id, name)) == 1

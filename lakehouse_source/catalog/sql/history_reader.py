@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,19 +10,18 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.catalog.same_place import is_dataset_at
-from lakehouse_source.catalog.sql import branches as dataset_branches
-from lakehouse_source.catalog.sql import consumers as feed_consumers
 from lakehouse_source.catalog.sql import records, write_states
 from lakehouse_source.catalog.sql import statements as sql
-from lakehouse_source.catalog.sql import tags as dataset_tags
-from lakehouse_source.catalog.sql.branches import Branch
+from lakehouse_source.catalog.sql.branches import BranchReader
+from lakehouse_source.catalog.sql.consumers import ConsumerReader
 from lakehouse_source.catalog.sql.iceberg import IcebergFiles
 from lakehouse_source.catalog.sql.names import Names
 from lakehouse_source.catalog.sql.records import Description, to_datetime, to_microseconds
 from lakehouse_source.catalog.sql.session import Row, Session, Statement
+from lakehouse_source.catalog.sql.tags import TagReader
 from lakehouse_source.catalog.sql.write_states import WriteState
 from lakehouse_source.errors import CorruptDatasetError
-from lakehouse_source.model import Consumer, DatasetRecord, TransactionRecord
+from lakehouse_source.model import DatasetRecord, TransactionRecord
 from lakehouse_source.storage import split_branch, with_branch
 
 _LARGEST = 2**63 - 1
@@ -47,7 +46,7 @@ class Current:
     is_claimed: bool
 
 
-class HistoryReader:
+class HistoryReader(TagReader, ConsumerReader, BranchReader):
     """What the catalog has of datasets beside their files."""
 
     def __init__(self, session: Session) -> None:
@@ -102,18 +101,6 @@ class HistoryReader:
     def iceberg(self) -> IcebergFiles:
         """The files for readers of Iceberg."""
         return IcebergFiles(self._session)
-
-    def tags(self, dataset_id: int) -> Mapping[str, int]:
-        """The versions that have a tag, by tag, the oldest version first."""
-        return dataset_tags.tags(self._session, dataset_id)
-
-    def consumers(self, dataset_id: int) -> Mapping[str, Consumer]:
-        """The consumers of a dataset's change feed, by name."""
-        return feed_consumers.consumers(self._session, dataset_id)
-
-    def branches(self, dataset_id: int) -> Mapping[str, Branch]:
-        """The branches of a dataset, by name."""
-        return dataset_branches.branches(self._session, dataset_id)
 
     def schema_at(self, dataset_id: int, version: int) -> tuple[int, pa.Schema]:
         """The schema in force at a version, and the version at which it came into force."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lakehouse_source.catalog.sql import to_rows
 from lakehouse_source.catalog.sql.session import Session
 
 _TAGS = "SELECT name, version FROM dataset_tags WHERE dataset_id = ? ORDER BY version, name"
@@ -17,16 +18,24 @@ _SET = (
 _DROP = "DELETE FROM dataset_tags WHERE dataset_id = ? AND name = ?"
 
 
-def tags(session: Session, dataset_id: int) -> Mapping[str, int]:
-    """The versions that have a tag, by tag, the oldest version first."""
-    return dict(session.query(_TAGS, (dataset_id,)))
+class TagReader:
+    """The tags of datasets, which one transaction reads."""
+
+    _session: Session
+
+    def tags(self, dataset_id: int) -> Mapping[str, int]:
+        """The versions that have a tag, by tag, the oldest version first."""
+        return dict(self._session.query(_TAGS, (dataset_id,)))
 
 
-def set_tag(session: Session, dataset_id: int, name: str, version: int) -> bool:
-    """Give a tag to a version; False where the dataset has that tag already."""
-    return session.execute(_SET, (dataset_id, name, version)) == 1
+class TagChanges(TagReader):
+    """The tags of datasets, which one transaction may change."""
 
+    def set_tag(self, dataset_id: int, name: str, version: int) -> bool:
+        """Give a tag to a version; False where the dataset has that tag already."""
+        values = (dataset_id, to_rows.without_nul(name, "tag"), version)
+        return self._session.execute(_SET, values) == 1
 
-def drop_tag(session: Session, dataset_id: int, name: str) -> bool:
-    """Remove a tag; False where there is none."""
-    return session.execute(_DROP, (dataset_id, name)) == 1
+    def drop_tag(self, dataset_id: int, name: str) -> bool:
+        """Remove a tag; False where there is none."""
+        return self._session.execute(_DROP, (dataset_id, name)) == 1

@@ -13,18 +13,17 @@ import pyarrow as pa
 from lakehouse_source.catalog.committer import committer as committing
 from lakehouse_source.catalog.committer import system_user
 from lakehouse_source.catalog.qualified_names import DEFAULT_NAMESPACE
-from lakehouse_source.catalog.sql import branches as dataset_branches
-from lakehouse_source.catalog.sql import consumers as feed_consumers
 from lakehouse_source.catalog.sql import statements as sql
-from lakehouse_source.catalog.sql import tags as dataset_tags
 from lakehouse_source.catalog.sql import to_rows, write_states
-from lakehouse_source.catalog.sql.branches import Branch
+from lakehouse_source.catalog.sql.branches import FORGET_BRANCH, BranchChanges
+from lakehouse_source.catalog.sql.consumers import ConsumerChanges
 from lakehouse_source.catalog.sql.history_reader import CURRENT, Current, repeating
 from lakehouse_source.catalog.sql.iceberg import IcebergChanges
 from lakehouse_source.catalog.sql.names import NameChanges
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.records import to_datetime
 from lakehouse_source.catalog.sql.session import Row, Statement
+from lakehouse_source.catalog.sql.tags import TagChanges
 from lakehouse_source.catalog.sql.write_states import COMMIT, WriteState
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 from lakehouse_source.model import (
@@ -67,7 +66,7 @@ class LockedDataset:
     claim: Claim
 
 
-class CatalogTransaction(CatalogReader):
+class CatalogTransaction(CatalogReader, TagChanges, ConsumerChanges, BranchChanges):
     """One database transaction: all of it is committed when its `with` block ends well."""
 
     # --- datasets
@@ -108,7 +107,7 @@ class CatalogTransaction(CatalogReader):
     def forget_dataset(self, dataset_id: int) -> None:
         """Remove all rows of a dataset that was dropped and has no files any more."""
         write_states.keep_for_dataset(self._session, dataset_id)
-        dataset_branches.forget(self._session, dataset_id)
+        self._session.execute(FORGET_BRANCH, (dataset_id,))
         write_states.forget_dataset(self._session, dataset_id)
         for statement in sql.FORGET_DATASET:
             self._session.execute(statement, (dataset_id,))
@@ -123,53 +122,6 @@ class CatalogTransaction(CatalogReader):
     def iceberg(self) -> IcebergChanges:
         """The files for readers of Iceberg, which this transaction may record."""
         return IcebergChanges(self._session)
-
-    def set_tag(self, dataset_id: int, name: str, version: int) -> bool:
-        """Give a tag to a version; False where the dataset has that tag already."""
-        return dataset_tags.set_tag(
-            self._session, dataset_id, to_rows.without_nul(name, "tag"), version
-        )
-
-    def drop_tag(self, dataset_id: int, name: str) -> bool:
-        """Remove a tag; False where there is none."""
-        return dataset_tags.drop_tag(self._session, dataset_id, name)
-
-    def add_consumer(self, dataset_id: int, name: str, version: int, keep_seconds: int) -> bool:
-        """Add a consumer of the change feed; False where the dataset has one of that name."""
-        name = to_rows.without_nul(name, "consumer")
-        return feed_consumers.add(self._session, dataset_id, name, version, keep_seconds)
-
-    def advance_consumer(self, dataset_id: int, name: str, version: int) -> None:
-        """Move a consumer to a version, at this time."""
-        feed_consumers.advance(self._session, dataset_id, name, version)
-
-    def drop_consumer(self, dataset_id: int, name: str) -> bool:
-        """Remove a consumer; False where there is none."""
-        return feed_consumers.drop(self._session, dataset_id, name)
-
-    def insert_branch(self, dataset: DatasetRecord, branch: Branch, write_id: str) -> None:
-        """Make a registered dataset a branch of another one, as that is at the branch's base.
-
-        The schemas are not copied. `write_id` makes the ids of the copied history unique.
-        """
-        document = to_rows.json_text(dataset.properties.to_json(), "properties")
-        values = (dataset.id, branch, dataset.next_row_id, document, write_id)
-        dataset_branches.insert(self._session, *values)
-
-    def copy_files(self, dataset_id: int, file_ids: Iterable[int]) -> dict[int, int]:
-        """Record files of one dataset for another one too; answers the new ids by the old ones.
-
-        With their versions, statistics and bounds, and without their deletion vectors.
-        """
-        return dataset_branches.copy_files(self._session, dataset_id, file_ids)
-
-    def set_branch_base(self, branch_id: int, version: int) -> None:
-        """Say up to which version a branch and its dataset are the same."""
-        dataset_branches.set_base(self._session, branch_id, version)
-
-    def expire_branch(self, dataset_id: int, branch_id: int) -> None:
-        """Let the files of a branch expire now; the rows of its dataset tell a vacuum of them."""
-        dataset_branches.expire_files(self._session, dataset_id, branch_id)
 
     def lock_dataset(self, base_uri: str) -> DatasetRecord | None:
         """Lock a dataset until the transaction ends; answer its newest committed state."""

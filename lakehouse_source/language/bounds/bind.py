@@ -30,7 +30,6 @@ from lakehouse_source.language.bounds.implied import Implied
 from lakehouse_source.language.conditions.arrow_expressions import (
     NotUnderstood,
     compute,
-    has_line_breaks,
     read,
     top_level_names,
 )
@@ -38,6 +37,7 @@ from lakehouse_source.language.rows.expression import Expression, require_condit
 from lakehouse_source.language.rows.sql_rows import SqlRows, at_one_time, scope_of
 from lakehouse_source.language.tree.moments import parse_zone
 from lakehouse_source.language.tree.nodes import Arrow, Call, Name, Node, Value, names, walk
+from lakehouse_source.schema.fields import names_hold
 
 
 def bind(node: Node, schema: pa.Schema, zone: str = "UTC") -> BoundPredicate:
@@ -162,7 +162,7 @@ class _Binder:
                 reason=f"the Arrow expression {expression} is {kind}: a condition is bool"
             )
         try:
-            if has_line_breaks(self._schema):
+            if names_hold(self._schema, "\n"):
                 raise NotUnderstood
             tree = read(expression)
         except NotUnderstood:

@@ -15,8 +15,6 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse_source.schema.fields import children
-
 
 @dataclass(frozen=True, slots=True)
 class FieldRef:
@@ -55,7 +53,7 @@ def read(expression: pc.Expression) -> Tree:
     """The tree of an expression.
 
     A column name with a line break in it can be misread: the entries are separated by
-    line breaks. A caller rules such names out (`has_line_breaks`), or builds the
+    line breaks. A caller rules such names out (`names_hold`), or builds the
     expression again and compares.
 
     Raises:
@@ -107,11 +105,6 @@ def _tree(entries: Iterator[tuple[str, str]], head: tuple[str, str], batch: pa.T
         else:
             terms.append(_tree(entries, entry, batch))
     raise NotUnderstood
-
-
-def has_line_breaks(fields: pa.Schema | list[pa.Field]) -> bool:
-    """Tell whether a name among the fields, nested ones included, holds a line break."""
-    return any("\n" in field.name or has_line_breaks(children(field.type)) for field in fields)
 
 
 def top_level_names(tree: Tree) -> tuple[str, ...]:

@@ -38,6 +38,8 @@ Expression: TypeAlias = "str | Column"
 Assignments: TypeAlias = "Mapping[str, str | Column]"
 
 _DELETED, _UPDATED, _INSERTED = 1, 2, 3
+# Kinds of clauses, in the order in which a row is tried with them.
+_MATCHED, _NOT_MATCHED, _BY_SOURCE = range(3)
 _PLACE = (MetadataColumn.FILE, MetadataColumn.POSITION, MetadataColumn.ROW)
 # Columns of a join that no user has.
 _OWN = "__plake_"
@@ -272,6 +274,7 @@ class _Read:
 class _Clause:
     """One WHEN. `values` None: the columns of the source; an empty one belongs to a DELETE."""
 
+    kind: int
     operation: int
     condition: Expression | None
     values: Assignments | None
@@ -292,9 +295,7 @@ class SparkMerge:
         self._table = table
         self._source = source
         self._condition = condition
-        self._matched: list[_Clause] = []
-        self._not_matched: list[_Clause] = []
-        self._by_source: list[_Clause] = []
+        self._clauses: list[_Clause] = []
 
     def whenMatchedUpdate(
         self, condition: Expression | None = None, set: Assignments | None = None
@@ -306,8 +307,7 @@ class SparkMerge:
         >>> merge = target.merge(s, "target.carrier = s.carrier")
         >>> merge.whenMatchedUpdate(set={"miles": "s.miles + target.miles"}).execute()
         """
-        self._matched.append(_Clause(_UPDATED, condition, _given(set)))
-        return self
+        return self._when(_MATCHED, _UPDATED, condition, _given(set))
 
     def whenMatchedUpdateAll(self, condition: Expression | None = None) -> SparkMerge:
         """Set all columns of matched rows to those of the source.
@@ -317,8 +317,7 @@ class SparkMerge:
         >>> merge = target.merge(s, "target.month = s.month AND target.carrier = s.carrier")
         >>> merge.whenMatchedUpdateAll("s.miles > 0").execute()
         """
-        self._matched.append(_Clause(_UPDATED, condition, None))
-        return self
+        return self._when(_MATCHED, _UPDATED, condition, None)
 
     def whenMatchedDelete(self, condition: Expression | None = None) -> SparkMerge:
         """Delete matched rows.
@@ -328,8 +327,7 @@ class SparkMerge:
         >>> merge = target.merge(s, "target.carrier = s.carrier")
         >>> merge.whenMatchedDelete("target.miles > s.miles").execute()
         """
-        self._matched.append(_Clause(_DELETED, condition, {}))
-        return self
+        return self._when(_MATCHED, _DELETED, condition, {})
 
     def whenNotMatchedInsert(
         self, condition: Expression | None = None, values: Assignments | None = None
@@ -341,8 +339,7 @@ class SparkMerge:
         >>> merge = target.merge(s, "target.carrier = s.carrier")
         >>> merge.whenNotMatchedInsert(values={"carrier": "s.carrier"}).execute()
         """
-        self._not_matched.append(_Clause(_INSERTED, condition, _given(values)))
-        return self
+        return self._when(_NOT_MATCHED, _INSERTED, condition, _given(values))
 
     def whenNotMatchedInsertAll(self, condition: Expression | None = None) -> SparkMerge:
         """Insert rows of the source that match none, with all columns.
@@ -352,8 +349,7 @@ class SparkMerge:
         >>> merge = target.merge(s, "target.month = s.month AND target.carrier = s.carrier")
         >>> merge.whenNotMatchedInsertAll().execute()
         """
-        self._not_matched.append(_Clause(_INSERTED, condition, None))
-        return self
+        return self._when(_NOT_MATCHED, _INSERTED, condition, None)
 
     def whenNotMatchedBySourceUpdate(
         self, condition: Expression | None = None, set: Assignments | None = None
@@ -365,8 +361,7 @@ class SparkMerge:
         >>> merge = target.merge(s, "target.carrier = s.carrier")
         >>> merge.whenNotMatchedBySourceUpdate("target.month = 1", {"miles": "0"}).execute()
         """
-        self._by_source.append(_Clause(_UPDATED, condition, _given(set)))
-        return self
+        return self._when(_BY_SOURCE, _UPDATED, condition, _given(set))
 
     def whenNotMatchedBySourceDelete(self, condition: Expression | None = None) -> SparkMerge:
         """Delete rows of the dataset that no row of the source matches.
@@ -376,7 +371,12 @@ class SparkMerge:
         >>> merge = target.merge(s, "target.carrier = s.carrier")
         >>> merge.whenNotMatchedBySourceDelete("target.month = 1").execute()
         """
-        self._by_source.append(_Clause(_DELETED, condition, {}))
+        return self._when(_BY_SOURCE, _DELETED, condition, {})
+
+    def _when(
+        self, kind: int, operation: int, condition: Expression | None, values: Assignments | None
+    ) -> SparkMerge:
+        self._clauses.append(_Clause(kind, operation, condition, values))
         return self
 
     def execute(self) -> None:
@@ -391,7 +391,7 @@ class SparkMerge:
         """
         from pyspark.sql import functions as F
 
-        clauses = [*self._matched, *self._not_matched, *self._by_source]
+        clauses = sorted(self._clauses, key=lambda clause: clause.kind)
         if not clauses:
             raise InvalidOptionError(option="merge", reason="has no when... clause.")
         read = self._table._read()
@@ -404,13 +404,9 @@ class SparkMerge:
         stored = F.col(_OWN + MetadataColumn.FILE).isNotNull()
         sourced = F.col(f"{_OWN}source").isNotNull()
         action: Any = F.when(F.lit(False), F.lit(-1))
+        found = {_MATCHED: stored & sourced, _NOT_MATCHED: ~stored, _BY_SOURCE: ~sourced}
         for i, clause in enumerate(clauses):
-            if i < len(self._matched):
-                wanted = stored & sourced
-            elif i < len(self._matched) + len(self._not_matched):
-                wanted = ~stored
-            else:
-                wanted = ~sourced
+            wanted = found[clause.kind]
             if clause.condition is not None:
                 wanted = wanted & _column(clause.condition)
             action = action.when(wanted, F.lit(i))
@@ -427,9 +423,10 @@ class SparkMerge:
 
     def _join(self) -> str:
         """The kind of the join that keeps the rows that clauses ask for."""
-        if self._not_matched:
-            return "full_outer" if self._by_source else "right_outer"
-        return "left_outer" if self._by_source else "inner"
+        kinds = {clause.kind for clause in self._clauses}
+        if _NOT_MATCHED in kinds:
+            return "full_outer" if _BY_SOURCE in kinds else "right_outer"
+        return "left_outer" if _BY_SOURCE in kinds else "inner"
 
     def _values(self, read: _Read, clauses: list[_Clause], chosen: DataFrame) -> list[Column]:
         """The columns of the dataset, as the clause of each row sets them."""

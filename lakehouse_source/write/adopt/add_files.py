@@ -30,7 +30,7 @@ from lakehouse_source.storage import Storage
 from lakehouse_source.write.adopt.added_record import CheckedRecorder
 from lakehouse_source.write.adopt.added_schema import (
     FoundFile,
-    NamedInErrors,
+    named_in_errors,
     schema_in,
     schema_of_new,
 )
@@ -150,7 +150,7 @@ def _check_not_there(
 
 def read_footer(reader: FooterReader, given: GivenFile) -> ForeignFile:
     """The footer of one file; errors name the file."""
-    with NamedInErrors(given):
+    with named_in_errors(given):
         return reader.read(given.storage, given.path)
 
 
@@ -197,7 +197,7 @@ def _stage(
     counting = counted(found, progress, label="adding", unit="files", total=len(found))
     try:
         for one in with_heartbeat(counting, heartbeat_of(catalog, staged)):
-            with NamedInErrors(one.given):
+            with named_in_errors(one.given):
                 described = recorder.describe(one)
             if one.given.is_copied:
                 copies.append(described)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -41,25 +42,16 @@ class AddedSchema:
     partition_by: tuple[str, ...]
 
 
-class NamedInErrors:
+@contextmanager
+def named_in_errors(given: GivenFile) -> Iterator[None]:
     """A block whose errors about columns name the file."""
-
-    def __init__(self, given: GivenFile) -> None:
-        self.given = given
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, SchemaMismatchError) and self.given.shown not in str(error):
-            raise SchemaMismatchError(
-                column=error.column,
-                expected=error.expected,
-                got=error.got,
-                dataset=f"file {self.given.shown}",
-                reason=error.reason,
-                hint=error.hint,
-            ) from error
+    try:
+        yield
+    except SchemaMismatchError as error:
+        if given.shown in str(error):
+            raise
+        facts = error.facts | {"dataset": f"file {given.shown}"}
+        raise SchemaMismatchError(**facts) from error
 
 
 def schema_of_new(found: Sequence[FoundFile], types: Mapping[str, pa.DataType]) -> AddedSchema:
@@ -88,7 +80,7 @@ def schema_of_new(found: Sequence[FoundFile], types: Mapping[str, pa.DataType]) 
     schema: pa.Schema | None = None
     for one in _one_per_schema(found):
         data = _nullable([f for f in one.file.schema if find_name(f.name, keys) is None])
-        with NamedInErrors(one.given):
+        with named_in_errors(one.given):
             schema = initial(data) if schema is None else _merged(schema, data, True)
     assert schema is not None  # `find_files` finds at least one file
     return AddedSchema(_bare([*schema, *partitions]), keys)
@@ -125,7 +117,7 @@ def schema_in(
     for one in _one_per_schema(found):
         fields = [f for f in one.file.schema if find_name(f.name, names) is None]
         data = _nullable([zoned_as(f, schema, one.file) for f in fields] + partitions)
-        with NamedInErrors(one.given):
+        with named_in_errors(one.given):
             schema = _merged(schema, data, options.schema_merge, snapshot.uri)
     # Others may drop or rename a column meanwhile: only those that the files have are asked for.
     given = [field.name for one in _one_per_schema(found) for field in one.file.schema]

@@ -9,7 +9,7 @@ from itertools import chain, islice
 
 import pyarrow as pa
 
-from lakehouse_source.model import DeletionVector, FileMetadata, FilePlace, FileRecord, ScanTask
+from lakehouse_source.model import DeletionVector, FileMetadata, FileRecord, ScanTask
 from lakehouse_source.parquet.read_ahead import in_order
 from lakehouse_source.parquet.read_write_specs import ReadSpec, WriteSpec
 from lakehouse_source.parquet.reader import read_all, read_task
@@ -97,22 +97,7 @@ def copy_of(
     `spec` has the schema of the snapshot.
     """
     texts = snapshot.partition_texts()
-    tasks = tuple(
-        ScanTask(
-            path=file.path,
-            size_bytes=file.size_bytes,
-            file_row_count=file.row_count,
-            row_count=file.row_count,
-            byte_count=file.size_bytes,
-            schema_version=file.schema_version,
-            row_groups=None,
-            partitions=texts(file),
-            filtered=False,
-            deleted=deleted,
-            place=FilePlace(file.id, file.first_row_id, file.version),
-        )
-        for file, deleted in files
-    )
+    tasks = tuple(ScanTask.whole(file, texts(file), deleted) for file, deleted in files)
     hidden = hidden_columns(snapshot.schema)
     read = ReadSpec(
         uri=spec.uri,

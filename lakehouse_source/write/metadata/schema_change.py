@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from types import TracebackType
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -229,12 +229,7 @@ class SchemaUpdate:
     def __enter__(self) -> SchemaUpdate:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         if error is None:
             with self._address.open() as catalog:
                 self._result = change_schema(catalog, self._address, self._base, self._changes)
@@ -301,7 +296,7 @@ def _changed(
         _partition_ids(record.properties.partition_by, before),
         _same_keys,
         stored_values_fit(tx, record),
-        _NullCounts(tx, record),
+        partial(_has_no_null, tx, record),
     )
     if before.equals(base.schema, check_metadata=True):
         return apply_all(before, changes, facts)[0]
@@ -354,36 +349,30 @@ def _checked_type(type_: Any) -> pa.DataType:
     return type_
 
 
-class _NullCounts:
-    """Shows by the catalog's statistics that no live file has a NULL in a field."""
+def _has_no_null(reader: CatalogReader, record: DatasetRecord, field: pa.Field) -> bool:
+    """Tell whether the catalog's statistics show that no live file has a NULL in a field.
 
-    def __init__(self, reader: CatalogReader, record: DatasetRecord) -> None:
-        self._reader = reader
-        self._record = record
-
-    def __call__(self, field: pa.Field) -> bool:
-        """True where it is sure. A file without a null count may have a NULL."""
-        reader, record = self._reader, self._record
-        schemas = reader.schemas(record.id)
-        newest = schemas[max(schemas)]
-        files = [f for f in reader.files(record.id, record.current_version) if f.row_count]
-        partition_by = record.properties.partition_by
-        for name in partition_by:
-            if field_id(newest.field(name)) == field_id(field):
-                texts = PartitionTexts((name,), newest, schemas)
-                return all(texts(file)[0] is not None for file in files)
-        groups = reader.row_groups([file.id for file in files])
-        # A struct is not NULL where a field of it is not.
-        below = [leaf for leaf in leaves(pa.schema([field])) if not leaf.in_list]
-        then = {n: {leaf.id for leaf in leaves(one)} for n, one in schemas.items()}
-        has_default = initial_default(field) is not None
-        return all(
-            any(_counts_none(group, leaf, then[file.schema_version]) for leaf in below)
-            for file in files
-            # A file without the field has its default in each row.
-            if not (has_default and field_id(field) not in then[file.schema_version])
-            for group in _complete(file, groups[file.id])
-        )
+    A file without a null count may have one.
+    """
+    schemas = reader.schemas(record.id)
+    newest = schemas[max(schemas)]
+    files = [f for f in reader.files(record.id, record.current_version) if f.row_count]
+    for name in record.properties.partition_by:
+        if field_id(newest.field(name)) == field_id(field):
+            texts = PartitionTexts((name,), newest, schemas)
+            return all(texts(file)[0] is not None for file in files)
+    groups = reader.row_groups([file.id for file in files])
+    # A struct is not NULL where a field of it is not.
+    below = [leaf for leaf in leaves(pa.schema([field])) if not leaf.in_list]
+    then = {n: {leaf.id for leaf in leaves(one)} for n, one in schemas.items()}
+    has_default = initial_default(field) is not None
+    return all(
+        any(_counts_none(group, leaf, then[file.schema_version]) for leaf in below)
+        for file in files
+        # A file without the field has its default in each row.
+        if not (has_default and field_id(field) not in then[file.schema_version])
+        for group in _complete(file, groups[file.id])
+    )
 
 
 def _complete(

@@ -1,6 +1,5 @@
 package io.plake.spark;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.catalog.PlakeProcedure;
 import io.plake.spark.catalog.PlakeTable;
@@ -9,9 +8,7 @@ import io.plake.spark.catalog.TableToCreate;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Vocabulary;
-import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
@@ -169,12 +166,8 @@ public class PlakeCatalog
 
   /** What a namespace has by name. */
   Identifier[] named(String command, String[] namespace) {
-    List<Identifier> found = new ArrayList<>();
-    for (JsonNode name
-        : channel().ask(about(command, namespace)).told.get(Vocabulary.Answer.NAMES)) {
-      found.add(Identifier.of(namespace, name.asText()));
-    }
-    return found.toArray(new Identifier[0]);
+    return channel().ask(about(command, namespace)).texts(Vocabulary.Answer.NAMES).stream()
+        .map(name -> Identifier.of(namespace, name)).toArray(Identifier[]::new);
   }
 
   @Override
@@ -275,12 +268,9 @@ public class PlakeCatalog
 
   @Override
   public String[][] listNamespaces(String[] namespace) throws NoSuchNamespaceException {
-    List<String[]> found = new ArrayList<>();
     ObjectNode question = about(Vocabulary.Ask.LIST_NAMESPACES, namespace);
-    for (JsonNode one : channel().ask(question).told.get(Vocabulary.Answer.NAMES)) {
-      found.add(new String[] {one.asText()});
-    }
-    return found.toArray(new String[0][]);
+    return channel().ask(question).texts(Vocabulary.Answer.NAMES).stream()
+        .map(name -> new String[] {name}).toArray(String[][]::new);
   }
 
   @Override

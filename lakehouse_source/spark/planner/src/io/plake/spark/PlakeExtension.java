@@ -6,7 +6,7 @@ import io.plake.spark.catalog.MergeSchemaWrites;
 import io.plake.spark.catalog.NotNullColumns;
 import io.plake.spark.catalog.TableChanges;
 import io.plake.spark.catalog.TimesOfPaths;
-import io.plake.spark.core.Part;
+import io.plake.spark.core.Feature;
 import io.plake.spark.core.WriteCommands;
 import io.plake.spark.format.FormatWrites;
 import io.plake.spark.format.PlakeProvider;
@@ -60,43 +60,43 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
    * The classes that each part needs, with those inside of them. A class that does not link lacks
    * something of Spark.
    */
-  private static final Map<Part, List<String>> CLASSES = Map.ofEntries(
-      Map.entry(Part.PUSHDOWN, List.of(
+  private static final Map<Feature, List<String>> CLASSES = Map.ofEntries(
+      Map.entry(Feature.PUSHDOWN, List.of(
           "scan.IsolateScans", "scan.IsolatedScanBuilder", "scan.IsolatedSource",
           "scan.IsolatedScan", "scan.Pushdown", "scan.ConditionData", "scan.ScanStatistics",
-          "core.PlakeSource", "core.Refusal")),
-      Map.entry(Part.AGGREGATES, List.of(
+          "core.FrameTable", "core.PlakeSource", "core.Refusal")),
+      Map.entry(Feature.AGGREGATES, List.of(
           "scan.CatalogQuestion", "scan.CatalogAnswer", "scan.AnswerRows")),
-      Map.entry(Part.FUNCTIONS, List.of(
+      Map.entry(Feature.FUNCTIONS, List.of(
           "scan.ExpressionData", "scan.TranslatableConditions")),
-      Map.entry(Part.JOIN_KEYS, List.of("scan.IsolatedScan")),
-      Map.entry(Part.BATCHES, List.of("scan.BatchReads")),
-      Map.entry(Part.DECIMALS, List.of("scan.LongDecimals")),
-      Map.entry(Part.VIEWS, List.of("format.RepinViews", "core.CharPadding")),
-      Map.entry(Part.STATEMENTS, List.of(
+      Map.entry(Feature.JOIN_KEYS, List.of("scan.IsolatedScan")),
+      Map.entry(Feature.BATCHES, List.of("scan.BatchReads")),
+      Map.entry(Feature.DECIMALS, List.of("scan.LongDecimals")),
+      Map.entry(Feature.VIEWS, List.of("format.RepinViews", "core.CharPadding")),
+      Map.entry(Feature.STATEMENTS, List.of(
           "statements.RowStatements", "statements.GroupFilters", "statements.StructCasts",
           "statements.OverwriteReads", "statements.MovedMetadataColumns", "statements.UnresolvedMetadataColumns",
           "statements.StatementTable", "core.CharPadding", "statements.RowOperation",
           "statements.RowWrites", "statements.RowChangeTable", "core.SchemaEvolution",
-          "core.HiddenColumns", "core.WriteCommands", "core.WriteInfo")),
-      Map.entry(Part.CATALOG, List.of(
+          "core.FrameTable", "core.HiddenColumns", "core.WriteCommands", "core.WriteInfo")),
+      Map.entry(Feature.CATALOG, List.of(
           "PlakeCatalog", "catalog.PlakeTable", "catalog.TableWrites", "core.Channel",
           "catalog.ChangesTable", "catalog.ChangesByName", "catalog.TableChanges",
-          "core.HiddenColumns", "core.Refusal", "catalog.TableQuestions",
+          "core.FrameTable", "core.HiddenColumns", "core.Refusal", "catalog.TableQuestions",
           "catalog.ConstantDefaults", "catalog.TableToCreate", "catalog.TablePartitions",
           "catalog.PlakeProcedure", "PlakeSessionCatalog", "catalog.SessionEntry",
           "catalog.StagedBySpark", "catalog.MergeSchemaWrites", "catalog.AnalyzeTables",
           "catalog.NotNullColumns", "catalog.TimesOfPaths", "format.StreamReads",
           "format.StreamWrites", "core.StreamErrors")),
-      Map.entry(Part.CATALOG_VIEWS, List.of(
+      Map.entry(Feature.CATALOG_VIEWS, List.of(
           "PlakeViewCatalog", "catalog.PlakeChangelog", "PlakeSessionChangelogs")),
-      Map.entry(Part.PROVIDER, List.of(
+      Map.entry(Feature.PROVIDER, List.of(
           "format.PlakeProvider", "format.FormatWrites", "core.WriteCommands",
           "catalog.AnalyzeTables", "core.StreamErrors")),
-      Map.entry(Part.READER, List.of(
+      Map.entry(Feature.READER, List.of(
           "reader.ChooseReader", "scan.ReaderAnswer", "reader.PlakeFiles", "reader.PlakeParquet",
           "reader.FileBatches", "reader.MovedRows", "reader.DeletedRows")),
-      Map.entry(Part.METRICS, List.of(
+      Map.entry(Feature.METRICS, List.of(
           "scan.ScanMetric", "scan.ScanCounts", "reader.FileScanMetrics")));
 
   @Override
@@ -104,30 +104,30 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
     if (EXTENDED.add(extensions)) {
       // Before tables are resolved.
       extensions.injectHintResolutionRule(
-          session -> rule(Part.CATALOG, () -> new MergeSchemaWrites.Wait()));
+          session -> rule(Feature.CATALOG, () -> new MergeSchemaWrites.Wait()));
       extensions.injectHintResolutionRule(
-          session -> rule(Part.CATALOG, () -> new TimesOfPaths(session)));
+          session -> rule(Feature.CATALOG, () -> new TimesOfPaths(session)));
       extensions.injectHintResolutionRule(
-          session -> rule(Part.CATALOG, () -> new StreamReads.Names(session)));
+          session -> rule(Feature.CATALOG, () -> new StreamReads.Names(session)));
       extensions.injectHintResolutionRule(
-          session -> rule(Part.CATALOG, () -> new ChangesByName(session)));
+          session -> rule(Feature.CATALOG, () -> new ChangesByName(session)));
       TableChanges.injectInto(extensions);
       extensions.injectResolutionRule(
-          session -> rule(Part.CATALOG, () -> new MergeSchemaWrites.Widen()));
+          session -> rule(Feature.CATALOG, () -> new MergeSchemaWrites.Widen()));
       extensions.injectResolutionRule(session -> {
         PlakeSessionCatalog.useIn(session);
-        return rule(Part.VIEWS, () -> new RepinViews());
+        return rule(Feature.VIEWS, () -> new RepinViews());
       });
-      extensions.injectResolutionRule(session -> rule(Part.PROVIDER, () -> new FormatWrites()));
-      extensions.injectResolutionRule(session -> rule(Part.CATALOG, () -> new AnalyzeTables()));
-      extensions.injectResolutionRule(session -> rule(Part.CATALOG, () -> new NotNullColumns()));
+      extensions.injectResolutionRule(session -> rule(Feature.PROVIDER, () -> new FormatWrites()));
+      extensions.injectResolutionRule(session -> rule(Feature.CATALOG, () -> new AnalyzeTables()));
+      extensions.injectResolutionRule(session -> rule(Feature.CATALOG, () -> new NotNullColumns()));
       // After views have their version.
-      extensions.injectResolutionRule(session -> rule(Part.STATEMENTS, () -> new RowStatements()));
-      extensions.injectPostHocResolutionRule(session -> rule(Part.STATEMENTS, () -> new OverwriteReads()));
+      extensions.injectResolutionRule(session -> rule(Feature.STATEMENTS, () -> new RowStatements()));
+      extensions.injectPostHocResolutionRule(session -> rule(Feature.STATEMENTS, () -> new OverwriteReads()));
       extensions.injectPostHocResolutionRule(
-          session -> rule(Part.CATALOG, () -> new StreamReads()));
+          session -> rule(Feature.CATALOG, () -> new StreamReads()));
       extensions.injectPostHocResolutionRule(
-          session -> rule(Part.CATALOG, () -> new StreamWrites()));
+          session -> rule(Feature.CATALOG, () -> new StreamWrites()));
       // The "Pre CBO" batch runs once per query, just before Spark turns relations into scans.
       // Filters and projections are then next to the relation, and the rule of Spark that pushes
       // them down has not run yet.
@@ -135,7 +135,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
         PlakeSessionCatalog.useIn(session); // where the extension comes after the analyzer was made
         return new IsolateScans();
       });
-      extensions.injectPreCBORule(session -> rule(Part.STATEMENTS, () -> new RowWrites()));
+      extensions.injectPreCBORule(session -> rule(Feature.STATEMENTS, () -> new RowWrites()));
       extensions.injectPlannerStrategy(session -> new AnswerRows());
       // Before decimals are made longs.
       extensions.injectPlannerStrategy(session -> new ChooseReader());
@@ -146,7 +146,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
   }
 
   /** A rule; one that does nothing where Spark lacks what it needs. */
-  private static Rule<LogicalPlan> rule(Part part, Supplier<Rule<LogicalPlan>> made) {
+  private static Rule<LogicalPlan> rule(Feature part, Supplier<Rule<LogicalPlan>> made) {
     try {
       return made.get();
     } catch (LinkageError e) {
@@ -168,10 +168,10 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
    */
   public static Map<String, String> status() {
     Map<String, String> found = new LinkedHashMap<>();
-    for (Part part : Part.values()) {
+    for (Feature part : Feature.values()) {
       String obstacle = obstacle(part);
       // Executors can get the jar later: for batches, the state of now is what counts.
-      if (obstacle == null && part != Part.BATCHES) {
+      if (obstacle == null && part != Feature.BATCHES) {
         obstacle = part.failure();
       }
       found.put(part.label, obstacle == null ? "" : obstacle);
@@ -179,7 +179,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
     return found;
   }
 
-  private static String obstacle(Part part) {
+  private static String obstacle(Feature part) {
     try {
       for (String name : CLASSES.get(part)) {
         check(Class.forName(PACKAGE + name, true, PlakeExtension.class.getClassLoader()), part);
@@ -197,7 +197,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
         default -> null;
       };
     } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
-      return (part == Part.CATALOG_VIEWS ? "needs Spark 4.2" : "this Spark lacks what it needs")
+      return (part == Feature.CATALOG_VIEWS ? "needs Spark 4.2" : "this Spark lacks what it needs")
           + ": " + e;
     }
   }
@@ -217,7 +217,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
    *
    * <p>A class of another part that is missing is no obstacle: it is loaded when that part is used.
    */
-  private static void check(Class<?> linked, Part part) throws ClassNotFoundException {
+  private static void check(Class<?> linked, Feature part) throws ClassNotFoundException {
     try {
       linked.getDeclaredMethods();
       for (Class<?> inside : linked.getDeclaredClasses()) {
@@ -226,7 +226,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       }
     } catch (NoClassDefFoundError e) {
       String missing = String.valueOf(e.getMessage()).replace('/', '.');
-      for (Map.Entry<Part, List<String>> other : CLASSES.entrySet()) {
+      for (Map.Entry<Feature, List<String>> other : CLASSES.entrySet()) {
         for (String name : other.getValue()) {
           if (other.getKey() != part && (missing + "$").startsWith(PACKAGE + name + "$")) {
             return;

@@ -8,10 +8,9 @@ import io.plake.spark.catalog.StagedBySpark;
 import io.plake.spark.catalog.TableQuestions;
 import io.plake.spark.catalog.TableToCreate;
 import io.plake.spark.core.Channel;
-import io.plake.spark.core.Part;
+import io.plake.spark.core.Feature;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Vocabulary;
-import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -58,9 +57,7 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
    *
    * <p>Spark reads the setting whenever it needs that catalog.
    */
-  static void useIn(SparkSession given) {
-    org.apache.spark.sql.classic.SparkSession session =
-        (org.apache.spark.sql.classic.SparkSession) given;
+  static void useIn(SparkSession session) {
     if (session.sessionState().conf().contains(SETTING)) {
       return;
     }
@@ -69,7 +66,7 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
           org.apache.spark.util.Utils.getContextOrSparkClassLoader());
       session.sessionState().conf().setConfString(SETTING, found.getName());
     } catch (ClassNotFoundException | LinkageError e) {
-      Part.CATALOG.failed(e);
+      Feature.CATALOG.failed(e);
     }
   }
 
@@ -246,10 +243,7 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
       throw Refusal.because("The dataset at " + entry.path.name() + " has other columns: "
           + answer.columns.simpleString() + ". Leave the columns out.");
     }
-    List<String> partitionedBy = new ArrayList<>();
-    for (JsonNode column : answer.told.get(Vocabulary.Answer.PARTITION_BY)) {
-      partitionedBy.add(column.asText());
-    }
+    List<String> partitionedBy = answer.texts(Vocabulary.Answer.PARTITION_BY);
     if (partitions.length > 0 && !TableQuestions.columns(partitions).equals(partitionedBy)) {
       throw Refusal.because("The dataset at " + entry.path.name() + " has other partition columns: "
           + partitionedBy + ". Leave PARTITIONED BY and CLUSTER BY out.");

@@ -38,9 +38,8 @@ public final class ChangesByName extends Rule<LogicalPlan> {
    * @return null where there is none, or a table or a view of another kind
    */
   static Found find(SparkSession session, List<String> parts) {
-    LogicalPlan plan = ((org.apache.spark.sql.classic.SparkSession) session)
-        .sessionState().analyzer().execute(new UnresolvedRelation(
-            CollectionConverters.asScala(parts).toSeq(), CaseInsensitiveStringMap.empty(), false));
+    LogicalPlan plan = session.sessionState().analyzer().execute(new UnresolvedRelation(
+        CollectionConverters.asScala(parts).toSeq(), CaseInsensitiveStringMap.empty(), false));
     SubqueryAlias alias = plan instanceof SubqueryAlias ? (SubqueryAlias) plan : null;
     LogicalPlan below = CharPadding.below(alias == null ? plan : alias.child());
     if (!(below instanceof DataSourceV2Relation)

@@ -2,6 +2,7 @@ package io.plake.spark.catalog;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.core.Channel;
+import io.plake.spark.core.FrameTable;
 import io.plake.spark.core.HiddenColumns;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Relations;
@@ -9,21 +10,16 @@ import io.plake.spark.core.Vocabulary;
 import io.plake.spark.scan.IsolatedScanBuilder;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
-import java.util.Arrays;
 import java.util.Collections;
 import java.util.EnumSet;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
-import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
@@ -34,19 +30,13 @@ import scala.Option;
  * <p>Its scans prune by columns and conditions, and can tell of each row its identity and the version
  * that changed it last.
  */
-public final class ChangesTable extends PythonTable implements SupportsMetadataColumns {
+public final class ChangesTable extends FrameTable implements SupportsMetadataColumns {
 
-  private final PythonDataSourceV2 frame;
-  private final StructType schema;
   private final String name;
-  private final Map<String, StructField> hidden;
 
   private ChangesTable(PythonDataSourceV2 frame, StructType schema, String name) {
-    super(frame, Relations.SOURCE, schema);
-    this.frame = frame;
-    this.schema = schema;
+    super(frame, schema, canPrune(schema) ? HiddenColumns.ofChanges(schema) : Map.of());
     this.name = name;
-    this.hidden = canPrune() ? HiddenColumns.ofChanges(schema) : Map.of();
   }
 
   /**
@@ -85,10 +75,8 @@ public final class ChangesTable extends PythonTable implements SupportsMetadataC
         this, Option.empty(), Option.empty(), CaseInsensitiveStringMap.empty(), Option.empty());
   }
 
-  /** Whether each column has a name of its own, by which a scan can ask for it. */
-  private boolean canPrune() {
-    int names = new HashSet<>(Arrays.asList(schema.fieldNames())).size();
-    return Relations.isOn() && names == schema.length();
+  private static boolean canPrune(StructType schema) {
+    return Relations.isOn() && HiddenColumns.canJoin(schema);
   }
 
   @Override
@@ -112,25 +100,9 @@ public final class ChangesTable extends PythonTable implements SupportsMetadataC
   }
 
   @Override
-  public MetadataColumn[] metadataColumns() {
-    return HiddenColumns.columns(hidden);
-  }
-
-  @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return canPrune()
-        ? new IsolatedScanBuilder(frame, Relations.SOURCE, schema, options, null, hidden)
+    return canPrune(schema)
+        ? new IsolatedScanBuilder(frame, schema, options, null, hidden)
         : super.newScanBuilder(options);
-  }
-
-  /** Spark finds a cached plan by the equality of its tables. */
-  @Override
-  public boolean equals(Object other) {
-    return other instanceof ChangesTable && ((ChangesTable) other).frame == frame;
-  }
-
-  @Override
-  public int hashCode() {
-    return System.identityHashCode(frame);
   }
 }

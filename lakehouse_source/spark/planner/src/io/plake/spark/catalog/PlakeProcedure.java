@@ -70,9 +70,7 @@ public final class PlakeProcedure implements UnboundProcedure {
     if (isSystem(procedure.namespace()) && told.get(Vocabulary.Answer.EXISTS).asBoolean()) {
       return new PlakeProcedure(channel, catalog, name, told);
     }
-    JsonNode names = channel.ask(Channel.about(Vocabulary.Ask.LIST_PROCEDURES, null))
-        .told.get(Vocabulary.Answer.NAMES);
-    throw Refusal.noProcedure(catalog, procedure, names);
+    throw Refusal.noProcedure(catalog, procedure, names(channel));
   }
 
   /** The procedures of a namespace. */
@@ -80,13 +78,13 @@ public final class PlakeProcedure implements UnboundProcedure {
     if (!isSystem(namespace)) {
       return new Identifier[0];
     }
-    JsonNode names = channel.ask(Channel.about(Vocabulary.Ask.LIST_PROCEDURES, null))
-        .told.get(Vocabulary.Answer.NAMES);
-    Identifier[] found = new Identifier[names.size()];
-    for (int i = 0; i < found.length; i++) {
-      found[i] = Identifier.of(namespace, names.get(i).asText());
-    }
-    return found;
+    return names(channel).stream()
+        .map(name -> Identifier.of(namespace, name)).toArray(Identifier[]::new);
+  }
+
+  private static List<String> names(Channel channel) {
+    return channel.ask(Channel.about(Vocabulary.Ask.LIST_PROCEDURES, null))
+        .texts(Vocabulary.Answer.NAMES);
   }
 
   private static boolean isSystem(String[] namespace) {
@@ -189,8 +187,7 @@ public final class PlakeProcedure implements UnboundProcedure {
 
   /** Lets Spark read anew what it has cached of a table, as it does after its own statements. */
   private static void refresh(String table) {
-    org.apache.spark.sql.classic.SparkSession session =
-        (org.apache.spark.sql.classic.SparkSession) SparkSession.active();
+    SparkSession session = SparkSession.active();
     if (!session.sharedState().cacheManager().isEmpty()) {
       session.catalog().refreshTable(table);
     }

@@ -3,6 +3,7 @@ package io.plake.spark.catalog;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.core.Channel;
+import io.plake.spark.core.FrameTable;
 import io.plake.spark.core.HiddenColumns;
 import io.plake.spark.core.NamedTable;
 import io.plake.spark.core.Refusal;
@@ -10,11 +11,9 @@ import io.plake.spark.core.Relations;
 import io.plake.spark.core.SchemaEvolution;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.scan.IsolatedScanBuilder;
-import java.util.ArrayList;
 import java.util.Collections;
 import java.util.EnumSet;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Locale;
@@ -23,7 +22,6 @@ import java.util.Set;
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Identifier;
-import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TruncatableTable;
@@ -46,7 +44,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>{@code IsolateScans} takes its scans, and {@code RowStatements} makes it the target of
  * statements, as they do with frames of {@code spark.read}.
  */
-public class PlakeTable extends PythonTable
+public class PlakeTable extends FrameTable
     implements NamedTable, SupportsMetadataColumns, TruncatableTable, TablePartitions {
 
   private static final Set<String> VERSIONS = Set.of("versionasof", "timestampasof");
@@ -54,9 +52,6 @@ public class PlakeTable extends PythonTable
 
   private final Channel channel;
   private final Identifier identifier;
-  private final PythonDataSourceV2 frame;
-  private final StructType schema;
-  private final Map<String, StructField> hidden;
   private final String name;
   private final Map<String, String> options;
   private final Map<String, String> properties;
@@ -76,28 +71,24 @@ public class PlakeTable extends PythonTable
   PlakeTable(
       Channel channel, Identifier identifier, Channel.Answer answer, boolean isPinned,
       Map<String, String> more) {
-    super(answer.frame, Relations.SOURCE, answer.columns);
+    super(answer.frame, answer.columns, isMetadata(answer) || !HiddenColumns.canJoin(answer.columns)
+        ? Map.of() : HiddenColumns.of(answer.columns));
     this.channel = channel;
     this.identifier = identifier;
-    this.frame = answer.frame;
-    this.schema = answer.columns;
     this.isPinned = isPinned;
-    this.isMetadata = answer.told.get(Vocabulary.Answer.IS_METADATA).asBoolean();
+    this.isMetadata = isMetadata(answer);
     this.name = answer.told.get(Vocabulary.Answer.TABLE).asText();
     this.version = answer.told.get(Vocabulary.Answer.AT).asLong();
     this.options = texts(answer.told.get(Vocabulary.Answer.OPTIONS));
     Map<String, String> all = texts(answer.told.get(Vocabulary.Answer.PROPERTIES));
     all.putAll(more);
     this.properties = Collections.unmodifiableMap(all);
-    List<Transform> transforms = new ArrayList<>();
-    for (JsonNode column : answer.told.get(Vocabulary.Answer.PARTITION_BY)) {
-      transforms.add(Expressions.identity(Refusal.quoted(column.asText())));
-    }
-    this.partitioning = transforms.toArray(new Transform[0]);
-    // Without a column, or with two of one name, a scan cannot ask for these.
-    Set<String> names = new HashSet<>(List.of(schema.fieldNames()));
-    this.hidden = isMetadata || names.isEmpty() || names.size() < schema.length()
-        ? Map.of() : HiddenColumns.of(schema);
+    this.partitioning = answer.texts(Vocabulary.Answer.PARTITION_BY).stream()
+        .map(column -> Expressions.identity(Refusal.quoted(column))).toArray(Transform[]::new);
+  }
+
+  private static boolean isMetadata(Channel.Answer answer) {
+    return answer.told.get(Vocabulary.Answer.IS_METADATA).asBoolean();
   }
 
   public static Map<String, String> texts(JsonNode object) {
@@ -118,12 +109,6 @@ public class PlakeTable extends PythonTable
             PlakeTable.class.getPackageName() + ".EvolvingTable", channel, identifier, answer,
             isPinned, more)
         : new PlakeTable(channel, identifier, answer, isPinned, more);
-  }
-
-  /** As scans read it: texts of CHAR and VARCHAR columns are strings. */
-  @Override
-  public StructType schema() {
-    return schema;
   }
 
   /** With the lengths of CHAR and VARCHAR columns, which {@code DESCRIBE} shows. */
@@ -267,11 +252,6 @@ public class PlakeTable extends PythonTable
     return all;
   }
 
-  @Override
-  public MetadataColumn[] metadataColumns() {
-    return HiddenColumns.columns(hidden);
-  }
-
   /** Streams use this builder, and queries that are planned without {@code IsolateScans}. */
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap given) {
@@ -313,7 +293,7 @@ public class PlakeTable extends PythonTable
   /** Spark's own scan, which reads all columns; one of plake's where it needs others too. */
   private final class Unpruned implements ScanBuilder, SupportsPushDownRequiredColumns {
     private final CaseInsensitiveStringMap given;
-    private StructType required = schema;
+    private StructType required = schema();
 
     Unpruned(CaseInsensitiveStringMap given) {
       this.given = given;
@@ -327,15 +307,15 @@ public class PlakeTable extends PythonTable
     @Override
     public Scan build() {
       PythonDataSourceV2 source = frameFor(given);
-      for (StructField field : hidden.values()) {
+      for (StructField field : hidden().values()) {
         if (List.of(required.fieldNames()).contains(field.name())) {
           IsolatedScanBuilder scan = new IsolatedScanBuilder(
-              source, Relations.SOURCE, schema, with(given), null, hidden);
+              source, schema(), with(given), null, hidden());
           scan.pruneColumns(required);
           return scan.build();
         }
       }
-      return new PythonTable(source, Relations.SOURCE, schema)
+      return new PythonTable(source, Relations.SOURCE, schema())
           .newScanBuilder(with(given)).build();
     }
   }

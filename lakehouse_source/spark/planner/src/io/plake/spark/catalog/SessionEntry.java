@@ -139,9 +139,7 @@ public final class SessionEntry {
       throw Refusal.because("LOCATION '" + location + "' is relative: begin it with / or a scheme.");
     }
     try {
-      org.apache.spark.sql.classic.SparkSession session =
-          (org.apache.spark.sql.classic.SparkSession) SparkSession.active();
-      return path.getFileSystem(session.sessionState().newHadoopConf())
+      return path.getFileSystem(SparkSession.active().sessionState().newHadoopConf())
           .makeQualified(path).toUri();
     } catch (IOException e) {
       throw new UncheckedIOException(e);

@@ -73,8 +73,8 @@ public final class TableChanges {
 
   private static List<String> parts(SparkSession session, String name) {
     try {
-      return CollectionConverters.asJava(((org.apache.spark.sql.classic.SparkSession) session)
-          .sessionState().sqlParser().parseMultipartIdentifier(name));
+      return CollectionConverters.asJava(
+          session.sessionState().sqlParser().parseMultipartIdentifier(name));
     } catch (ParseException e) {
       throw Refusal.undeclared(e);
     }

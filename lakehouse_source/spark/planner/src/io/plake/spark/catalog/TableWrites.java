@@ -4,7 +4,6 @@ import io.plake.spark.core.Channel;
 import io.plake.spark.core.Envelope;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Refusal;
-import io.plake.spark.core.Relations;
 import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.StreamErrors;
 import io.plake.spark.core.Vocabulary;
@@ -20,7 +19,6 @@ import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
 import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -84,7 +82,7 @@ final class TableWrites implements SupportsOverwriteV2, SupportsDynamicOverwrite
 
   @Override
   public Write build() {
-    WriteBuilder write = new PythonTable(new PlakeSource(), Relations.SOURCE, info.schema())
+    WriteBuilder write = PlakeSource.table(info.schema())
         .newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options)));
     return StreamErrors.of((overwrites ? ((SupportsTruncate) write).truncate() : write).build());
   }

@@ -3,6 +3,7 @@ package io.plake.spark.core;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
@@ -59,6 +60,13 @@ public final class Channel {
       this.told = told;
       this.columns = columns;
       this.frame = frame;
+    }
+
+    /** The texts of a list in the answer. */
+    public List<String> texts(String key) {
+      List<String> found = new ArrayList<>();
+      told.get(key).forEach(text -> found.add(text.asText()));
+      return found;
     }
   }
 

@@ -21,6 +21,12 @@ import org.apache.spark.sql.types.StructType;
  * as needed. {@code unused_names} in {@code schema/metadata_columns.py} has the same rule.
  */
 public final class HiddenColumns {
+  /** Whether each column of a table has a name of its own, by which a scan can ask for it. */
+  public static boolean canJoin(StructType schema) {
+    int names = new HashSet<>(List.of(schema.fieldNames())).size();
+    return names > 0 && names == schema.length();
+  }
+
   /** The columns, by plake's names. */
   public static Map<String, StructField> of(StructType schema) {
     Set<String> taken = new HashSet<>();

@@ -8,6 +8,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCrea
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceReadInfo;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceWriteInfo;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -21,13 +22,14 @@ import scala.Option;
 public class PlakeSource extends PythonDataSourceV2 {
   private UserDefinedPythonDataSource telling;
 
+  @SuppressWarnings("this-escape") // Spark's method only sets a field
   public PlakeSource() {
-    this(Relations.SOURCE);
+    super.setShortName(Relations.SOURCE);
   }
 
-  @SuppressWarnings("this-escape") // Spark's method only sets a field
-  public PlakeSource(String shortName) {
-    super.setShortName(shortName);
+  /** A table of Spark's own class, which is written to by the options of the write. */
+  public static PythonTable table(StructType schema) {
+    return new PythonTable(new PlakeSource(), Relations.SOURCE, schema);
   }
 
   @Override

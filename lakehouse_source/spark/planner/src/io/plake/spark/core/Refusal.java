@@ -1,7 +1,6 @@
 package io.plake.spark.core;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -144,9 +143,8 @@ public final class Refusal {
   }
 
   /** Says that a procedure does not exist, and which do. */
-  public static RuntimeException noProcedure(String catalog, Identifier procedure, JsonNode names) {
-    List<String> known = new ArrayList<>();
-    names.forEach(name -> known.add(name.asText()));
+  public static RuntimeException noProcedure(
+      String catalog, Identifier procedure, List<String> known) {
     String routine = Stream.of(new String[] {catalog}, procedure.namespace(),
         new String[] {procedure.name()}).flatMap(Stream::of).map(Refusal::quoted)
         .collect(Collectors.joining("."));

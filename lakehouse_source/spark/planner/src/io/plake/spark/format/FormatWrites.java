@@ -23,7 +23,6 @@ import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.execution.datasources.DataSourceUtils;
 import org.apache.spark.sql.execution.datasources.SaveIntoDataSourceCommand;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
@@ -67,7 +66,7 @@ public final class FormatWrites extends Rule<LogicalPlan> {
     Channel.tellApplication(options);
     StructType schema = query.schema().asNullable();
     DataSourceV2Relation target = DataSourceV2Relation.create(
-        new PythonTable(new PlakeSource(), Relations.SOURCE, schema), Option.empty(), Option.empty(),
+        PlakeSource.table(schema), Option.empty(), Option.empty(),
         new CaseInsensitiveStringMap(options), Option.empty());
     Object all = scala.collection.immutable.Map.from(CollectionConverters.asScala(options));
     return mode == SaveMode.Overwrite

@@ -1,7 +1,7 @@
 package io.plake.spark.format;
 
 import io.plake.spark.core.CharPadding;
-import io.plake.spark.core.Part;
+import io.plake.spark.core.Feature;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
@@ -69,7 +69,7 @@ public final class RepinViews extends Rule<LogicalPlan> {
       return plan instanceof CreateTempViewUsing command ? marked(command)
           : plan.transformUp(new Rewrite<>(RepinViews::changed));
     } catch (LinkageError e) {
-      Part.VIEWS.failed(e);
+      Feature.VIEWS.failed(e);
       return plan;
     }
   }
@@ -143,7 +143,7 @@ public final class RepinViews extends Rule<LogicalPlan> {
       return view.withNewChildren(
           CollectionConverters.asScala(List.<LogicalPlan>of(changed)).toSeq());
     } catch (ReflectiveOperationException e) {
-      Part.VIEWS.failed(e);
+      Feature.VIEWS.failed(e);
       return view;
     }
   }
@@ -152,14 +152,13 @@ public final class RepinViews extends Rule<LogicalPlan> {
   private static PythonTable pinned(
       PythonTable old, CaseInsensitiveStringMap options, boolean given)
       throws ReflectiveOperationException {
-    String name = old.name();
-    PythonDataSourceV2 source = new PlakeSource(name);
+    PythonDataSourceV2 source = new PlakeSource();
     Option<StructType> schema = given ? new Some<>(old.schema()) : Option.empty();
     PythonDataSourceCreationResult made =
-        source.getOrCreateDataSourceInPython(name, options, schema);
+        source.getOrCreateDataSourceInPython(Relations.SOURCE, options, schema);
     PythonTable last = LATEST.getOrDefault(old, old);
     byte[] before = Relations.sourceOf(last)
-        .getOrCreateDataSourceInPython(name, options, schema).dataSource();
+        .getOrCreateDataSourceInPython(Relations.SOURCE, options, schema).dataSource();
     // The instance holds its version. Spark finds a cached plan by the identity of its table.
     if (Arrays.equals(before, made.dataSource())) {
       return last;
@@ -167,7 +166,7 @@ public final class RepinViews extends Rule<LogicalPlan> {
     if (!given) {
       checkColumns(old.schema(), made.schema());
     }
-    PythonTable table = new PythonTable(source, name, old.schema());
+    PythonTable table = new PythonTable(source, Relations.SOURCE, old.schema());
     LATEST.put(old, table);
     return table;
   }

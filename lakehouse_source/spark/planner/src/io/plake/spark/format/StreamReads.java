@@ -91,7 +91,7 @@ public final class StreamReads extends Rule<LogicalPlan> {
 
     private boolean isInMetastore(List<String> name) {
       SessionCatalog metastore =
-          ((org.apache.spark.sql.classic.SparkSession) session).sessionState().catalog();
+          session.sessionState().catalog();
       String table = name.get(name.size() - 1);
       TableIdentifier known = name.size() == 1 ? new TableIdentifier(table)
           : new TableIdentifier(table, new Some<>(name.get(0)));

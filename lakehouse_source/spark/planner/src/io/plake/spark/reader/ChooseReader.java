@@ -1,6 +1,6 @@
 package io.plake.spark.reader;
 
-import io.plake.spark.core.Part;
+import io.plake.spark.core.Feature;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.Vocabulary;
@@ -101,7 +101,7 @@ public final class ChooseReader extends SparkStrategy {
           planned = List.of(planLater(changed));
         }
       } catch (LinkageError | RuntimeException e) {
-        Part.READER.failed(e);
+        Feature.READER.failed(e);
       }
     }
     return CollectionConverters.asScala(planned).toSeq();

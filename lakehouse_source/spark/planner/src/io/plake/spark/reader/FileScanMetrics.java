@@ -1,6 +1,6 @@
 package io.plake.spark.reader;
 
-import io.plake.spark.core.Part;
+import io.plake.spark.core.Feature;
 import io.plake.spark.core.Vocabulary;
 import java.lang.reflect.Field;
 import java.util.Map;
@@ -56,7 +56,7 @@ public final class FileScanMetrics extends ColumnarRule {
           try {
             add((FileSourceScanExec) leaf);
           } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
-            Part.METRICS.failed(e);
+            Feature.METRICS.failed(e);
           }
         }
       }

@@ -1,6 +1,6 @@
 package io.plake.spark.scan;
 
-import io.plake.spark.core.Part;
+import io.plake.spark.core.Feature;
 import io.plake.spark.core.Relations;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -40,7 +40,7 @@ public final class AnswerRows extends SparkStrategy {
           planned = List.of(planLater(rows));
         }
       } catch (LinkageError e) {
-        Part.AGGREGATES.failed(e);
+        Feature.AGGREGATES.failed(e);
       } catch (RuntimeException e) {
         // An expression fails on these rows. Spark's job raises the error when the query is run.
         planned = Collections.emptyList();

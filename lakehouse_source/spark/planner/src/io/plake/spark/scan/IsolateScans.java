@@ -1,17 +1,16 @@
 package io.plake.spark.scan;
 
+import io.plake.spark.core.Feature;
+import io.plake.spark.core.FrameTable;
+import io.plake.spark.core.HiddenColumns;
 import io.plake.spark.core.NamedTable;
-import io.plake.spark.core.Part;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
-import java.util.Arrays;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.IdentityHashMap;
 import java.util.Map;
-import java.util.Set;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -58,7 +57,7 @@ public final class IsolateScans extends Rule<LogicalPlan> {
       collect(plan, questions);
       return plan.transformUp(new Rewrite<>(node -> changed(node, questions)));
     } catch (LinkageError | RuntimeException e) {
-      Part.PUSHDOWN.failed(e);
+      Feature.PUSHDOWN.failed(e);
       return plan;
     }
   }
@@ -123,7 +122,7 @@ public final class IsolateScans extends Rule<LogicalPlan> {
       return new Filter(condition, Relations.copy(
           relation, relation.table(), new CaseInsensitiveStringMap(options)));
     } catch (LinkageError | RuntimeException e) {
-      Part.FUNCTIONS.failed(e);
+      Feature.FUNCTIONS.failed(e);
       return filter;
     }
   }
@@ -132,22 +131,21 @@ public final class IsolateScans extends Rule<LogicalPlan> {
       DataSourceV2Relation relation, CatalogQuestion question) {
     PythonTable table = (PythonTable) relation.table();
     StructType schema = table.schema();
-    Set<String> names = new HashSet<>(Arrays.asList(schema.fieldNames()));
-    if (names.isEmpty() || names.size() < schema.length()) {
+    if (!HiddenColumns.canJoin(schema)) {
       return relation; // no column carries the marks, or a name does not tell columns apart
     }
     if (sparkPrunes()) {
-      Part.PUSHDOWN.failed(SPARK_PRUNES);
+      Feature.PUSHDOWN.failed(SPARK_PRUNES);
       return relation;
     }
     try {
       boolean named = table instanceof NamedTable;
       PythonTable isolated = IsolatedTable.of(
-          sourceOf(table, relation.options()), Relations.SOURCE, schema, question,
+          sourceOf(table, relation.options()), schema, question,
           named ? ((NamedTable) table).hidden() : Map.of());
       return Relations.copy(relation, isolated, relation.options());
     } catch (ReflectiveOperationException e) {
-      Part.PUSHDOWN.failed(e);
+      Feature.PUSHDOWN.failed(e);
       return relation;
     }
   }
@@ -172,62 +170,35 @@ public final class IsolateScans extends Rule<LogicalPlan> {
         ? ((NamedTable) table).frameFor(options) : Relations.sourceOf(table);
   }
 
-  /** The table of a frame, with scans that prune. Equal to any other of the same frame. */
-  static final class IsolatedTable extends PythonTable {
-    private final PythonDataSourceV2 frame;
-    private final String shortName;
-    private final StructType schema;
+  /** The table of a frame, with scans that prune. */
+  static final class IsolatedTable extends FrameTable {
     private final CatalogQuestion question;
-    private final Map<String, StructField> hidden;
 
     IsolatedTable(
-        PythonDataSourceV2 frame, String shortName, StructType schema, CatalogQuestion question,
+        PythonDataSourceV2 frame, StructType schema, CatalogQuestion question,
         Map<String, StructField> hidden) {
-      super(frame, shortName, schema);
-      this.frame = frame;
-      this.shortName = shortName;
-      this.schema = schema;
+      super(frame, schema, hidden);
       this.question = question;
-      this.hidden = hidden;
     }
 
     /** Here, so that the rule links where this class does not. */
     static PythonTable of(
-        PythonDataSourceV2 frame, String shortName, StructType schema, CatalogQuestion question,
+        PythonDataSourceV2 frame, StructType schema, CatalogQuestion question,
         Map<String, StructField> hidden) {
-      return new IsolatedTable(frame, shortName, schema, question, hidden);
+      return new IsolatedTable(frame, schema, question, hidden);
     }
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
       try {
-        return new IsolatedScanBuilder(frame, shortName, schema, options, question, hidden);
+        return new IsolatedScanBuilder(frame, schema, options, question, hidden);
       } catch (LinkageError e) {
-        Part.PUSHDOWN.failed(e);
+        Feature.PUSHDOWN.failed(e);
         if (!hidden.isEmpty()) { // Spark's own scan does not have these columns
           throw e;
         }
-        return stock(frame, shortName, schema, options);
+        return super.newScanBuilder(options);
       }
-    }
-
-    /** The scan builder that Spark would have used. */
-    static ScanBuilder stock(
-        PythonDataSourceV2 frame, String shortName, StructType schema,
-        CaseInsensitiveStringMap options) {
-      return new PythonTable(frame, shortName, schema).newScanBuilder(options);
-    }
-
-    @Override
-    public boolean equals(Object other) {
-      return other instanceof IsolatedTable
-          && ((IsolatedTable) other).frame == frame
-          && ((IsolatedTable) other).schema.equals(schema);
-    }
-
-    @Override
-    public int hashCode() {
-      return System.identityHashCode(frame);
     }
   }
 }

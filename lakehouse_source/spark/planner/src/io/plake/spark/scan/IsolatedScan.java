@@ -1,6 +1,6 @@
 package io.plake.spark.scan;
 
-import io.plake.spark.core.Part;
+import io.plake.spark.core.Feature;
 import io.plake.spark.core.Refusal;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -54,7 +54,6 @@ public final class IsolatedScan
 
   private static final String PYTHON = "Python, ";
 
-  private final String shortName;
   private final IsolatedSource source;
   private final Scan stock;
   private final boolean inBatches;
@@ -62,14 +61,13 @@ public final class IsolatedScan
   private final ThreadLocal<IsolatedSource> run = new ThreadLocal<>();
   private volatile Batch planned;
 
-  IsolatedScan(IsolatedSource source, String shortName) {
-    this(source, shortName, comesInBatches());
+  IsolatedScan(IsolatedSource source) {
+    this(source, comesInBatches());
   }
 
-  private IsolatedScan(IsolatedSource source, String shortName, boolean inBatches) {
+  private IsolatedScan(IsolatedSource source, boolean inBatches) {
     this.source = source;
-    this.shortName = shortName;
-    this.stock = source.scan(shortName);
+    this.stock = source.scan();
     this.inBatches = inBatches && !hasNumbersToTake(stock.readSchema());
   }
 
@@ -94,11 +92,11 @@ public final class IsolatedScan
       }
       String obstacle = BatchReads.obstacle();
       if (obstacle != null) {
-        Part.BATCHES.failed(obstacle);
+        Feature.BATCHES.failed(obstacle);
       }
       return obstacle == null;
     } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
-      Part.BATCHES.failed(e);
+      Feature.BATCHES.failed(e);
       return false;
     }
   }
@@ -110,7 +108,7 @@ public final class IsolatedScan
   /** Who should read the scan; null where it is Python, without asking or after a failure. */
   public ReaderAnswer ask() {
     try {
-      return source.ask(shortName);
+      return source.ask();
     } catch (Exception e) { // the same failure shows when the scan runs
       return null;
     }
@@ -119,7 +117,7 @@ public final class IsolatedScan
   /** The same scan with longs for decimals; null where it has none, or longs already. */
   IsolatedScan withLongs() {
     IsolatedSource longs = source.withLongs();
-    return longs == null ? null : new IsolatedScan(longs, shortName, inBatches);
+    return longs == null ? null : new IsolatedScan(longs, inBatches);
   }
 
   @Override
@@ -133,14 +131,14 @@ public final class IsolatedScan
     IsolatedSource keys = narrowed.get();
     narrowed.remove();
     return new IsolatedBatch(
-        keys == null ? stock.toBatch() : keys.scan(shortName).toBatch(), keys);
+        keys == null ? stock.toBatch() : keys.scan().toBatch(), keys);
   }
 
   /** Spark asks where relations are joined. The scan is then planned here, once for the run. */
   @Override
   public Statistics estimateStatistics() {
     try {
-      return source.statistics(shortName);
+      return source.statistics();
     } catch (Exception | LinkageError e) { // the same failure shows when the scan runs
       return UNKNOWN;
     }
@@ -154,7 +152,7 @@ public final class IsolatedScan
   public NamedReference[] filterAttributes() {
     List<NamedReference> found = new ArrayList<>();
     try {
-      Set<String> likely = source.keyColumns(shortName);
+      Set<String> likely = source.keyColumns();
       for (StructField field : source.pushdown.columns.fields()) {
         if (ConditionData.nameOf(field.dataType()) != null
             && (likely == null || likely.contains(field.name()))) {
@@ -180,7 +178,7 @@ public final class IsolatedScan
         narrowed.set(source.withJoinKeys(keys.terms()));
       }
     } catch (LinkageError | RuntimeException e) {
-      Part.JOIN_KEYS.failed(e);
+      Feature.JOIN_KEYS.failed(e);
     }
   }
 
@@ -219,11 +217,11 @@ public final class IsolatedScan
   public CustomTaskMetric[] reportDriverMetrics() {
     List<CustomTaskMetric> all = new ArrayList<>(Arrays.asList(stock.reportDriverMetrics()));
     try {
-      ScanCounts counts = source.counts(shortName);
+      ScanCounts counts = source.counts();
       IsolatedSource keys = run.get();
-      all.addAll((keys == null ? counts : counts.prunedByKeys(keys.counts(shortName))).reported());
+      all.addAll((keys == null ? counts : counts.prunedByKeys(keys.counts())).reported());
     } catch (Exception | LinkageError e) {
-      Part.METRICS.failed(e);
+      Feature.METRICS.failed(e);
     }
     run.remove();
     return all.toArray(new CustomTaskMetric[0]);

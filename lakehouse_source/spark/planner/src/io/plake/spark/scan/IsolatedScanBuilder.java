@@ -1,6 +1,7 @@
 package io.plake.spark.scan;
 
-import io.plake.spark.core.Part;
+import io.plake.spark.core.Feature;
+import io.plake.spark.core.Relations;
 import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
 import java.util.ArrayList;
@@ -18,6 +19,7 @@ import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.Metadata;
@@ -46,7 +48,6 @@ public final class IsolatedScanBuilder
       "spark.sql.legacy.parquet.nanosAsLong", "false");
 
   private final PythonDataSourceV2 frame;
-  private final String shortName;
   private final StructType full;
   private final CaseInsensitiveStringMap options;
   private final CatalogQuestion question;
@@ -62,11 +63,9 @@ public final class IsolatedScanBuilder
    * @param hidden columns that tell where a row is stored, by plake's names
    */
   public IsolatedScanBuilder(
-      PythonDataSourceV2 frame, String shortName, StructType full,
-      CaseInsensitiveStringMap options, CatalogQuestion question,
-      Map<String, StructField> hidden) {
+      PythonDataSourceV2 frame, StructType full, CaseInsensitiveStringMap options,
+      CatalogQuestion question, Map<String, StructField> hidden) {
     this.frame = frame;
-    this.shortName = shortName;
     this.full = full;
     this.options = options;
     this.question = question;
@@ -89,7 +88,7 @@ public final class IsolatedScanBuilder
         known = ask();
       }
     } catch (LinkageError e) {
-      Part.PUSHDOWN.failed(e);
+      Feature.PUSHDOWN.failed(e);
     }
     return known == null ? offered : new Predicate[0];
   }
@@ -132,11 +131,10 @@ public final class IsolatedScanBuilder
         return null;
       }
       Pushdown asking = pushdown.asking(question, question.about(full));
-      Seq<byte[]> pickled =
-          new IsolatedSource(frame, full, options, asking).partitions(shortName);
+      Seq<byte[]> pickled = new IsolatedSource(frame, full, options, asking).partitions();
       return pickled.isEmpty() ? null : CatalogAnswer.of(pickled.head(), schema);
     } catch (Exception | LinkageError e) { // Scala throws checked exceptions unannounced
-      Part.AGGREGATES.failed(e);
+      Feature.AGGREGATES.failed(e);
       return null;
     }
   }
@@ -225,7 +223,7 @@ public final class IsolatedScanBuilder
     try {
       return setting();
     } catch (LinkageError e) {
-      Part.READER.failed(e);
+      Feature.READER.failed(e);
       return null;
     }
   }
@@ -239,7 +237,7 @@ public final class IsolatedScanBuilder
       return null;
     }
     if (!wanted.equals(Vocabulary.Reader.AUTO) && !wanted.equals(Vocabulary.Reader.SPARK)) {
-      Part.READER.failed(Vocabulary.Setting.READER + " is " + wanted);
+      Feature.READER.failed(Vocabulary.Setting.READER + " is " + wanted);
       return null;
     }
     for (Map.Entry<String, String> one : REQUIRED.entrySet()) {
@@ -257,14 +255,13 @@ public final class IsolatedScanBuilder
       return answer;
     }
     try {
-      return new IsolatedScan(
-          new IsolatedSource(frame, full, options, pushdown, reader()), shortName);
+      return new IsolatedScan(new IsolatedSource(frame, full, options, pushdown, reader()));
     } catch (LinkageError e) {
       if (known != null) { // Spark has dropped its filters
         throw e;
       }
-      Part.PUSHDOWN.failed(e);
-      return IsolateScans.IsolatedTable.stock(frame, shortName, full, options).build();
+      Feature.PUSHDOWN.failed(e);
+      return new PythonTable(frame, Relations.SOURCE, full).newScanBuilder(options).build();
     }
   }
 }

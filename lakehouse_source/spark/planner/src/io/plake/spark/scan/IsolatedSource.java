@@ -1,6 +1,7 @@
 package io.plake.spark.scan;
 
 import io.plake.spark.core.PlakeSource;
+import io.plake.spark.core.Relations;
 import java.util.Set;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
@@ -80,24 +81,23 @@ public final class IsolatedSource extends PythonDataSourceV2 {
    *
    * @return null where it is Python without asking
    */
-  ReaderAnswer ask(String shortName) {
-    return reader == null ? null : asPlanned().asked(shortName, false);
+  ReaderAnswer ask() {
+    return reader == null ? null : asPlanned().asked(false);
   }
 
   /**
    * The columns of which keys of a join are likely to leave out much of the scan, if they come
    * while the query runs; null where any may be.
    */
-  Set<String> keyColumns(String shortName) {
-    return asPlanned().asked(shortName, true).keyColumns();
+  Set<String> keyColumns() {
+    return asPlanned().asked(true).keyColumns();
   }
 
-  private synchronized ReaderAnswer asked(String shortName, boolean joined) {
+  private synchronized ReaderAnswer asked(boolean joined) {
     if (answer == null || joined && !tellsKeys) {
       IsolatedSource asking =
           new IsolatedSource(frame, full, options, pushdown.withQuestions(reader, joined));
-      PythonDataSourceReadInfo info = asking.getOrCreateReadInfo(
-          shortName, options, asking.pushdown.marked(), false);
+      PythonDataSourceReadInfo info = asking.readInfo();
       answer = ReaderAnswer.of(info.partitions(), pushdown.columns, full);
       tellsKeys = joined;
       planned = answer.isSpark() ? null : info;
@@ -106,9 +106,9 @@ public final class IsolatedSource extends PythonDataSourceV2 {
   }
 
   /** How much of the table the scan reads. It is planned already. */
-  synchronized ScanCounts counts(String shortName) {
+  synchronized ScanCounts counts() {
     return answer != null
-        ? answer.counts : ReaderAnswer.of(partitions(shortName), pushdown.columns, full).counts;
+        ? answer.counts : ReaderAnswer.of(partitions(), pushdown.columns, full).counts;
   }
 
   /** Lets Python read the scan, because keys of a join may prune it. */
@@ -122,18 +122,22 @@ public final class IsolatedSource extends PythonDataSourceV2 {
   }
 
   /** Spark's own scan of this source. */
-  Scan scan(String shortName) {
-    return new PythonScanBuilder(this, shortName, pushdown.marked(), options).build();
+  Scan scan() {
+    return new PythonScanBuilder(this, Relations.SOURCE, pushdown.marked(), options).build();
   }
 
   /** The partitions, pickled. A Python worker makes them. */
-  Seq<byte[]> partitions(String shortName) {
-    return getOrCreateReadInfo(shortName, options, pushdown.marked(), false).partitions();
+  Seq<byte[]> partitions() {
+    return readInfo().partitions();
+  }
+
+  private PythonDataSourceReadInfo readInfo() {
+    return getOrCreateReadInfo(Relations.SOURCE, options, pushdown.marked(), false);
   }
 
   /** How large the scan is. Spark asks for every copy of the plan. */
-  ScanStatistics statistics(String shortName) {
-    return asPlanned().asked(shortName, false).statistics;
+  ScanStatistics statistics() {
+    return asPlanned().asked(false).statistics;
   }
 
   @Override

@@ -1,6 +1,6 @@
 package io.plake.spark.scan;
 
-import io.plake.spark.core.Part;
+import io.plake.spark.core.Feature;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import java.util.ArrayList;
@@ -47,7 +47,7 @@ public final class LongDecimals extends SparkStrategy {
               new Rewrite<>(node -> node == leaf ? changed : node))));
         }
       } catch (LinkageError | RuntimeException e) {
-        Part.DECIMALS.failed(e);
+        Feature.DECIMALS.failed(e);
       }
     }
     return CollectionConverters.asScala(planned).toSeq();

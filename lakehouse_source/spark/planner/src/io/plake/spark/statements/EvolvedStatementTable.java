@@ -8,9 +8,8 @@ import org.apache.spark.sql.types.StructType;
 /** The target of a MERGE WITH SCHEMA EVOLUTION that has its new columns. Not on 4.1. */
 public final class EvolvedStatementTable extends StatementTable implements SupportsSchemaEvolution {
 
-  public EvolvedStatementTable(
-      PythonDataSourceV2 frame, String shortName, StructType schema, long version) {
-    super(frame, shortName, schema, version, true);
+  public EvolvedStatementTable(PythonDataSourceV2 frame, StructType schema, long version) {
+    super(frame, schema, version, true);
   }
 
   @Override

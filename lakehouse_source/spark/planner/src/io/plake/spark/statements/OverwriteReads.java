@@ -6,7 +6,7 @@ import com.fasterxml.jackson.databind.node.TextNode;
 import io.plake.spark.catalog.PlakeTable;
 import io.plake.spark.catalog.TableToCreate;
 import io.plake.spark.core.Envelope;
-import io.plake.spark.core.Part;
+import io.plake.spark.core.Feature;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.SealedOptions;
@@ -48,7 +48,7 @@ public final class OverwriteReads extends Rule<LogicalPlan> {
     try {
       return plan.transformUp(new Rewrite<>(OverwriteReads::told));
     } catch (LinkageError e) {
-      Part.STATEMENTS.failed(e);
+      Feature.STATEMENTS.failed(e);
       return plan;
     }
   }

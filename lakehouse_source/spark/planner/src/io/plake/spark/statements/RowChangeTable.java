@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Envelope;
 import io.plake.spark.core.PlakeSource;
+import io.plake.spark.core.Relations;
 import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.core.WriteInfo;
@@ -48,7 +49,7 @@ final class RowChangeTable extends PythonTable {
   RowChangeTable(
       StatementTable target, RowLevelOperation.Command command, RowOperation operation,
       StructType rows, boolean rescans) {
-    super(new PlakeSource(target.name()), target.name(), rows);
+    super(new PlakeSource(), Relations.SOURCE, rows);
     this.target = target;
     this.command = command;
     this.operation = operation;

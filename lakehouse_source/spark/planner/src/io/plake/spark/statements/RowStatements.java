@@ -3,7 +3,7 @@ package io.plake.spark.statements;
 import io.plake.spark.catalog.PlakeTable;
 import io.plake.spark.core.CharPadding;
 import io.plake.spark.core.Envelope;
-import io.plake.spark.core.Part;
+import io.plake.spark.core.Feature;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
@@ -56,7 +56,7 @@ public final class RowStatements extends Rule<LogicalPlan> {
       return plan.transformUp(new Rewrite<>(RowStatements::changed))
           .transformUp(new Rewrite<>(GroupFilters::without));
     } catch (LinkageError e) {
-      Part.STATEMENTS.failed(e);
+      Feature.STATEMENTS.failed(e);
       return plan;
     }
   }
@@ -244,11 +244,10 @@ public final class RowStatements extends Rule<LogicalPlan> {
       PythonDataSourceV2 frame = Relations.sourceOf(table);
       long version = versionOf(frame, table, options);
       if (!RepinViews.isPinnedNow(table)) {
-        PythonDataSourceV2 now = new PlakeSource(table.name());
-        checkNewest(version, versionOf(now, table, options));
+        checkNewest(version, versionOf(new PlakeSource(), table, options));
       }
       return Relations.copy(
-          relation, new StatementTable(frame, table.name(), table.schema(), version), options);
+          relation, new StatementTable(frame, table.schema(), version), options);
     } catch (ReflectiveOperationException e) {
       throw new IllegalStateException(e);
     }
@@ -277,8 +276,8 @@ public final class RowStatements extends Rule<LogicalPlan> {
     }
     PythonDataSourceV2 frame = table.frameFor(CaseInsensitiveStringMap.empty());
     StatementTable target = evolves
-        ? StatementTable.evolved(frame, Relations.SOURCE, table.schema(), table.version)
-        : new StatementTable(frame, Relations.SOURCE, table.schema(), table.version);
+        ? StatementTable.evolved(frame, table.schema(), table.version)
+        : new StatementTable(frame, table.schema(), table.version);
     return Relations.copy(relation, target, table.with(relation.options()));
   }
 

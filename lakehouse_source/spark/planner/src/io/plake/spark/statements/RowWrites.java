@@ -1,6 +1,6 @@
 package io.plake.spark.statements;
 
-import io.plake.spark.core.Part;
+import io.plake.spark.core.Feature;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
@@ -73,17 +73,15 @@ public final class RowWrites extends Rule<LogicalPlan> {
       return Relations.isFrame(target.table())
           && !(Relations.sourceOf((PythonTable) target.table()) instanceof PlakeSource);
     } catch (ReflectiveOperationException e) {
-      Part.STATEMENTS.failed(e);
+      Feature.STATEMENTS.failed(e);
       return false;
     }
   }
 
   /** The same target, whose errors are told by {@link PlakeSource}. */
   private static DataSourceV2Relation telling(DataSourceV2Relation target) {
-    PythonTable table = (PythonTable) target.table();
     return Relations.copy(
-        target, new PythonTable(new PlakeSource(table.name()), table.name(), table.schema()),
-        target.options());
+        target, PlakeSource.table(((PythonTable) target.table()).schema()), target.options());
   }
 
   private static LogicalPlan append(

@@ -1,5 +1,6 @@
 package io.plake.spark.statements;
 
+import io.plake.spark.core.FrameTable;
 import io.plake.spark.core.HiddenColumns;
 import io.plake.spark.core.SchemaEvolution;
 import io.plake.spark.core.StatementTarget;
@@ -7,7 +8,6 @@ import io.plake.spark.scan.IsolatedScanBuilder;
 import java.util.EnumSet;
 import java.util.Map;
 import java.util.Set;
-import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
 import org.apache.spark.sql.connector.catalog.TableCapability;
@@ -15,7 +15,6 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
 import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -26,44 +25,31 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>Its rows tell where they are stored, in columns whose names no column of the user has
  * ({@link HiddenColumns}).
  */
-class StatementTable extends PythonTable
+class StatementTable extends FrameTable
     implements StatementTarget, SupportsRowLevelOperations, SupportsMetadataColumns {
-
-  private final PythonDataSourceV2 frame;
-  private final String shortName;
-  private final StructType schema;
-  private final Map<String, StructField> hidden;
 
   /** The version that the statement reads. */
   final long version;
 
   private final boolean evolves;
 
-  StatementTable(PythonDataSourceV2 frame, String shortName, StructType schema, long version) {
-    this(frame, shortName, schema, version, false);
+  StatementTable(PythonDataSourceV2 frame, StructType schema, long version) {
+    this(frame, schema, version, false);
   }
 
   /** @param evolves whether the statement is WITH SCHEMA EVOLUTION */
-  StatementTable(
-      PythonDataSourceV2 frame, String shortName, StructType schema, long version,
-      boolean evolves) {
-    super(frame, shortName, schema);
-    this.frame = frame;
-    this.shortName = shortName;
-    this.schema = schema;
+  StatementTable(PythonDataSourceV2 frame, StructType schema, long version, boolean evolves) {
+    super(frame, schema, HiddenColumns.of(schema));
     this.version = version;
     this.evolves = evolves;
-    this.hidden = HiddenColumns.of(schema);
   }
 
   /** The target of a MERGE whose table has the columns that it needs now. */
-  static StatementTable evolved(
-      PythonDataSourceV2 frame, String shortName, StructType schema, long version) {
+  static StatementTable evolved(PythonDataSourceV2 frame, StructType schema, long version) {
     return SchemaEvolution.IS_ASKED
         ? (StatementTable) SchemaEvolution.made(
-            StatementTable.class.getPackageName() + ".EvolvedStatementTable", frame, shortName,
-            schema, version)
-        : new StatementTable(frame, shortName, schema, version, true);
+            StatementTable.class.getPackageName() + ".EvolvedStatementTable", frame, schema, version)
+        : new StatementTable(frame, schema, version, true);
   }
 
   /** The columns that tell where a row is stored, by plake's names. */
@@ -85,11 +71,6 @@ class StatementTable extends PythonTable
   }
 
   @Override
-  public MetadataColumn[] metadataColumns() {
-    return HiddenColumns.columns(hidden);
-  }
-
-  @Override
   public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
     return () -> new RowOperation(this, info.command());
   }
@@ -97,18 +78,6 @@ class StatementTable extends PythonTable
   /** A MERGE that only inserts reads its target by this scan. */
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new IsolatedScanBuilder(frame, shortName, schema, options, null, hidden);
-  }
-
-  @Override
-  public boolean equals(Object other) {
-    return other instanceof StatementTable
-        && ((StatementTable) other).frame == frame
-        && ((StatementTable) other).schema.equals(schema);
-  }
-
-  @Override
-  public int hashCode() {
-    return System.identityHashCode(frame);
+    return new IsolatedScanBuilder(frame, schema, options, null, hidden);
   }
 }

@@ -1,27 +1,23 @@
-"""Door. `python -m lakehouse_source.server`: the server as a process of its own."""
+"""Door. The server as a process of its own, which `plake serve` begins."""
 
 from __future__ import annotations
 
-import argparse
 import gc
 import ipaddress
 import logging
 import os
-import sys
 from collections.abc import Sequence
 
-from lakehouse_source.errors import InvalidOptionError, PlakeError
+from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.iceberg.metadata import NEWEST_VERSIONS
 from lakehouse_source.server.routes import app
-
-PORT = 8181
 
 
 def serve(
     catalog: str,
     *,
     host: str = "127.0.0.1",
-    port: int = PORT,
+    port: int = 8181,
     token: str | None = None,
     tls_cert: str | None = None,
     tls_key: str | None = None,
@@ -103,29 +99,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the server that the arguments describe; answers the exit code."""
-    parser = argparse.ArgumentParser(prog="plake serve", description=__doc__)
-    parser.add_argument("--catalog", required=True, help="its URL, or env:NAME")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=PORT)
-    parser.add_argument("--token", help="env:NAME: the variable with the token")
-    parser.add_argument("--tls-cert", help="a file in PEM")
-    parser.add_argument("--tls-key", help="a file in PEM")
-    parser.add_argument("--storage", action="append", default=[], metavar="NAME=VALUE")
-    parser.add_argument("--vend-credentials", action="append", default=[], metavar="NAME=VALUE")
-    parser.add_argument("--newest-versions", type=int, default=NEWEST_VERSIONS)
-    given = vars(parser.parse_args(arguments))
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
-    try:
-        serve(**given)
-    except PlakeError as error:
-        print(f"{error.code}: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,7 +9,7 @@ import org.slf4j.LoggerFactory;
  * <p>A query whose part fails is slower and right. The first reason is kept for
  * {@code lakehouse_source.spark.status(spark)} and logged once per JVM.
  */
-public enum Part {
+public enum Feature {
   PUSHDOWN(Vocabulary.Part.PUSHDOWN),
   AGGREGATES(Vocabulary.Part.AGGREGATES),
   FUNCTIONS(Vocabulary.Part.FUNCTIONS),
@@ -31,7 +31,7 @@ public enum Part {
 
   private String failure;
 
-  Part(String label) {
+  Feature(String label) {
     this.label = label;
   }
 
