@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
@@ -43,6 +44,9 @@ from lakehouse_source.storage import Storage
 
 # Decoded rows that wait for whoever reads many files.
 READ_BUFFER_BYTES = 256 * 1024 * 1024
+# Local files are read one after the other where they have so few bytes on average: to hand rows
+# from thread to thread takes longer. 1,000 files of 100 rows: 0.55 s instead of 0.70.
+_TINY_BYTES = 16 * 1024
 # A row group is decoded in portions when at most one row in `_FEW` matches.
 _FEW = 1000
 _PORTION_ROWS = 16_384
@@ -63,7 +67,7 @@ def read_task(spec: ReadSpec, task: ScanTask, storage: Storage) -> Iterator[pa.T
         StorageError: the file is missing or cannot be read.
         CorruptDatasetError: the file is not the one that was committed.
     """
-    return _FileReader(spec, task, storage).tables()
+    return _FileReader(_Wanted.of(spec), task, storage).tables()
 
 
 def read_all(
@@ -91,31 +95,52 @@ def read_each(
     buffer_bytes: int = READ_BUFFER_BYTES,
 ) -> Iterator[tuple[ScanTask, pa.Table]]:
     """As `read_all`, each table with its task."""
-    if len(tasks) <= 1:
+    wanted = _Wanted.of(spec)
+    if len(tasks) <= 1 or _are_tiny(tasks, storage):
         for task in tasks:
-            for table in read_task(spec, task, storage):
+            for table in _FileReader(wanted, task, storage).tables():
                 yield task, table
         return
     yield from in_order(
         tasks,
-        lambda task: read_task(spec, task, storage),
+        lambda task: _FileReader(wanted, task, storage).tables(),
         width=min(len(tasks), max(2, pa.cpu_count())),
         buffer_bytes=buffer_bytes,
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What all files of a read have in common: the spec, and the schemas that follow from it."""
+
+    spec: ReadSpec
+    target: pa.Schema
+    output_schema: pa.Schema
+    predicate_schema: pa.Schema
+
+    @classmethod
+    def of(cls, spec: ReadSpec) -> _Wanted:
+        needed = spec.predicate.columns if spec.predicate is not None else ()
+        predicate_schema = pa.schema([spec.schema.field(name) for name in needed])
+        return cls(spec, spec.target, spec.output_schema, predicate_schema)
+
+
+def _are_tiny(tasks: Sequence[ScanTask], storage: Storage) -> bool:
+    """Whether threads that read files side by side would mostly wait for one another."""
+    return storage.is_local and sum(one.byte_count for one in tasks) <= _TINY_BYTES * len(tasks)
+
+
 class _FileReader:
-    def __init__(self, spec: ReadSpec, task: ScanTask, storage: Storage) -> None:
-        self.spec = spec
+    def __init__(self, wanted: _Wanted, task: ScanTask, storage: Storage) -> None:
+        spec = self.spec = wanted.spec
         self.task = task
         self.storage = storage
         # The columns of a file that plake did not write are known only when it is open.
         self.foreign = is_foreign(task.path)
         self.file_schema = spec.file_schemas[task.schema_version]
-        self.target = spec.target
-        self.output_schema = spec.output_schema
-        needed = spec.predicate.columns if spec.predicate is not None else ()
-        self.predicate_schema = pa.schema([spec.schema.field(name) for name in needed])
+        self.target = wanted.target
+        self.output_schema = wanted.output_schema
+        self.predicate_schema = wanted.predicate_schema
 
     def tables(self) -> Iterator[pa.Table]:
         with self._errors():

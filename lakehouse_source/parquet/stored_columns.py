@@ -48,7 +48,8 @@ class StoredColumns:
         self._shown = shown
         # The structs that are read in part. Parquet spells a column `a.b` like field `b` of a
         # struct `a`: then structs stay whole.
-        self._parts = () if names_hold(file_schema, ".") else tuple(spec.narrowed)
+        parts = tuple(spec.narrowed)
+        self._parts = () if parts and names_hold(file_schema, ".") else parts
 
     def physical(self, file: OpenFile, wanted: pa.Schema) -> list[pa.Field]:
         """The fields of the file from which columns are made."""

@@ -128,10 +128,10 @@ class Feed:
         plan = replace(self.plan, parts=())
         return replace(self, plan=plan, per_commit=plan)
 
-    def tables(self, part: Changed, storage: Storage) -> Iterator[pa.Table]:
-        """The changes of one part of `plan`."""
+    def tables(self, parts: Sequence[Changed], storage: Storage) -> Iterator[pa.Table]:
+        """The changes of some parts of `plan`."""
         versions = None if self.plan is self.per_commit else _NetVersions(self, storage)
-        for kind, rows in changed_rows(self.plan, part, storage):
+        for part, kind, rows in changed_rows(self.plan, parts, storage):
             told = kind if self.updates else _WITHOUT_IMAGES.get(kind, kind)
             for version, some in [(part.version, rows)] if versions is None else versions(rows):
                 own = (told.value, version, self.timestamps[version])
@@ -199,9 +199,8 @@ class Changes:
         """
         feed = self.planned()
         storage = Storage(feed.plan.spec.uri)
-        for part in feed.plan.parts:
-            for table in feed.tables(part, storage):
-                yield from table.to_batches()
+        for table in feed.tables(feed.plan.parts, storage):
+            yield from table.to_batches()
 
     def to_table(self) -> pa.Table:
         """The changes as an Arrow table.

@@ -7,8 +7,9 @@ only moved: their values are not compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
+from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from lakehouse_source.deletion.vector import Positions, as_array, positions_of
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.read_write_specs import ReadSpec
-from lakehouse_source.parquet.reader import read_all
+from lakehouse_source.parquet.reader import read_all, read_each
 from lakehouse_source.read.feed_plan import Changed, FeedPlan, Side
 from lakehouse_source.schema.equal_rows import equal_rows
 from lakehouse_source.storage import Storage
@@ -32,13 +33,39 @@ class Kind(Enum):
 
 
 def changed_rows(
-    plan: FeedPlan, part: Changed, storage: Storage
-) -> Iterator[tuple[Kind, pa.Table]]:
-    """The rows that one part of a plan changed, with the columns of `plan.spec_of(part)`.
+    plan: FeedPlan, parts: Sequence[Changed], storage: Storage
+) -> Iterator[tuple[Changed, Kind, pa.Table]]:
+    """The rows that parts of a plan changed, with the columns of `plan.spec_of(part)`.
 
     The images of an update before and after it come one after the other. The images before
     updates are held in memory, and the identities of rows that were moved.
     """
+    for is_paired, several in groupby(parts, lambda part: part.is_paired):
+        if not is_paired:
+            yield from _unpaired_rows(plan, tuple(several), storage)
+            continue
+        for part in several:
+            for kind, rows in _paired_rows(plan, part, storage):
+                yield part, kind, rows
+
+
+def _unpaired_rows(
+    plan: FeedPlan, parts: tuple[Changed, ...], storage: Storage
+) -> Iterator[tuple[Changed, Kind, pa.Table]]:
+    """As `changed_rows`. The files of all parts are read side by side: there may be thousands."""
+    tasks: list[ScanTask] = []
+    told: dict[int, tuple[Changed, Kind]] = {}
+    for part in parts:
+        for kind, side in ((Kind.DELETE, part.before), (Kind.INSERT, part.after)):
+            tasks += side.tasks
+            told |= {id(task): (part, kind) for task in side.tasks}
+    for task, rows in read_each(plan.narrow_spec, tasks, storage):
+        yield *told[id(task)], rows
+
+
+def _paired_rows(
+    plan: FeedPlan, part: Changed, storage: Storage
+) -> Iterator[tuple[Kind, pa.Table]]:
     moved = _Moved.of(plan.identity_spec, part, storage)
     spec = plan.spec_of(part)
     befores: list[pa.Table] = []
@@ -89,9 +116,9 @@ class _Moved:
 
     @classmethod
     def of(cls, spec: ReadSpec, part: Changed, storage: Storage) -> _Moved:
-        before, after = part.before.identities, part.after.identities
         if not part.is_paired:
             return cls(Positions(), Positions())
+        before, after = part.before.identities, part.after.identities
         gone = list(read_all(spec, before, storage))
         taken = pa.concat_tables([spec.output_schema.empty_table(), *gone])
         brought = _wanted(spec, after, positions_of(taken.column(0)), storage)

@@ -295,11 +295,10 @@ def changed_batches(
     freeze_gc()
     target = batch_schema(schema)
     storage = Storage(feed.plan.spec.uri)
-    for part in parts:
-        for table in feed.tables(part, storage):
-            aligned = align(table, target, table.schema, by_name).combine_chunks()
-            for batch in aligned.to_batches(max_chunksize=BATCH_ROWS):
-                yield decimals_to_longs(checked(batch, target), unscaled)
+    for table in feed.tables(parts, storage):
+        aligned = align(table, target, table.schema, by_name).combine_chunks()
+        for batch in aligned.to_batches(max_chunksize=BATCH_ROWS):
+            yield decimals_to_longs(checked(batch, target), unscaled)
 
 
 def packed(parts: Sequence[Changed], size_bytes: int) -> Iterator[tuple[Changed, ...]]:
