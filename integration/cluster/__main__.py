@@ -31,6 +31,7 @@ def main() -> int:
     checks: dict[str, Callable[[Cluster], None]] = {
         "main": answers.main_job,
         "tables": answers.tables_and_streams,
+        "clustering": answers.clustering,
         "database": lambda found: faults.database_restarts(found, arguments.appends),
         "failing": lambda found: faults.store_fails(found, arguments.appends),
         "stalling": lambda found: faults.store_stalls(found, arguments.appends),

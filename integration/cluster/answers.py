@@ -98,6 +98,33 @@ def tables_and_streams(cluster: Cluster) -> None:
         cluster.check(f"table {table} is clean", cluster.tidy(uri)[0])
 
 
+def clustering(cluster: Cluster) -> None:
+    """`CALL cluster` by tasks on two workers: the same rows, fewer files for a range of a key."""
+    found = cluster.finish(cluster.start("clustering", BUCKET, namespace="clustering"))
+    if not cluster.check("clustering ends", "failed" not in found, found.get("log", "")):
+        return
+    parts = {"a": 7_919, "b": 104_729}
+    for when in ("before", "after"):
+        rows = found[f"rows {when}"]
+        cluster.check(
+            f"all rows {when} clustering", rows[:2] == [ROWS, ROWS * (ROWS - 1) // 2], rows
+        )
+        for column, factor in parts.items():
+            expected = [i for i in range(ROWS) if 60_000 <= i * factor % ROWS < 61_200]
+            answer = found[f"{column} {when}"]
+            cluster.check(f"a range of {column} {when}", answer == [len(expected), sum(expected)])
+    cluster.check("no row is changed", found["rows before"] == found["rows after"])
+    cluster.check("the version before", found["rows before"] == found["rows at version 9"])
+    first, second = found["first run"], found["second run"]
+    cluster.check("a first run writes files", first["files_removed"] > 0, first)
+    cluster.check("a second run writes none", second["files_removed"] == 0, second)
+    depths = [found["depth before"], found["depth after"]]
+    cluster.check("fewer files hold one value", depths[1] < depths[0], depths)
+    for column in parts:
+        sizes = [found[f"bytes {column} before"], found[f"bytes {column} after"]]
+        cluster.check(f"fewer bytes for a range of {column}", sizes[1] * 3 < sizes[0], sizes)
+
+
 # --- secrets ----------------------------------------------------------------------------
 
 

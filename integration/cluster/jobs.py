@@ -113,6 +113,44 @@ def tables(job: Job) -> None:
     found["names"] = sorted(row[1] for row in spark.sql(f"SHOW TABLES IN {space}").collect())
 
 
+def clustering(job: Job) -> None:
+    """A table by name, clustered by two columns: shuffled appends, `CALL cluster`, `CALL health`."""
+    spark, found = job.spark, job.found
+    called = f"{job.given['namespace']}.c"
+    table = f"plake.{called}"
+    spark.sql(f"CREATE NAMESPACE plake.{job.given['namespace']}")
+    spark.sql(
+        f"CREATE TABLE {table} (id BIGINT, a BIGINT, b BIGINT, s STRING) CLUSTER BY (a, b) "
+        "TBLPROPERTIES ('row_group_rows' = '2048', 'target_file_size_bytes' = '524288')"
+    )
+    for number in range(8):
+        spark.sql(
+            f"INSERT INTO {table} SELECT id, id * 7919 % {ROWS} AS a, id * 104729 % {ROWS} AS b, "
+            f"repeat(sha2(cast(id AS STRING), 256), 4) AS s "
+            f"FROM range({number * ROWS // 8}, {(number + 1) * ROWS // 8})"
+        )
+    rows = f"SELECT count(*), sum(id), sum(a * b % 1000), max(s) FROM {table}"
+    part = f"SELECT count(*), sum(id) FROM {table} WHERE {{}} BETWEEN 60000 AND 61199"
+
+    def look(when: str) -> None:
+        health = spark.sql(f"CALL plake.system.health('{called}')").collect()
+        depths = [row["value"] for row in health if row["measure"] == "greatest depth"]
+        found[f"depth {when}"] = max(depths)
+        found[f"rows {when}"] = job.first(rows)
+        for column in ("a", "b"):
+            found[f"{column} {when}"] = job.first(part.format(column))
+            condition = f"{column} BETWEEN 60000 AND 61199"
+            plan = spark.sql(f"CALL plake.system.explain('{called}', '{condition}')")
+            found[f"bytes {column} {when}"] = plan.collect()[0]["bytes_read"]
+
+    look("before")
+    for when in ("first", "second"):
+        call = spark.sql(f"CALL plake.system.cluster('{called}')")
+        found[f"{when} run"] = call.collect()[0].asDict()
+    look("after")
+    found["rows at version 9"] = job.first(rows + " VERSION AS OF 9")
+
+
 def append(job: Job) -> None:
     """Many small appends, each tried again until it is committed."""
     for who in job.given["who"].split(","):
@@ -190,7 +228,7 @@ def _driver_mib() -> dict[str, int]:
 
 
 JOBS = {
-    "main": main_job, "tables": tables, "append": append, "slow": slow,
+    "main": main_job, "tables": tables, "clustering": clustering, "append": append, "slow": slow,
     "scale": scale, "plan": plan,
 }  # fmt: skip
 
