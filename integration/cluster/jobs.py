@@ -114,7 +114,7 @@ def tables(job: Job) -> None:
 
 
 def clustering(job: Job) -> None:
-    """A table by name, clustered by two columns: shuffled appends, `CALL cluster`, `CALL health`."""
+    """A table by name, clustered by two columns: shuffled appends, `CALL cluster`, `health`."""
     spark, found = job.spark, job.found
     called = f"{job.given['namespace']}.c"
     table = f"plake.{called}"
