@@ -545,8 +545,13 @@ MUTANTS = [
         ("verbs/test_cluster.py",),
         (
             "two files of one sort hold the value at which one ends",
-            "end = last_change(table, self.spec.cut_by, start, end)",
+            "end = last_change(table, self.spec.ordered_by[0], start, end)",
             "pass",
+        ),
+        (
+            "rows that are clustered are sorted over many row groups",
+            "elif order and not self.sorts_groups:",
+            "elif order:",
         ),
     ),
     *_in(

@@ -39,9 +39,9 @@ class WriteSpec:
     `must_match` is the condition of an `overwrite where`: a row that does not
     satisfy it is refused. `moved_rows`: rows come from other files, and the batches have the
     hidden columns too. `cluster_by` are paths of columns: rows that are gathered together are
-    placed in that order, and those of a row group are then sorted by `sort_by`. `cut_by` is the
-    path of a column by which rows come in order: row groups end where its value changes, if that
-    is near, so that two files do not both hold the value at which one ends.
+    placed in that order, and those of a row group are then sorted by `sort_by`. `ordered_by` are
+    such paths where all rows come in that order. Then row groups end where the value of a single
+    path changes, if that is near, so that two files do not both hold the value at which one ends.
     """
 
     uri: Where
@@ -53,7 +53,7 @@ class WriteSpec:
     compression: str = COMPRESSION
     sort_by: tuple[str, ...] = ()
     cluster_by: tuple[tuple[str, ...], ...] = ()
-    cut_by: tuple[str, ...] = ()
+    ordered_by: tuple[tuple[str, ...], ...] = ()
     bloom_filter_columns: tuple[str, ...] = ()
     must_match: BoundPredicate | None = None
     max_open_files: int = MAX_OPEN_FILES

@@ -125,11 +125,13 @@ class _PartitionedWriter:
         self.undivided_rows = 0
         self.undivided_bytes = 0
         self.clock = 0
-        is_ordered = bool(spec.sort_by or spec.cluster_by)
-        run = SORT_RUN_ROW_GROUPS if is_ordered else 1
+        # Where rows are clustered, only those of a row group are sorted.
+        self.sorts_groups = bool(spec.sort_by and (spec.cluster_by or spec.ordered_by))
+        sorts_runs = bool(spec.cluster_by or (spec.sort_by and not spec.ordered_by))
+        run = SORT_RUN_ROW_GROUPS if sorts_runs else 1
         self.run_rows = spec.row_group_rows * run
         # A run of one partition value that is sorted is in memory twice.
-        most = BUFFERED_BYTES // 2 if is_ordered else BUFFERED_BYTES
+        most = BUFFERED_BYTES // 2 if sorts_runs else BUFFERED_BYTES
         self.run_bytes = min(ROW_GROUP_BYTES * run, most)
         self.overhead_bytes = CHUNK_BYTES * sum(1 for _ in leaves(spec.row_schema))
 
@@ -200,11 +202,11 @@ class _PartitionedWriter:
         order = [(name, "ascending") for name in self.spec.sort_by]
         if self.spec.cluster_by:
             table = clustered(table, self.spec.cluster_by)
-        elif order:
+        elif order and not self.sorts_groups:
             table = table.sort_by(order)
         for start, end in groups:
             group = table.slice(start, end - start)
-            if order and self.spec.cluster_by:
+            if self.sorts_groups:
                 group = group.sort_by(order)
             self._write_row_group(partition, group)
 
@@ -215,8 +217,8 @@ class _PartitionedWriter:
         start = 0
         while start < total and (whole or total - start >= step):
             end = min(start + step, total)
-            if self.spec.cut_by and not (whole and end == total):
-                end = last_change(table, self.spec.cut_by, start, end)
+            if len(self.spec.ordered_by) == 1 and not (whole and end == total):
+                end = last_change(table, self.spec.ordered_by[0], start, end)
             yield start, end
             start = end
 

@@ -187,6 +187,26 @@ def test_rows_that_do_not_fit_into_memory_are_sorted(
         assert keys[0].to_pylist() == keys[1].to_pylist()
 
 
+def test_rows_are_sorted_within_row_groups_that_stay_clustered(tmp_path: Path) -> None:
+    appended(tmp_path / "d", 20, cluster_by=["a"], sort_by=["part"])
+    dataset = lake.open_dataset(tmp_path / "d")
+    before = rows_of(dataset)
+    dataset.cluster(full=True)
+    assert rows_of(dataset).equals(before)
+    spans, parts = [], []
+    for file in dataset.files():
+        parquet = pq.ParquetFile(tmp_path / "d" / file.path)
+        for number in range(parquet.num_row_groups):
+            group = parquet.read_row_group(number)
+            found = pc.min_max(group["a"]).as_py()
+            spans.append((found["min"], found["max"]))
+            parts.append(group["part"].to_pylist())
+    assert len(spans) >= 20
+    assert all(group == sorted(group) for group in parts)
+    spans.sort()
+    assert all(one[1] <= following[0] for one, following in pairwise(spans))
+
+
 @pytest.mark.parametrize("same", [1, 7, 12, 13, 150])
 @pytest.mark.parametrize("type_", [pa.int64(), pa.string(), pa.decimal128(22, 2)])
 def test_files_of_one_sort_share_no_value(tmp_path: Path, same: int, type_: pa.DataType) -> None:

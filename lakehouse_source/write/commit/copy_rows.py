@@ -69,9 +69,7 @@ class Copy:
             ) as others:
                 sorted_tables = chain(first, (table for _, table in others))
                 batches = (batch for table in sorted_tables for batch in table.to_batches())
-                # The writer would only sort runs of them.
-                cut_by = paths[0] if len(paths) == 1 and not self.spec.sort_by else ()
-                spec = replace(self.spec, cluster_by=(), cut_by=cut_by)
+                spec = replace(self.spec, cluster_by=(), ordered_by=paths)
                 return write_files(spec, batches, storage)
 
     def _sample(self, storage: Storage) -> Iterator[pa.Table]:
