@@ -206,7 +206,8 @@ def _check_no_table(path: str, storage: Storage) -> None:
         raise _refused(
             storage.display(path[len(storage.root) :].lstrip("/")),
             f"is part of a {kind} table, whose folder also holds files that the table has "
-            "removed. Give the list of the table's present files instead of the folder.",
+            "removed. Add the table's present files instead, as a list: "
+            "dataset.add_files([...], copy=True).",
         )
 
 
