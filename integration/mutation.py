@@ -995,8 +995,8 @@ MUTANTS = [
         ),
         (
             "the partition columns of dropped branches are not looked at",
-            "for each in (record, *branches)",
-            "for each in (record,)",
+            "prefixes = folder_prefixes(reader, (record, *branches))",
+            "prefixes = folder_prefixes(reader, (record,))",
         ),
     ),
     *_in(

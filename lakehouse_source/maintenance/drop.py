@@ -17,12 +17,12 @@ from lakehouse_source.catalog.owners import check_owner, release_owner
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.catalog.same_place import OWN_KEY
 from lakehouse_source.errors import CatalogUnavailableError, PlakeError, StorageError
-from lakehouse_source.maintenance.vacuum import remove_empty_folders
-from lakehouse_source.maintenance.vacuum_plan import (
+from lakehouse_source.maintenance.dataset_folder import (
     folder_prefixes,
     is_in_place,
     lock_branches,
     nested_datasets,
+    remove_empty_folders,
 )
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.parquet.names import own_name
@@ -162,11 +162,7 @@ def _delete_files(
         check_owner(catalog, storage)
     with catalog.read() as reader:
         inside = nested_datasets(reader, uri)
-        prefixes = [
-            one
-            for each in (record, *branches)
-            for one in folder_prefixes(each, reader.schemas(each.id))
-        ]
+        prefixes = folder_prefixes(reader, (record, *branches))
         recorded = frozenset().union(*(reader.recorded_writes(o.id) for o in (record, *branches)))
         known = frozenset().union(*(reader.paths(one)[1] for one in (record, *branches)))
     found = []
