@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.language import BoundExpression, BoundPredicate, IfPresent, PredicateSet
 from lakehouse_source.language.row_filter import matching_mask
-from lakehouse_source.model import RowGroupMetadata, SearchAll, SearchAny, SearchRanges
+from lakehouse_source.model import RowGroupMetadata
 from lakehouse_source.pruning.bounds import decode_row_group, encode_row_group, file_bounds
 from lakehouse_source.pruning.evaluate import evaluate
+from lakehouse_source.pruning.ranges import SearchAll, SearchAny, SearchRanges
 from lakehouse_source.pruning.search import search
 from lakehouse_source.schema import fields as schemas
 from tests.strategies import true_bounds

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse_source.language import BoundConstant, IfPresent, PredicateSet
-from lakehouse_source.model import ColumnBounds, KeyRange, SearchAll, SearchAny, SearchRanges
+from lakehouse_source.model import ColumnBounds
 from lakehouse_source.pruning.absent_values import without_absent
 from lakehouse_source.pruning.bounds import decode_row_group
 from lakehouse_source.pruning.evaluate import evaluate
@@ -22,6 +22,7 @@ from lakehouse_source.pruning.outcome import (
     UNKNOWN,
     Outcome,
 )
+from lakehouse_source.pruning.ranges import KeyRange, SearchAll, SearchAny, SearchRanges
 from lakehouse_source.pruning.search import MAX_RANGES, merged, search
 from lakehouse_source.schema import fields as schemas
 from tests.oracle import decide

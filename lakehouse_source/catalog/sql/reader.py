@@ -23,9 +23,9 @@ from lakehouse_source.model import (
     FileRecord,
     RemovedFile,
     RowGroupMetadata,
-    Search,
     VectorRecord,
 )
+from lakehouse_source.pruning.ranges import Search
 
 _PATHS_AT_ONCE = 1000
 

@@ -27,7 +27,6 @@ from lakehouse_source.catalog.sql.tags import TagChanges
 from lakehouse_source.catalog.sql.write_states import COMMIT, WriteState
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 from lakehouse_source.model import (
-    DatasetProperties,
     DatasetRecord,
     DeletionVector,
     FileBounds,
@@ -35,6 +34,7 @@ from lakehouse_source.model import (
     TransactionRecord,
     VectorRecord,
 )
+from lakehouse_source.properties import DatasetProperties
 from lakehouse_source.pruning.keys import UNBOUNDED_LOWER, UNBOUNDED_UPPER
 
 NOTHING_TOLD: Mapping[str, str] = {}

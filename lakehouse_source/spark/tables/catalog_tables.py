@@ -18,7 +18,7 @@ from lakehouse_source.errors import (
     DatasetNotFoundError,
     InvalidOptionError,
 )
-from lakehouse_source.model import Layout
+from lakehouse_source.properties import Layout
 from lakehouse_source.schema.defaults import with_write_default
 from lakehouse_source.spark.protocol.vocabulary import (
     Answer,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.model import COLUMN_LISTS, DatasetProperties
+from lakehouse_source.properties import COLUMN_LISTS, DatasetProperties
 from lakehouse_source.spark.session.options import Options
 from lakehouse_source.spark.types.to_spark_sql import quoted
 from lakehouse_source.write.commit.file_layout import LAYOUT_KEYWORDS, layout_of

@@ -22,14 +22,9 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.failpoints import reach
 from lakehouse_source.language import PredicateSet
-from lakehouse_source.model import (
-    CompactionResult,
-    DeletionVector,
-    FileMetadata,
-    FileRecord,
-    Layout,
-)
+from lakehouse_source.model import CompactionResult, DeletionVector, FileMetadata, FileRecord
 from lakehouse_source.parquet.read_write_specs import TARGET_FILE_SIZE_BYTES, WriteSpec
+from lakehouse_source.properties import Layout
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.cluster_plan import neighbours
