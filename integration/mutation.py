@@ -892,7 +892,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/sql/statements.py",
+        "catalog/sql/expiry.py",
         FORGOTTEN,
         (
             "commits are forgotten before the retention has passed",
@@ -1027,7 +1027,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/sql/reader.py",
+        "catalog/sql/expiry.py",
         ("verbs/test_tags_and_expiry.py",),
         (
             "a tag does not keep its version",

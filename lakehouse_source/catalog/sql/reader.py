@@ -5,20 +5,18 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, TypeAlias
 
 from lakehouse_source.catalog.sql import records, sweeps, write_states
 from lakehouse_source.catalog.sql import search as searching
 from lakehouse_source.catalog.sql import statements as sql
-from lakehouse_source.catalog.sql.history_reader import HistoryReader, within_int64
-from lakehouse_source.catalog.sql.records import to_datetime
+from lakehouse_source.catalog.sql.expiry import ExpiryReader
+from lakehouse_source.catalog.sql.history_reader import within_int64
 from lakehouse_source.catalog.sql.session import Row
 from lakehouse_source.catalog.sql.write_states import WriteState, WriteStatus
 from lakehouse_source.model import (
     DatasetRecord,
     DeletionVector,
-    ExpiredFile,
     FileBounds,
     FileRecord,
     RemovedFile,
@@ -47,7 +45,7 @@ class DatasetChanges:
     removed_vectors: dict[int, list[int]]
 
 
-class CatalogReader(HistoryReader):
+class CatalogReader(ExpiryReader):
     """One snapshot of the catalog; it ends with the `with` block that gave it."""
 
     # --- files
@@ -305,47 +303,7 @@ class CatalogReader(HistoryReader):
         rows = self._session.query(sql.READABLE_VECTORS, (dataset.id, dataset.oldest_version))
         return [(records.vector_record(row), removed) for *row, removed in rows]
 
-    # --- what vacuum asks
-
-    def expired_files(self, dataset: DatasetRecord) -> list[ExpiredFile]:
-        """The file rows that belong to no readable version, ordered by id.
-
-        Another row with the same path may belong to one.
-        """
-        rows = self._session.query(sql.EXPIRED_FILES, (dataset.id, dataset.oldest_version))
-        return [
-            ExpiredFile(identity, path, size_bytes, self._expired_at(expired_at))
-            for identity, path, size_bytes, expired_at in rows
-        ]
-
-    def _expired_at(self, microseconds: int | None) -> datetime:
-        """When a file expired: now, where a tag held it that was dropped since the last vacuum."""
-        return self.now() if microseconds is None else to_datetime(microseconds)
-
-    def paths(self, dataset: DatasetRecord) -> tuple[set[str], set[str]]:
-        """The paths of files of readable versions, and all paths that the catalog has.
-
-        Data files and the Puffin files of deletion vectors are among them.
-        """
-        readable: set[str] = set()
-        known: set[str] = set()
-        for statement in (sql.ALL_PATHS, sql.VECTOR_PATHS):
-            for path, removed, is_tagged in self._session.query(statement, (dataset.id,)):
-                known.add(path)
-                if removed is None or removed > dataset.oldest_version or is_tagged:
-                    readable.add(path)
-        return readable, known
-
-    def expired_vectors(self, dataset: DatasetRecord) -> list[ExpiredFile]:
-        """The Puffin files with a vector that no readable version contains, ordered by path.
-
-        A file may hold other vectors that a readable version contains. The ids are 0.
-        """
-        rows = self._session.query(sql.EXPIRED_VECTORS, (dataset.id, dataset.oldest_version))
-        return [
-            ExpiredFile(0, path, size_bytes, self._expired_at(expired_at))
-            for path, size_bytes, expired_at in rows
-        ]
+    # --- what became of writes
 
     def write_states(self, write_ids: Iterable[str]) -> dict[str, WriteStatus]:
         """What became of writes; those that this catalog does not know are left out."""
