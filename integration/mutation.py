@@ -2135,6 +2135,10 @@ MUTANTS = [
             "        return pa.large_list(fields[0])",
             "        return pa.list_(fields[0])",
         ),
+    ),
+    *_in(
+        "schema/given_schema.py",
+        ("pure/test_schema.py", "verbs/test_promotion.py"),
         (
             "columns of a frame stay NOT NULL",
             "        fields = [nullable_field(field) for field in fields]",

@@ -30,7 +30,8 @@ from lakehouse_source.maintenance.vacuum_plan import PENDING, UNKNOWN, VacuumOpt
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.names import own_name
 from lakehouse_source.read.address import Address
-from lakehouse_source.schema.fields import dataframe_schema, without_metadata
+from lakehouse_source.schema.fields import without_metadata
+from lakehouse_source.schema.given_schema import dataframe_schema
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.base_version import begin_after
 from lakehouse_source.write.commit.commit import abort

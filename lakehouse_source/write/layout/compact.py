@@ -30,7 +30,8 @@ from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.cluster_plan import neighbours
 from lakehouse_source.read.health import SMALL_SHARE
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.fields import dataframe_schema, without_metadata
+from lakehouse_source.schema.fields import without_metadata
+from lakehouse_source.schema.given_schema import dataframe_schema
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.base_version import begin_after
 from lakehouse_source.write.commit.commit import abort, commit_rewrite
