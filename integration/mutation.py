@@ -1661,7 +1661,7 @@ MUTANTS = [
         CATALOG,
         (
             "a committed write can be fenced",
-            "if session.query(_COMMITTED, (write_id,)):",
+            "if self._session.query(_COMMITTED, (write_id,)):",
             "if False:",
         ),
         (

@@ -26,7 +26,7 @@ from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.records import to_datetime
 from lakehouse_source.catalog.sql.session import Row, Statement
 from lakehouse_source.catalog.sql.tags import TagChanges
-from lakehouse_source.catalog.sql.write_states import COMMIT, WriteState
+from lakehouse_source.catalog.sql.write_states import COMMIT, WriteState, WriteStateChanges
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 from lakehouse_source.model import (
     DatasetRecord,
@@ -68,7 +68,13 @@ class LockedDataset:
 
 
 class CatalogTransaction(
-    CatalogReader, TagChanges, ConsumerChanges, BranchChanges, ExpiryChanges, ErasureChanges
+    CatalogReader,
+    TagChanges,
+    ConsumerChanges,
+    BranchChanges,
+    ExpiryChanges,
+    ErasureChanges,
+    WriteStateChanges,
 ):
     """One database transaction: all of it is committed when its `with` block ends well."""
 
@@ -109,9 +115,8 @@ class CatalogTransaction(
 
     def forget_dataset(self, dataset_id: int) -> None:
         """Remove all rows of a dataset that was dropped and has no files any more."""
-        write_states.keep_for_dataset(self._session, dataset_id)
+        self._end_writes(dataset_id)
         self._session.execute(FORGET_BRANCH, (dataset_id,))
-        write_states.forget_dataset(self._session, dataset_id)
         for statement in sql.FORGET_DATASET:
             self._session.execute(statement, (dataset_id,))
         self._session.execute(sql.FORGET_DATASET_ROW, (dataset_id,))
@@ -213,7 +218,7 @@ class CatalogTransaction(
         here = (dataset_id, version)
         self._session.send(sql.ADVANCE, (version, new_rows, dataset_id, version - 1))
         self._session.send(sql.INSERT_TRANSACTION, (*here, dataset_id, *values, *here, *here))
-        write_states.commit(self._session, write_id)
+        self.finish_pending(write_id)  # the row of `transactions` is its state now
         inserted = self._session.query(sql.TIMESTAMP_OF, (write_id,))
         if not inserted:
             raise self._conflict(dataset_id, version, "another commit came first")
@@ -333,35 +338,6 @@ class CatalogTransaction(
         self._session.insert(
             "column_bounds", sql.BOUNDS_COLUMNS, to_rows.of_bounds(dataset_id, rows)
         )
-
-    # --- the life of a write (write_states.py says who may call what, and why)
-
-    def register_pending(self, write_id: str, dataset_id: int) -> None:
-        """Register a write before its first byte: vacuum leaves its files alone."""
-        write_states.register(self._session, to_rows.without_nul(write_id, "write_id"), dataset_id)
-
-    def heartbeat(self, write_id: str) -> bool:
-        """Say that a write goes on; False where it is committed, fenced or unknown."""
-        return write_states.heartbeat(self._session, write_id)
-
-    def mark_abandoned(self, seconds: float) -> None:
-        """Abandon pending writes whose last heartbeat is older, by the database's clock.
-
-        A write that goes on after all may still commit, until it is fenced.
-        """
-        write_states.abandon(self._session, seconds)
-
-    def finish_pending(self, write_id: str) -> None:
-        """Forget a write that has no files. A fenced write stays fenced."""
-        write_states.forget(self._session, write_id)
-
-    def fence_write(self, write_id: str) -> bool:
-        """Fence a write: once this transaction is committed, the write never can be.
-
-        Answers False, and does nothing, where it is committed already. A commit
-        under way is waited for.
-        """
-        return write_states.fence(self._session, to_rows.without_nul(write_id, "write_id"))
 
     # --- inside
 
