@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
-from lakehouse_source.catalog.locate import folder_around
+from lakehouse_source.catalog.locate import uri_of
 from lakehouse_source.catalog.owners import check_owner, release_owner
 from lakehouse_source.catalog.retry import in_transaction
-from lakehouse_source.catalog.same_place import OWN_KEY
 from lakehouse_source.errors import CatalogUnavailableError, PlakeError, StorageError
 from lakehouse_source.maintenance.dataset_folder import (
     folder_prefixes,
@@ -153,9 +152,7 @@ def _delete_files(
     dry_run: bool,
 ) -> list[FoundFile]:
     """Delete the files that this catalog wrote for a dataset and its branches, orphans too."""
-    uri = record.base_uri
-    if uri == OWN_KEY:
-        uri = folder_around(catalog) or uri
+    uri = uri_of(catalog, record.base_uri) or record.base_uri
     is_local = local_path(uri) is not None
     storage = Storage(StorageLocation.of(uri, None if is_local else storage_options))
     if not dry_run:
