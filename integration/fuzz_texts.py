@@ -30,7 +30,7 @@ import pyarrow as pa
 from lakehouse_source.errors import PlakeError
 from lakehouse_source.language import Expression, PredicateSet, Scope
 from lakehouse_source.language.row_filter import matching_mask
-from lakehouse_source.schema import fields
+from lakehouse_source.schema.given_schema import initial
 
 RECORD = Path(__file__).parents[1] / "tests" / "pure" / "texts.json"
 RECORDED = 3000
@@ -53,7 +53,7 @@ _ROWS: list[tuple[Any, ...]] = [
     (None, None, None, None, None, None, None, None),
     (3, 10, 1e300, Decimal("3.00"), " a\n", True, date(2023, 12, 31), _utc("2023-12-31")),
 ]
-SCHEMA = fields.initial(
+SCHEMA = initial(
     pa.schema(
         [
             ("i", pa.int32()),

@@ -897,7 +897,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/sql/statements.py",
+        "catalog/sql/expiry.py",
         FORGOTTEN,
         (
             "commits are forgotten before the retention has passed",
@@ -1000,8 +1000,8 @@ MUTANTS = [
         ),
         (
             "the partition columns of dropped branches are not looked at",
-            "for each in (record, *branches)",
-            "for each in (record,)",
+            "prefixes = folder_prefixes(reader, (record, *branches))",
+            "prefixes = folder_prefixes(reader, (record,))",
         ),
     ),
     *_in(
@@ -1032,7 +1032,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/sql/reader.py",
+        "catalog/sql/expiry.py",
         ("verbs/test_tags_and_expiry.py",),
         (
             "a tag does not keep its version",
@@ -1666,7 +1666,7 @@ MUTANTS = [
         CATALOG,
         (
             "a committed write can be fenced",
-            "if session.query(_COMMITTED, (write_id,)):",
+            "if self._session.query(_COMMITTED, (write_id,)):",
             "if False:",
         ),
         (
@@ -2140,6 +2140,10 @@ MUTANTS = [
             "        return pa.large_list(fields[0])",
             "        return pa.list_(fields[0])",
         ),
+    ),
+    *_in(
+        "schema/given_schema.py",
+        ("pure/test_schema.py", "verbs/test_promotion.py"),
         (
             "columns of a frame stay NOT NULL",
             "        fields = [nullable_field(field) for field in fields]",

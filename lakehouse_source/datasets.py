@@ -15,7 +15,7 @@ import pyarrow as pa
 from lakehouse_source.arguments import flag, text
 from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog import open_catalog as open_database
-from lakehouse_source.catalog.locate import folder_around
+from lakehouse_source.catalog.locate import uri_of
 from lakehouse_source.catalog.qualified_names import (
     NameLike,
     QualifiedName,
@@ -24,7 +24,6 @@ from lakehouse_source.catalog.qualified_names import (
     quoted,
 )
 from lakehouse_source.catalog.retry import in_transaction
-from lakehouse_source.catalog.same_place import OWN_KEY
 from lakehouse_source.catalog.sql.names import TAKEN, NamedDataset, Namespace
 from lakehouse_source.catalog.sql.session import Session
 from lakehouse_source.dataset import Dataset
@@ -501,9 +500,7 @@ class DatasetCatalog(Catalog):
         return Dataset(Address(self._uri(found), self, storage_options))
 
     def _uri(self, found: NamedDataset) -> str:
-        if found.base_uri != OWN_KEY:
-            return found.base_uri
-        return folder_around(self) or found.base_uri
+        return uri_of(self, found.base_uri) or found.base_uri
 
     def new_location(self, key: QualifiedName, location: PathLike | None = None) -> str:
         """Where a new dataset is made: as asked for, or in a folder that no dataset has.

@@ -35,20 +35,16 @@ from lakehouse_source.errors import (
     InvalidOptionError,
 )
 from lakehouse_source.model import (
-    DatasetProperties,
     DatasetRecord,
     FileBounds,
     FileMetadata,
     FileRecord,
-    KeyRange,
     RowGroupMetadata,
-    Search,
-    SearchAll,
-    SearchAny,
-    SearchRanges,
 )
+from lakehouse_source.properties import DatasetProperties
 from lakehouse_source.pruning.index_levels import level
 from lakehouse_source.pruning.keys import EMPTY_LOWER, EMPTY_UPPER, UNBOUNDED_LOWER, UNBOUNDED_UPPER
+from lakehouse_source.pruning.ranges import KeyRange, Search, SearchAll, SearchAny, SearchRanges
 from tests import processes
 
 COLUMNS_NEW_IN_FORMAT_10 = {

@@ -18,8 +18,8 @@ from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.language.tree.nodes import Literal
 from lakehouse_source.model import ColumnBounds
 from lakehouse_source.pruning.evaluate import evaluate
-from lakehouse_source.schema import fields as schemas
 from lakehouse_source.schema.fields import leaves
+from lakehouse_source.schema.given_schema import initial
 from tests.expression_cases import Generator
 from tests.strategies import true_bounds
 
@@ -160,7 +160,7 @@ def check(text: str, table: pa.Table, zone: str, draw: random.Random) -> str | N
         expected = truths(text, table, zone)
     except InvalidExpressionError:
         return None
-    table = table.cast(schemas.initial(table.schema))
+    table = table.cast(initial(table.schema))
     try:
         bound = PredicateSet.of(text).bind(table.schema, zone)
     except InvalidPredicateError:

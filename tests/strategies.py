@@ -36,6 +36,7 @@ from lakehouse_source.model import ColumnBounds, RowGroupMetadata
 from lakehouse_source.pruning.bounds import encode_row_group
 from lakehouse_source.schema import fields as schemas
 from lakehouse_source.schema.fields import Leaf
+from lakehouse_source.schema.given_schema import initial
 
 NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 WIDE = Context(prec=120)
@@ -349,7 +350,7 @@ def tables(draw: st.DrawFn, max_rows: int = 6) -> Rows:
     if nested:
         inner = draw(st.sampled_from(TYPES[:20]))
         fields += [pa.field("st", pa.struct([("x", inner)])), pa.field("st.x", pa.int32())]
-    schema = schemas.initial(pa.schema(fields))
+    schema = initial(pa.schema(fields))
     rows = []
     for _ in range(draw(st.integers(0, max_rows))):
         row: dict[tuple[str, ...], Any] = {}

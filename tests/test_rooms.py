@@ -20,7 +20,8 @@ PACKAGE = Path(lakehouse_source.__file__).parent
 # From the bottom to the top. A room is a file or a folder of the package. It imports rooms of
 # lower lines only; rooms of one line do not import each other.
 FLOORS = (
-    ("errors", "model"),
+    ("errors", "properties"),
+    ("model",),
     ("arguments", "history", "schema"),
     ("streaming",),
     ("language", "deletion"),

@@ -10,7 +10,12 @@ from urllib.parse import parse_qsl, quote, unquote
 
 from lakehouse_source.catalog.backends.sqlite.catalog import SqliteCatalog
 from lakehouse_source.catalog.base import Catalog
-from lakehouse_source.catalog.same_place import CATALOG_FILE, default_catalog_path, same_place
+from lakehouse_source.catalog.same_place import (
+    CATALOG_FILE,
+    OWN_KEY,
+    default_catalog_path,
+    same_place,
+)
 from lakehouse_source.catalog.shown_url import redact
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.storage import RESERVED_FOLDER, local_path
@@ -173,6 +178,11 @@ def folder_around(catalog: Catalog) -> str | None:
         if path.endswith(inside):
             return "file://" + quote(path.removesuffix(inside), safe="/")
     return None
+
+
+def uri_of(catalog: Catalog, key: str) -> str | None:
+    """The URI of a dataset; None where it is the folder around the catalog, which nothing tells."""
+    return folder_around(catalog) if key == OWN_KEY else key
 
 
 def _scheme_of(url: str) -> str:

@@ -23,13 +23,15 @@ from lakehouse_source.erasure.rewritten import Vectors, write_others
 from lakehouse_source.erasure.texts import texts_of
 from lakehouse_source.errors import ErasureIncompleteError, InvalidOptionError, PlakeError
 from lakehouse_source.failpoints import reach
+from lakehouse_source.maintenance.dataset_folder import lock_branches
 from lakehouse_source.maintenance.reports import ErasureReport, VacuumReport
 from lakehouse_source.maintenance.vacuum import REFUSED, UNDELETED, vacuum_dataset
-from lakehouse_source.maintenance.vacuum_plan import PENDING, UNKNOWN, VacuumOptions, lock_branches
+from lakehouse_source.maintenance.vacuum_plan import PENDING, UNKNOWN, VacuumOptions
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.names import own_name
 from lakehouse_source.read.address import Address
-from lakehouse_source.schema.fields import dataframe_schema, without_metadata
+from lakehouse_source.schema.fields import without_metadata
+from lakehouse_source.schema.given_schema import dataframe_schema
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.base_version import begin_after
 from lakehouse_source.write.commit.commit import abort

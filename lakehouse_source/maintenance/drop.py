@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
-from lakehouse_source.catalog.locate import folder_around
+from lakehouse_source.catalog.locate import uri_of
 from lakehouse_source.catalog.owners import check_owner, release_owner
 from lakehouse_source.catalog.retry import in_transaction
-from lakehouse_source.catalog.same_place import OWN_KEY
 from lakehouse_source.errors import CatalogUnavailableError, PlakeError, StorageError
-from lakehouse_source.maintenance.vacuum import remove_empty_folders
-from lakehouse_source.maintenance.vacuum_plan import (
+from lakehouse_source.maintenance.dataset_folder import (
     folder_prefixes,
     is_in_place,
     lock_branches,
     nested_datasets,
+    remove_empty_folders,
 )
 from lakehouse_source.model import DatasetRecord
 from lakehouse_source.parquet.names import own_name
@@ -153,20 +152,14 @@ def _delete_files(
     dry_run: bool,
 ) -> list[FoundFile]:
     """Delete the files that this catalog wrote for a dataset and its branches, orphans too."""
-    uri = record.base_uri
-    if uri == OWN_KEY:
-        uri = folder_around(catalog) or uri
+    uri = uri_of(catalog, record.base_uri) or record.base_uri
     is_local = local_path(uri) is not None
     storage = Storage(StorageLocation.of(uri, None if is_local else storage_options))
     if not dry_run:
         check_owner(catalog, storage)
     with catalog.read() as reader:
         inside = nested_datasets(reader, uri)
-        prefixes = [
-            one
-            for each in (record, *branches)
-            for one in folder_prefixes(each, reader.schemas(each.id))
-        ]
+        prefixes = folder_prefixes(reader, (record, *branches))
         recorded = frozenset().union(*(reader.recorded_writes(o.id) for o in (record, *branches)))
         known = frozenset().union(*(reader.paths(one)[1] for one in (record, *branches)))
     found = []

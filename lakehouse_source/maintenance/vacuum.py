@@ -8,11 +8,9 @@ the commits of expired versions that nothing needs any more.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -25,22 +23,23 @@ from lakehouse_source.errors import (
     StorageError,
 )
 from lakehouse_source.logs import VACUUM, milliseconds
+from lakehouse_source.maintenance.dataset_folder import (
+    lock_branches,
+    newest_versions,
+    remove_empty_folders,
+)
 from lakehouse_source.maintenance.reports import Tallies, VacuumReport
 from lakehouse_source.maintenance.vacuum_plan import (
     FileToDelete,
-    FolderPrefixes,
     VacuumOptions,
     VacuumPlan,
     VacuumPlanner,
-    begin_with,
-    lock_branches,
-    newest_versions,
 )
 from lakehouse_source.parquet.names import is_vector_file
 from lakehouse_source.progress import counted
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import existing
-from lakehouse_source.storage import Storage, local_path
+from lakehouse_source.storage import Storage
 
 DELETES_AT_ONCE = 16
 
@@ -225,21 +224,3 @@ def _forget_commits(catalog: Catalog, address: Address, retention_seconds: float
             )
             in_transaction(catalog, address.uri, "", forget, resolve=False)
     return sum(map(len, found.values()))
-
-
-def remove_empty_folders(storage: Storage, prefixes: Sequence[FolderPrefixes]) -> int:
-    """Remove the empty partition folders of a dataset on a local disk; answers how many."""
-    root = local_path(storage.uri)
-    if root is None or not any(prefixes):
-        return 0
-    removed = 0
-    for folder, _folders, _files in os.walk(root, topdown=False):
-        parts = os.path.relpath(folder, root).split(os.sep)
-        ours = any(len(parts) <= len(levels) and begin_with(parts, levels) for levels in prefixes)
-        if ours and folder != root:
-            # `rmdir` fails where the folder is not empty, also when a writer has just
-            # created a file in it.
-            with suppress(OSError):
-                os.rmdir(folder)
-                removed += 1
-    return removed

@@ -7,8 +7,7 @@ from typing import Any
 
 from lakehouse_source.catalog import Catalog, open_catalog
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
-from lakehouse_source.catalog.locate import folder_around
-from lakehouse_source.catalog.same_place import OWN_KEY
+from lakehouse_source.catalog.locate import uri_of
 from lakehouse_source.errors import PlakeError
 from lakehouse_source.maintenance.drop import Ended, drop_long_dropped, end_datasets, to_be_ended
 from lakehouse_source.maintenance.reports import CatalogVacuumReport, Tallies, VacuumReport
@@ -83,7 +82,7 @@ def _vacuum_all(
     for record in records:
         if record.current_version == 0:
             continue
-        uri = _uri_of(record, catalog)
+        uri = uri_of(catalog, record.base_uri)
         if uri is None:
             reason = f"nothing tells which folder {catalog.redacted_url} belongs to"
             failed.append((record.base_uri, reason))
@@ -113,8 +112,3 @@ def _is_opened_by(address: Address, record: DatasetRecord, catalog: Catalog) -> 
     with catalog.read() as reader:
         found = reader.dataset(address.key)
     return found is not None and found.id == record.id
-
-
-def _uri_of(record: DatasetRecord, catalog: Catalog) -> str | None:
-    """A dataset's URI. A dataset registered as `.` is the folder that contains the catalog."""
-    return folder_around(catalog) if record.base_uri == OWN_KEY else record.base_uri

@@ -20,31 +20,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import TypeAlias
-from urllib.parse import unquote
 from uuid import UUID
 
-import pyarrow as pa
-
 from lakehouse_source.arguments import flag, number_of_seconds
-from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
+from lakehouse_source.catalog import Catalog, CatalogTransaction
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.catalog.sql.write_states import WriteState
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
+from lakehouse_source.maintenance.dataset_folder import (
+    FolderPrefixes,
+    folder_prefixes,
+    is_in_place,
+    lock_branches,
+    nested_datasets,
+)
 from lakehouse_source.maintenance.reports import Tallies
-from lakehouse_source.model import DatasetRecord, ExpiredFile
+from lakehouse_source.model import ExpiredFile
 from lakehouse_source.parquet.names import (
     is_iceberg_file,
-    is_vector_file,
     own_name,
 )
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import existing
-from lakehouse_source.schema.partitions import partition_columns_at, partition_folder
-from lakehouse_source.storage import FoundFile, with_branch
-
-# For each level of partition folders, the possible beginnings of a folder's name.
-FolderPrefixes: TypeAlias = tuple[tuple[str, ...], ...]
+from lakehouse_source.storage import FoundFile
 
 RETENTION_SECONDS = 7 * 24 * 3600.0
 # With a shorter one, queries that run may lose their files: it needs a flag.
@@ -107,11 +105,8 @@ class FileToDelete:
 class VacuumPlan:
     """What a vacuum deletes, and what it keeps and why.
 
-    `rows_to_forget` are ids of rows of `files` to delete whose files stay.
-    `folder_prefixes` has, for each set of partition columns that the dataset ever had, for each
-    level of partitions, the possible beginnings of a folder's name: one for each name that the
-    partition column ever had. `iceberg_rows` are rows of `iceberg_files`, by dataset, which are
-    forgotten once the file of each is deleted.
+    `rows_to_forget` are ids of rows of `files` to delete whose files stay. `iceberg_rows` are rows
+    of `iceberg_files`, by dataset, which are forgotten once the file of each is deleted.
     """
 
     to_delete: list[FileToDelete]
@@ -162,11 +157,7 @@ class VacuumPlanner:
         if options.of_any_age:
             # Names of files may have times that the database's clock has not reached.
             self.retention = timedelta.min
-        self.folder_prefixes = list(
-            dict.fromkeys(
-                one for each in self.datasets for one in folder_prefixes(each, tx.schemas(each.id))
-            )
-        )
+        self.folder_prefixes = folder_prefixes(tx, self.datasets)
         self.kept = Tallies()
         self.to_delete: list[FileToDelete] = []
 
@@ -335,79 +326,6 @@ class VacuumPlanner:
                     continue
                 fenced.add(orphan.write_id)
             self.to_delete.append(FileToDelete(orphan.file.path, orphan.file.size_bytes, ORPHAN))
-
-
-def newest_versions(reader: CatalogReader, address: Address) -> dict[int, int]:
-    """The newest versions of a dataset and its branches, by their ids in the catalog."""
-    record = reader.dataset(address.key)
-    if record is None:
-        return {}
-    branches = reader.branches(record.id).values()
-    return {record.id: record.current_version} | {one.dataset_id: one.version for one in branches}
-
-
-def lock_branches(tx: CatalogTransaction, record: DatasetRecord) -> list[DatasetRecord]:
-    """Lock the branches of a locked dataset; answer their newest committed states."""
-    found = [tx.lock_dataset(with_branch(record.base_uri, name)) for name in tx.branches(record.id)]
-    return [branch for branch in found if branch is not None]
-
-
-def nested_datasets(reader: CatalogReader, uri: str) -> list[str]:
-    """The folders of other datasets inside that of a dataset, relative to it, each with a `/`.
-
-    Listed files have the names that folders have in storage. URIs of most stores are encoded, so
-    that a folder `k=1` is `k%3D1` there: both spellings are answered.
-    """
-    inside = uri.rstrip("/") + "/"
-    below = [
-        one.base_uri.removeprefix(inside)
-        for one in reader.datasets()
-        if one.base_uri.startswith(inside)
-    ]
-    return [f"{path}/" for one in below for path in dict.fromkeys((one, unquote(one)))]
-
-
-def is_in_place(path: str, layouts: Sequence[FolderPrefixes]) -> bool:
-    """Tell whether a file with a name of plake is in a folder in which the dataset puts such files.
-
-    Files elsewhere may belong to another dataset, also to one that only another catalog knows.
-    """
-    if is_iceberg_file(path):
-        return True
-    *folders, name = path.split("/")
-    if is_vector_file(name):
-        # Deletion vectors of all partitions are in one file, in the dataset's own folder.
-        return not folders
-    if name.endswith((".avro", ".json")):
-        return False
-    return any(len(folders) == len(one) and begin_with(folders, one) for one in layouts)
-
-
-def begin_with(folders: Sequence[str], levels: FolderPrefixes) -> bool:
-    """Tell whether each folder's name begins as one of its level may begin."""
-    return all(folder.startswith(prefixes) for folder, prefixes in zip(folders, levels))
-
-
-def folder_prefixes(
-    record: DatasetRecord, schemas: Mapping[int, pa.Schema]
-) -> list[FolderPrefixes]:
-    """The possible beginnings of names of partition folders, see `VacuumPlan`."""
-    if not schemas:
-        return [()]
-    newest = schemas[max(schemas)]
-    # A dataset that was replaced as a whole may have had other partition columns before.
-    since: dict[int, list[tuple[str, ...]]] = {}
-    for version, schema in schemas.items():
-        names = partition_columns_at(record.properties, version, schema, newest)
-        end = next((end for end, _ in record.properties.partitioned_before if version < end), 0)
-        since.setdefault(end, []).append(names)
-    return [
-        tuple(
-            tuple({partition_folder({name: None}).partition("=")[0] + "=" for name in level})
-            for level in zip(*then)
-        )
-        for then in since.values()
-    ]
 
 
 def _name(path: str) -> str:

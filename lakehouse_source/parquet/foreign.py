@@ -22,15 +22,8 @@ from lakehouse_source.parquet.checked_footer import CheckedFooter, Chunk, open_f
 from lakehouse_source.parquet.footer import chunk_bounds, has_wrong_bytes
 from lakehouse_source.pruning import bounds
 from lakehouse_source.schema.defaults import initial_ordinals
-from lakehouse_source.schema.fields import (
-    Leaf,
-    children,
-    field_id,
-    is_nested,
-    leaves,
-    storage_schema,
-    storage_type,
-)
+from lakehouse_source.schema.fields import Leaf, children, field_id, is_nested, leaves, storage_type
+from lakehouse_source.schema.given_schema import storage_schema
 from lakehouse_source.schema.name_mapping import (
     ToShow,
     leaf_types,

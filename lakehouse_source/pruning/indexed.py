@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.model import DatasetProperties
+from lakehouse_source.properties import DatasetProperties
 from lakehouse_source.pruning.keys import encoding
 from lakehouse_source.schema.fields import Leaf, find_field, leaves
 

@@ -1,16 +1,53 @@
-"""Pure. Ranges of byte keys put in order, and the terms of an OR of them made flat."""
+"""Pure. What the search index is asked: ranges of byte keys, and AND and OR of such terms."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import TypeAlias
 
-from lakehouse_source.model import KeyRange, Search, SearchAny, SearchRanges
 from lakehouse_source.pruning.index_levels import ABOVE
 
 # The lowest and the highest key of a range; both belong to it.
 Span: TypeAlias = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Keys between `lower` and `upper`, both inclusive; None is unbounded."""
+
+    lower: bytes | None
+    upper: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRanges:
+    """Files whose bounds of `column_id` overlap at least one of `ranges`.
+
+    A file that has no row in the index for that column does not match, because it holds
+    no value of the column.
+    """
+
+    column_id: int
+    ranges: tuple[KeyRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAll:
+    """Files that match every one of `terms` (at least one)."""
+
+    terms: tuple[Search, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAny:
+    """Files that match at least one of `terms` (at least one)."""
+
+    terms: tuple[Search, ...]
+
+
+Search: TypeAlias = SearchRanges | SearchAll | SearchAny
 
 
 def disjoint(ranges: Iterable[KeyRange]) -> list[Span]:

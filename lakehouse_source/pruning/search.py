@@ -27,17 +27,19 @@ from lakehouse_source.language.bounds.bound import (
     BoundText,
     IfPresent,
 )
-from lakehouse_source.model import (
+from lakehouse_source.model import Ordinal
+from lakehouse_source.pruning.index_levels import ABOVE
+from lakehouse_source.pruning.keys import KEY_LIMIT, encoding, key, prefix_range, upper_key
+from lakehouse_source.pruning.ranges import (
     KeyRange,
-    Ordinal,
     Search,
     SearchAll,
     SearchAny,
     SearchRanges,
+    Span,
+    disjoint,
+    one_per_column,
 )
-from lakehouse_source.pruning.index_levels import ABOVE
-from lakehouse_source.pruning.keys import KEY_LIMIT, encoding, key, prefix_range, upper_key
-from lakehouse_source.pruning.ranges import Span, disjoint, one_per_column
 
 # More ranges than this are joined across the smallest gaps between them.
 MAX_RANGES = 65_536

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from lakehouse_source.catalog import Catalog, open_catalog
-from lakehouse_source.catalog.locate import VARIABLE, folder_around, is_default_catalog
+from lakehouse_source.catalog.locate import VARIABLE, is_default_catalog, uri_of
 from lakehouse_source.catalog.owners import check_not_foreign
 from lakehouse_source.catalog.qualified_names import parse_name
 from lakehouse_source.catalog.same_place import OWN_KEY, default_catalog_path, is_dataset_at
@@ -48,7 +48,7 @@ def _uri_of_name(text: str, catalog: CatalogLike) -> str | None:
             found = reader.names.find(name)
         if found is None:
             return None
-        uri = found.base_uri if found.base_uri != OWN_KEY else folder_around(opened)
+        uri = uri_of(opened, found.base_uri)
         return None if uri is None else with_branch(uri, branch)
     except DatasetNotFoundError:
         return None

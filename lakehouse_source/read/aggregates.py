@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.language import BoundPredicate
-from lakehouse_source.model import ColumnBounds, FileRecord, Ordinal, Search
+from lakehouse_source.model import ColumnBounds, FileRecord, Ordinal
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.pruning.bounds import is_a_value
+from lakehouse_source.pruning.ranges import Search
 from lakehouse_source.pruning.search import certain, search
 from lakehouse_source.pruning.statistics import Statistics
 from lakehouse_source.read.candidates import Candidate, candidates

@@ -13,9 +13,10 @@ from functools import partial
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.language import BoundPredicate
-from lakehouse_source.model import DeletionVector, FileRecord, RowGroupMetadata, Search
+from lakehouse_source.model import DeletionVector, FileRecord, RowGroupMetadata
 from lakehouse_source.pruning import bounds
 from lakehouse_source.pruning.evaluate import evaluate, evaluate_each
+from lakehouse_source.pruning.ranges import Search
 from lakehouse_source.pruning.search import search
 from lakehouse_source.read.known_files import KnownColumns, KnownFile, known_files
 from lakehouse_source.read.snapshot import Snapshot

@@ -14,23 +14,13 @@ from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import FileRecord, RowGroupMetadata
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.health import health
+from lakehouse_source.read.row_group_decisions import BOUNDS
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.json_values import parsed, parsed_object
 
 _TIME = pa.timestamp("us", tz="UTC")
 _TEXTS = pa.map_(pa.string(), pa.string())
-_BOUNDS = pa.map_(
-    pa.string(),
-    pa.struct(
-        [
-            ("lower", pa.string()),
-            ("upper", pa.string()),
-            ("null_count", pa.int64()),
-            ("may_contain_nan", pa.bool_()),
-        ]
-    ),
-)
 _COUNTS = ("files_added", "files_removed", "rows_added", "rows_removed")
 _LIVE = ("live_files", "live_row_groups", "live_rows", "live_bytes")
 SCHEMAS: Mapping[str, pa.Schema] = {
@@ -78,7 +68,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
             ("row_count", pa.int64()),
             ("total_byte_size", pa.int64()),
             ("compressed_byte_size", pa.int64()),
-            ("bounds", _BOUNDS),
+            ("bounds", BOUNDS),
         ]
     ),
     "partitions": pa.schema(

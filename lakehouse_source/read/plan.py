@@ -18,9 +18,10 @@ from lakehouse_source.language import BoundPredicate, PredicateSet
 from lakehouse_source.language.bounds.bound import TRUE
 from lakehouse_source.language.bounds.spell_bound import spell_bound
 from lakehouse_source.logs import PLAN, milliseconds
-from lakehouse_source.model import ColumnBounds, FilePlace, FileRecord, ScanTask, Search
+from lakehouse_source.model import ColumnBounds, FilePlace, FileRecord, ScanTask
 from lakehouse_source.parquet.read_write_specs import ReadSpec, Where
 from lakehouse_source.pruning import bounds
+from lakehouse_source.pruning.ranges import Search
 from lakehouse_source.pruning.search import search
 from lakehouse_source.read.candidates import RECORDS_OF_FILES, Candidate, candidates
 from lakehouse_source.read.pictured import Shown

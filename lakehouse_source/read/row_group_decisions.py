@@ -11,7 +11,8 @@ import pyarrow as pa
 from lakehouse_source.pictures.markup import visible
 
 PARTITION, STATISTICS = "partition", "statistics"
-_BOUNDS = pa.map_(
+# What is known of columns, by name; the bounds are texts.
+BOUNDS = pa.map_(
     pa.string(),
     pa.struct(
         [
@@ -31,7 +32,7 @@ DECISIONS = pa.schema(
         ("is_kept", pa.bool_()),
         ("decided_by", pa.string()),
         ("condition", pa.string()),
-        ("bounds", _BOUNDS),
+        ("bounds", BOUNDS),
         ("rows_left", pa.int64()),
     ]
 )

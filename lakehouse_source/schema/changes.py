@@ -21,14 +21,8 @@ from lakehouse_source.schema.defaults import (
     with_defaults,
     with_write_default,
 )
-from lakehouse_source.schema.fields import (
-    assign_ids,
-    check_name,
-    field_id,
-    find_field,
-    is_nested,
-    storage_schema,
-)
+from lakehouse_source.schema.fields import assign_ids, field_id, find_field, is_nested
+from lakehouse_source.schema.given_schema import check_name, storage_schema
 from lakehouse_source.schema.paths import (
     Path,
     Place,

@@ -12,14 +12,16 @@ from lakehouse_source.schema.defaults import promoted, write_default
 from lakehouse_source.schema.fields import (
     assign_ids,
     children,
-    comes_from_dataframe,
-    comes_from_values,
     find_field,
     is_list_like,
     is_nested,
     max_id,
     nullable_field,
     rebuild,
+)
+from lakehouse_source.schema.given_schema import (
+    comes_from_dataframe,
+    comes_from_values,
     storage_schema,
 )
 from lakehouse_source.schema.promotion import Fit, fit, is_provable, prints_as_string

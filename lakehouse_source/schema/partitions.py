@@ -19,7 +19,8 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
-from lakehouse_source.model import DatasetProperties, FileRecord, Ordinal
+from lakehouse_source.model import FileRecord, Ordinal
+from lakehouse_source.properties import DatasetProperties
 from lakehouse_source.schema import json_values
 from lakehouse_source.schema.fields import field_id, find_field, has_collation
 from lakehouse_source.schema.ordinal import domain, to_ordinal, to_scalar

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse_source.catalog import Catalog
-from lakehouse_source.catalog.locate import folder_around
+from lakehouse_source.catalog.locate import uri_of
 from lakehouse_source.catalog.qualified_names import QualifiedName
-from lakehouse_source.catalog.same_place import OWN_KEY
 from lakehouse_source.catalog.sql.iceberg import METADATA
 from lakehouse_source.errors import DatasetNotFoundError, IcebergUnsupportedError
 from lakehouse_source.iceberg.metadata import TableState, table_metadata, table_state
@@ -61,9 +60,7 @@ class Tables:
         """The address of a table."""
         with self.catalog.read() as reader:
             found = reader.names.get(name)
-        uri = found.base_uri
-        if uri == OWN_KEY:
-            uri = folder_around(self.catalog) or uri
+        uri = uri_of(self.catalog, found.base_uri) or found.base_uri
         if found.version == 0:
             raise DatasetNotFoundError(dataset=str(found), catalog=self.catalog.redacted_url)
         is_local = uri.startswith("file:") or uri == "."

@@ -21,8 +21,9 @@ from lakehouse_source.spark.session.planner_status import PartStatus, PlannerSta
 
 if TYPE_CHECKING:
     from lakehouse_source.spark.tables.convert_folder import convert
-    from lakehouse_source.spark.writing.change_rows import SparkMerge, SparkTable, open
+    from lakehouse_source.spark.writing.change_rows import SparkTable, open
     from lakehouse_source.spark.writing.clustered_write import write
+    from lakehouse_source.spark.writing.merge_rows import SparkMerge
 
 __all__ = [
     "PartStatus",
@@ -43,7 +44,9 @@ __all__ = [
 _LATER = {
     "write": "writing.clustered_write",
     "convert": "tables.convert_folder",
-    **dict.fromkeys(("open", "SparkTable", "SparkMerge"), "writing.change_rows"),
+    "open": "writing.change_rows",
+    "SparkTable": "writing.change_rows",
+    "SparkMerge": "writing.merge_rows",
 }
 
 

@@ -126,17 +126,17 @@ def test_a_row_that_several_source_rows_change_is_refused(
 def test_a_commit_after_the_rows_were_read_is_not_lost(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakehouse_source.spark.writing.change_rows import SparkTable
+    from lakehouse_source.spark.writing.target_rows import Target
 
     path = write(tmp_path / "t")
-    original = SparkTable._write
+    original = Target.write
 
     def meanwhile(self: Any, *arguments: Any) -> None:
         lake.open_dataset(path).delete("id = 1")
         original(self, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(SparkTable, "_write", meanwhile)
+        patched.setattr(Target, "write", meanwhile)
         with pytest.raises(PySparkException, match="CommitConflictError"):
             lake.spark.open(spark, path).update("id = 1", {"k": "7"})
     assert last(path).version == 3

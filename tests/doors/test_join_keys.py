@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_source.language.row_filter import matching_mask
-from lakehouse_source.schema import fields as schemas
+from lakehouse_source.schema.given_schema import initial
 from lakehouse_source.spark.protocol.vocabulary import Key, Operator, Type
 from lakehouse_source.spark.reading import join_keys
 from lakehouse_source.spark.reading.decode_conditions import decode_all
 
-SCHEMA = schemas.initial(pa.schema([("k", pa.int64()), ("d", pa.date32())]))
+SCHEMA = initial(pa.schema([("k", pa.int64()), ("d", pa.date32())]))
 
 
 def keys(values: list[int], column: str = "k", type_: str = Type.LONG) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from lakehouse_source.parquet import writer as parquet_writer
 from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
-from lakehouse_source.schema.fields import initial
+from lakehouse_source.schema.given_schema import initial
 from lakehouse_source.spark.reading.batch_read import PlakeReader, ReadRequest
 from lakehouse_source.spark.reading.packing import (
     FILE_COST_BYTES,

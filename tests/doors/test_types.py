@@ -465,7 +465,7 @@ def test_a_type_of_a_later_spark_is_read_as_what_arrow_says(text: bytes) -> None
     ],
 )
 def test_arrow_types_that_spark_lacks_are_widened(type_: pa.DataType, expected: str) -> None:
-    from lakehouse_source.schema.fields import initial
+    from lakehouse_source.schema.given_schema import initial
 
     schema = spark_schema(initial(pa.schema([pa.field("x", type_)])))
     assert schema["x"].dataType.simpleString() == expected

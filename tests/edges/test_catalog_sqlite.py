@@ -407,7 +407,7 @@ def test_the_states_of_a_write_have_their_sql_in_one_file() -> None:
         if "pending_writes" in path.read_text()
     }
     # Its table is made by a migration; a stuck lock on it is looked for in PostgreSQL.
-    assert named == {"sql/write_states.py", "sql/migrations.py", "backends/postgres/catalog.py"}
+    assert named == {"sql/write_states.py", "sql/migrations.py", "backends/postgres/failures.py"}
 
 
 def test_the_page_of_formats_has_the_states_of_a_write() -> None:

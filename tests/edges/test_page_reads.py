@@ -26,7 +26,7 @@ from lakehouse_source.parquet.byte_ranges import ByteRanges, OutsideFile, merged
 from lakehouse_source.parquet.page_reader import ChosenPages, PageReader
 from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.parquet.reader import read_task
-from lakehouse_source.schema.fields import initial
+from lakehouse_source.schema.given_schema import initial
 from lakehouse_source.storage import Storage
 from tests.edges.parquet_edit import Node, fuzz
 from tests.oracle import decide

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
 from lakehouse_source.model import FileRecord
 from lakehouse_source.schema.align import align, by_id, by_name
-from lakehouse_source.schema.fields import SPARK_TYPE, initial
+from lakehouse_source.schema.fields import SPARK_TYPE
+from lakehouse_source.schema.given_schema import initial
 from lakehouse_source.schema.nested_arrays import relabel
 from lakehouse_source.schema.partitions import (
     HIVE_NULL,

@@ -9,7 +9,7 @@ from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateErro
 from lakehouse_source.language import Node, PredicateSet
 from lakehouse_source.language.bounds.as_nodes import as_nodes
 from lakehouse_source.language.row_filter import matching_mask
-from lakehouse_source.schema import fields as schemas
+from lakehouse_source.schema.given_schema import initial
 from tests.expression_cases import table as awkward_rows
 from tests.implied_conditions import ERROR, Conditions, truths
 from tests.strategies import Rows, tables_and_conditions
@@ -29,7 +29,7 @@ def test_comparisons_are_the_same_when_they_are_bound_again(drawn: tuple[Rows, N
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 def test_what_an_expression_implies_holds_on_its_rows_in_every_zone(zone: str) -> None:
     drawn, table = Conditions(3), awkward_rows()
-    stored = table.cast(schemas.initial(table.schema))
+    stored = table.cast(initial(table.schema))
     implied = 0
     for _ in range(200):
         text = drawn.condition(2, table, zone)

@@ -24,7 +24,8 @@ from lakehouse_source.schema.changes import (
     apply_all,
     renamed,
 )
-from lakehouse_source.schema.fields import children, field_id, initial, leaves, max_id
+from lakehouse_source.schema.fields import children, field_id, leaves, max_id
+from lakehouse_source.schema.given_schema import initial
 from lakehouse_source.schema.paths import find
 from lakehouse_source.schema.spark_metadata import comments
 

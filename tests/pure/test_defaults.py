@@ -27,6 +27,7 @@ from lakehouse_source.schema.defaults import (
     with_defaults,
     write_default,
 )
+from lakehouse_source.schema.given_schema import initial
 from lakehouse_source.schema.merge import merge
 from tests.strategies import TYPES, pool
 
@@ -51,7 +52,7 @@ def test_a_schema_keeps_a_default_of_every_type_exactly(type_: pa.DataType) -> N
         for found in (initial_default(stored), write_default(pickle.loads(pickle.dumps(stored)))):
             assert found is not None
             assert same_scalar(found, scalar), (value, stored.metadata)
-        assert len(initial_ordinals(schemas.initial(pa.schema([field])))) == 0  # not from data
+        assert len(initial_ordinals(initial(pa.schema([field])))) == 0  # not from data
 
 
 UTC = timezone.utc
@@ -190,7 +191,7 @@ def test_a_number_that_became_text_has_its_default_as_text() -> None:
 
 
 def schema_with(*changes: Any, start: pa.Schema | None = None) -> pa.Schema:
-    start = start or schemas.initial(pa.schema([("a", pa.int32())]))
+    start = start or initial(pa.schema([("a", pa.int32())]))
     numbers = iter(range(schemas.max_id(start) + 1, 1000))
     return apply_all(start, changes, Facts(numbers))[0]
 
@@ -229,7 +230,7 @@ def test_data_may_lack_a_column_that_is_not_null_only_while_it_has_a_default() -
 
 def test_a_default_in_the_metadata_of_data_does_not_count() -> None:
     field = with_defaults(pa.field("b", pa.int32()), FIVE)
-    assert initial_default(schemas.initial(pa.schema([field])).field("b")) is None
+    assert initial_default(initial(pa.schema([field])).field("b")) is None
 
 
 def test_a_default_that_is_no_value_of_the_type_is_an_error() -> None:
@@ -239,7 +240,7 @@ def test_a_default_that_is_no_value_of_the_type_is_an_error() -> None:
 
 
 def test_promoting_a_nested_field_converts_its_default() -> None:
-    start = schemas.initial(pa.schema([("s", pa.struct([("x", pa.int32())]))]))
+    start = initial(pa.schema([("s", pa.struct([("x", pa.int32())]))]))
     schema = schema_with(
         AddColumn("s.y", pa.int32(), default=FIVE), PromoteColumn("s.y", pa.int64()), start=start
     )
@@ -317,7 +318,7 @@ def test_nested_fields_that_data_lacks_have_their_default_where_their_struct_is_
     type_ = data.draw(nested_types())
     rows = data.draw(st.lists(values_of(type_), max_size=5))
     path = data.draw(st.sampled_from(struct_paths(type_, ("c",))))
-    start = schemas.initial(pa.schema([("c", type_)]))
+    start = initial(pa.schema([("c", type_)]))
     default = pa.scalar(77, pa.int32())
     target = schema_with(AddColumn((*path, "new"), pa.int32(), default=default), start=start)
     skip = data.draw(st.integers(0, len(rows)))
@@ -334,7 +335,7 @@ def test_nested_fields_that_data_lacks_have_their_default_where_their_struct_is_
 
 def test_a_new_field_with_the_name_and_type_of_a_dropped_one_has_its_default() -> None:
     """`pyarrow.Field` objects that differ in their ids only are equal."""
-    stored = schemas.initial(pa.schema([("s", pa.struct([("x", pa.int32()), ("y", pa.int32())]))]))
+    stored = initial(pa.schema([("s", pa.struct([("x", pa.int32()), ("y", pa.int32())]))]))
     fields = [stored.field("s").type.field("x"), stored.field("s").type.field("y")]
     renewed = with_defaults(
         fields[1].with_metadata({schemas.FIELD_ID: b"9"}), pa.scalar(5, pa.int32())

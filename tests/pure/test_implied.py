@@ -17,6 +17,7 @@ from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.model import ColumnBounds
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.schema import fields as schemas
+from lakehouse_source.schema.given_schema import initial
 from tests.expression_cases import table as rows_of
 from tests.implied_conditions import Conditions, check
 from tests.strategies import true_bounds
@@ -44,7 +45,7 @@ def test_conditions_drawn_are_of_all_sorts() -> None:
 
 # --- what is said -----------------------------------------------------------
 
-SCHEMA = schemas.initial(
+SCHEMA = initial(
     pa.schema(
         {
             "dt": pa.date32(),
@@ -264,7 +265,7 @@ def test_near_a_change_of_clocks_rows_decide(zone: str, day: str) -> None:
         for clock in ("00:00", "00:30", "01:30")
     ]
     table = pa.table({"ts": pa.array(_hours(change), pa.timestamp("us", "UTC"))})
-    stored = table.cast(schemas.initial(table.schema))
+    stored = table.cast(initial(table.schema))
     for text in texts:
         rows = Expression.parse(text).bind(Scope({"": table.schema}, zone))
         expected = rows.evaluate({"": table}, table.num_rows).to_pylist()
@@ -337,7 +338,7 @@ def test_a_condition_that_is_none_is_refused(text: str, reason: str) -> None:
 
 def test_a_row_that_one_term_rules_out_does_not_fail_in_the_next() -> None:
     table = pa.table({"i": pa.array([0, 2, None, 4], pa.int32())})
-    table = table.cast(schemas.initial(table.schema))
+    table = table.cast(initial(table.schema))
     safe = PredicateSet.of("i <> 0 AND 8 div i > 2").bind(table.schema)
     assert matching_mask(table, safe).to_pylist() == [False, True, False, False]
     either = PredicateSet.of("i = 0 OR 8 div i > 2").bind(table.schema)
@@ -368,7 +369,7 @@ def test_lists_of_conditions_hold_expressions_too() -> None:
             "name": ["a", "b", "cd"],
         }
     )
-    table = table.cast(schemas.initial(table.schema))
+    table = table.cast(initial(table.schema))
     assert matching_mask(table, either.bind(table.schema)).to_pylist() == [True, False, True]
     assert PredicateSet.of(str(either)).bind(table.schema).columns == ("i", "dt", "name")
 

@@ -36,9 +36,10 @@ from lakehouse_source.language import (
     negated,
 )
 from lakehouse_source.schema import fields as schemas
+from lakehouse_source.schema.given_schema import initial
 
 DEEPEST = pa.struct([("e", pa.int64()), ("f", pa.struct([("g", pa.int64())]))])
-SCHEMA = schemas.initial(
+SCHEMA = initial(
     pa.schema(
         [
             ("tiny", pa.int8()),
@@ -316,7 +317,7 @@ def test_an_aware_datetime_against_a_column_without_zone_is_refused():
 )
 def test_collated_columns_are_refused(spelling):
     field = pa.field("c", pa.string(), metadata={schemas.SPARK_TYPE: spelling.encode()})
-    schema = schemas.initial(pa.schema([field, ("n", pa.int32())]))
+    schema = initial(pa.schema([field, ("n", pa.int32())]))
     for condition in ("c = 'x'", "c LIKE 'x%'", "c IN ('x')", "NOT c > 'x'"):
         with pytest.raises(InvalidPredicateError, match="collation"):
             PredicateSet.of(condition).bind(schema)
@@ -326,7 +327,7 @@ def test_collated_columns_are_refused(spelling):
 
 def test_a_char_column_is_compared_as_it_is_stored():
     field = pa.field("c", pa.string(), metadata={schemas.SPARK_TYPE: b'"char(5)"'})
-    schema = schemas.initial(pa.schema([field]))
+    schema = initial(pa.schema([field]))
     assert PredicateSet.of("c = 'ab   '").bind(schema).root.value == b"ab   "
 
 
@@ -337,7 +338,7 @@ def test_names_match_without_regard_to_case_and_exact_ones_win():
     made = PredicateSet.of("NAME = 'x' AND A.c.`D E` = 'y'").bind(SCHEMA)
     assert made.columns == ("Name", "a")
     assert made.root.terms[1].column.path == ("a", "C", "d e")
-    twins = pa.schema([schemas.initial(pa.schema([(n, pa.int32())])).field(0) for n in ("x", "X")])
+    twins = pa.schema([initial(pa.schema([(n, pa.int32())])).field(0) for n in ("x", "X")])
     assert PredicateSet.of("X = 1").bind(twins).root.column.path == ("X",)
     twins = pa.schema([twins.field(0).with_name("aB"), twins.field(1).with_name("Ab")])
     with pytest.raises(InvalidPredicateError, match="may mean"):
@@ -482,7 +483,7 @@ def test_timestamps_beyond_pythons_years_are_literals():
     )
     assert isinstance(
         PredicateSet.of([("x", "<", pa.scalar(2**63 - 1, pa.timestamp("s")))])
-        .bind(schemas.initial(pa.schema([("x", pa.timestamp("ns"))])))
+        .bind(initial(pa.schema([("x", pa.timestamp("ns"))])))
         .root,
         IfPresent,
     )

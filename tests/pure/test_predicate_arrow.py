@@ -20,11 +20,13 @@ from hypothesis import strategies as st
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.language import BoundExpression, BoundPredicate, IfPresent, PredicateSet
 from lakehouse_source.language.row_filter import matching_mask
-from lakehouse_source.model import RowGroupMetadata, SearchAll, SearchAny, SearchRanges
+from lakehouse_source.model import RowGroupMetadata
 from lakehouse_source.pruning.bounds import decode_row_group, encode_row_group, file_bounds
 from lakehouse_source.pruning.evaluate import evaluate
+from lakehouse_source.pruning.ranges import SearchAll, SearchAny, SearchRanges
 from lakehouse_source.pruning.search import search
 from lakehouse_source.schema import fields as schemas
+from lakehouse_source.schema.given_schema import initial
 from tests.strategies import true_bounds
 
 NAN = math.nan
@@ -107,7 +109,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
     gone = pa.array(draw(st.lists(st.booleans(), min_size=count, max_size=count)), pa.bool_())
     columns["st"] = pa.StructArray.from_arrays([inner], ["x"], mask=gone)
     table = pa.table(columns)
-    return table.cast(schemas.initial(table.schema))
+    return table.cast(initial(table.schema))
 
 
 def positions(mask: pa.ChunkedArray) -> set[int]:
@@ -125,7 +127,7 @@ def implied(table: pa.Table, expression: pc.Expression) -> BoundPredicate:
     return BoundPredicate(root.implied)
 
 
-SCHEMA = schemas.initial(
+SCHEMA = initial(
     pa.schema([*((name, type_) for name, (type_, _) in POOLS.items()), ("l", pa.list_(pa.int8()))])
 )
 
@@ -205,7 +207,7 @@ def test_an_or_with_an_unknown_branch_prunes_nothing() -> None:
 def test_a_name_with_a_line_break_is_not_misread() -> None:
     name = "x'\ncall: 'and"
     table = pa.table({name: [1, 2], "x": [5, 6]})
-    table = table.cast(schemas.initial(table.schema))
+    table = table.cast(initial(table.schema))
     bound = PredicateSet.of(pc.field((name,)) > 1).bind(table.schema)
     assert bound.unused
     assert positions(matching_mask(table, bound)) == {1}
@@ -246,7 +248,7 @@ def test_a_collated_column_is_left_to_arrow() -> None:
     field = pa.field(
         "s", pa.string(), metadata={schemas.SPARK_TYPE: b'"string collate UNICODE_CI"'}
     )
-    schema = schemas.initial(pa.schema([field]))
+    schema = initial(pa.schema([field]))
     assert PredicateSet.of(pc.field("s") > "a").bind(schema).unused
 
 

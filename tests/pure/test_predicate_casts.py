@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.language.row_filter import matching_mask
-from lakehouse_source.schema import fields as schemas
+from lakehouse_source.schema.given_schema import initial
 
 OPERATORS = {
     "=": operator.eq,
@@ -69,7 +69,7 @@ def test_a_cast_column_compares_as_the_cast_values_do(data: st.DataObject) -> No
     op = data.draw(st.sampled_from(sorted(OPERATORS)))
     literal = data.draw(st.sampled_from(literals))
     table = pa.table({"c": pa.array(values, type_)})
-    table = table.cast(schemas.initial(table.schema))
+    table = table.cast(initial(table.schema))
     bound = PredicateSet.of(f"CAST(c AS {to}) {op} {spelled(literal)}").bind(table.schema)
     right = float(literal) if cast is float else literal
     expected = [value is not None and OPERATORS[op](cast(value), right) for value in values]
@@ -77,7 +77,7 @@ def test_a_cast_column_compares_as_the_cast_values_do(data: st.DataObject) -> No
 
 
 def schema_of(type_: pa.DataType) -> pa.Schema:
-    return schemas.initial(pa.schema([("c", type_)]))
+    return initial(pa.schema([("c", type_)]))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_condition_with_a_cast_prints_as_sql_that_means_the_same() -> None:
 
 def test_a_date_cast_to_a_timestamp_is_midnight_in_the_zone_of_the_session() -> None:
     table = pa.table({"c": pa.array([date(2020, 1, 1), date(2020, 1, 2)])})
-    table = table.cast(schemas.initial(table.schema))
+    table = table.cast(initial(table.schema))
     condition = "CAST(c AS TIMESTAMP) >= '2020-01-01 00:00:00'"
     for zone in ("UTC", "America/New_York"):
         bound = PredicateSet.of(condition).bind(table.schema, zone)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse_source.model import DatasetProperties
+from lakehouse_source.properties import DatasetProperties
 
 NAMES = st.lists(st.text())
 KNOWN = {

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse_source.language import BoundConstant, IfPresent, PredicateSet
-from lakehouse_source.model import ColumnBounds, KeyRange, SearchAll, SearchAny, SearchRanges
+from lakehouse_source.model import ColumnBounds
 from lakehouse_source.pruning.absent_values import without_absent
 from lakehouse_source.pruning.bounds import decode_row_group
 from lakehouse_source.pruning.evaluate import evaluate
@@ -22,8 +22,10 @@ from lakehouse_source.pruning.outcome import (
     UNKNOWN,
     Outcome,
 )
+from lakehouse_source.pruning.ranges import KeyRange, SearchAll, SearchAny, SearchRanges
 from lakehouse_source.pruning.search import MAX_RANGES, merged, search
 from lakehouse_source.schema import fields as schemas
+from lakehouse_source.schema.given_schema import initial
 from tests.oracle import decide
 from tests.strategies import Rows, true_bounds
 
@@ -33,13 +35,13 @@ TRUTHS = (True, False, None)
 
 def outcome(condition, type_, bounds):
     """The outcome of a condition on column `c`, known by its bounds."""
-    schema = schemas.initial(pa.schema([("c", type_)]))
+    schema = initial(pa.schema([("c", type_)]))
     return evaluate(PredicateSet.of(condition).bind(schema), lambda _: bounds)
 
 
 def over(condition, found, type_):
     """The outcome over some values, by perfect statistics; sound in any case."""
-    schema = schemas.initial(pa.schema([("c", type_)]))
+    schema = initial(pa.schema([("c", type_)]))
     predicate = PredicateSet.of(condition)
     result = evaluate(predicate.bind(schema), lambda _: true_bounds(found, type_))
     for value in found:
@@ -313,7 +315,7 @@ def test_a_truncated_bound_is_no_value():
     from lakehouse_source.model import RowGroupMetadata
     from lakehouse_source.pruning.bounds import encode_row_group
 
-    schema = schemas.initial(pa.schema([("c", pa.string())]))
+    schema = initial(pa.schema([("c", pa.string())]))
     (leaf,) = schemas.leaves(schema)
     value = "x" * 70
     perfect = ColumnBounds(value.encode(), value.encode(), 0, 1, False)
@@ -326,9 +328,7 @@ def test_a_truncated_bound_is_no_value():
 
 
 def test_nested_columns_and_columns_with_dots_keep_their_own_statistics():
-    schema = schemas.initial(
-        pa.schema([("a", pa.struct([("b", pa.int32())])), ("a.b", pa.int32())])
-    )
+    schema = initial(pa.schema([("a", pa.struct([("b", pa.int32())])), ("a.b", pa.int32())]))
     ids = {leaf.path: leaf.id for leaf in schemas.leaves(schema)}
     statistics = {ids[("a", "b")]: known(1, 1), ids[("a.b",)]: known(2, 2)}
     for condition, matches in [
@@ -342,14 +342,14 @@ def test_nested_columns_and_columns_with_dots_keep_their_own_statistics():
 
 
 def test_statistics_are_not_asked_of_nested_columns():
-    schema = schemas.initial(pa.schema([("s", pa.struct([("x", pa.int32())]))]))
+    schema = initial(pa.schema([("s", pa.struct([("x", pa.int32())]))]))
     bound = PredicateSet.of("s IS NULL").bind(schema)
     assert evaluate(bound, {}.__getitem__) is Outcome.of(True, False)
 
 
 # --- search ---
 
-SCHEMA = schemas.initial(
+SCHEMA = initial(
     pa.schema([("n", pa.int64()), ("s", pa.string()), ("f", pa.float64()), ("b", pa.binary())])
 )
 ALL = {leaf.id: encoding(leaf.type) for leaf in schemas.leaves(SCHEMA)}
@@ -392,7 +392,7 @@ def test_a_range_inside_of_another_does_not_shorten_it():
 
 
 def test_an_absent_value_leaves_null_where_the_column_is_null():
-    schema = schemas.initial(pa.schema([("c", pa.int32())]))
+    schema = initial(pa.schema([("c", pa.int32())]))
 
     def left(condition):
         return without_absent(PredicateSet.of(condition).bind(schema), lambda _, v: v == 5).root

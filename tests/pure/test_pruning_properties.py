@@ -7,15 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lakehouse_source.language import Node, PredicateSet
-from lakehouse_source.model import (
-    ColumnBounds,
-    FileBounds,
-    KeyRange,
-    RowGroupMetadata,
-    Search,
-    SearchAll,
-    SearchRanges,
-)
+from lakehouse_source.model import ColumnBounds, FileBounds, RowGroupMetadata
 from lakehouse_source.pruning.bounds import (
     constant_bounds,
     decode_row_group,
@@ -25,8 +17,9 @@ from lakehouse_source.pruning.bounds import (
 )
 from lakehouse_source.pruning.evaluate import evaluate, evaluate_each
 from lakehouse_source.pruning.keys import encoding, key_of, ordinal_of_key
+from lakehouse_source.pruning.ranges import KeyRange, Search, SearchAll, SearchRanges
 from lakehouse_source.pruning.search import certain, search
-from lakehouse_source.schema.fields import initial
+from lakehouse_source.schema.given_schema import initial
 from lakehouse_source.schema.ordinal import domain, to_ordinal
 from tests.oracle import decide
 from tests.strategies import (

@@ -10,14 +10,14 @@ import pytest
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.language.row_filter import matching_mask
-from lakehouse_source.schema import fields as schemas
+from lakehouse_source.schema.given_schema import initial
 
 NAN = float("nan")
 
 
 def matching(table, condition):
     """Numbers of the rows that match."""
-    bound = PredicateSet.of(condition).bind(schemas.initial(table.schema))
+    bound = PredicateSet.of(condition).bind(initial(table.schema))
     mask = matching_mask(table, bound).to_pylist()
     return [number for number, keep in enumerate(mask) if keep]
 
@@ -170,7 +170,7 @@ def test_literals_out_of_range_under_not_leave_null_out():
 
 def test_batches_and_slices():
     batch = pa.record_batch({"x": [1, 2, 3, None], "s": [{"y": i} for i in range(4)]})[1:]
-    schema = schemas.initial(batch.schema)
+    schema = initial(batch.schema)
     bound = PredicateSet.of("x >= 3 OR s.y = 1").bind(schema)
     mask = matching_mask(batch, bound)
     assert isinstance(mask, pa.BooleanArray)

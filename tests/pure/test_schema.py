@@ -7,17 +7,15 @@ import pytest
 
 from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.schema.fields import (
-    dataframe_schema,
     field_id,
     find_field,
     find_name,
-    initial,
     leaves,
     max_id,
-    storage_schema,
     storage_type,
     without_metadata,
 )
+from lakehouse_source.schema.given_schema import dataframe_schema, initial, storage_schema
 from lakehouse_source.schema.merge import merge
 
 

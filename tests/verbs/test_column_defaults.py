@@ -23,7 +23,7 @@ import lakehouse_source as lake
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.aggregates import Aggregate, aggregate
-from lakehouse_source.schema import fields as schemas
+from lakehouse_source.schema.given_schema import initial
 from lakehouse_source.write.commit.commit import commit
 from tests.oracle import decide
 from tests.strategies import TYPES, Rows, conditions, pool, values
@@ -80,7 +80,7 @@ def test_any_condition_on_a_column_that_old_files_lack(data: st.DataObject) -> N
     default = data.draw(st.sampled_from(pool(type_)))
     old = data.draw(st.integers(1, 3))
     new = data.draw(st.lists(values(type_), max_size=3))
-    schema = schemas.initial(pa.schema([("k", pa.int32()), ("c", type_)]))
+    schema = initial(pa.schema([("k", pa.int32()), ("c", type_)]))
     column = [default] * old + new
     table = Rows(schema, tuple({("k",): k, ("c",): value} for k, value in enumerate(column)))
     whole = table.table()

@@ -11,8 +11,8 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 from lakehouse_source.language import PredicateSet
-from lakehouse_source.model import SearchRanges
 from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.pruning.ranges import SearchRanges
 from lakehouse_source.pruning.search import search
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import leaves

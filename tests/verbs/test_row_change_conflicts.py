@@ -19,7 +19,8 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.deletion.vector import Positions
-from lakehouse_source.schema.fields import dataframe_schema, without_metadata
+from lakehouse_source.schema.fields import without_metadata
+from lakehouse_source.schema.given_schema import dataframe_schema
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit import base_version
 from lakehouse_source.write.commit import commit as committing

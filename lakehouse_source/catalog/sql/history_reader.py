@@ -27,7 +27,6 @@ from lakehouse_source.storage import split_branch, with_branch
 _LARGEST = 2**63 - 1
 # Its values are the id of a write and the key of a dataset.
 CURRENT = sql.current(write_states.STATE_OF)
-COMMITS_TO_FORGET = sql.commits_to_forget(write_states.BEGAN_BEFORE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +134,6 @@ class HistoryReader(TagReader, ConsumerReader, BranchReader):
         """What was committed after a version, oldest first; None: vacuum has forgotten a part."""
         found = self.transactions_since(dataset.id, version)
         return found if len(found) == dataset.current_version - version else None
-
-    def commits_to_forget(self, dataset_id: int, retention_seconds: float) -> list[int]:
-        """The expired versions whose commits nothing needs, if so old by the database's clock."""
-        values = (dataset_id, round(retention_seconds * 1_000_000), dataset_id, dataset_id)
-        return [row[0] for row in self._session.query(COMMITS_TO_FORGET, values)]
 
     def transaction(self, dataset_id: int, version: int) -> TransactionRecord | None:
         """The commit that made a version."""

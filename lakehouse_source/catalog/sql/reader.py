@@ -5,27 +5,25 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, TypeAlias
 
-from lakehouse_source.catalog.sql import records, sweeps, write_states
+from lakehouse_source.catalog.sql import records
 from lakehouse_source.catalog.sql import search as searching
 from lakehouse_source.catalog.sql import statements as sql
-from lakehouse_source.catalog.sql.history_reader import HistoryReader, within_int64
-from lakehouse_source.catalog.sql.records import to_datetime
-from lakehouse_source.catalog.sql.session import Row
-from lakehouse_source.catalog.sql.write_states import WriteState, WriteStatus
+from lakehouse_source.catalog.sql.expiry import ExpiryReader
+from lakehouse_source.catalog.sql.history_reader import within_int64
+from lakehouse_source.catalog.sql.sweeps import SweepReader
+from lakehouse_source.catalog.sql.write_states import WriteStateReader
 from lakehouse_source.model import (
     DatasetRecord,
     DeletionVector,
-    ExpiredFile,
     FileBounds,
     FileRecord,
     RemovedFile,
     RowGroupMetadata,
-    Search,
     VectorRecord,
 )
+from lakehouse_source.pruning.ranges import Search
 
 _PATHS_AT_ONCE = 1000
 
@@ -47,7 +45,7 @@ class DatasetChanges:
     removed_vectors: dict[int, list[int]]
 
 
-class CatalogReader(HistoryReader):
+class CatalogReader(ExpiryReader, WriteStateReader, SweepReader):
     """One snapshot of the catalog; it ends with the `with` block that gave it."""
 
     # --- files
@@ -272,24 +270,6 @@ class CatalogReader(HistoryReader):
                 result.setdefault(file_id, {})[bounds[0]] = FileBounds(*bounds)
         return result
 
-    # --- what a look at the whole layout asks
-
-    def sweep_files(self, dataset_id: int, version: int) -> Iterator[list[Row]]:
-        """Of each live file: id, bytes, rows, schema version and version, in pages."""
-        return sweeps.files(self._session, dataset_id, version)
-
-    def sweep_partitions(self, dataset_id: int, version: int, first: int, last: int) -> list[Row]:
-        """File id, key and value of the partitions of live files with ids in a range."""
-        return sweeps.partitions(self._session, dataset_id, version, first, last)
-
-    def sweep_bounds(self, dataset_id: int, column_id: int) -> Iterator[list[Row]]:
-        """Level, upper and lower key and file id of a column's index, in pages."""
-        return sweeps.bounds(self._session, dataset_id, column_id)
-
-    def old_files(self, dataset: DatasetRecord) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Files and bytes that only expired versions have; those that only older versions have."""
-        return sweeps.old_files(self._session, dataset)
-
     # --- what an erasure asks
 
     def readable_files(self, dataset: DatasetRecord) -> list[tuple[FileRecord, int | None]]:
@@ -304,60 +284,6 @@ class CatalogReader(HistoryReader):
         """The vectors of all readable versions, each with the version that replaced it."""
         rows = self._session.query(sql.READABLE_VECTORS, (dataset.id, dataset.oldest_version))
         return [(records.vector_record(row), removed) for *row, removed in rows]
-
-    # --- what vacuum asks
-
-    def expired_files(self, dataset: DatasetRecord) -> list[ExpiredFile]:
-        """The file rows that belong to no readable version, ordered by id.
-
-        Another row with the same path may belong to one.
-        """
-        rows = self._session.query(sql.EXPIRED_FILES, (dataset.id, dataset.oldest_version))
-        return [
-            ExpiredFile(identity, path, size_bytes, self._expired_at(expired_at))
-            for identity, path, size_bytes, expired_at in rows
-        ]
-
-    def _expired_at(self, microseconds: int | None) -> datetime:
-        """When a file expired: now, where a tag held it that was dropped since the last vacuum."""
-        return self.now() if microseconds is None else to_datetime(microseconds)
-
-    def paths(self, dataset: DatasetRecord) -> tuple[set[str], set[str]]:
-        """The paths of files of readable versions, and all paths that the catalog has.
-
-        Data files and the Puffin files of deletion vectors are among them.
-        """
-        readable: set[str] = set()
-        known: set[str] = set()
-        for statement in (sql.ALL_PATHS, sql.VECTOR_PATHS):
-            for path, removed, is_tagged in self._session.query(statement, (dataset.id,)):
-                known.add(path)
-                if removed is None or removed > dataset.oldest_version or is_tagged:
-                    readable.add(path)
-        return readable, known
-
-    def expired_vectors(self, dataset: DatasetRecord) -> list[ExpiredFile]:
-        """The Puffin files with a vector that no readable version contains, ordered by path.
-
-        A file may hold other vectors that a readable version contains. The ids are 0.
-        """
-        rows = self._session.query(sql.EXPIRED_VECTORS, (dataset.id, dataset.oldest_version))
-        return [
-            ExpiredFile(0, path, size_bytes, self._expired_at(expired_at))
-            for path, size_bytes, expired_at in rows
-        ]
-
-    def write_states(self, write_ids: Iterable[str]) -> dict[str, WriteStatus]:
-        """What became of writes; those that this catalog does not know are left out."""
-        return write_states.states(self._session, write_ids)
-
-    def recorded_writes(self, dataset_id: int) -> set[str]:
-        """The ids of all writes to a dataset that this catalog knows, in any state."""
-        return write_states.recorded(self._session, dataset_id)
-
-    def silent_writes(self, seconds: float) -> dict[str, WriteState]:
-        """Writes that may still commit and whose last heartbeat is older."""
-        return write_states.silent(self._session, seconds)
 
     # --- rows to records
 

@@ -18,7 +18,6 @@ import pyarrow as pa
 from lakehouse_source.catalog.sql.session import Row
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
 from lakehouse_source.model import (
-    DatasetProperties,
     DatasetRecord,
     DeletionVector,
     FileRecord,
@@ -26,6 +25,7 @@ from lakehouse_source.model import (
     TransactionRecord,
     VectorRecord,
 )
+from lakehouse_source.properties import DatasetProperties
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)

@@ -15,9 +15,15 @@ from typing import Any
 
 from lakehouse_source.catalog.sql import statements as sql
 from lakehouse_source.catalog.sql.session import Row, Session
-from lakehouse_source.model import Search, SearchAll, SearchRanges
 from lakehouse_source.pruning.index_levels import spans
-from lakehouse_source.pruning.ranges import Span, disjoint, one_per_column
+from lakehouse_source.pruning.ranges import (
+    Search,
+    SearchAll,
+    SearchRanges,
+    Span,
+    disjoint,
+    one_per_column,
+)
 
 # A condition of so many ranges is part of the statement. The files of one with more ranges
 # are looked up before.

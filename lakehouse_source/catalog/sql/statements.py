@@ -91,35 +91,6 @@ VERSION_AT = (
 )
 
 
-def commits_to_forget(is_before: str) -> str:
-    """What a vacuum may remove from the history of a dataset: what nothing asks about any more.
-
-    Kept are commits that have a tag; those whose files or deletion vectors are in the catalog, so
-    that a vacuum knows whose they are; those that began a schema, at which streams end, with the
-    first of all, which identifies the dataset; those after the first removal of a file that is in
-    the catalog (see `rewritten_paths`); the last number of each application before these; and
-    those after the begin of a write that goes on, which will be checked against them. `is_before`
-    is the condition that such a write began before the commit `t`.
-    """
-    return (
-        "SELECT t.version FROM transactions AS t JOIN (SELECT d.id, coalesce((SELECT min("
-        "r.removed_version) FROM files AS r WHERE r.dataset_id = d.id AND r.removed_version > 0 "
-        "AND r.removed_version < d.oldest_version), d.oldest_version) AS kept FROM datasets AS d "
-        "WHERE d.id = ?) AS o ON t.dataset_id = o.id "
-        "WHERE t.version < o.kept AND t.timestamp <= {now} - ? "
-        f"AND NOT {is_before} "
-        "AND NOT EXISTS (SELECT 1 FROM files AS f "
-        "WHERE f.dataset_id = t.dataset_id AND f.version = t.version) "
-        "AND t.version NOT IN (SELECT v.version FROM deletion_vectors AS v WHERE v.dataset_id = ?) "
-        "AND NOT EXISTS (SELECT 1 FROM dataset_tags AS g "
-        "WHERE g.dataset_id = t.dataset_id AND g.version = t.version) "
-        "AND t.version NOT IN (SELECT s.version FROM schema_versions AS s WHERE s.dataset_id = ?) "
-        "AND (t.txn_app_id IS NULL OR EXISTS (SELECT 1 FROM transactions AS n "
-        "WHERE n.dataset_id = t.dataset_id AND n.txn_app_id = t.txn_app_id "
-        "AND n.txn_version > t.txn_version AND n.version < o.kept)) ORDER BY t.version"
-    )
-
-
 NOW = "SELECT {now}"
 NEW_FILE_IDS = "{new_file_ids}"
 
@@ -365,17 +336,6 @@ FORGET_DATASET = (
     "DELETE FROM iceberg_files WHERE dataset_id = ?",
 )
 FORGET_DATASET_ROW = "DELETE FROM datasets WHERE id = ? AND dropped_at IS NOT NULL"
-SET_OLDEST = "UPDATE datasets SET oldest_version = ? WHERE id = ? AND oldest_version < ?"
-EXPIRE_FILES = (
-    "UPDATE files SET expired_at = {now} WHERE dataset_id = ? AND removed_version <= ? "
-    f"AND expired_at IS NULL AND NOT {TAGGED.format('files')}"
-)
-FORGET_COMMITS = "DELETE FROM transactions WHERE dataset_id = ? AND version {among}"
-EXPIRE_VECTORS = (
-    "UPDATE deletion_vectors SET expired_at = {now} WHERE dataset_id = ? "
-    "AND removed_version <= ? AND expired_at IS NULL "
-    f"AND NOT {TAGGED.format('deletion_vectors')}"
-)
 # What commits after a version, up to another one, took out of a dataset.
 FILES_REMOVED_BETWEEN = (
     "SELECT removed_version, id FROM files WHERE dataset_id = ? AND removed_version > ? "
@@ -384,26 +344,6 @@ FILES_REMOVED_BETWEEN = (
 VECTORS_REMOVED_BETWEEN = (
     "SELECT removed_version, file_id FROM deletion_vectors WHERE dataset_id = ? "
     "AND removed_version > ? AND removed_version <= ? ORDER BY removed_version, file_id"
-)
-EXPIRED_VECTORS = (
-    "SELECT file_path, max(file_size_bytes), max(expired_at) FROM deletion_vectors "
-    f"WHERE dataset_id = ? AND removed_version <= ? AND NOT {TAGGED.format('deletion_vectors')} "
-    "GROUP BY file_path ORDER BY file_path"
-)
-VECTOR_PATHS = (
-    f"SELECT file_path, removed_version, {TAGGED.format('deletion_vectors')} "
-    "FROM deletion_vectors WHERE dataset_id = ?"
-)
-FORGET_VECTORS = (
-    "DELETE FROM deletion_vectors WHERE dataset_id = ? AND removed_version <= ? "
-    f"AND file_path = ? AND NOT {TAGGED.format('deletion_vectors')}"
-)
-EXPIRED_FILES = (
-    "SELECT id, file_path, file_size_bytes, expired_at FROM files "
-    f"WHERE dataset_id = ? AND removed_version <= ? AND NOT {TAGGED.format('files')} ORDER BY id"
-)
-ALL_PATHS = (
-    f"SELECT file_path, removed_version, {TAGGED.format('files')} FROM files WHERE dataset_id = ?"
 )
 # Rows that refer to others first: DuckDB has no cascades.
 FORGET_FILES = (
@@ -419,27 +359,11 @@ INVALIDATE_BOUNDS = (
     "WHERE dataset_id = ? AND column_id = ?"
 )
 
-# What an erasure changes of rows that are there: files keep their ids, versions and identities.
-ERASED_FROM_FILES = (
-    "DELETE FROM column_bounds WHERE file_id {among}",
-    "DELETE FROM row_groups WHERE file_id {among}",
-)
-# A vacuum deletes the file; see `branches`, where files expire in the same way.
-INSERT_EXPIRED = (
-    "INSERT INTO files (dataset_id, version, removed_version, schema_version, file_path, "
-    "file_size_bytes, row_count, is_tombstoned, expired_at) "
-    "VALUES (?, 0, 0, 0, ?, ?, 0, TRUE, {now})"
-)
-FORGET_VECTOR_FILES = "DELETE FROM deletion_vectors WHERE dataset_id = ? AND file_path = ?"
-SET_SUMMARY = "UPDATE transactions SET summary_json = ? WHERE dataset_id = ? AND version = ?"
-SET_METADATA = "UPDATE transactions SET metadata_json = ? WHERE dataset_id = ? AND version = ?"
 
 FILE_COLUMNS = (
     "id", "dataset_id", "version", "schema_version", "file_path", "file_size_bytes",
     "row_count", "stats_complete", "first_row_id", "sha256",
 )  # fmt: skip
-# Those of them that tell where and when a file is, and which rows it has. No rewrite changes them.
-FIXED_FILE_COLUMNS = ("id", "dataset_id", "version", "schema_version", "first_row_id")
 VECTOR_COLUMNS = (
     "dataset_id", "file_id", "version", "file_path", "file_size_bytes", "blob_offset",
     "blob_length", "cardinality", "small_blob", "sha256",

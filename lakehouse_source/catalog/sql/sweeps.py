@@ -45,42 +45,46 @@ _OLD_BYTES = f"""SELECT class, count(*), sum(size) FROM (
 _ANY_REMOVED = "SELECT 1 FROM files WHERE dataset_id = ? AND removed_version IS NOT NULL LIMIT 1"
 
 
-def files(session: Session, dataset_id: int, version: int) -> Iterator[list[Row]]:
-    """Of each live file: id, bytes, rows, schema version and version, by version and id."""
-    version, begun, last = within_int64(version), -1, -1
-    while True:
-        page = session.query(_REST, (dataset_id, begun, last, version, PAGE))
-        if len(page) < PAGE:
-            page += session.query(_LATER, (dataset_id, version, version, begun, PAGE - len(page)))
-        if page:
-            yield page
-        if len(page) < PAGE:
-            return
-        last, begun = page[-1][0], page[-1][4]
+class SweepReader:
+    """Passes over all files of a dataset, which one transaction makes."""
 
+    _session: Session
 
-def partitions(session: Session, dataset_id: int, version: int, first: int, last: int) -> list[Row]:
-    """File id, key and value of each partition value of the live files with ids in a range."""
-    version = within_int64(version)
-    return session.query(_PARTITIONS, (dataset_id, version, version, first, last))
+    def sweep_files(self, dataset_id: int, version: int) -> Iterator[list[Row]]:
+        """Of each live file: id, bytes, rows, schema version and version, by version and id."""
+        version, begun, last = within_int64(version), -1, -1
+        while True:
+            page = self._session.query(_REST, (dataset_id, begun, last, version, PAGE))
+            if len(page) < PAGE:
+                page += self._session.query(
+                    _LATER, (dataset_id, version, version, begun, PAGE - len(page))
+                )
+            if page:
+                yield page
+            if len(page) < PAGE:
+                return
+            last, begun = page[-1][0], page[-1][4]
 
+    def sweep_partitions(self, dataset_id: int, version: int, first: int, last: int) -> list[Row]:
+        """File id, key and value of each partition value of the live files with ids in a range."""
+        version = within_int64(version)
+        return self._session.query(_PARTITIONS, (dataset_id, version, version, first, last))
 
-def bounds(session: Session, dataset_id: int, column_id: int) -> Iterator[list[Row]]:
-    """Of each row of the index, of live files and others: level, upper key, lower key and file."""
-    after: Sequence[object] = (-1, b"", b"", -1)
-    while True:
-        page = session.query(_BOUNDS, (dataset_id, column_id, *after, PAGE))
-        if page:
-            yield page
-        if len(page) < PAGE:
-            return
-        after = page[-1]
+    def sweep_bounds(self, dataset_id: int, column_id: int) -> Iterator[list[Row]]:
+        """Of each row of the index, of any file: level, upper key, lower key and file."""
+        after: Sequence[object] = (-1, b"", b"", -1)
+        while True:
+            page = self._session.query(_BOUNDS, (dataset_id, column_id, *after, PAGE))
+            if page:
+                yield page
+            if len(page) < PAGE:
+                return
+            after = page[-1]
 
-
-def old_files(session: Session, dataset: DatasetRecord) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Files and bytes that only expired versions have; those that only older versions have."""
-    if not session.query(_ANY_REMOVED, (dataset.id,)):
-        return (0, 0), (0, 0)
-    rows = session.query(_OLD_BYTES, (dataset.oldest_version, dataset.id))
-    found = {int(kind): (int(count), int(size)) for kind, count, size in rows}
-    return found.get(0, (0, 0)), found.get(1, (0, 0))
+    def old_files(self, dataset: DatasetRecord) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Files and bytes that only expired versions have; those that only older versions have."""
+        if not self._session.query(_ANY_REMOVED, (dataset.id,)):
+            return (0, 0), (0, 0)
+        rows = self._session.query(_OLD_BYTES, (dataset.oldest_version, dataset.id))
+        found = {int(kind): (int(count), int(size)) for kind, count, size in rows}
+        return found.get(0, (0, 0)), found.get(1, (0, 0))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lakehouse_source.catalog.sql.session import Row, Session, Statement
+from lakehouse_source.catalog.sql.to_rows import without_nul
 from lakehouse_source.errors import CorruptDatasetError
 
 
@@ -197,24 +198,6 @@ _SILENT_WRITES = (
 )
 
 
-# --- changes --------------------------------------------------------------------
-
-
-def register(session: Session, write_id: str, dataset_id: int) -> None:
-    """Register a write; nothing happens where the catalog knows it already."""
-    session.send(_REGISTER, (write_id, dataset_id, write_id))
-
-
-def heartbeat(session: Session, write_id: str) -> bool:
-    """False where the write may not go on: it is committed, fenced or unknown."""
-    return session.execute(_HEARTBEAT, (write_id,)) == 1
-
-
-def abandon(session: Session, silent_seconds: float) -> None:
-    """Abandon every pending write whose last heartbeat is older, by the database's clock."""
-    session.execute(_ABANDON, (_microseconds(silent_seconds),))
-
-
 def claim(write_id: str, dataset_id: int | None) -> list[Statement]:
     """What to run, in this order, before a commit or a fence.
 
@@ -230,66 +213,81 @@ def claimed(answer: Iterable[Row]) -> WriteState:
     return _stored_state(state)
 
 
-def commit(session: Session, write_id: str) -> None:
-    """End a claim: from now on, the write's row of `transactions` is its state."""
-    forget(session, write_id)
+class WriteStateReader:
+    """The states of writes, which one transaction reads."""
+
+    _session: Session
+
+    def write_states(self, write_ids: Iterable[str]) -> dict[str, WriteStatus]:
+        """What became of writes; those that this catalog does not know are left out."""
+        found: dict[str, WriteStatus] = {}
+        for write_id in write_ids:
+            committed = self._session.query(_COMMITTED, (write_id,))
+            if committed:
+                found[write_id] = WriteStatus(WriteState.COMMITTED, committed[0][0])
+                continue
+            for state, dataset_id in self._session.query(_STATE, (write_id,)):
+                found[write_id] = WriteStatus(_stored_state(state), dataset_id)
+        return found
+
+    def recorded_writes(self, dataset_id: int) -> set[str]:
+        """The ids of all writes to a dataset that this catalog knows, in any state."""
+        return {row[0] for row in self._session.query(_RECORDED, (dataset_id, dataset_id))}
+
+    def silent_writes(self, seconds: float) -> dict[str, WriteState]:
+        """Writes that may still commit and whose last heartbeat is older."""
+        rows = self._session.query(_SILENT_WRITES, (_microseconds(seconds),))
+        return {write_id: _stored_state(state) for write_id, state in rows}
 
 
-def fence(session: Session, write_id: str) -> bool:
-    """Fence a write, or answer False where it is committed. A commit under way is waited for."""
-    session.query_all(claim(write_id, None))
-    if session.query(_COMMITTED, (write_id,)):
-        forget(session, write_id)
-        return False
-    session.execute(_FENCE, (write_id,))
-    return True
+class WriteStateChanges(WriteStateReader):
+    """The states of writes, which one transaction may change. `TRANSITIONS` says who calls what."""
 
+    def register_pending(self, write_id: str, dataset_id: int) -> None:
+        """Register a write before its first byte: vacuum leaves its files alone.
 
-def forget(session: Session, write_id: str) -> None:
-    """Delete a write's row, unless it is fenced."""
-    session.send(_FORGET, (write_id,))
+        Nothing happens where the catalog knows it already.
+        """
+        without_nul(write_id, "write_id")
+        self._session.send(_REGISTER, (write_id, dataset_id, write_id))
 
+    def heartbeat(self, write_id: str) -> bool:
+        """Say that a write goes on; False where it is committed, fenced or unknown."""
+        return self._session.execute(_HEARTBEAT, (write_id,)) == 1
 
-def forget_dataset(session: Session, dataset_id: int) -> None:
-    """Delete the rows of all writes to a dataset that was dropped: none can be committed."""
-    session.execute(_FORGET_DATASET, (dataset_id,))
+    def mark_abandoned(self, seconds: float) -> None:
+        """Abandon pending writes whose last heartbeat is older, by the database's clock.
 
+        A write that goes on after all may still commit, until it is fenced.
+        """
+        self._session.execute(_ABANDON, (_microseconds(seconds),))
 
-def keep_for_dataset(session: Session, branch_id: int) -> None:
-    """Let the dataset of a branch that ends remember the branch's writes.
+    def finish_pending(self, write_id: str) -> None:
+        """Forget a write that has no files, or that is committed. A fenced write stays fenced."""
+        self._session.send(_FORGET, (write_id,))
 
-    Their files are in the dataset's folder, and a vacuum deletes only files whose write is
-    recorded. None of these writes can be committed any more.
-    """
-    session.execute(_KEEP_COMMITTED, (branch_id,))
-    session.execute(_KEEP_PENDING, (branch_id, branch_id, branch_id))
+    def fence_write(self, write_id: str) -> bool:
+        """Fence a write: once this transaction is committed, the write never can be.
 
+        Answers False, and does nothing, where it is committed already. A commit
+        under way is waited for.
+        """
+        self._session.query_all(claim(without_nul(write_id, "write_id"), None))
+        if self._session.query(_COMMITTED, (write_id,)):
+            self.finish_pending(write_id)
+            return False
+        self._session.execute(_FENCE, (write_id,))
+        return True
 
-# --- questions ------------------------------------------------------------------
+    def _end_writes(self, dataset_id: int) -> None:
+        """Forget all writes to a dataset that was dropped: none can be committed any more.
 
-
-def states(session: Session, write_ids: Iterable[str]) -> dict[str, WriteStatus]:
-    """The states of those writes that the catalog knows."""
-    found: dict[str, WriteStatus] = {}
-    for write_id in write_ids:
-        committed = session.query(_COMMITTED, (write_id,))
-        if committed:
-            found[write_id] = WriteStatus(WriteState.COMMITTED, committed[0][0])
-            continue
-        for state, dataset_id in session.query(_STATE, (write_id,)):
-            found[write_id] = WriteStatus(_stored_state(state), dataset_id)
-    return found
-
-
-def recorded(session: Session, dataset_id: int) -> set[str]:
-    """The ids of all writes to a dataset that the catalog knows."""
-    return {row[0] for row in session.query(_RECORDED, (dataset_id, dataset_id))}
-
-
-def silent(session: Session, seconds: float) -> dict[str, WriteState]:
-    """Writes that may still commit and whose last heartbeat is older, by the database's clock."""
-    rows = session.query(_SILENT_WRITES, (_microseconds(seconds),))
-    return {write_id: _stored_state(state) for write_id, state in rows}
+        Those of a branch become its dataset's. Their files are in the dataset's folder, and a
+        vacuum deletes only files whose write is recorded.
+        """
+        self._session.execute(_KEEP_COMMITTED, (dataset_id,))
+        self._session.execute(_KEEP_PENDING, (dataset_id, dataset_id, dataset_id))
+        self._session.execute(_FORGET_DATASET, (dataset_id,))
 
 
 def _stored_state(text: str) -> WriteState:

@@ -17,6 +17,8 @@ from lakehouse_source.catalog.sql import statements as sql
 from lakehouse_source.catalog.sql import to_rows, write_states
 from lakehouse_source.catalog.sql.branches import FORGET_BRANCH, BranchChanges
 from lakehouse_source.catalog.sql.consumers import ConsumerChanges
+from lakehouse_source.catalog.sql.erasure import ErasureChanges
+from lakehouse_source.catalog.sql.expiry import ExpiryChanges
 from lakehouse_source.catalog.sql.history_reader import CURRENT, Current, repeating
 from lakehouse_source.catalog.sql.iceberg import IcebergChanges
 from lakehouse_source.catalog.sql.names import NameChanges
@@ -24,17 +26,16 @@ from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.records import to_datetime
 from lakehouse_source.catalog.sql.session import Row, Statement
 from lakehouse_source.catalog.sql.tags import TagChanges
-from lakehouse_source.catalog.sql.write_states import COMMIT, WriteState
+from lakehouse_source.catalog.sql.write_states import COMMIT, WriteState, WriteStateChanges
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 from lakehouse_source.model import (
-    DatasetProperties,
     DatasetRecord,
     DeletionVector,
     FileBounds,
     FileMetadata,
     TransactionRecord,
-    VectorRecord,
 )
+from lakehouse_source.properties import DatasetProperties
 from lakehouse_source.pruning.keys import UNBOUNDED_LOWER, UNBOUNDED_UPPER
 
 NOTHING_TOLD: Mapping[str, str] = {}
@@ -66,7 +67,15 @@ class LockedDataset:
     claim: Claim
 
 
-class CatalogTransaction(CatalogReader, TagChanges, ConsumerChanges, BranchChanges):
+class CatalogTransaction(
+    CatalogReader,
+    TagChanges,
+    ConsumerChanges,
+    BranchChanges,
+    ExpiryChanges,
+    ErasureChanges,
+    WriteStateChanges,
+):
     """One database transaction: all of it is committed when its `with` block ends well."""
 
     # --- datasets
@@ -106,9 +115,8 @@ class CatalogTransaction(CatalogReader, TagChanges, ConsumerChanges, BranchChang
 
     def forget_dataset(self, dataset_id: int) -> None:
         """Remove all rows of a dataset that was dropped and has no files any more."""
-        write_states.keep_for_dataset(self._session, dataset_id)
+        self._end_writes(dataset_id)
         self._session.execute(FORGET_BRANCH, (dataset_id,))
-        write_states.forget_dataset(self._session, dataset_id)
         for statement in sql.FORGET_DATASET:
             self._session.execute(statement, (dataset_id,))
         self._session.execute(sql.FORGET_DATASET_ROW, (dataset_id,))
@@ -210,7 +218,7 @@ class CatalogTransaction(CatalogReader, TagChanges, ConsumerChanges, BranchChang
         here = (dataset_id, version)
         self._session.send(sql.ADVANCE, (version, new_rows, dataset_id, version - 1))
         self._session.send(sql.INSERT_TRANSACTION, (*here, dataset_id, *values, *here, *here))
-        write_states.commit(self._session, write_id)
+        self.finish_pending(write_id)  # the row of `transactions` is its state now
         inserted = self._session.query(sql.TIMESTAMP_OF, (write_id,))
         if not inserted:
             raise self._conflict(dataset_id, version, "another commit came first")
@@ -272,6 +280,15 @@ class CatalogTransaction(CatalogReader, TagChanges, ConsumerChanges, BranchChang
         """
         self._session.send(sql.MOVE_FILES, (version, rows, self._session.id_list(file_ids)))
 
+    def forget_files(self, file_ids: Iterable[int]) -> None:
+        """Remove the rows of files, with their row groups, partitions and bounds."""
+        ids = sorted(set(file_ids))
+        statements = sql.FORGET_FILES[-1:] if self._session.dialect.cascades else sql.FORGET_FILES
+        for start in range(0, len(ids), 1000):
+            some = self._session.id_list(ids[start : start + 1000])
+            for statement in statements:
+                self._session.execute(statement, (some,))
+
     def remove_files(self, dataset_id: int, version: int, file_ids: Iterable[int]) -> None:
         """Mark files as removed at a version; earlier versions keep them.
 
@@ -321,130 +338,6 @@ class CatalogTransaction(CatalogReader, TagChanges, ConsumerChanges, BranchChang
         self._session.insert(
             "column_bounds", sql.BOUNDS_COLUMNS, to_rows.of_bounds(dataset_id, rows)
         )
-
-    # --- erasure: what is committed already changes
-
-    def replace_files(
-        self,
-        dataset_id: int,
-        files: Mapping[int, FileMetadata],
-        bounds: Iterable[tuple[int, FileBounds]],
-    ) -> None:
-        """Let rows of `files`, by id, name other files with fewer of the same rows.
-
-        They keep their versions, partitions and first identities. `bounds` are all their index
-        rows.
-        """
-        changing = [one for one in sql.FILE_COLUMNS if one not in sql.FIXED_FILE_COLUMNS]
-        places = [sql.FILE_COLUMNS.index(name) for name in changing]
-        assigned = ", ".join(f"{name} = ?" for name in changing)
-        numbered = list(files.items())
-        for row in to_rows.of_files(dataset_id, 0, 0, numbered, [0] * len(numbered)):
-            values = (*(row[place] for place in places), row[0])
-            self._session.execute(f"UPDATE files SET {assigned} WHERE id = ?", values)
-        for start in range(0, len(numbered), 1000):
-            ids = self._session.id_list([file_id for file_id, _ in numbered[start : start + 1000]])
-            for statement in sql.ERASED_FROM_FILES:
-                self._session.execute(statement, (ids,))
-        insert = self._session.insert
-        insert("row_groups", sql.ROW_GROUP_COLUMNS, to_rows.of_row_groups(numbered))
-        insert("column_bounds", sql.BOUNDS_COLUMNS, to_rows.of_bounds(dataset_id, bounds))
-
-    def replace_vectors(
-        self,
-        dataset_id: int,
-        paths: Iterable[str],
-        vectors: Iterable[tuple[VectorRecord, int | None]],
-    ) -> None:
-        """Forget all vectors in some Puffin files; record others, with when each was replaced."""
-        for path in paths:
-            self._session.execute(sql.FORGET_VECTOR_FILES, (dataset_id, path))
-        rows = [
-            (*row, removed)
-            for one, removed in vectors
-            for row in to_rows.of_vectors(dataset_id, one.version, {one.file_id: one.vector})
-        ]
-        if rows:
-            columns = (*sql.VECTOR_COLUMNS, "removed_version")
-            self._session.insert("deletion_vectors", columns, rows)
-
-    def expire_paths(self, dataset_id: int, paths: Mapping[str, int]) -> None:
-        """Let files that no row names any more be deleted by a vacuum; their sizes by path."""
-        for path, size_bytes in paths.items():
-            self._session.execute(sql.INSERT_EXPIRED, (dataset_id, path, size_bytes))
-
-    def correct_summary(self, dataset_id: int, version: int, summary: Mapping[str, int]) -> None:
-        """Replace the summary of a commit."""
-        document = to_rows.json_text(summary, "summary")
-        self._session.execute(sql.SET_SUMMARY, (document, dataset_id, version))
-
-    def correct_metadata(self, dataset_id: int, version: int, metadata: Mapping[str, Any]) -> None:
-        """Replace what was noted about a commit."""
-        document = to_rows.json_text(metadata, "commit_metadata")
-        self._session.execute(sql.SET_METADATA, (document, dataset_id, version))
-
-    # --- expiry
-
-    def expire(self, dataset_id: int, oldest_version: int) -> None:
-        """Make versions below `oldest_version` unreadable; files of these alone expire now.
-
-        Those with a tag stay readable, and so do their files. The caller holds the dataset's
-        lock. The oldest version never goes down.
-        """
-        self._session.execute(sql.SET_OLDEST, (oldest_version, dataset_id, oldest_version))
-        oldest = self._session.query(sql.DATASET_BY_ID, (dataset_id,))[0][5]
-        self._session.execute(sql.EXPIRE_FILES, (dataset_id, oldest))
-        self._session.execute(sql.EXPIRE_VECTORS, (dataset_id, oldest))
-        self.iceberg.expire(dataset_id, oldest)
-
-    def forget_files(self, file_ids: Iterable[int]) -> None:
-        """Remove the rows of files, with their row groups, partitions and bounds."""
-        ids = sorted(set(file_ids))
-        statements = sql.FORGET_FILES[-1:] if self._session.dialect.cascades else sql.FORGET_FILES
-        for start in range(0, len(ids), 1000):
-            some = self._session.id_list(ids[start : start + 1000])
-            for statement in statements:
-                self._session.execute(statement, (some,))
-
-    def forget_vectors(self, dataset: DatasetRecord, paths: Iterable[str]) -> None:
-        """Remove the rows of expired vectors in Puffin files that were deleted."""
-        for path in paths:
-            values = (dataset.id, dataset.oldest_version, path)
-            self._session.execute(sql.FORGET_VECTORS, values)
-
-    def forget_commits(self, dataset_id: int, versions: Sequence[int]) -> None:
-        """Remove commits of `commits_to_forget` from the history."""
-        values = (dataset_id, self._session.id_list(versions))
-        self._session.execute(sql.FORGET_COMMITS, values)
-
-    # --- the life of a write (write_states.py says who may call what, and why)
-
-    def register_pending(self, write_id: str, dataset_id: int) -> None:
-        """Register a write before its first byte: vacuum leaves its files alone."""
-        write_states.register(self._session, to_rows.without_nul(write_id, "write_id"), dataset_id)
-
-    def heartbeat(self, write_id: str) -> bool:
-        """Say that a write goes on; False where it is committed, fenced or unknown."""
-        return write_states.heartbeat(self._session, write_id)
-
-    def mark_abandoned(self, seconds: float) -> None:
-        """Abandon pending writes whose last heartbeat is older, by the database's clock.
-
-        A write that goes on after all may still commit, until it is fenced.
-        """
-        write_states.abandon(self._session, seconds)
-
-    def finish_pending(self, write_id: str) -> None:
-        """Forget a write that has no files. A fenced write stays fenced."""
-        write_states.forget(self._session, write_id)
-
-    def fence_write(self, write_id: str) -> bool:
-        """Fence a write: once this transaction is committed, the write never can be.
-
-        Answers False, and does nothing, where it is committed already. A commit
-        under way is waited for.
-        """
-        return write_states.fence(self._session, to_rows.without_nul(write_id, "write_id"))
 
     # --- inside
 

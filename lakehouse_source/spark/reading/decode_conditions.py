@@ -6,6 +6,7 @@ again, so pruning may leave out those that plake cannot express.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, timedelta
 from decimal import Decimal
@@ -135,6 +136,19 @@ def to_node(term: Mapping[str, Any], schema: pa.Schema) -> Node:
     if op in COMPARISONS:
         return compare(column, op, values[0])
     return matches(TEXT[op], column, values[0])
+
+
+def compared_value(text: str | None, type_: pa.DataType) -> pa.Scalar | None:
+    """The value in the JSON of a term that a column equals it; None: there is none, or NULL."""
+    if text is None:
+        return None
+    term = json.loads(text)
+    if term.get(Key.NULL) or not term.get(Key.VALUES):
+        return None
+    decoded = VALUES[term[Key.TYPE]](term[Key.VALUES][0])
+    if isinstance(decoded, Timestamp):
+        decoded = decoded.nanoseconds // 1000
+    return pa.scalar(decoded, type_)
 
 
 def _check_type(column: Name, expected: str, schema: pa.Schema) -> None:

@@ -1,36 +1,31 @@
-"""Door. What Spark's catalog asks to create, change, rename and drop tables."""
+"""Door. What Spark's catalog asks to create, rename and drop tables."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import DataType, StructField, StructType
-from pyspark.sql.types import _parse_datatype_json_value as parse_type
+from pyspark.sql.types import StructType
 
 from lakehouse_source.catalog.qualified_names import quoted
 from lakehouse_source.catalog.sql.names import NamedDataset
-from lakehouse_source.dataset import Dataset
 from lakehouse_source.datasets import DatasetCatalog
 from lakehouse_source.errors import (
     DatasetExistsError,
     DatasetNotFoundError,
     InvalidOptionError,
 )
-from lakehouse_source.language import Timestamp
-from lakehouse_source.model import Layout
+from lakehouse_source.properties import Layout
 from lakehouse_source.schema.defaults import with_write_default
 from lakehouse_source.spark.protocol.vocabulary import (
     Answer,
-    Change,
-    Key,
     Question,
     Stage,
 )
-from lakehouse_source.spark.reading.decode_conditions import VALUES
+from lakehouse_source.spark.reading.decode_conditions import compared_value
 from lakehouse_source.spark.session.catalog_request import (
     Place,
     Request,
@@ -40,18 +35,13 @@ from lakehouse_source.spark.session.catalog_request import (
     place_of,
     qualified,
 )
-from lakehouse_source.spark.tables.table_properties import divided
+from lakehouse_source.spark.tables.table_properties import LOCATION, RESERVED, divided
 from lakehouse_source.spark.types.spark_types import arrow_schema
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import commit
 from lakehouse_source.write.commit.file_layout import layout_of
 from lakehouse_source.write.commit.options import WriteOptions
-from lakehouse_source.write.metadata.schema_change import SchemaUpdate
-from lakehouse_source.write.metadata.set_properties import set_properties, set_table_properties
 
-# Spark's own keys among the properties of a table.
-_LOCATION, _COMMENT = "location", "comment"
-_RESERVED = {_LOCATION, "provider", "external", "is_managed_location", "table_type", "owner"}
 _OPTION = "option."
 
 
@@ -62,7 +52,7 @@ def create(request: Request) -> dict[str, Any]:
     """Create a table without rows, or give a name to a dataset that is there already."""
     _refuse_branch(request)
     _check_provider(request)
-    location = request.question[Question.PROPERTIES].get(_LOCATION)
+    location = request.question[Question.PROPERTIES].get(LOCATION)
     spark = _columns(request)
     if not spark.fields and location is not None and not request.is_path:
         _refuse_other_catalog(request, location)
@@ -149,7 +139,7 @@ def _staged(request: Request) -> tuple[Place, dict[str, Any]]:
     properties = {
         key: text
         for key, text in given.items()
-        if key not in _RESERVED and not key.startswith(_OPTION)
+        if key not in RESERVED and not key.startswith(_OPTION)
     }
     own, texts = divided(properties)
     index = own.pop("index_columns", None)
@@ -174,14 +164,14 @@ def _staged(request: Request) -> tuple[Place, dict[str, Any]]:
             reader.names.namespace(request.name[0])
             named = reader.names.find(request.name)
         replaces = _replaces(kind, named is not None, quoted(request.name), request)
-        path = _location(catalog, request, named, given.get(_LOCATION))
+        path = _location(catalog, request, named, given.get(LOCATION))
     place = Place(path, request.catalog, request.storage)
-    if named is None and _LOCATION in given and knows(place):
+    if named is None and LOCATION in given and knows(place):
         raise DatasetExistsError(
             dataset=place.address().uri,
             hint="CREATE TABLE with this LOCATION, without columns and AS, gives it a name.",
         )
-    managed = named is None and _LOCATION not in given
+    managed = named is None and LOCATION not in given
     return place, staged | {
         "register": list(request.name),
         "replaces": replaces,
@@ -220,143 +210,12 @@ def _with_defaults(request: Request, schema: pa.Schema) -> pa.Schema:
         value = json.loads(text)
         at = schema.names.index(value[Question.FIELD])
         field = schema.field(at)
-        schema = schema.set(at, with_write_default(field, _value(value, field.type)))
+        default = compared_value(value[Question.VALUE], field.type)
+        schema = schema.set(at, with_write_default(field, default))
     return schema
 
 
-def _value(value: Mapping[str, Any], type_: pa.DataType) -> pa.Scalar | None:
-    """A default value, which comes as a condition that a column equals it."""
-    text = value[Question.VALUE]
-    if text is None:
-        return None
-    term = json.loads(text)
-    if term.get(Key.NULL) or not term.get(Key.VALUES):
-        return None
-    decoded = VALUES[term[Key.TYPE]](term[Key.VALUES][0])
-    if isinstance(decoded, Timestamp):
-        decoded = decoded.nanoseconds // 1000
-    return pa.scalar(decoded, type_)
-
-
-# --- change --------------------------------------------------------------------
-
-
-def alter(request: Request) -> dict[str, Any]:
-    """Change columns or properties, as one commit."""
-    address = place_of(request).address()
-    changes: list[Mapping[str, Any]] = request.question[Question.CHANGES]
-    kinds = {change[Question.CHANGE] for change in changes}
-    dataset = Dataset(address)
-    if kinds == {Change.PROPERTY}:
-        texts = {change[Question.FIELD]: change[Question.VALUE] for change in changes}
-        for key in texts.keys() & _RESERVED:
-            raise InvalidOptionError(option=key, reason="of a table of plake cannot be changed.")
-        own, others = divided(texts)
-        with address.open() as catalog:
-            with catalog.read() as reader:
-                base = address.snapshot(catalog, reader)
-            # Earlier releases noted plake's own names as texts that did nothing.
-            noted = base.dataset.properties.table_properties
-            others |= {name: None for name in texts if name.lower() in own and name in noted}
-            if own:
-                set_properties(catalog, address, base, own, others)
-            else:
-                set_table_properties(catalog, address, base, others)
-    elif kinds == {Change.CLUSTER} and len(changes) == 1:
-        with address.open() as catalog:
-            with catalog.read() as reader:
-                base = address.snapshot(catalog, reader)
-            set_properties(
-                catalog, address, base, {"cluster_by": changes[0][Question.VALUE] or None}
-            )
-    elif kinds & {Change.PROPERTY, Change.CLUSTER}:
-        raise InvalidOptionError(
-            option="ALTER TABLE", reason="changes columns and properties: use two statements."
-        )
-    else:
-        _check_columns_stay(dataset, changes)
-        with dataset.update_schema() as schema:
-            for change in changes:
-                _change_column(schema, dataset, change)
-    return {}
-
-
-def _check_columns_stay(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse REPLACE COLUMNS, which Spark spells as dropping all columns and adding others."""
-    dropped = {
-        change[Question.FIELD][0].lower()
-        for change in changes
-        if change[Question.CHANGE] == Change.DELETE and len(change[Question.FIELD]) == 1
-    }
-    added = any(change[Question.CHANGE] == Change.ADD for change in changes)
-    if added and dropped == {name.lower() for name in dataset.schema.names}:
-        raise InvalidOptionError(
-            option="ALTER TABLE ... REPLACE COLUMNS",
-            reason="would drop all columns with their values, those of the same name too. Use ADD "
-            "COLUMN, RENAME COLUMN, ALTER COLUMN and DROP COLUMN, or CREATE OR REPLACE TABLE.",
-        )
-
-
-def _change_column(schema: SchemaUpdate, dataset: Dataset, change: Mapping[str, Any]) -> None:
-    path: tuple[str, ...] = tuple(change[Question.FIELD])
-    kind = change[Question.CHANGE]
-    if kind == Change.ADD:
-        spark, field = _type(change, path)
-        schema.add_column(
-            path,
-            field.type,
-            default=_default(change, field.type),
-            nullable=change[Question.NULLABLE],
-            comment=change[Question.COMMENT],
-        )
-        if field.metadata:
-            schema.set_spark_type(path, spark.simpleString(), field.metadata)
-        _move(schema, path, change)
-    elif kind == Change.RENAME:
-        schema.rename_column(path, change[Question.VALUE])
-    elif kind == Change.DELETE:
-        schema.drop_column(path)
-    elif kind == Change.WIDEN:
-        spark, field = _type(change, path)
-        schema.promote_column(path, field.type)
-        schema.set_spark_type(path, spark.simpleString(), field.metadata or {})
-    elif kind == Change.NULLABILITY:
-        schema.set_nullable(path, change[Question.NULLABLE])
-    elif kind == Change.COMMENT:
-        schema.set_comment(path, change[Question.COMMENT] or None)
-    elif kind == Change.MOVE:
-        _move(schema, path, change)
-    else:
-        assert kind == Change.DEFAULT, kind
-        names = [name.lower() for name in dataset.schema.names]
-        type_ = dataset.schema.field(names.index(path[0].lower())).type
-        schema.set_default(path, _default(change, type_))
-
-
-def _move(schema: SchemaUpdate, path: Sequence[str], change: Mapping[str, Any]) -> None:
-    """Spark names a neighbour in the same struct; none means the first place."""
-    if Question.AFTER in change:
-        after = change[Question.AFTER]
-        place = None if after is None else (*path[:-1], after)
-        schema.reorder_columns([path], after=place)
-
-
-def _default(change: Mapping[str, Any], type_: pa.DataType) -> pa.Scalar | None:
-    text = change.get(Question.VALUE)
-    return None if text is None else _value(json.loads(text), type_)
-
-
-def _type(change: Mapping[str, Any], path: Sequence[str]) -> tuple[DataType, pa.Field]:
-    """The type that a change gives to a column, and the field in which it is stored."""
-    spark: DataType = parse_type(json.loads(change[Question.TYPE]))
-    whole = spark
-    for name in reversed(path[1:]):
-        # Of a field in a struct, a list or a map the struct says what it is for Spark.
-        whole = StructType([StructField(name, whole)])
-    field = arrow_schema(StructType([StructField(path[0], whole)])).field(0)
-    for _ in path[1:]:
-        field = field.type.field(0)
-    return spark, field
+# --- rename, drop ------------------------------------------------------------
 
 
 def rename(request: Request) -> dict[str, Any]:

@@ -41,6 +41,7 @@ from lakehouse_source.spark.session.options import (
     with_settings,
 )
 from lakehouse_source.spark.tables import (
+    alter_table,
     catalog_names,
     catalog_partitions,
     catalog_tables,
@@ -250,7 +251,7 @@ CHANGES: dict[str, Callable[[Request], dict[str, Any]]] = {
     Ask.ALTER_NAMESPACE: catalog_names.alter_namespace,
     Ask.DROP_NAMESPACE: catalog_names.drop_namespace,
     Ask.CREATE: catalog_tables.create,
-    Ask.ALTER: catalog_tables.alter,
+    Ask.ALTER: alter_table.alter,
     Ask.DROP: catalog_tables.drop,
     Ask.RENAME: catalog_tables.rename,
     Ask.CALL: procedure_calls.call,

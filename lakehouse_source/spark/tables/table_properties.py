@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.model import COLUMN_LISTS, DatasetProperties
+from lakehouse_source.properties import COLUMN_LISTS, DatasetProperties
 from lakehouse_source.spark.session.options import Options
 from lakehouse_source.spark.types.to_spark_sql import quoted
 from lakehouse_source.write.commit.file_layout import LAYOUT_KEYWORDS, layout_of
 
+# Spark's own keys among the properties of a table.
+LOCATION = "location"
+RESERVED = {LOCATION, "provider", "external", "is_managed_location", "table_type", "owner"}
 _LISTS = (*COLUMN_LISTS, "index_columns")
 _SIZES = ("target_file_size_bytes",)
 _NUMBERS = ("row_group_rows", "auto_compact_min_files")

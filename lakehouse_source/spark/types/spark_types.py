@@ -36,15 +36,14 @@ from lakehouse_source.schema.fields import (
     SPARK_METADATA,
     SPARK_TYPE,
     children,
-    dataframe_schema,
     find_field,
     is_nested,
     nullable_field,
     rebuild,
-    storage_schema,
     with_metadata,
     without_metadata,
 )
+from lakehouse_source.schema.given_schema import dataframe_schema, storage_schema
 
 # Spark keeps defaults of columns in their metadata; plake keeps them as values.
 SPARK_DEFAULTS = frozenset({"CURRENT_DEFAULT", "EXISTS_DEFAULT"})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse_source.arguments import column_names
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, SchemaMismatchError
-from lakehouse_source.model import DatasetProperties
+from lakehouse_source.properties import DatasetProperties
 from lakehouse_source.read.address import Address, PathLike
 from lakehouse_source.schema.fields import find_name
 from lakehouse_source.spark.session.options import on_branch

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.language import PredicateSet
-from lakehouse_source.model import Layout
+from lakehouse_source.properties import Layout
 from lakehouse_source.spark.session.options import Options
 from lakehouse_source.write.commit.options import WriteOptions
 

@@ -34,7 +34,8 @@ from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.fields import dataframe_schema, without_metadata
+from lakehouse_source.schema.fields import without_metadata
+from lakehouse_source.schema.given_schema import dataframe_schema
 from lakehouse_source.schema.metadata_columns import (
     FILE,
     POSITION,

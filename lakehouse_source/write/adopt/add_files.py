@@ -24,7 +24,7 @@ from lakehouse_source.parquet.foreign import FooterReader, ForeignFile
 from lakehouse_source.progress import counted
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.fields import dataframe_schema
+from lakehouse_source.schema.given_schema import dataframe_schema
 from lakehouse_source.schema.hive_folders import folder_values, same_keys
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.adopt.added_record import CheckedRecorder

@@ -11,14 +11,8 @@ import pyarrow as pa
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
 from lakehouse_source.parquet.foreign import ForeignFile, ForeignSchema
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.fields import (
-    dataframe_schema,
-    find_field,
-    find_name,
-    initial,
-    storage_type,
-    without_metadata,
-)
+from lakehouse_source.schema.fields import find_field, find_name, storage_type, without_metadata
+from lakehouse_source.schema.given_schema import dataframe_schema, initial
 from lakehouse_source.schema.hive_folders import inferred_type
 from lakehouse_source.schema.merge import merge
 from lakehouse_source.write.adopt.find_files import GivenFile

@@ -14,7 +14,7 @@ from lakehouse_source.catalog.sql.history_reader import Current
 from lakehouse_source.catalog.sql.write_states import WriteState
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, PlakeError
 from lakehouse_source.failpoints import reach
-from lakehouse_source.model import DatasetProperties, DatasetRecord
+from lakehouse_source.model import DatasetRecord
 from lakehouse_source.parquet.read_write_specs import (
     COMPRESSION,
     ROW_GROUP_ROWS,
@@ -22,9 +22,11 @@ from lakehouse_source.parquet.read_write_specs import (
     WriteSpec,
 )
 from lakehouse_source.parquet.writer import check_can_write
+from lakehouse_source.properties import DatasetProperties
 from lakehouse_source.pruning.indexed import check_index_columns
 from lakehouse_source.read.address import Address
-from lakehouse_source.schema.fields import initial, max_id, storage_schema
+from lakehouse_source.schema.fields import max_id
+from lakehouse_source.schema.given_schema import initial, storage_schema
 from lakehouse_source.schema.partitions import check_partition_columns
 from lakehouse_source.schema.paths import leaf_paths
 from lakehouse_source.write.commit import reservations

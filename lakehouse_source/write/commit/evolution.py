@@ -10,7 +10,8 @@ import pyarrow as pa
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.writer import CatalogTransaction
 from lakehouse_source.errors import CommitConflictError, SchemaMismatchError
-from lakehouse_source.model import DatasetProperties, DatasetRecord
+from lakehouse_source.model import DatasetRecord
+from lakehouse_source.properties import DatasetProperties
 from lakehouse_source.pruning import keys
 from lakehouse_source.pruning.indexed import is_wanted
 from lakehouse_source.schema.changes import renamed

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lakehouse_source.arguments import column_names
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
 from lakehouse_source.layout.order import MOST_COLUMNS
-from lakehouse_source.model import COLUMN_LISTS, Layout
+from lakehouse_source.properties import COLUMN_LISTS, Layout
 from lakehouse_source.pruning.indexed import can_be_indexed
 from lakehouse_source.schema.fields import field_id, find_field, is_nested, leaves
 

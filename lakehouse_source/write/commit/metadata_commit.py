@@ -13,7 +13,8 @@ from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.catalog.retry import in_transaction, is_committed
 from lakehouse_source.errors import CommitConflictError
 from lakehouse_source.iceberg.export import export_if_wanted
-from lakehouse_source.model import DatasetProperties, DatasetRecord, WriteResult
+from lakehouse_source.model import DatasetRecord, WriteResult
+from lakehouse_source.properties import DatasetProperties
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot, existing
 from lakehouse_source.write.commit import conflicts

@@ -15,8 +15,8 @@ from lakehouse_source.arguments import flag, text, whole_number
 from lakehouse_source.catalog.qualified_names import QualifiedName
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 from lakehouse_source.language import PredicateSet
-from lakehouse_source.model import Layout
 from lakehouse_source.parquet.read_write_specs import WriteSpec
+from lakehouse_source.properties import Layout
 from lakehouse_source.write.commit.conflicts import Change, Collision, conflict
 from lakehouse_source.write.commit.file_layout import check_layout
 

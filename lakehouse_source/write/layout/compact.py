@@ -22,20 +22,16 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.failpoints import reach
 from lakehouse_source.language import PredicateSet
-from lakehouse_source.model import (
-    CompactionResult,
-    DeletionVector,
-    FileMetadata,
-    FileRecord,
-    Layout,
-)
+from lakehouse_source.model import CompactionResult, DeletionVector, FileMetadata, FileRecord
 from lakehouse_source.parquet.read_write_specs import TARGET_FILE_SIZE_BYTES, WriteSpec
+from lakehouse_source.properties import Layout
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.cluster_plan import neighbours
 from lakehouse_source.read.health import SMALL_SHARE
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.fields import dataframe_schema, without_metadata
+from lakehouse_source.schema.fields import without_metadata
+from lakehouse_source.schema.given_schema import dataframe_schema
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.base_version import begin_after
 from lakehouse_source.write.commit.commit import abort, commit_rewrite

@@ -11,14 +11,8 @@ import pyarrow as pa
 from lakehouse_source.arguments import column_names, mapping
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.model import (
-    DatasetProperties,
-    DatasetRecord,
-    FileBounds,
-    FileRecord,
-    Layout,
-    WriteResult,
-)
+from lakehouse_source.model import DatasetRecord, FileBounds, FileRecord, WriteResult
+from lakehouse_source.properties import DatasetProperties, Layout
 from lakehouse_source.pruning import bounds, keys
 from lakehouse_source.pruning.indexed import check_index_columns
 from lakehouse_source.read.address import Address

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.schema.fields import (
+from lakehouse_source.schema.given_schema import (
     comes_from_dataframe,
     comes_from_values,
     dataframe_schema,

@@ -25,7 +25,8 @@ from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.plan import plan
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.fields import dataframe_schema, without_metadata
+from lakehouse_source.schema.fields import without_metadata
+from lakehouse_source.schema.given_schema import dataframe_schema
 from lakehouse_source.schema.metadata_columns import POSITION, ROW, unused_names
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.apply import committed_before

@@ -1,15 +1,14 @@
 """The catalog in a PostgreSQL database.
 
 Everything lives inside transactions (no session state, no prepared statements,
-no session locks), so a transaction pooler may stand in between. What an error
-means is read from its SQLSTATE, never from its text.
+no session locks), so a transaction pooler may stand in between.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain, zip_longest
 from typing import Any
@@ -18,7 +17,7 @@ import psycopg
 from psycopg import sql
 
 from lakehouse_source.catalog.backends.pooled import OpenSession, PooledCatalog
-from lakehouse_source.catalog.backends.postgres import pipeline
+from lakehouse_source.catalog.backends.postgres import failures, pipeline
 from lakehouse_source.catalog.backends.postgres.address import connection_string
 from lakehouse_source.catalog.backends.postgres.connections import (
     MOST_SETTING,
@@ -31,11 +30,9 @@ from lakehouse_source.catalog.backends.postgres.connections import (
 )
 from lakehouse_source.catalog.backends.postgres.dialect import POSTGRES
 from lakehouse_source.catalog.base import CatalogReader
-from lakehouse_source.catalog.shown_url import UrlOfQuery
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.catalog.sql.session import Row, Session, Statement
 from lakehouse_source.errors import (
-    CATALOG_ROLES,
     AccessDeniedError,
     CommitAcknowledgementLostError,
     PlakeError,
@@ -51,15 +48,6 @@ IDLE_SECONDS = 300.0
 # More rows than this are inserted by COPY, which takes one more round trip per table.
 _FEW_ROWS = 16
 _MIGRATION_LOCK = 0x706C616B65  # "plake"; transaction-scoped
-_ACTIVE_ELSEWHERE = {"40001", "40P01"}
-_SERVER_GONE = {"57P01", "57P02", "57P03", "53300", "25P03"}
-_LOCK_TIMEOUT = "55P03"
-_NO_RIGHT = "42501"
-_ROLES_OF_LOGIN = (
-    "SELECT session_user, ARRAY(SELECT CAST(rolname AS TEXT) FROM pg_catalog.pg_roles "
-    "WHERE rolname = ANY (%s) AND pg_has_role(session_user, oid, 'MEMBER') "
-    "AND NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = session_user AND rolsuper))"
-)
 
 # Every statement of ours is an index scan, or a nested loop of index scans. Without these
 # settings, tables without statistics, or with wrong ones, get plans that read whole tables.
@@ -78,33 +66,6 @@ _PLANS = "".join(
 _BEGIN_READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY{_PLANS}".encode()
 # READ COMMITTED: after waiting for a lock, a statement sees what its last holder committed.
 _BEGIN_WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE{_PLANS}"
-# When the wait for a row lock is over, the server no longer tells who holds it. This is the
-# oldest transaction that may hold one.
-_HOLDER = (
-    "SELECT a.pid, a.application_name, a.state, "
-    "CAST(extract(epoch FROM clock_timestamp() - a.xact_start) AS BIGINT) "
-    "FROM pg_catalog.pg_stat_activity AS a WHERE a.datname = current_database() "
-    "AND a.pid IN (SELECT l.pid FROM pg_catalog.pg_locks AS l "
-    "WHERE l.granted AND l.mode NOT IN ('AccessShareLock', 'ShareUpdateExclusiveLock') "
-    "AND l.relation IN ('datasets'::regclass, 'pending_writes'::regclass)) "
-    "ORDER BY a.xact_start NULLS LAST LIMIT 1"
-)
-
-
-def _passes_by_itself(error: psycopg.Error) -> bool:
-    """Tell whether the same transaction may well succeed when it is run again."""
-    state = error.sqlstate
-    if state is None:
-        # Raised by the client library itself: no server, or the connection broke.
-        return isinstance(error, psycopg.OperationalError)
-    return _connection_lost(error) or state in _ACTIVE_ELSEWHERE
-
-
-def _connection_lost(error: psycopg.Error) -> bool:
-    state = error.sqlstate
-    if state is None:
-        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    return state.startswith("08") or state in _SERVER_GONE
 
 
 def _is_usable(kept: Connection) -> bool:
@@ -308,8 +269,8 @@ class PostgresCatalog(PooledCatalog[Connection]):
             # After a statement that fails, the server runs none of the same round trip.
             answer = pipeline.run(connection, [*session.unsent(), (b"COMMIT", ())])[-1].tag
         except psycopg.Error as exc:
-            if connection.closed or _connection_lost(exc):
-                reason = self._reason(exc)
+            if connection.closed or failures.connection_lost(exc):
+                reason = failures.reason(exc, self.url)
                 raise CommitAcknowledgementLostError(
                     catalog=self.redacted_url, reason=reason
                 ) from exc
@@ -367,55 +328,14 @@ class PostgresCatalog(PooledCatalog[Connection]):
     def _translate(self, exc: psycopg.Error) -> PlakeError:
         if isinstance(exc, psycopg.IntegrityError):
             return self._refused_row(exc.diag.message_primary)
-        if exc.sqlstate == _NO_RIGHT:
-            return self._denied(exc)
-        if exc.sqlstate == _LOCK_TIMEOUT:
-            return self._unavailable(self._busy())
-        return self._unavailable(self._reason(exc), retryable=_passes_by_itself(exc))
-
-    def _denied(self, exc: psycopg.Error) -> AccessDeniedError:
-        """Say which roles the login has, on a connection of its own."""
-        login, roles = "", list[str]()
-        assert self._conninfo is not None
-        with (
-            suppress(psycopg.Error),
-            psycopg.connect(self._conninfo, autocommit=True) as asking,
-        ):
-            found = asking.execute(_ROLES_OF_LOGIN, (list(CATALOG_ROLES),)).fetchone()
-            assert found is not None
-            login, roles = found[0], [one for one in CATALOG_ROLES if one in found[1]]
-        return AccessDeniedError(
-            catalog=self.redacted_url,
-            reason=exc.diag.message_primary or self._reason(exc),
-            login=login,
-            roles=tuple(roles),
+        if exc.sqlstate == failures.NO_RIGHT:
+            return failures.access_denied(exc, self.url, self._conninfo, self.redacted_url)
+        if exc.sqlstate == failures.LOCK_TIMEOUT:
+            reason = f"it was locked by another transaction for {self._busy_seconds:g} seconds"
+            return self._unavailable(reason + failures.holder_of_lock(self._conninfo))
+        return self._unavailable(
+            failures.reason(exc, self.url), retryable=failures.passes_by_itself(exc)
         )
-
-    def _busy(self) -> str:
-        reason = f"it was locked by another transaction for {self._busy_seconds:g} seconds"
-        # On a connection of its own: the transaction that waited has failed.
-        with (
-            suppress(psycopg.Error),
-            psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None) as asking,
-        ):
-            holder = asking.execute(_HOLDER.encode()).fetchone()
-            if holder is not None:
-                pid, name, state, seconds = holder
-                reason += (
-                    f". The oldest one is that of server process {pid} ({name or 'unnamed'}, "
-                    f"{state or 'of another user'}, {seconds or '?'} s old): where it is stuck, "
-                    f"end it with pg_terminate_backend({pid})"
-                )
-        return reason
-
-    def _reason(self, exc: psycopg.Error) -> str:
-        reason = " ".join(str(exc).split())
-        if isinstance(self.url, UrlOfQuery) and "password" in reason:
-            reason += (
-                ". A query named this host, so that no variable or file of libpq was used: allow "
-                "it in spark.plake.hosts.allowed, in the application's configuration"
-            )
-        return reason
 
 
 class _PostgresSession(OpenSession[Connection]):

@@ -1,0 +1,134 @@
+"""Door. ALTER TABLE: the changes that Spark names, of columns and of properties."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import _parse_datatype_json_value as parse_type
+
+from lakehouse_source.dataset import Dataset
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.spark.protocol.vocabulary import Change, Question
+from lakehouse_source.spark.reading.decode_conditions import compared_value
+from lakehouse_source.spark.session.catalog_request import Request, place_of
+from lakehouse_source.spark.tables.table_properties import RESERVED, divided
+from lakehouse_source.spark.types.spark_types import arrow_schema
+from lakehouse_source.write.metadata.schema_change import SchemaUpdate
+from lakehouse_source.write.metadata.set_properties import set_properties, set_table_properties
+
+
+def alter(request: Request) -> dict[str, Any]:
+    """Change columns or properties, as one commit."""
+    address = place_of(request).address()
+    changes: list[Mapping[str, Any]] = request.question[Question.CHANGES]
+    kinds = {change[Question.CHANGE] for change in changes}
+    dataset = Dataset(address)
+    if kinds == {Change.PROPERTY}:
+        texts = {change[Question.FIELD]: change[Question.VALUE] for change in changes}
+        for key in texts.keys() & RESERVED:
+            raise InvalidOptionError(option=key, reason="of a table of plake cannot be changed.")
+        own, others = divided(texts)
+        with address.open() as catalog:
+            with catalog.read() as reader:
+                base = address.snapshot(catalog, reader)
+            # Earlier releases noted plake's own names as texts that did nothing.
+            noted = base.dataset.properties.table_properties
+            others |= {name: None for name in texts if name.lower() in own and name in noted}
+            if own:
+                set_properties(catalog, address, base, own, others)
+            else:
+                set_table_properties(catalog, address, base, others)
+    elif kinds == {Change.CLUSTER} and len(changes) == 1:
+        dataset.set_properties(cluster_by=changes[0][Question.VALUE] or None)
+    elif kinds & {Change.PROPERTY, Change.CLUSTER}:
+        raise InvalidOptionError(
+            option="ALTER TABLE", reason="changes columns and properties: use two statements."
+        )
+    else:
+        _check_columns_stay(dataset, changes)
+        with dataset.update_schema() as schema:
+            for change in changes:
+                _change_column(schema, dataset, change)
+    return {}
+
+
+def _check_columns_stay(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse REPLACE COLUMNS, which Spark spells as dropping all columns and adding others."""
+    dropped = {
+        change[Question.FIELD][0].lower()
+        for change in changes
+        if change[Question.CHANGE] == Change.DELETE and len(change[Question.FIELD]) == 1
+    }
+    added = any(change[Question.CHANGE] == Change.ADD for change in changes)
+    if added and dropped == {name.lower() for name in dataset.schema.names}:
+        raise InvalidOptionError(
+            option="ALTER TABLE ... REPLACE COLUMNS",
+            reason="would drop all columns with their values, those of the same name too. Use ADD "
+            "COLUMN, RENAME COLUMN, ALTER COLUMN and DROP COLUMN, or CREATE OR REPLACE TABLE.",
+        )
+
+
+def _change_column(schema: SchemaUpdate, dataset: Dataset, change: Mapping[str, Any]) -> None:
+    path: tuple[str, ...] = tuple(change[Question.FIELD])
+    kind = change[Question.CHANGE]
+    if kind == Change.ADD:
+        spark, field = _type(change, path)
+        schema.add_column(
+            path,
+            field.type,
+            default=_default(change, field.type),
+            nullable=change[Question.NULLABLE],
+            comment=change[Question.COMMENT],
+        )
+        if field.metadata:
+            schema.set_spark_type(path, spark.simpleString(), field.metadata)
+        _move(schema, path, change)
+    elif kind == Change.RENAME:
+        schema.rename_column(path, change[Question.VALUE])
+    elif kind == Change.DELETE:
+        schema.drop_column(path)
+    elif kind == Change.WIDEN:
+        spark, field = _type(change, path)
+        schema.promote_column(path, field.type)
+        schema.set_spark_type(path, spark.simpleString(), field.metadata or {})
+    elif kind == Change.NULLABILITY:
+        schema.set_nullable(path, change[Question.NULLABLE])
+    elif kind == Change.COMMENT:
+        schema.set_comment(path, change[Question.COMMENT] or None)
+    elif kind == Change.MOVE:
+        _move(schema, path, change)
+    else:
+        assert kind == Change.DEFAULT, kind
+        names = [name.lower() for name in dataset.schema.names]
+        type_ = dataset.schema.field(names.index(path[0].lower())).type
+        schema.set_default(path, _default(change, type_))
+
+
+def _move(schema: SchemaUpdate, path: Sequence[str], change: Mapping[str, Any]) -> None:
+    """Spark names a neighbour in the same struct; none means the first place."""
+    if Question.AFTER in change:
+        after = change[Question.AFTER]
+        place = None if after is None else (*path[:-1], after)
+        schema.reorder_columns([path], after=place)
+
+
+def _default(change: Mapping[str, Any], type_: pa.DataType) -> pa.Scalar | None:
+    text = change.get(Question.VALUE)
+    return None if text is None else compared_value(json.loads(text)[Question.VALUE], type_)
+
+
+def _type(change: Mapping[str, Any], path: Sequence[str]) -> tuple[DataType, pa.Field]:
+    """The type that a change gives to a column, and the field in which it is stored."""
+    spark: DataType = parse_type(json.loads(change[Question.TYPE]))
+    whole = spark
+    for name in reversed(path[1:]):
+        # Of a field in a struct, a list or a map the struct says what it is for Spark.
+        whole = StructType([StructField(name, whole)])
+    field = arrow_schema(StructType([StructField(path[0], whole)])).field(0)
+    for _ in path[1:]:
+        field = field.type.field(0)
+    return spark, field
