@@ -76,7 +76,7 @@ class OpenDataset:
         return answer
 
     def _committed(self) -> None:
-        """Move to the newest version after a commit, or at the next use if the catalog cannot be read.
+        """Move to the newest version after a commit; if that fails, the next use does.
 
         The verb has to return its result: an error would say that nothing was committed.
         """
