@@ -33,7 +33,7 @@ class Structs(Protocol[F, V]):
 
 
 def place_at(trees: dict[str, Any], path: Sequence[Named], value: Any, name: str) -> None:
-    """Put a value into nested dicts, which have a level for each field of a path."""
+    """Put a value into nested dicts, with one level for each field of a path."""
     level = trees
     for field in path[:-1]:
         level = level.setdefault(field.name, {})
