@@ -5,8 +5,8 @@ this machine or of a file system:
 
 1. The files are listed.
 2. The catalog is read, under the dataset's lock. A write is registered before its first
-   byte, so every listed file belongs to a write that the catalog knows as committed, as
-   still possible, or as given up. A file of any other write is somebody else's, and stays.
+   byte, so the catalog knows the write of every listed file: it was committed, may still commit, or
+   was given up. A file of an unknown write belongs to somebody else, and stays.
 3. The same transaction fences the writes whose orphans will be deleted. Once it is
    committed, none of these writes can commit any more.
 
@@ -43,11 +43,11 @@ from lakehouse_source.read.snapshot import existing
 from lakehouse_source.schema.partitions import partition_columns_at, partition_folder
 from lakehouse_source.storage import FoundFile, with_branch
 
-# For each level of partition folders, the possible beginnings of a folder's name.
+# For each level of partition folders, the prefixes that a folder's name may have.
 FolderPrefixes: TypeAlias = tuple[tuple[str, ...], ...]
 
 RETENTION_SECONDS = 7 * 24 * 3600.0
-# With a shorter one, queries that run may lose their files: it needs a flag.
+# With a shorter retention, running queries may lose their files, so it needs a flag.
 SHORTEST_RETENTION_SECONDS = 3600.0
 
 READABLE = "a version that can be read has it"
@@ -65,7 +65,7 @@ UNKNOWN = "this catalog has not recorded its write"
 class VacuumOptions:
     """What a vacuum may delete. Ages are in seconds.
 
-    `of_any_age`: whatever no version needs is deleted now, after an erasure.
+    `of_any_age`: files that no version needs are deleted now, as after an erasure.
     """
 
     retention_seconds: float = RETENTION_SECONDS
@@ -108,10 +108,10 @@ class VacuumPlan:
     """What a vacuum deletes, and what it keeps and why.
 
     `rows_to_forget` are ids of rows of `files` to delete whose files stay.
-    `folder_prefixes` has, for each set of partition columns that the dataset ever had, for each
-    level of partitions, the possible beginnings of a folder's name: one for each name that the
-    partition column ever had. `iceberg_rows` are rows of `iceberg_files`, by dataset, which are
-    forgotten once the file of each is deleted.
+    `folder_prefixes` has an entry for each set of partition columns that the dataset ever had: for
+    each level of partitions, the prefixes of a folder's name, one for each name that the partition
+    column ever had. `iceberg_rows` are rows of `iceberg_files`, by dataset, that are deleted once
+    their files are deleted.
     """
 
     to_delete: list[FileToDelete]
@@ -153,14 +153,14 @@ class VacuumPlanner:
         # The files of branches are in the same folder, and some are in several of these datasets.
         self.datasets = [record, *lock_branches(tx, record)]
         if not options.dry_run:
-            for one in self.datasets:  # what a tag held that was dropped since expires now
+            for one in self.datasets:  # a file that only a dropped tag kept expires now
                 tx.expire(one.id, one.oldest_version)
         self.listed = listed
         self.options = options
         self.now = tx.now()
         self.retention = timedelta(seconds=options.retention_seconds)
         if options.of_any_age:
-            # Names of files may have times that the database's clock has not reached.
+            # The times in names of files may be ahead of the database's clock.
             self.retention = timedelta.min
         self.folder_prefixes = list(
             dict.fromkeys(
@@ -173,9 +173,9 @@ class VacuumPlanner:
     def plan(self, versions: Mapping[int, int] | None) -> VacuumPlan | None:
         """Decide about every file, and fence the writes whose orphans are deleted.
 
-        `versions` are the `newest_versions` before the files were listed. None is the answer where
-        no file of a readable version was listed, and something was committed since then: list
-        the files again. Without `versions` that is an error.
+        `versions` are the `newest_versions` before the files were listed. The result is None if no
+        file of a readable version was listed and something was committed since then: list the files
+        again. Without `versions` this is an error.
 
         Raises:
             CorruptDatasetError: no file of a readable version is among those listed.
@@ -186,8 +186,8 @@ class VacuumPlanner:
             of_versions, of_catalog = self.tx.paths(dataset)
             readable |= of_versions
             known |= of_catalog
-        # Compared by name, not by path: names are globally unique, and so no spelling of a
-        # path (a link, an encoding, a scheme) makes a file look unknown (iceberg#2890).
+        # Compared by name, not by path: names are globally unique, so a file does not look unknown
+        # because its path is spelled differently (a link, an encoding, a scheme; iceberg#2890).
         readable_names = {_name(path) for path in readable}
         known_names = {_name(path) for path in known}
         if self._is_outdated(readable_names, versions):
@@ -202,7 +202,7 @@ class VacuumPlanner:
             if name in readable_names:
                 self.kept.add(READABLE, file.path, file.size_bytes)
             elif name in known_names:
-                continue  # decided above, by its rows
+                continue  # its rows decided above
             elif any(file.path.startswith(prefix) for prefix in below_others):
                 self.kept.add(OTHER_DATASET, file.path, file.size_bytes)
             else:
@@ -225,7 +225,7 @@ class VacuumPlanner:
         return True
 
     def _plan_expired(self, readable_names: set[str]) -> tuple[int, ...]:
-        """Decide about the files of expired versions; answers rows whose files stay."""
+        """Decide about the files of expired versions; returns rows whose files stay."""
         rows: dict[str, list[int]] = {}
         newest: dict[str, datetime] = {}
         sizes: dict[str, int] = {}
@@ -257,16 +257,16 @@ class VacuumPlanner:
             newest[file.path] = max(before, file, key=lambda one: one.expired_at)
         for path, file in newest.items():
             if _name(path) in readable_names:
-                continue  # another vector in it is needed
+                continue  # another vector in the file is needed
             if self.now - file.expired_at < self.retention:
                 self.kept.add(YOUNG, path, file.size_bytes)
             else:
                 self.to_delete.append(FileToDelete(path, file.size_bytes, EXPIRED))
 
     def _plan_iceberg_files(self, known_names: set[str]) -> Mapping[int, Sequence[str]]:
-        """Decide about files for readers of Iceberg; answers the rows that go with their files.
+        """Decide about files for readers of Iceberg; returns the rows to delete with their files.
 
-        All of their names are added to `known_names`.
+        The names of all these files are added to `known_names`.
         """
         needed: dict[str, str] = {}
         old: dict[int, list[str]] = {}
@@ -307,8 +307,7 @@ class VacuumPlanner:
 
     def _plan_orphans(self, orphans: Sequence[_Orphan]) -> None:
         states = self.tx.write_states({orphan.write_id for orphan in orphans})
-        # The limit of this vacuum counts, also for writes that were marked as abandoned
-        # by another limit.
+        # The limit of this vacuum decides, also for writes that another limit marked as abandoned.
         silent = self.tx.silent_writes(self.options.abandoned_after_seconds)
         fenced: set[str] = set()
         own = {dataset.id for dataset in self.datasets}
@@ -319,7 +318,7 @@ class VacuumPlanner:
             if may_go_on and orphan.write_id not in silent:
                 why = PENDING
             elif state is None or state.dataset_id is None:
-                why = UNKNOWN  # another catalog's, whatever its name says
+                why = UNKNOWN  # it belongs to another catalog, whatever its name says
             elif state.dataset_id not in own:
                 why = OTHER_DATASET
             elif self.now - orphan.born < self.retention:
@@ -347,7 +346,7 @@ def newest_versions(reader: CatalogReader, address: Address) -> dict[int, int]:
 
 
 def lock_branches(tx: CatalogTransaction, record: DatasetRecord) -> list[DatasetRecord]:
-    """Lock the branches of a locked dataset; answer their newest committed states."""
+    """Lock the branches of a locked dataset; return their newest committed states."""
     found = [tx.lock_dataset(with_branch(record.base_uri, name)) for name in tx.branches(record.id)]
     return [branch for branch in found if branch is not None]
 
@@ -356,7 +355,7 @@ def nested_datasets(reader: CatalogReader, uri: str) -> list[str]:
     """The folders of other datasets inside that of a dataset, relative to it, each with a `/`.
 
     Listed files have the names that folders have in storage. URIs of most stores are encoded, so
-    that a folder `k=1` is `k%3D1` there: both spellings are answered.
+    that a folder `k=1` is `k%3D1` there: both spellings are returned.
     """
     inside = uri.rstrip("/") + "/"
     below = [
@@ -368,9 +367,9 @@ def nested_datasets(reader: CatalogReader, uri: str) -> list[str]:
 
 
 def is_in_place(path: str, layouts: Sequence[FolderPrefixes]) -> bool:
-    """Tell whether a file with a name of plake is in a folder in which the dataset puts such files.
+    """Tell whether a file with a name of plake is in a folder where the dataset puts such files.
 
-    Files elsewhere may belong to another dataset, also to one that only another catalog knows.
+    Files elsewhere may belong to another dataset, even one that only another catalog knows.
     """
     if is_iceberg_file(path):
         return True
@@ -384,18 +383,18 @@ def is_in_place(path: str, layouts: Sequence[FolderPrefixes]) -> bool:
 
 
 def begin_with(folders: Sequence[str], levels: FolderPrefixes) -> bool:
-    """Tell whether each folder's name begins as one of its level may begin."""
+    """Tell whether each folder's name has a prefix that its level allows."""
     return all(folder.startswith(prefixes) for folder, prefixes in zip(folders, levels))
 
 
 def folder_prefixes(
     record: DatasetRecord, schemas: Mapping[int, pa.Schema]
 ) -> list[FolderPrefixes]:
-    """The possible beginnings of names of partition folders, see `VacuumPlan`."""
+    """The prefixes that names of partition folders may have, see `VacuumPlan`."""
     if not schemas:
         return [()]
     newest = schemas[max(schemas)]
-    # A dataset that was replaced as a whole may have had other partition columns before.
+    # A dataset may have had other partition columns before it was replaced as a whole.
     since: dict[int, list[tuple[str, ...]]] = {}
     for version, schema in schemas.items():
         names = partition_columns_at(record.properties, version, schema, newest)
