@@ -7,7 +7,7 @@
              PENDING, ABANDONED ── forget ──> nothing
 
 FENCED and COMMITTED are final, and exclude each other: a commit and a fence write the same
-row first (`claim`), so that one waits for the other and then sees what it did.
+row first (`claim`), so one waits for the other and then sees the other's result.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from lakehouse_source.errors import CorruptDatasetError
 class WriteState(Enum):
     """What became of a write. The values are those in the catalog, which never change.
 
-    COMMITTED is a row of `transactions`; the others are rows of `pending_writes`. A write
-    that has neither is one that the catalog never heard of, or that it was told to forget.
+    COMMITTED is a row of `transactions`; the others are rows of `pending_writes`. A write without
+    either row is unknown to the catalog, or was forgotten.
     """
 
     PENDING = "pending"
@@ -39,7 +39,7 @@ class WriteState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """A write's state, and the dataset that it writes to where the catalog knows it."""
+    """A write's state, and its dataset, if the catalog knows it."""
 
     state: WriteState
     dataset_id: int | None
@@ -47,7 +47,7 @@ class WriteStatus:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One way from states to a state; None is a write that the catalog does not know."""
+    """A transition from states to a state; None is a write that the catalog does not know."""
 
     name: str
     before: tuple[WriteState | None, ...]
@@ -142,7 +142,7 @@ _SILENT = "heartbeat_at <= {now} - ?"
 
 # A column of another statement: the state of a write that is not committed.
 STATE_OF = "(SELECT p.state FROM pending_writes AS p WHERE p.write_id = ?)"
-# A condition of another statement: a write that goes on began before the commit `t`.
+# A condition of another statement: a running write began before the commit `t`.
 BEGAN_BEFORE = (
     "EXISTS (SELECT 1 FROM pending_writes AS p WHERE p.dataset_id = t.dataset_id "
     f"AND p.state = {_text(_P)} AND p.started_at <= t.timestamp)"
@@ -201,25 +201,25 @@ _SILENT_WRITES = (
 
 
 def register(session: Session, write_id: str, dataset_id: int) -> None:
-    """Register a write; nothing happens where the catalog knows it already."""
+    """Register a write; nothing happens if the catalog knows the write already."""
     session.send(_REGISTER, (write_id, dataset_id, write_id))
 
 
 def heartbeat(session: Session, write_id: str) -> bool:
-    """False where the write may not go on: it is committed, fenced or unknown."""
+    """Record a heartbeat; False if the write is committed, fenced or unknown."""
     return session.execute(_HEARTBEAT, (write_id,)) == 1
 
 
 def abandon(session: Session, silent_seconds: float) -> None:
-    """Abandon every pending write whose last heartbeat is older, by the database's clock."""
+    """Abandon every pending write whose last heartbeat is older than this time."""
     session.execute(_ABANDON, (_microseconds(silent_seconds),))
 
 
 def claim(write_id: str, dataset_id: int | None) -> list[Statement]:
-    """What to run, in this order, before a commit or a fence.
+    """The statements to run, in this order, before a commit or a fence.
 
-    After it nobody else changes the write's state until the transaction ends. The second
-    answer is for `claimed`.
+    Afterwards nobody else changes the write's state until the transaction ends. The second result
+    is for `claimed`.
     """
     return [(_CLAIM, (write_id, dataset_id)), (_STATE, (write_id,))]
 
@@ -236,7 +236,7 @@ def commit(session: Session, write_id: str) -> None:
 
 
 def fence(session: Session, write_id: str) -> bool:
-    """Fence a write, or answer False where it is committed. A commit under way is waited for."""
+    """Fence a write, or return False if it is committed. This waits for a running commit."""
     session.query_all(claim(write_id, None))
     if session.query(_COMMITTED, (write_id,)):
         forget(session, write_id)
@@ -256,7 +256,7 @@ def forget_dataset(session: Session, dataset_id: int) -> None:
 
 
 def keep_for_dataset(session: Session, branch_id: int) -> None:
-    """Let the dataset of a branch that ends remember the branch's writes.
+    """Move the writes of a branch that ends to its dataset.
 
     Their files are in the dataset's folder, and a vacuum deletes only files whose write is
     recorded. None of these writes can be committed any more.
@@ -269,7 +269,7 @@ def keep_for_dataset(session: Session, branch_id: int) -> None:
 
 
 def states(session: Session, write_ids: Iterable[str]) -> dict[str, WriteStatus]:
-    """The states of those writes that the catalog knows."""
+    """The states of the writes that the catalog knows."""
     found: dict[str, WriteStatus] = {}
     for write_id in write_ids:
         committed = session.query(_COMMITTED, (write_id,))
@@ -287,7 +287,7 @@ def recorded(session: Session, dataset_id: int) -> set[str]:
 
 
 def silent(session: Session, seconds: float) -> dict[str, WriteState]:
-    """Writes that may still commit and whose last heartbeat is older, by the database's clock."""
+    """Writes that may still commit and whose last heartbeat is older than this time."""
     rows = session.query(_SILENT_WRITES, (_microseconds(seconds),))
     return {write_id: _stored_state(state) for write_id, state in rows}
 

@@ -1,8 +1,8 @@
 """The catalog in a PostgreSQL database.
 
 Everything lives inside transactions (no session state, no prepared statements,
-no session locks), so a transaction pooler may stand in between. What an error
-means is read from its SQLSTATE, never from its text.
+no session locks), so a transaction pooler may stand in between. The SQLSTATE of an error decides
+its meaning, never its text.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from lakehouse_source.errors import (
 # How long to wait for a lock. Commits take milliseconds: a process that holds a lock for
 # longer is stuck.
 BUSY_SECONDS = 30.0
-# How long a transaction of ours may be idle before the server ends it. A process that was
-# suspended in a transaction would keep its locks. It loses no write: its files stay, and a
-# transaction whose connection is lost is run again.
+# How long a transaction of ours may be idle before the server ends it. Otherwise a process that is
+# suspended in a transaction would keep its locks. The process loses no write: its files stay, and a
+# transaction whose connection is lost runs again.
 IDLE_SECONDS = 300.0
-# More rows than this are inserted by COPY, which takes one more round trip per table.
+# COPY inserts more rows than this; it takes one more round trip per table.
 _FEW_ROWS = 16
 _MIGRATION_LOCK = 0x706C616B65  # "plake"; transaction-scoped
 _ACTIVE_ELSEWHERE = {"40001", "40P01"}
@@ -61,9 +61,9 @@ _ROLES_OF_LOGIN = (
     "AND NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = session_user AND rolsuper))"
 )
 
-# Every statement of ours is an index scan, or a nested loop of index scans. Without these
-# settings, tables without statistics, or with wrong ones, get plans that read whole tables.
-# JIT compilation takes longer than our longest statement.
+# Every statement of ours is an index scan, or a nested loop of index scans. Without these settings,
+# PostgreSQL reads whole tables if their statistics are missing or wrong. JIT compilation takes
+# longer than our longest statement.
 _PLANS = "".join(
     f"; SET LOCAL {name} = off"
     for name in (
@@ -78,8 +78,8 @@ _PLANS = "".join(
 _BEGIN_READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY{_PLANS}".encode()
 # READ COMMITTED: after waiting for a lock, a statement sees what its last holder committed.
 _BEGIN_WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE{_PLANS}"
-# When the wait for a row lock is over, the server no longer tells who holds it. This is the
-# oldest transaction that may hold one.
+# After a failed wait for a row lock, the server no longer tells which transaction holds it. This
+# query finds the oldest transaction that may hold the lock.
 _HOLDER = (
     "SELECT a.pid, a.application_name, a.state, "
     "CAST(extract(epoch FROM clock_timestamp() - a.xact_start) AS BIGINT) "
@@ -108,9 +108,9 @@ def _connection_lost(error: psycopg.Error) -> bool:
 
 
 def _is_usable(kept: Connection) -> bool:
-    """Tell whether the server has not ended a connection, nor anybody changed the format since.
+    """Tell whether a connection still works and the format is still the same.
 
-    The connection is closed where it is not usable.
+    If not, the connection is closed.
     """
     usable = False
     try:
@@ -192,7 +192,7 @@ class PostgresCatalog(PooledCatalog[Connection]):
     def _kept_or_new(self) -> Connection:
         kept = shared_connections.take(self._conninfo)
         while kept is not None:
-            # Whoever knows the catalog finds a lost connection at once, by the first statement.
+            # If the catalog is known, the first statement finds a lost connection at once.
             if self._ready or _is_usable(kept):
                 self._ready = True
                 return kept
@@ -227,8 +227,8 @@ class PostgresCatalog(PooledCatalog[Connection]):
         super()._recover()
 
     def _format_of(self, connection: Connection) -> int:
-        # Not to_regclass: in the transaction that waited for another one's migration it
-        # answers from a cache that does not know of it.
+        # Not to_regclass: in a transaction that waited for another migration, its cache does not
+        # know the new tables.
         row = connection.execute(
             "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class WHERE relname = 'catalog_format' "
             "AND pg_catalog.pg_table_is_visible(oid))"
@@ -292,7 +292,7 @@ class PostgresCatalog(PooledCatalog[Connection]):
 
     @contextmanager
     def read_autocommit(self) -> Iterator[CatalogReader]:
-        # Without BEGIN and ROLLBACK, which are two of three round trips.
+        # Without BEGIN and ROLLBACK, which would be two of three round trips.
         connection = self._acquire()
         session = self._session(connection)
         try:
@@ -305,7 +305,8 @@ class PostgresCatalog(PooledCatalog[Connection]):
     def _commit(self, connection: Connection, session: OpenSession[Connection]) -> None:
         assert isinstance(session, _PostgresSession)
         try:
-            # After a statement that fails, the server runs none of the same round trip.
+            # After a failed statement, the server skips the other statements of the same round
+            # trip.
             answer = pipeline.run(connection, [*session.unsent(), (b"COMMIT", ())])[-1].tag
         except psycopg.Error as exc:
             if connection.closed or _connection_lost(exc):
@@ -332,12 +333,12 @@ class PostgresCatalog(PooledCatalog[Connection]):
         return _PostgresSession(self, connection)
 
     def overwrite_free_pages(self) -> tuple[str, ...]:
-        """Write the tables that tell of rows anew; the old files of the tables are deleted."""
+        """Rewrite the tables that have data of rows; the tables' old files are deleted."""
         refused: list[str] = []
         connection = self._acquire()
         try:
             connection.add_notice_handler(
-                # A table that the role may not write anew is a warning, and no error.
+                # A table that the role may not rewrite gives a warning, not an error.
                 lambda notice: (
                     refused.append(notice.message_primary or "")
                     if notice.severity_nonlocalized == "WARNING"
@@ -348,7 +349,7 @@ class PostgresCatalog(PooledCatalog[Connection]):
                 connection.execute(self._lock_timeout.replace("SET LOCAL", "SET").encode())
                 for table in _TELL_OF_ROWS:
                     connection.execute(f"VACUUM (FULL, ANALYZE) {table}".encode())
-                # What ANALYZE sampled before. Only a superuser may.
+                # Removes the samples of earlier ANALYZE runs. Only a superuser may do this.
                 connection.execute(b"VACUUM (FULL) pg_catalog.pg_statistic")
                 others = connection.execute(_OPEN_SNAPSHOTS).fetchone()
         finally:
@@ -464,12 +465,12 @@ class _PostgresSession(OpenSession[Connection]):
             self._run(())
 
     def unsent(self) -> list[pipeline.Statement]:
-        """What is to be run and was not, for who runs it now."""
+        """The statements that were sent but not run; the caller runs them now."""
         statements, self._sent = self._sent, []
         return statements
 
     def _run(self, statements: Sequence[Statement]) -> list[pipeline.Answer]:
-        """What was sent and not run yet, and then `statements`, in one round trip."""
+        """Run what was sent and not run yet, and then `statements`, in one round trip."""
         connection = self._open()
         wanted = [*self.unsent(), *((_rendered(text), values) for text, values in statements)]
         with self.catalog._translated():
