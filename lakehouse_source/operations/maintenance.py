@@ -28,7 +28,7 @@ _ABANDONED_SECONDS = 24 * 3600.0
 _REWRITE_DELETED = Parameter(
     "rewrite_deleted",
     Type.FLAG,
-    "write files with deleted rows anew without them, of any size",
+    "rewrite every file that has deleted rows, without these rows",
     False,
 )
 _SHORT_RETENTION = Parameter("allow_short_retention", Type.FLAG, "allow ages below one hour", False)
@@ -141,7 +141,7 @@ CLUSTER = Operation(
 )
 COMPACT = Operation(
     "compact",
-    "Writes small files of each partition anew as few large ones.",
+    "Merges the small files of each partition into few large ones.",
     (
         TABLE,
         Parameter("where", Type.TEXT, "only files that may hold a row of this condition"),
@@ -200,9 +200,9 @@ EXPIRE_VERSIONS = Operation(
         Parameter(
             "keep_seconds",
             Type.DOUBLE,
-            "keep each version that was the newest at some time during the last so many seconds",
+            "keep each version that was the newest at some time during the last this many seconds",
         ),
-        Parameter("keep_last", Type.INT, "keep so many of the newest versions"),
+        Parameter("keep_last", Type.INT, "keep this many of the newest versions"),
     ),
     (
         Column("expired", Type.LONGS, "the versions that were expired"),
@@ -225,7 +225,7 @@ HEALTH = Operation(
         Column("subject", Type.TEXT, "the column or the sizes that it is about"),
         Column("files", Type.LONG, "files"),
         Column("size_bytes", Type.LONG, "their bytes"),
-        Column("value", Type.DOUBLE, "the measure; of a call of upkeep 1 where it is worth doing"),
+        Column("value", Type.DOUBLE, "the measure; for a call of upkeep: 1 if it is worth doing"),
         Column("note", Type.TEXT, "what the value means"),
     ),
     _health,
@@ -263,8 +263,8 @@ _VACUUM = (
     Parameter(
         "retention_seconds",
         Type.DOUBLE,
-        "delete files of versions that were expired at least so long ago, and files of "
-        "writes that were never committed and are at least as old",
+        "delete files of versions that were expired at least this long ago, and files of "
+        "writes that were never committed and are at least this old",
         _RETENTION_SECONDS,
     ),
     Parameter("dry_run", Type.FLAG, "delete nothing, tell what would be deleted", False),
