@@ -77,7 +77,7 @@ def names_of_all_formats() -> frozenset[str]:
 
 
 def _objects_after_each(number: int) -> Iterator[frozenset[DatabaseObject]]:
-    """The objects in a catalog before the first migration, and after each of `number` migrations."""
+    """The objects in a catalog before the first migration and after each of `number` ones."""
     with closing(sqlite3.connect(":memory:")) as connection:
         yield objects_in(connection)
         for statements in migrations.MIGRATIONS[: max(0, number)]:
