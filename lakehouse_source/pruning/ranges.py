@@ -1,4 +1,4 @@
-"""Pure. Ranges of byte keys put in order, and the terms of an OR of them made flat."""
+"""Pure. Puts ranges of byte keys in order, and flattens the terms of an OR."""
 
 from __future__ import annotations
 
