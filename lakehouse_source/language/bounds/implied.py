@@ -369,7 +369,7 @@ class Implied(Parts):
     # --- months and quarters of a year ---
 
     def together(self, terms: tuple[Node, ...]) -> BoundNode:
-        """What the terms of one AND imply together: `year(e) = 2024 AND month(e) = 1` is a month."""
+        """What terms of one AND imply together: `year(e) = 2024 AND month(e) = 1` is a month."""
         found = []
         for term in terms:
             if not isinstance(term, Call) or term.name != "=":
