@@ -123,7 +123,7 @@ def azure_names(uri: str, account_name: str | None) -> tuple[str, str]:
             value=redact_uri(uri),
             reason="must be abfs://container@account.dfs.core.windows.net/path, or "
             "abfs://container/path with the storage option account_name. Keys are storage "
-            "options and no part of the URI.",
+            "options and not part of the URI.",
         )
     return container, host
 
