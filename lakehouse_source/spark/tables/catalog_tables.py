@@ -1,4 +1,4 @@
-"""Door. What Spark's catalog asks to create, change, rename and drop tables."""
+"""Door. Creates, changes, renames and drops tables for Spark's catalog."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _OPTION = "option."
 
 
 def create(request: Request) -> dict[str, Any]:
-    """Create a table without rows, or give a name to a dataset that is there already."""
+    """Create a table without rows, or give a name to an existing dataset."""
     _refuse_branch(request)
     _check_provider(request)
     location = request.question[Question.PROPERTIES].get(_LOCATION)
@@ -80,7 +80,10 @@ def create(request: Request) -> dict[str, Any]:
 
 
 def stage(request: Request) -> dict[str, Any]:
-    """The options of the write that creates or replaces a table. Nothing changes before it."""
+    """The options of the write that creates or replaces a table.
+
+    Nothing changes before this write.
+    """
     _check_provider(request)
     place, staged = _staged(request)
     return {
@@ -91,10 +94,10 @@ def stage(request: Request) -> dict[str, Any]:
 
 
 def with_table(options: WriteOptions, staged: Mapping[str, Any]) -> WriteOptions:
-    """The options of a write that also creates or replaces a table, as `stage` told.
+    """The options of a write that also creates or replaces a table, from `stage`.
 
     Raises:
-        InvalidOptionError: the user chose what the statement says.
+        InvalidOptionError: the user gave an option that the statement decides.
     """
     for option, given in (
         ("partitionBy", options.partition_by),
@@ -137,10 +140,10 @@ def with_table(options: WriteOptions, staged: Mapping[str, Any]) -> WriteOptions
 
 
 def _staged(request: Request) -> tuple[Place, dict[str, Any]]:
-    """Where a table is that is created or replaced, and what else a write needs to know.
+    """The place of a table that is created or replaced, and what else a write needs to know.
 
     Raises:
-        DatasetExistsError, DatasetNotFoundError: of the name, as the kind of the stage demands.
+        DatasetExistsError, DatasetNotFoundError: the name exists or not, against the kind of stage.
         DatasetExistsError: the name is new, and the location has a dataset.
     """
     _refuse_branch(request)
@@ -225,7 +228,7 @@ def _with_defaults(request: Request, schema: pa.Schema) -> pa.Schema:
 
 
 def _value(value: Mapping[str, Any], type_: pa.DataType) -> pa.Scalar | None:
-    """A default value, which comes as a condition that a column equals it."""
+    """A default value, which is sent as a condition that a column equals the value."""
     text = value[Question.VALUE]
     if text is None:
         return None
@@ -334,7 +337,7 @@ def _change_column(schema: SchemaUpdate, dataset: Dataset, change: Mapping[str, 
 
 
 def _move(schema: SchemaUpdate, path: Sequence[str], change: Mapping[str, Any]) -> None:
-    """Spark names a neighbour in the same struct; none means the first place."""
+    """Spark names a neighbour in the same struct; no neighbour means the first place."""
     if Question.AFTER in change:
         after = change[Question.AFTER]
         place = None if after is None else (*path[:-1], after)
@@ -351,7 +354,7 @@ def _type(change: Mapping[str, Any], path: Sequence[str]) -> tuple[DataType, pa.
     spark: DataType = parse_type(json.loads(change[Question.TYPE]))
     whole = spark
     for name in reversed(path[1:]):
-        # Of a field in a struct, a list or a map the struct says what it is for Spark.
+        # For a nested field, the top-level column has the Spark type.
         whole = StructType([StructField(name, whole)])
     field = arrow_schema(StructType([StructField(path[0], whole)])).field(0)
     for _ in path[1:]:
@@ -371,7 +374,7 @@ def rename(request: Request) -> dict[str, Any]:
 
 
 def drop(request: Request) -> dict[str, Any]:
-    """Take a table's name away; with PURGE delete the dataset. Tells whether there was one."""
+    """Take a table's name away; with PURGE delete the dataset. Returns whether it existed."""
     _require_name(request, "DROP TABLE")
     with names_of(request) as catalog:
         try:
@@ -396,7 +399,7 @@ def _refuse_branch(request: Request) -> None:
 
 
 def _refuse_other_catalog(request: Request, location: str) -> None:
-    """Say how to use a dataset of the folder's own catalog: only its catalog can name it."""
+    """Explain how to use a dataset of the folder's own catalog: only that catalog can name it."""
     if has_own_catalog(location) and not knows(Place(location, request.catalog, request.storage)):
         by_path = f"{request.question[Question.CATALOG]}.`{location}`"
         raise InvalidOptionError(

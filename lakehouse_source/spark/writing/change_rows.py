@@ -1,9 +1,9 @@
 """Door. `open`: DELETE, UPDATE and MERGE on frames, for sessions without the planner extension.
 
-Works through Spark Connect too, and has the names of Delta's `DeltaTable`. A statement reads the
-rows with the columns that tell where each is stored (option `metadataColumns`), decides by one
-join what happens to them, and hands them to the writer that Spark SQL's statements use. The
-frame pins the version on which the statement is decided.
+This works through Spark Connect too, with the names of Delta's `DeltaTable`. A statement reads the
+rows with the columns that tell where each row is stored (option `metadataColumns`), decides with
+one join what happens to the rows, and hands them to the writer of Spark SQL's statements. The frame
+fixes the version on which the statement is decided.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ Expression: TypeAlias = "str | Column"
 Assignments: TypeAlias = "Mapping[str, str | Column]"
 
 _DELETED, _UPDATED, _INSERTED = 1, 2, 3
-# Kinds of clauses, in the order in which a row is tried with them.
+# Kinds of clauses, in the order in which they are tried for a row.
 _MATCHED, _NOT_MATCHED, _BY_SOURCE = range(3)
 _PLACE = (MetadataColumn.FILE, MetadataColumn.POSITION, MetadataColumn.ROW)
-# Columns of a join that no user has.
+# Names of a join's own columns, which no user has.
 _OWN = "__plake_"
 
 
@@ -51,7 +51,7 @@ def open(spark: Any, path: PathLike, catalog: str | None = None, **options: Any)
     Needs no planner extension and works through Spark Connect.
 
     Args:
-        path: its folder or URI, or its name (`plake.sales.orders`) where this process reaches the
+        path: the folder or URI, or the name (`plake.sales.orders`) if this process reaches the
             catalog.
         options: options of the format's statements: `isolation`, `commitMetadata`, `txnAppId`,
             `txnVersion`, `expectedVersion`, `targetFileSize`; `storage.NAME` by `**{...}`.
@@ -70,7 +70,7 @@ def _place(spark: Any, text: str, catalog: str | None) -> tuple[str, str | None]
     """The path and the catalog of a table that is given by its path or its name.
 
     Raises:
-        DatasetNotFoundError: the name is that of no table.
+        DatasetNotFoundError: there is no table of this name.
     """
     if "/" in text or ":" in text or "." not in text.strip("."):
         return text, catalog
@@ -108,7 +108,7 @@ class SparkTable:
         self._name = name
 
     def alias(self, name: str) -> SparkTable:
-        """The same dataset, whose columns conditions call `name.column` (default: `target`).
+        """The same dataset; conditions name its columns `name.column` (default: `target`).
 
         >>> people = lake.spark.open(spark, "/data/flights").alias("t")
         >>> people.update("t.month = 1", {"miles": "t.miles + 1"})
@@ -195,7 +195,7 @@ class SparkTable:
         return kept if self._catalog is None else {**kept, "catalog": self._catalog}
 
     def _read(self) -> _Read:
-        """The rows, with copies of all columns under names of our own."""
+        """The rows, with copies of all columns under names of plake's own."""
         from pyspark.sql import functions as F
 
         loaded = self._load(metadataColumns="true")
@@ -230,7 +230,7 @@ class SparkTable:
 class _Read:
     """The target of one statement: its rows, the types of its columns, and its version.
 
-    `names` are the names that the writer wants for the columns of `_PLACE`.
+    `names` are the writer's names for the columns of `_PLACE`.
     """
 
     frame: DataFrame
@@ -241,7 +241,7 @@ class _Read:
     def assigned(
         self, given: Assignments, alias: str, *, inserted: bool = False
     ) -> dict[str, Column]:
-        """The values by the names of the dataset's columns. `inserted`: there is no row before."""
+        """The values by the names of the dataset's columns. `inserted`: there is no old row."""
         from pyspark.sql import functions as F
 
         trees: dict[str, Any] = {}
@@ -272,7 +272,7 @@ class _Read:
 
 @dataclass(frozen=True)
 class _Clause:
-    """One WHEN. `values` None: the columns of the source; an empty one belongs to a DELETE."""
+    """One WHEN clause. `values` None: the columns of the source; empty: a DELETE."""
 
     kind: int
     operation: int
@@ -281,7 +281,7 @@ class _Clause:
 
 
 class SparkMerge:
-    """A MERGE that is being put together. Clauses of one kind are tried in their order.
+    """A MERGE under construction. Clauses of one kind are tried in their order.
 
     >>> target = lake.spark.open(spark, "/data/flights")
     >>> s = spark.sql("SELECT 1 AS month, 'UA' AS carrier, 5 AS miles").alias("s")
@@ -380,10 +380,10 @@ class SparkMerge:
         return self
 
     def execute(self) -> None:
-        """Find the rows by one join, and commit what is to be done as one version.
+        """Find the rows by one join, and commit all changes as one version.
 
-        A row of the dataset that clauses would change for several rows of the source raises
-        `AmbiguousMergeError`, and nothing is changed; deleting it for each is no conflict.
+        If clauses would change a row of the dataset for several rows of the source, this raises
+        `AmbiguousMergeError` and changes nothing; deleting a row several times is no conflict.
 
         >>> target = lake.spark.open(spark, "/data/flights")
         >>> s = spark.sql("SELECT 'UA' AS carrier").alias("s")
@@ -422,7 +422,7 @@ class SparkMerge:
         )
 
     def _join(self) -> str:
-        """The kind of the join that keeps the rows that clauses ask for."""
+        """The kind of join that keeps the rows that the clauses need."""
         kinds = {clause.kind for clause in self._clauses}
         if _NOT_MATCHED in kinds:
             return "full_outer" if _BY_SOURCE in kinds else "right_outer"
