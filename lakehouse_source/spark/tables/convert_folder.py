@@ -1,4 +1,4 @@
-"""Door. `convert`: makes a dataset of a folder with very many Parquet files; Spark reads footers."""
+"""Door. `convert`: makes a dataset of a folder with many Parquet files; Spark reads footers."""
 
 from __future__ import annotations
 

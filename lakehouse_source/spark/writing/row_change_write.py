@@ -210,7 +210,7 @@ def _check_columns(snapshot: Snapshot, rows: StructType, added: bool) -> None:
                 dataset=snapshot.uri,
                 reason="is in the dataset with another type, or whole where the view shows a part",
                 hint="Make the view or frame of all columns, without a schema and the option "
-                "'columns': a row that is written anew would lose the rest.",
+                "'columns': a rewritten row would lose the rest.",
             )
     if found:
         raise SchemaMismatchError(
