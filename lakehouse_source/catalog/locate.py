@@ -91,7 +91,7 @@ def open_catalog(
     SQLite its file, for the default its folder) are made when they are missing.
 
     Raises:
-        InvalidOptionError: the URL is none that plake knows.
+        InvalidOptionError: plake does not know this kind of URL.
         DatasetNotFoundError: `create` is False and the file is missing.
 
     >>> with lake.open_catalog("sqlite:////data/catalog.db") as catalog:
@@ -144,7 +144,7 @@ def is_default_catalog(catalog: str | Catalog | None, dataset_uri: str) -> bool:
     The file that its URL opens counts, not the spelling. `dataset_uri` is canonical.
 
     Raises:
-        InvalidOptionError: the URL is none that plake knows.
+        InvalidOptionError: plake does not know this kind of URL.
     """
     if local_path(dataset_uri) is None:
         return False

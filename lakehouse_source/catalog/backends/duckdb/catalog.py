@@ -276,7 +276,7 @@ class DuckDBCatalog(FileCatalog[_Connection]):
                 os.replace(new, real_path)
                 _sync(os.path.dirname(real_path))
         except OSError as exc:
-            raise self._unavailable(f"it cannot be written anew: {exc.strerror}") from exc
+            raise self._unavailable(f"it cannot be rewritten: {exc.strerror}") from exc
         finally:
             turn.release()
         return ()
