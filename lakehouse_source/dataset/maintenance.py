@@ -85,7 +85,7 @@ class Maintenance(OpenDataset):
         nothing to do. Where `auto_compact` is set, this is done after commits, as `compact()` is.
 
         Args:
-            max_bytes: stop before the bytes of the files written anew are more than this.
+            max_bytes: stop before the bytes of the rewritten files are more than this.
             full: sort all files of each partition again, after other columns were chosen.
             dry_run: only tell how many files and bytes the first look finds; write nothing.
 
@@ -239,7 +239,7 @@ class Maintenance(OpenDataset):
         """Erase rows from every version, from all files and from the catalog, at once.
 
         Versions keep their numbers, and other rows keep their values, `_row_id` and
-        `_commit_version`, in every version. Files that hold matching rows are written anew, on
+        `_commit_version`, in every version. Files that hold matching rows are rewritten, on
         branches too, and the old ones are deleted before this returns, with all other files that
         no version needs. The history gets a commit `erase` that says how many rows, not which.
 
