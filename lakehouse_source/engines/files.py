@@ -277,7 +277,7 @@ class _Division:
         if task.deleted is not None and not self._gives_positions(task.schema_version):
             return False
         if is_foreign(task.path):
-            return False  # its columns are found by name, in whatever types it has
+            return False  # its columns are found by name and may have any types
         stored = self._columns(task.schema_version)
         if stored is None or any(bounds[id].may_contain_nan for id in self._floats):
             return False
