@@ -310,7 +310,9 @@ def constant_of(node: Node) -> Constant:
 def _computed(node: Node) -> Literal:
     """A literal, or the value of casts of a literal.
 
-    Raises: NoComparison: the node is neither. Failure: the node has no value.
+    Raises:
+        NoComparison: the node is neither.
+        Failure: the node has no value.
     """
     if isinstance(node, Literal):
         return node

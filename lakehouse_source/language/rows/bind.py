@@ -138,7 +138,7 @@ class Binder:
             try:
                 return values.cast(type_)
             except pa.ArrowInvalid as exc:
-                fail(node, f"a value of type {stored} is not a {spark_name(type_)}: {exc}")
+                fail(node, f"a value of type {stored} does not fit {spark_name(type_)}: {exc}")
 
         unit_changes = pa.types.is_timestamp(stored) and stored.unit != "us"
         return Bound(node, type_, run, bool(unit_changes))

@@ -83,7 +83,8 @@ def integer_literal(value: int) -> Literal:
 def decimal_literal(value: Decimal) -> Literal:
     """A DECIMAL with the written number of digits.
 
-    Raises: InvalidExpressionError: there are too many digits.
+    Raises:
+        InvalidExpressionError: there are too many digits.
     """
     type_ = decimal_of_digits(value)
     if type_ is None:
