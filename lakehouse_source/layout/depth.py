@@ -1,7 +1,7 @@
 """Pure. How far the ranges of files overlap.
 
 The depth of a point is the number of files whose ranges hold the point, both ends included: a query
-for this value has to read so many files. The depth of a table is the average over the ends of its
+for this value has to read this many files. The depth of a table is the average over the ends of its
 files' ranges.
 """
 
