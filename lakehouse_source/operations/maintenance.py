@@ -122,7 +122,7 @@ def _verify(call: Call) -> Rows:
 
 _REWRITTEN = (
     VERSION,
-    Column("files_removed", Type.LONG, "files whose rows were written anew"),
+    Column("files_removed", Type.LONG, "files whose rows were rewritten"),
     Column("files_added", Type.LONG, "files with these rows"),
     Column("bytes_removed", Type.LONG, "bytes of the files that were removed"),
     Column("bytes_added", Type.LONG, "bytes that were written"),
@@ -132,9 +132,11 @@ CLUSTER = Operation(
     "Sorts files that overlap by the columns that the table is clustered by.",
     (
         TABLE,
-        Parameter("max_bytes", Type.LONG, "stop before more bytes than these are written anew"),
-        Parameter("full", Type.FLAG, "sort all files anew, after other columns were chosen", False),
-        Parameter("dry_run", Type.FLAG, "only tell what would be written anew", False),
+        Parameter("max_bytes", Type.LONG, "stop before more bytes than these are rewritten"),
+        Parameter(
+            "full", Type.FLAG, "sort all files again, after other columns were chosen", False
+        ),
+        Parameter("dry_run", Type.FLAG, "only tell what would be rewritten", False),
     ),
     _REWRITTEN,
     _cluster,
@@ -184,7 +186,7 @@ ERASE = Operation(
     (
         VERSION,
         Column("rows", Type.LONG, "rows that were erased"),
-        Column("files_rewritten", Type.LONG, "files that were written anew without them"),
+        Column("files_rewritten", Type.LONG, "files that were rewritten without them"),
         Column("files_removed", Type.LONG, "files that were deleted"),
         Column("notes_changed", Type.LONG, "commits in whose metadata a text of the condition was"),
         Column("left", Type.TEXTS, "where values may still be"),
@@ -200,7 +202,7 @@ EXPIRE_VERSIONS = Operation(
         Parameter(
             "keep_seconds",
             Type.DOUBLE,
-            "keep each version that was the newest at some time during the last this many seconds",
+            "keep each version that was the newest at some time during this many seconds",
         ),
         Parameter("keep_last", Type.INT, "keep this many of the newest versions"),
     ),
