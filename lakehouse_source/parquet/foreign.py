@@ -139,8 +139,8 @@ class FooterReader:
         """Read the footer of a file.
 
         Raises:
-            StorageError: the file cannot be read. SchemaMismatchError: the file has columns that a
-                dataset cannot have.
+            StorageError: the file cannot be read.
+            SchemaMismatchError: the file has columns that a dataset cannot have.
         """
         shown = storage.display(path)
         try:

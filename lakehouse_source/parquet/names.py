@@ -4,8 +4,8 @@
     <write id>-<UUIDv7>.copy.parquet    plake copied the file: somebody else wrote it
     <write id>-<UUIDv7>.puffin          deletion vectors that a commit of plake wrote
     <write id>-<UUIDv7>.avro            a manifest, or a list of them, for readers of Iceberg
-    <number>-<write id>-<UUIDv7>.metadata.json   a table for readers of Iceberg any other name
-    a file that was added in place
+    <number>-<write id>-<UUIDv7>.metadata.json   a table for readers of Iceberg
+    any other name                      a file that was added in place
 
 Nothing else records who wrote a file. A file that plake did not write is read by the
 names of its columns, and a file with a name that plake did not give is never deleted.
