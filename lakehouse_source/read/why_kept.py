@@ -78,9 +78,7 @@ class _Decisions:
             made = skips(self._spec, task, self._storage, self._parts)
             return {one.row_group: one for one in made}
 
-        with ThreadPoolExecutor(
-            _OPEN_FILES
-        ) as pool:  # in a remote store, each file costs some round trips
+        with ThreadPoolExecutor(_OPEN_FILES) as pool:  # remotely, a file costs some round trips
             return dict(zip((task.path for task in tasks), pool.map(of, tasks)))
 
     def _of_file(
