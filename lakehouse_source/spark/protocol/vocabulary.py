@@ -36,7 +36,7 @@ class Mark:
     JOIN_KEYS = "join_keys"  # conditions that hold for one run of the query
     ROWS_ONLY = "rows_only"  # true: Spark counts rows and uses no value
     DECIMALS = "decimals"  # {column: [precision, scale]} of decimals wanted as longs
-    LIMIT = "row_limit"  # so many rows are enough
+    LIMIT = "row_limit"  # this many rows are enough
     AGGREGATE = "aggregate"  # a question, as `Key` tells
     PARALLELISM = "parallelism"  # Spark's default parallelism
     METADATA = "metadata_columns"  # {column: name} of columns that tell where a row is stored
@@ -136,7 +136,7 @@ class Function:
 class Planned:
     """Keys of an answer in the pickle of a scan's first partition, or of the data source."""
 
-    ROW_COUNT = "row_count"  # at most so many rows
+    ROW_COUNT = "row_count"  # the most rows
     BYTE_COUNT = "byte_count"  # the bytes of the row groups that are read
     COUNTS = "counts"  # {name: number}, with the names of `Count`
     NOTE = "note"  # why this reader was chosen

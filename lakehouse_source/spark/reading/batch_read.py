@@ -265,8 +265,10 @@ def _is_accounted(pushed: Pushdown, snapshot: Snapshot) -> bool:
 def checked(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     """The batch, if it has the columns that Spark planned with.
 
-    The JVM does not check this: it would read the bytes of one column as values of another. Raises:
-    AssertionError: the batch has other columns.
+    The JVM does not check this: it would read the bytes of one column as values of another.
+
+    Raises:
+        AssertionError: the batch has other columns.
     """
     if not batch.schema.equals(target):
         raise AssertionError(f"a batch has the columns {batch.schema}, and Spark expects {target}")

@@ -143,7 +143,8 @@ class Options:
     def path(self) -> str:
         """The dataset's URI, or the URI of the branch in option `branch`.
 
-        Raises: InvalidOptionError: the path is absent, or names another branch.
+        Raises:
+            InvalidOptionError: the path is absent, or names another branch.
         """
         path = self.text("path")
         if path is None:

@@ -33,7 +33,7 @@ def load_view(request: Request) -> dict[str, Any]:
 
     Raises:
         SchemaMismatchError: Spark would make an object of a class that its columns name.
-            CorruptDatasetError: the stored text is not a view.
+        CorruptDatasetError: the stored text is not a view.
     """
     if request.is_path or len(request.identifier) > 2:
         return {}
@@ -60,8 +60,8 @@ def load_view(request: Request) -> dict[str, Any]:
 def put_view(request: Request) -> dict[str, Any]:
     """Make a view, or replace the text of a view.
 
-    Raises: DatasetExistsError, DatasetNotFoundError: the name exists or not, against the kind of
-    stage.
+    Raises:
+        DatasetExistsError, DatasetNotFoundError: the name exists or not, against the kind of stage.
     """
     _refuse_path(request)
     view, kind = request.question[Question.VIEW], request.question[Question.STAGE]

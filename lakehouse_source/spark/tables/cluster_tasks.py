@@ -62,7 +62,7 @@ def commit_pieces(
 
     Raises:
         CommitConflictError: other commits changed rows of a piece at every attempt.
-            InvalidOptionError: a message is not from a task, or an argument is wrong.
+        InvalidOptionError: a message is not from a task, or an argument is wrong.
     """
     given, address, parts = dict(arguments), place.address(), told_by(messages)
     done, conflicts = CompactionResult(0), 0

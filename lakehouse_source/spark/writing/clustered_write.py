@@ -166,7 +166,8 @@ def _existing_properties(
 def _columns_of(df: DataFrame, names: Sequence[str]) -> tuple[str, ...]:
     """The columns as the frame spells them, each once.
 
-    Raises: SchemaMismatchError: the frame lacks a column.
+    Raises:
+        SchemaMismatchError: the frame lacks a column.
     """
     chosen: dict[str, None] = {}
     for name in names:
@@ -184,7 +185,8 @@ def _columns_of(df: DataFrame, names: Sequence[str]) -> tuple[str, ...]:
 def _paths_of(df: DataFrame, names: Sequence[str]) -> list[tuple[str, ...]]:
     """The leaf columns that dotted paths name.
 
-    Raises: SchemaMismatchError: the frame lacks a column.
+    Raises:
+        SchemaMismatchError: the frame lacks a column.
     """
     known = leaf_columns(df)
     missing = [name for name in names if name.lower() not in known]
