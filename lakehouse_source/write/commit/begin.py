@@ -91,9 +91,7 @@ def begin(
         if current is None:
             tx.register_dataset(address.key, address.uri.rstrip("/").rsplit("/", 1)[-1])
             current = tx.current(address.key)
-            assert (
-                current is not None
-            )  # `register_dataset` inserts it, or waits for another process that does
+            assert current is not None  # `register_dataset` inserts it or waits for who does
         staged = _stage(tx, current, address, incoming, options, write_id, base_version)
         if not current.is_claimed:
             tx.set_claimed(current.dataset.id)

@@ -67,7 +67,7 @@ class RowChanges:
 class FileChange:
     """A data file with touched rows. `before` are its deleted rows in the base version.
 
-    `replaced`: the file's other rows are written anew, and the file is removed.
+    `replaced`: the file's other rows are rewritten, and the file is removed.
     """
 
     file: FileRecord

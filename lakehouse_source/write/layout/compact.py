@@ -91,7 +91,7 @@ def compact(
 ) -> CompactionResult:
     """Compact the small files that may hold a row of `where`, in partitions with `min_files`.
 
-    With `rewrite_deleted` every file with deleted rows is written anew too, of any size.
+    With `rewrite_deleted` every file with deleted rows is rewritten too, of any size.
 
     A compaction that is `repeated` again and again leaves the larger of the small files alone
     until the smaller ones have as many bytes (see `worth_rewriting`).
@@ -264,9 +264,7 @@ def _beside_each_other(
     by_id = {file.id: file for group in groups for file in group}
     try:
         divided = neighbours(reader, snapshot, [[file.id for file in group] for group in groups])
-    except (
-        InvalidOptionError
-    ):  # clustered by partition columns alone, or by a column outside the index
+    except InvalidOptionError:  # by partition columns alone, or by one outside the index
         return groups
     return [[by_id[id] for id in sorted(ids)] for ids in divided]
 
