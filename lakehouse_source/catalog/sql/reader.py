@@ -275,7 +275,7 @@ class CatalogReader(HistoryReader):
     # --- what a look at the whole layout asks
 
     def sweep_files(self, dataset_id: int, version: int) -> Iterator[list[Row]]:
-        """Of each live file: id, bytes, rows, schema version and version, in pages."""
+        """Id, bytes, rows, schema version and version of each live file, in pages."""
         return sweeps.files(self._session, dataset_id, version)
 
     def sweep_partitions(self, dataset_id: int, version: int, first: int, last: int) -> list[Row]:
