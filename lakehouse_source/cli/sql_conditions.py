@@ -1,7 +1,7 @@
 """Pure. Which files a query of DuckDB needs of a table: conditions that its rows must satisfy.
 
-The query itself runs as it was given, with all its conditions. What is found here only leaves files
-out, so everything that is not surely a condition on the rows of the table is left alone.
+The query itself runs as it was given, with all its conditions. The conditions found here only leave
+files out, so a part that is not surely a condition on the rows of the table is ignored.
 """
 
 from __future__ import annotations
