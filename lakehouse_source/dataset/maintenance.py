@@ -87,7 +87,7 @@ class Maintenance(OpenDataset):
         Args:
             max_bytes: stop before the bytes of the rewritten files are more than this.
             full: sort all files of each partition again, after other columns were chosen.
-            dry_run: only tell how many files and bytes the first look finds; write nothing.
+            dry_run: only tell how many files and bytes the first look would rewrite; write nothing.
 
         Returns:
             What all commits did together; `bytes_added` is what was written.
