@@ -322,7 +322,7 @@ class _Division:
         return task.schema_version, filtered, partitions, alone
 
     def file_group(self, tasks: Sequence[ScanTask]) -> FileGroup:
-        """The files of tasks for which `group_of` is the same."""
+        """The files of tasks with the same `group_of`."""
         first = tasks[0]
         filtered = _is_filtered(first)
         values = self._values(first.partitions)
@@ -348,7 +348,7 @@ class _Division:
         return task.schema_version, _is_filtered(task)
 
     def joined_group(self, tasks: Sequence[ScanTask]) -> FileGroup:
-        """The files of tasks for which `joined_group_of` is the same."""
+        """The files of tasks with the same `joined_group_of`."""
         filtered = _is_filtered(tasks[0])
         names = {name: f"{_OWN}{n}" for n, name in enumerate(self._spec.partition_by)}
         sources = [
