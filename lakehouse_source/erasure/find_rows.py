@@ -1,4 +1,4 @@
-"""Verb. Which rows of which stored files a condition matches, in any version of the family."""
+"""Verb. Finds the rows of stored files that a condition matches, in any version of the family."""
 
 from __future__ import annotations
 
