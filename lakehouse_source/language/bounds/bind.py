@@ -102,7 +102,7 @@ class _Binder:
         except InvalidPredicateError as error:
             if missing_columns(node, self._schema):
                 raise
-            try:  # Spark casts what does not compare as it is
+            try:  # Spark casts values that do not compare directly
                 return self._sql(node)
             except InvalidPredicateError:
                 raise error from None
