@@ -87,7 +87,7 @@ class Curve:
 
     @classmethod
     def of(cls, columns: Sequence[pa.Array]) -> Curve:
-        """The order for rows of which these columns are a sample."""
+        """The order for rows, from a sample of their columns."""
         return cls(tuple(boundaries(comparable(column)) for column in columns))
 
     def keys(self, columns: Sequence[pa.Array]) -> pa.Array:
