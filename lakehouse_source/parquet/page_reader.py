@@ -227,7 +227,7 @@ def _runs(starts: Sequence[int], row_count: int, rows: Sequence[RowRange]) -> tu
 
 
 def _leaf(position: int, has_lists: bool, chunk: ChunkPages, runs: Sequence[RowRange]) -> PageLeaf:
-    """The pages that hold the rows of `runs`, each of which begins and ends with a page."""
+    """The pages that hold the rows of `runs`; each run begins and ends with a page."""
     pages: list[PageLocation] = []
     spans = [] if chunk.dictionary is None else [chunk.dictionary]
     for first, end in runs:
