@@ -453,7 +453,7 @@ class Option:
     Its message to Python is in the envelope, `Envelope.NAME`.
     """
 
-    OWN = "plake."  # how all their names begin
+    OWN = "plake."  # the prefix of all their names
     SEAL = "plake.seal"  # beside them while Spark has them: that the extension set them
     # Of a temporary view without a version: Schema.STORED, or Schema.GIVEN by the user. Only rules
     # in Java read it.
