@@ -81,8 +81,8 @@ class StorageLocation:
     def is_shown_in_errors(self) -> bool:
         """Tell whether the store's client puts a secret into the texts of its errors.
 
-        The client of Azure names the URL of a request, of which a shared access signature is
-        a part (measured with PyArrow 26).
+        The client of Azure names the URL of a request, and a shared access signature is part of
+        this URL (measured with PyArrow 26).
         """
         return "sas_token" in self.options
 

@@ -191,7 +191,7 @@ def _name_in(store: Store, name: str) -> str:
 def _name_in_driver(scheme: str, name: str) -> str:
     """The name as the driver of fsspec spells it. Spark passes names in lower case.
 
-    Drivers accept any name, so a name that is in no signature is passed on as it is.
+    Drivers accept any name, so a name that is in no signature is passed on unchanged.
     """
     if scheme == "file" or scheme in HADOOP_SCHEMES:
         where = "A local folder" if scheme == "file" else "HDFS, which its own settings describe,"
