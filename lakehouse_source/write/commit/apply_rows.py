@@ -157,7 +157,7 @@ def _merged(
         if file.id not in since:
             continue
         now = before
-        moved = Positions()  # rows that another commit wrote anew
+        moved = Positions()  # rows that another commit rewrote
         for version, vector in since[file.id]:
             known = prepared.read.get(vector)
             # Without `known` the catalog has a copy of the vector: storage is not read.

@@ -30,7 +30,7 @@ class Rewrite:
 
 
 def rewrite_matching(catalog: Catalog, staged: StagedWrite) -> Rewrite:
-    """Find the files that hold rows of the condition, and write their other rows anew.
+    """Find the files that hold rows of the condition, and rewrite their other rows.
 
     Nothing is done for a write that overwrites no condition or was committed already.
 

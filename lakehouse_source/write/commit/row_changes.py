@@ -34,7 +34,7 @@ SMALL_BLOB_BYTES = 4096
 class TouchedRows:
     """Positions of the rows of one data file that a statement takes out of it.
 
-    `updated` are the rows that the statement writes anew elsewhere, `deleted` the others.
+    `updated` are the rows that the statement rewrites elsewhere, `deleted` the others.
     """
 
     deleted: Positions

@@ -180,7 +180,7 @@ def begin_piece(
 def _sort(
     catalog: Catalog, address: Address, columns: Sequence[Leaf], piece: Piece
 ) -> CompactionResult:
-    """Write the rows of a piece anew, in their order, and commit them.
+    """Rewrite the rows of a piece, in their order, and commit them.
 
     Raises:
         CommitConflictError: another commit removed one of the files, or rows of one.

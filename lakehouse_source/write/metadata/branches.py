@@ -108,7 +108,7 @@ def drop_branch(catalog: Catalog, address: Address, name: str) -> None:
 
 
 def fast_forward(catalog: Catalog, address: Address, name: str) -> WriteResult:
-    """Commit to a dataset what was committed to one of its branches, version by version.
+    """Commit the versions of a branch to its dataset, one by one.
 
     The branch stays; it then equals the dataset.
 

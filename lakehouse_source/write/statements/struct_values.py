@@ -47,7 +47,7 @@ def place_at(trees: dict[str, Any], path: Sequence[Named], value: Any, name: str
 def struct_with(field: F, tree: Mapping[str, Any], before: V, structs: Structs[F, V]) -> V:
     """The struct `before` with other values of some fields. A NULL struct becomes a struct.
 
-    `tree` is what `place_at` made of the values: a dict for a struct of which fields are assigned.
+    `tree` is the result of `place_at`: a dict for a struct with assigned fields.
     Source: Spark, `AssignmentUtils`.
     """
     values: list[tuple[F, V]] = []
