@@ -51,7 +51,7 @@ _OBJECTS = (
     "UNION ALL SELECT 'schema', schema_name, '' FROM duckdb_schemas() WHERE NOT internal "
     "UNION ALL SELECT 'constraint', table_name, constraint_text FROM duckdb_constraints() "
 )
-# A generated column of other databases is a column with a default here.
+# duckdb_columns() gives the expression of a generated column as its default.
 _COLUMNS = (
     "SELECT 'column', table_name || '.' || column_name, "
     "data_type || ' ' || coalesce(column_default, '') FROM duckdb_columns() WHERE NOT internal"

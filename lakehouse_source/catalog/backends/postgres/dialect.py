@@ -31,6 +31,6 @@ POSTGRES = Dialect(
     levels=LEVELS,
     hex_lower="encode(lower, 'hex')",
     hex_upper="encode(upper, 'hex')",
-    cascades=True,  # these functions need no access to the rows
+    cascades=True,  # cascades need no rights to the rows
     highest_id="SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM $table_id_seq",
 )
