@@ -354,7 +354,7 @@ def _type(change: Mapping[str, Any], path: Sequence[str]) -> tuple[DataType, pa.
     spark: DataType = parse_type(json.loads(change[Question.TYPE]))
     whole = spark
     for name in reversed(path[1:]):
-        # For a nested field, the top-level column has the Spark type.
+        # A nested field gets its Spark type from the struct around it.
         whole = StructType([StructField(name, whole)])
     field = arrow_schema(StructType([StructField(path[0], whole)])).field(0)
     for _ in path[1:]:
