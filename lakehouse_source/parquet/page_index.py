@@ -281,8 +281,8 @@ def _bounded(
         if nulls is not None and not 0 <= nulls <= count:
             nulls = None
         # Writers without statistics call every page a null page and count -1 nulls in it
-        # (datapage_v1-snappy-compressed-checksum.parquet): such pages are believed only if they
-        # have both.
+        # (datapage_v1-snappy-compressed-checksum.parquet): a page counts as all NULL only if
+        # both agree.
         may_be_nan = floats and not (gone and nulls == count)
         pages.append(PageBounds(first, end, ColumnBounds(lower, upper, nulls, count, may_be_nan)))
     if not _as_declared(pages, columns[4]) or _contradicts(pages, extremes, values):
