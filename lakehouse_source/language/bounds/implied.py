@@ -60,7 +60,7 @@ _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 _WIDENED = {(one, to) for place, to in enumerate(INTEGERS) for one in INTEGERS[:place]}
-# For values that are not a column's, longer lists imply nothing: each value takes a search.
+# A longer IN list of an expression implies nothing, because each value takes a search.
 _MOST_VALUES = 50
 
 
