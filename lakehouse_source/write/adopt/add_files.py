@@ -143,7 +143,8 @@ def _check_not_there(
         raise InvalidOptionError(
             option="paths",
             value=shown[left.path],
-            reason="is in the dataset already: later commits have written its rows to other files.",
+            reason="is in the dataset already: later commits have written rows of it to other "
+            "files.",
         )
 
 
