@@ -1415,7 +1415,7 @@ MUTANTS = [
         ),
         (
             "a nested column is never null",
-            "return _BOTH  # only IS NULL is asked of it",
+            "return _BOTH  # only IS NULL applies to it",
             "return FALSE_BIT",
         ),
     ),

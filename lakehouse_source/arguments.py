@@ -1,7 +1,7 @@
-"""Pure. What callers give: checks of its kind, with errors that name the argument and the value.
+"""Pure. Checks the kind of each argument, with errors that name the argument and the value.
 
-Without them Python takes what was not meant: the text "false" is true, `True` is the number 1,
-and an iterator of names is empty when it is asked for the second time.
+Without these checks Python accepts values that were not meant: the text "false" is true, `True` is
+the number 1, and an iterator of names is empty when it is asked for the second time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 
 def flag(option: str, value: Any) -> bool:
-    """A truth value, NumPy's too; 0 and 1 stand for one."""
+    """A truth value, also one of NumPy; 0 and 1 are accepted."""
     if isinstance(value, int) and value in (0, 1):
         return bool(value)
     if type(value).__name__ in ("bool", "bool_"):  # NumPy's, by its names in NumPy 2 and 1
@@ -27,7 +27,7 @@ def flag(option: str, value: Any) -> bool:
 
 
 def whole_number(option: str, value: Any) -> int:
-    """A whole number, NumPy's too."""
+    """A whole number, also one of NumPy."""
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         raise InvalidOptionError(option=option, value=value, reason="must be a whole number.")
     return operator.index(value)

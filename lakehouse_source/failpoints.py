@@ -6,8 +6,8 @@ flushed, no handler runs) when it reaches the point for the first time, `<name>:
 third time. Without the variable, a point costs one comparison.
 
 With `PLAKE_FAILPOINT_HOLD=<path>` too, the process writes a line with its id to that file at the
-point and waits: a test kills it together with the driver that it works for, whose next step never
-comes.
+point and waits. A test then kills the process together with its driver, before the driver's next
+step.
 """
 
 from __future__ import annotations

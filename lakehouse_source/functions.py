@@ -20,7 +20,7 @@ from lakehouse_source.write.layout.after_commit import compact_after
 from lakehouse_source.write.rows.inputs import opened_input
 from lakehouse_source.write.rows.stage import stage, write_options
 
-if TYPE_CHECKING:  # it imports pandas: only who asks for a dataset or fragments waits for it
+if TYPE_CHECKING:  # imports pandas: loaded only where it is needed
     import pyarrow.dataset as ds
 
 
@@ -64,8 +64,8 @@ def write_dataset(
         writer: `"pyarrow"`, or `"duckdb"` (1.4 or later, for local datasets) to write the
             files with DuckDB's `COPY`. With DuckDB 2 the rows of a DuckDB relation then stay
             inside DuckDB, where no column has to be converted or checked. Types that DuckDB
-            does not write exactly, and bloom filters, are refused. A file has no page
-            checksums then, and row groups are only about as large as asked for.
+            does not write exactly, and bloom filters, are refused. DuckDB's files have no page
+            checksums, and their row groups only about the chosen size.
         commit_metadata: a mapping that JSON can hold, stored in the history.
         expected_version: commit only if the dataset is still at this version.
         schema: columns and types of Python values, or of an iterable of batches. Other data
@@ -73,30 +73,29 @@ def write_dataset(
         progress: show how many rows are written. By default only on a terminal (standard
             error), and only if it takes more than a second.
         storage_options: how to reach an object store, by name: the keyword arguments of
-            PyArrow's filesystem (`region`, `secret_key`, `account_key`, …), names that fsspec
-            and delta-rs have for them, or those of a driver of fsspec. `env:NAME` takes a value
-            from an environment variable. They are stored nowhere. Default: what the store's
-            client finds by itself.
+            PyArrow's filesystem (`region`, `secret_key`, `account_key`, …), the names of fsspec and
+            delta-rs for these, or the arguments of an fsspec driver. `env:NAME` takes a value from
+            an environment variable. They are stored nowhere. Default: what the store's client finds
+            by itself.
         layout: further keywords.
 
             - `target_file_size_bytes`, `row_group_rows`, `compression`: the size of files
               in bytes, of row groups in rows, and the codec.
             - `sort_by`: columns by which the rows of each file are sorted.
             - `cluster_by`: one to four columns (nested ones as `"a.b"`) that conditions are often
-              about. A write places rows with similar values of all of them together, as far as
-              it has them in memory; `dataset.cluster()` does the rest.
+              about. A write places rows with similar values of these columns together, among the
+              rows that it has in memory; `dataset.cluster()` does the rest.
             - `bloom_filter_columns`: columns that get bloom filters.
             - `auto_compact`, `auto_compact_min_files`: see `Dataset.compact`.
             - `index_columns`: columns of the catalog's search index, see below.
 
-              What a write does not choose of the above, nor of `promote_to_string`, the
-              dataset's properties do (`Dataset.set_properties`). The choices of the first
-              write become properties.
+              Where a keyword above or `promote_to_string` is not given, the dataset's property
+              applies (`Dataset.set_properties`). The keywords of the first write become properties.
             - `partition_overwrite_mode`: `"static"`, or `"dynamic"` to overwrite only the
               partitions that the incoming rows belong to.
-            - `txn_app_id`, `txn_version`: an idempotency pair, a text and an integer. A
-              pair whose number, or a higher one, was committed before is not committed
-              again; the result is that of the earlier commit.
+            - `txn_app_id`, `txn_version`: an idempotency pair, a text and an integer. If the
+              application has committed this number or a higher one, nothing is committed, and the
+              result is that of the earlier commit.
 
     The catalog finds files by the values of the first 32 leaf columns, or of the columns
     that the first write names in `index_columns` (dotted if nested; a struct stands for all
@@ -182,15 +181,15 @@ def read_dataset(
             list of lists is an OR of ANDs, as in `pyarrow.parquet.read_table(filters=)`.
             Arrow decides which rows an expression keeps; plake prunes by what it implies.
         version, timestamp: read an older version, by its number or by a tag (`Dataset.tag`). A
-            timestamp means the last version committed at or before it; text is ISO 8601, and UTC
-            without a zone.
+            timestamp means the last version committed at or before that time; a text is ISO 8601,
+            in UTC if it has no zone.
         columns: top-level columns to read, all by default.
         as_dataset: return a dataset of the fragments that may contain matching rows; they
             may contain other rows too.
-        verify_checksums: compare each page that is read with its checksum; it costs a little
-            time and finds accidents. "file": compare all bytes of each file, before its rows are
-            given, with the SHA-256 that the catalog has, which finds any change. Not with
-            `as_dataset`. Files that plake did not write may have no checksums.
+        verify_checksums: compare each page that is read with its checksum; this costs a little time
+            and finds accidental damage. "file": compare the SHA-256 of each file with the catalog's
+            before its rows are returned; this finds any change. Not with `as_dataset`. Files that
+            plake did not write may have no checksums.
         storage_options: as in `write_dataset`.
 
     Returns:
@@ -211,8 +210,8 @@ def read_dataset(
     >>> lake.read_dataset("/data/flights", predicates=long).num_rows
     1
     """
-    # One transaction of the catalog chooses the version and plans: between two of them another
-    # process may commit, and expire the version that was the newest one.
+    # One catalog transaction chooses the version and plans the scan. Between two transactions
+    # another process could commit, and expire the chosen version.
     address = Address.named(dataset_uri, catalog, storage_options).kept_open()
     scan = Scan(address, predicates, columns, version, timestamp, verify_checksums)
     return scan.to_dataset() if flag("as_dataset", as_dataset) else scan.to_table()
@@ -251,9 +250,9 @@ def convert(
     progress: bool | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
-    """Make a dataset of a folder of Parquet files, where it stands.
+    """Turn a folder of Parquet files into a dataset, in place.
 
-    The files are added as by `Dataset.add_files`: not rewritten, and never deleted. Their
+    `Dataset.add_files` adds the files: plake neither rewrites nor deletes them. Their
     schemas are merged by column name: a column that a file lacks is NULL there, and types
     are promoted where each value stays exact. Columns become nullable.
 
@@ -262,9 +261,9 @@ def convert(
         catalog: as in `write_dataset`.
         partitioning: `"hive"` makes partition columns of folders named `key=value`; None
             gives folders no meaning.
-        partition_types: types of partition columns by name. Others have the type of the
-            files' column of that name; else they are int32, int64, date32 or string,
-            whichever is the first that fits each value (`01` is the integer 1).
+        partition_types: types of partition columns by name. Another partition column has the type
+            of the files' column of that name; if the files have none, the first of int32, int64,
+            date32 and string that fits each value (`01` is the integer 1).
         index_columns: as in `write_dataset`.
         commit_metadata: a mapping that JSON can hold, stored in the history.
         progress: show progress, as in `write_dataset`.

@@ -15,5 +15,5 @@ VACUUM = logging.getLogger("plake.vacuum")
 
 
 def milliseconds(since: float) -> float:
-    """The time since `time.perf_counter()` answered `since`."""
+    """The time since `time.perf_counter()` returned `since`."""
     return 1000 * (time.perf_counter() - since)

@@ -1,8 +1,8 @@
 """Pure. Positions of streams in a dataset, and what a stream reads of each commit.
 
 A stream first reads the files of one version, its snapshot, and then the files that each
-later commit appended. A position says which of them were read: all files of versions before
-`version`, and of this version those with ids up to `file`. Files have an order, by the version
+later commit appended. A position says which files were read: all files of versions before
+`version`, and the files of `version` with ids up to `file`. Files have an order, by the version
 that added them and then by id, which no later commit and no expiry changes.
 """
 
@@ -17,7 +17,7 @@ from lakehouse_source.arguments import flag
 from lakehouse_source.errors import StreamCheckpointError
 from lakehouse_source.model import FileRecord, TransactionRecord
 
-# As in Delta: without any limit, a batch reads at most so many files.
+# As in Delta: without any limit, a batch reads at most this many files.
 MAX_FILES_PER_TRIGGER = 1000
 
 
@@ -41,7 +41,7 @@ class Position:
         return self.snapshot is not None and (self.version, self.file) == (0, 0)
 
     def to_json(self, dataset: str, changes: bool = False) -> dict[str, Any]:
-        """The offset that a checkpoint keeps, of a stream of rows or one of changes.
+        """The offset that a checkpoint keeps for a stream of rows or of changes.
 
         `dataset` identifies the dataset.
         """
@@ -57,7 +57,7 @@ class Position:
 def position_of(
     offset: Mapping[str, Any], dataset: str, uri: str, current: int, changes: bool = False
 ) -> Position:
-    """The position that an offset of a checkpoint means, of a stream of rows or one of changes.
+    """The position that an offset of a checkpoint means, for a stream of rows or of changes.
 
     `dataset` identifies the dataset at `uri`, and `current` is its newest version.
 
@@ -93,11 +93,11 @@ def position_of(
 
 
 def batch_start(start: Position, end: Position) -> Position:
-    """Where a batch begins that ends at `end`.
+    """The start of the batch that ends at `end`.
 
-    A batch that is repeated after a crash gets the end that Spark noted. The start of the
-    first batch is asked for anew, and the dataset may have newer versions by then. No batch
-    reads both files of a snapshot and files of later commits, so the end tells the snapshot.
+    A batch that is repeated after a crash gets the end that Spark noted. For the first batch, Spark
+    asks for the start again, when the dataset may have newer versions. No batch reads both files of
+    a snapshot and files of later commits, so the end tells the snapshot.
     """
     if not start.is_start_of_snapshot:
         return start
@@ -126,7 +126,7 @@ class Effect(Enum):
 def effect_of(commit: TransactionRecord) -> Effect:
     """What a commit did, by the counts in its record.
 
-    Like Delta, what counts is what a commit did and not what it is called: a MERGE that only
+    As in Delta, the effect of a commit counts, not its name: a MERGE that only
     inserted rows is an append, and so is an overwrite of a dataset without rows.
     """
     count = commit.summary.get
@@ -202,7 +202,7 @@ class Admission:
         self._bytes += size_bytes
 
     def has_room_for(self, files: int) -> bool:
-        """Tell whether so many files, which cannot be divided, may come into the batch too."""
+        """Tell whether this many files, which must stay together, still fit into the batch."""
         most = self._limits.max_files
         fits = most is None or self.files + files <= most
         return not files or not self.files or (fits and not self.is_full)
@@ -216,7 +216,7 @@ def admit(
 ) -> tuple[Position, bool]:
     """How far a batch gets in files that follow `start`, and whether it is full.
 
-    A file that is not `wanted`, because no row of it can be read, costs nothing.
+    A file that is not `wanted`, because none of its rows can be read, does not count.
     """
     position = start
     for file in files:

@@ -50,7 +50,7 @@ class Catalog(ABC):
 
     @property
     def database(self) -> Catalog:
-        """The catalog that has the connections: this one, unless it is opened over another."""
+        """The catalog that has the connections: this one, unless it was opened over another one."""
         return self
 
     # Connections to a server take long to make, and idle ones block nobody.
@@ -63,7 +63,7 @@ class Catalog(ABC):
     def read_autocommit(self) -> AbstractContextManager[CatalogReader]:
         """Like `read`, cheaper for a single call: each call has a snapshot of its own.
 
-        A connection that was lost while it was idle is an error here, a `retryable` one.
+        A connection that was lost while idle is a `retryable` error here.
         """
         return self.read()
 
@@ -78,7 +78,7 @@ class Catalog(ABC):
         """
 
     def still(self) -> AbstractContextManager[CatalogReader]:
-        """One snapshot for work that takes long: it holds up nobody who writes."""
+        """One snapshot for long work, which does not make writers wait."""
         return self.read()
 
     def fill(self, ids: Mapping[str, int], work: Callable[[Session], None]) -> None:
@@ -95,19 +95,19 @@ class Catalog(ABC):
     def overwrite_free_pages(self) -> tuple[str, ...]:
         """Overwrite what deleted rows left in the database's files.
 
-        Answers, in sentences, where the database may keep it nevertheless.
+        Returns sentences about places where the database may still keep them.
 
         Raises:
-            CatalogUnavailableError: somebody uses the catalog all the time.
+            CatalogUnavailableError: other transactions keep the catalog busy.
         """
         return (f"free pages of {self.redacted_url}, which plake cannot overwrite",)
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connections. Those in use are closed when their transaction ends."""
+        """Close the connections. A connection in use is closed when its transaction ends."""
 
     def release(self) -> None:
-        """Close, but keep what makes opening the same catalog again fast and disturbs nobody."""
+        """Close, but keep idle connections that make the next opening fast and disturb nobody."""
         self.close()
 
     def __enter__(self) -> Catalog:
@@ -120,7 +120,7 @@ class Catalog(ABC):
         return f"<{type(self).__name__} {self.redacted_url}>"
 
     def url_for_others(self) -> str:
-        """The URL by which another process opens this catalog: `env:NAME` where that was given.
+        """The URL by which another process opens this catalog: `env:NAME` if that was given.
 
         Raises:
             InvalidOptionError: the URL holds a password, which must not travel.

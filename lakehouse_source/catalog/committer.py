@@ -1,7 +1,7 @@
-"""Who commits: what this process tells the catalog of itself, for the history.
+"""Who commits: what this process tells the catalog about itself, for the history.
 
-The login of a database is not asked here: its own SQL adds it, and no client can claim another.
-All of this is what the client says.
+All of this is what the client claims. The database's own SQL adds its login, which no client can
+forge.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from functools import lru_cache
 
 _LONGEST = 200  # characters of each text
 _SPARK = "pyspark"
-# What a door told of this process, which serves one application.
+# What a door told about this process, which serves one application.
 _told: dict[str, str] = {}
 
 
 def tell(**facts: str) -> None:
-    """Note what only a door knows of this process."""
+    """Note what only a door knows about this process."""
     _told.update(facts)
 
 
@@ -31,7 +31,7 @@ def told() -> Mapping[str, str]:
 
 @lru_cache(maxsize=1)
 def system_user() -> str:
-    """The user that this process runs as, by the system and not by its environment."""
+    """The user that this process runs as, from the system and not from the environment."""
     found = str(os.getuid()) if hasattr(os, "getuid") else os.environ.get("USERNAME", "unknown")
     with suppress(ImportError, KeyError):  # no such module on Windows; a user without a name
         import pwd
@@ -41,7 +41,7 @@ def system_user() -> str:
 
 
 def committer(more: Mapping[str, str]) -> dict[str, str]:
-    """The user, the host, the engine and its version, and what the writer tells of itself."""
+    """The user, the host, the engine and its version, and what the writer tells about itself."""
     facts = {"user": system_user(), "host": _host(), "engine": _engine()}
     facts.update({name: _short(text) for name, text in {**_told, **more}.items() if text})
     module = sys.modules.get({"spark": _SPARK}.get(facts["engine"], facts["engine"]))

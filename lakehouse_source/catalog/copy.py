@@ -2,7 +2,7 @@
 
 Rows are copied as they are, ids too. A catalog in a dataset's own folder knows the dataset as `.`:
 the copy knows it by its URI. The copy is one transaction of the new database, which ends when all
-rows were read back from it and compared. What was interrupted leaves no catalog.
+rows were read back from it and compared. An interrupted copy leaves no catalog.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class CopyReport:
 def copy_catalog(source: Catalog, target: Catalog, *, progress: bool | None = None) -> CopyReport:
     """Copy a catalog to a database that has none.
 
-    Both are catalogs of one owner then, whose files either may delete: use only one of them.
+    Both catalogs then own the same files, and either may delete them: use only one.
 
     Raises:
         InvalidOptionError: the target has a catalog already.
-        CatalogUnavailableError: one of them cannot be read or written, or a row came out otherwise
-            than it went in. There is no target then.
+        CatalogUnavailableError: a catalog cannot be read or written, or a row differs in the copy.
+            Then there is no target.
     """
     report = CopyReport()
     own_uri = folder_around(source)
@@ -50,7 +50,7 @@ def copy_catalog(source: Catalog, target: Catalog, *, progress: bool | None = No
         read = reader._session
 
         def fill(written: Session) -> None:
-            written.execute("DELETE FROM dataset_namespaces")  # the one that every new catalog has
+            written.execute("DELETE FROM dataset_namespaces")  # every new catalog has it
             sums: dict[str, int] = {}
             for table, rows in counted(
                 _pages(read, own_uri),
@@ -81,12 +81,12 @@ def _check(read: Session, written: Session, sums: dict[str, int], report: CopyRe
         if there != report.rows.get(table, 0) or found.get(table) != sums.get(table):
             raise CatalogUnavailableError(
                 catalog=written.redacted_url,
-                reason=f"the table {table} did not come out of it as it went in; nothing was kept",
+                reason=f"the table {table} differs in the copy; nothing was kept",
             )
 
 
 def _summed(before: int, rows: Sequence[Row]) -> int:
-    """A sum of rows in which their order does not count."""
+    """A checksum of rows that does not depend on their order."""
     return (before + sum(map(hash, rows))) % 2**64
 
 
@@ -104,7 +104,7 @@ def _pages(session: Session, own_uri: str | None) -> Iterator[tuple[str, list[Ro
 
 
 def _same(row: Row, flags: Sequence[int], key: int | None, own_uri: str | None) -> Row:
-    """A row as every database has it: SQLite has the numbers 0 and 1 for FALSE and TRUE."""
+    """A row in the form of every database: SQLite stores FALSE and TRUE as 0 and 1."""
     cells = list(row)
     for number in flags:
         cells[number] = None if cells[number] is None else bool(cells[number])

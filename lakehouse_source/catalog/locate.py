@@ -43,7 +43,7 @@ def resolve_url(url: str | None, dataset_uri: str | None = None) -> str:
 
 
 def _resolved(url: str | None, dataset_uri: str | None) -> tuple[str, str | None]:
-    """The URL, and `env:NAME` where it came from a variable: what that holds is not shown."""
+    """The URL, and `env:NAME` if it came from a variable, whose value is not shown."""
     named = None
     if url is None:
         url = os.environ.get(VARIABLE) or None
@@ -90,14 +90,13 @@ def open_catalog(
     An open catalog is returned unchanged. Without a URL: the environment variable
     `PLAKE_CATALOG`, else, for a local `dataset_uri` (canonical), a SQLite file in
     the dataset's `_plake` folder. `env:NAME` reads the variable NAME, if it begins with
-    `PLAKE_` or `PLAKE_ENV_ALLOWED` names it. libpq completes the URL of a PostgreSQL database
-    with its variables and files (`PGPASSWORD`, `~/.pgpass`): the program that calls this
-    named the host. It does not for a URL that a query of Spark named. With `create` the
-    catalog's tables (for SQLite its file, for the default its folder) are made when they are
-    missing.
+    `PLAKE_` or `PLAKE_ENV_ALLOWED` names it. libpq completes the URL of a PostgreSQL database with
+    its variables and files (`PGPASSWORD`, `~/.pgpass`), because the calling program named the host.
+    A URL that a query of Spark named is not completed. With `create` the catalog's tables (for
+    SQLite its file, for the default its folder) are made when they are missing.
 
     Raises:
-        InvalidOptionError: the URL is none that plake knows.
+        InvalidOptionError: plake does not know this kind of URL.
         DatasetNotFoundError: `create` is False and the file is missing.
 
     >>> with lake.open_catalog("sqlite:////data/catalog.db") as catalog:
@@ -113,7 +112,7 @@ def open_catalog(
     shown = named or redact(url)
     scheme = _scheme_of(url)
     if scheme in ("postgresql", "postgres") and url[len(scheme) :].startswith("://"):
-        # Imported here: the driver takes longer to import than a local catalog to read.
+        # Imported here: importing the driver takes longer than reading a local catalog.
         from lakehouse_source.catalog.backends.postgres.catalog import PostgresCatalog
 
         return PostgresCatalog(url, shown, create=create, dataset=dataset_uri)
@@ -124,7 +123,7 @@ def open_catalog(
             given["busy_seconds"] = busy_seconds
         if scheme == "duckdb":
             return _duckdb_catalog(path, given)
-        # Only a catalog that is made needs its folder.
+        # Only a new catalog needs its folder made.
         make_folder = create and dataset_uri is not None and _is_default_file(path, dataset_uri)
         return SqliteCatalog(path, make_folder=make_folder, **given)
     reason = "is empty." if not url.strip() else "is not a catalog URL that plake knows."
@@ -147,10 +146,10 @@ def _duckdb_catalog(path: str, given: dict[str, Any]) -> Catalog:
 def is_default_catalog(catalog: str | Catalog | None, dataset_uri: str) -> bool:
     """Tell whether a catalog is the SQLite file that a dataset has in its own folder by default.
 
-    What its URL opens counts, not how it is spelled. `dataset_uri` is canonical.
+    The file that its URL opens counts, not the spelling. `dataset_uri` is canonical.
 
     Raises:
-        InvalidOptionError: the URL is none that plake knows.
+        InvalidOptionError: plake does not know this kind of URL.
     """
     if local_path(dataset_uri) is None:
         return False
@@ -169,7 +168,7 @@ def _is_default_file(path: str, dataset_uri: str) -> bool:
 
 
 def folder_around(catalog: Catalog) -> str | None:
-    """The URI of the folder whose default catalog this is; None where that cannot be told."""
+    """The URI of the folder whose default catalog this is; None: it is not known."""
     catalog = catalog.database
     if not isinstance(catalog, SqliteCatalog):
         return None
@@ -191,7 +190,7 @@ def _scheme_of(url: str) -> str:
 
 
 def _file_parts(url: str, scheme: str, shown: str) -> tuple[str, float | None]:
-    """The path of the file that a URL names, and the seconds to wait for a lock if it says so."""
+    """The path of the file that a URL names, and the seconds to wait for a lock, if given."""
     path, busy_seconds, is_clear = _parsed_url(url, scheme, shown)
     if not is_clear:
         _check_not_relative(path, scheme, shown)
@@ -235,10 +234,10 @@ def _parsed_url(url: str, scheme: str, shown: str) -> tuple[str, float | None, b
 
 
 def _check_not_relative(path: str, scheme: str, shown: str) -> None:
-    """Refuse a URL with three slashes whose path may well be meant from the current folder.
+    """Refuse a URL with three slashes whose path may be meant relative to the current folder.
 
-    Three slashes and an absolute path are as good as four, unless such a file would be made
-    although the folder is there from the current one too.
+    Three slashes and an absolute path count like four, except for a new file whose folder also
+    exists relative to the current folder.
 
     Raises:
         InvalidOptionError

@@ -1,6 +1,6 @@
-"""Edge. A folder belongs to one catalog, and no other one writes to it or deletes from it.
+"""Edge. A folder belongs to one catalog; no other catalog writes to it or deletes from it.
 
-A catalog has a random id, which it keeps where it is copied or restored. The folder of a dataset
+A catalog has a random id, which it keeps when it is copied or restored. The folder of a dataset
 gets a file with that id before the first commit (`storage.owner_files`).
 """
 
@@ -17,10 +17,10 @@ _SETTING = "catalog_id"
 
 
 def check_owner(catalog: Catalog, storage: Storage) -> None:
-    """Make a folder this catalog's own, where it is nobody's yet.
+    """Make a folder this catalog's own, if no catalog owns it yet.
 
     Raises:
-        ForeignFolderError: it is another catalog's.
+        ForeignFolderError: the folder belongs to another catalog.
         CorruptDatasetError, StorageError: the folder cannot be read, or written to.
     """
     other = claim_folder(storage, catalog_id(catalog))
@@ -29,7 +29,7 @@ def check_owner(catalog: Catalog, storage: Storage) -> None:
 
 
 def check_not_foreign(catalog: Catalog | None, storage: Storage) -> None:
-    """Check that a folder is no other catalog's. None: this one is still to be made."""
+    """Check that no other catalog owns a folder. None: this catalog does not exist yet."""
     mine = None if catalog is None else catalog_id(catalog)
     for path, owner in owner_files(storage).items():
         if owner != mine:
@@ -46,12 +46,12 @@ def _of_another(storage: Storage, owner: str) -> ForeignFolderError:
 
 
 def release_owner(catalog: Catalog, storage: Storage) -> None:
-    """Let a folder be nobody's again, after its dataset was deleted."""
+    """Release a folder, after its dataset was deleted."""
     release_folder(storage, catalog_id(catalog))
 
 
 def catalog_id(catalog: Catalog) -> str:
-    """The id of a catalog, which it gets when it is first asked for."""
+    """The id of a catalog; the first call makes the id."""
     with catalog.read() as reader:
         found = reader.names.setting(_SETTING)
     if found is not None:

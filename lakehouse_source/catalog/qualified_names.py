@@ -38,7 +38,7 @@ def parse_name(name: NameLike) -> QualifiedName:
 
 
 def split_name(text: str) -> list[str]:
-    """The parts of a dotted name; in backticks a dot is a letter and two backticks are one."""
+    """The parts of a dotted name; within backticks a dot is a letter, and two backticks are one."""
     parts: list[str] = []
     part, quoting, at = "", False, 0
     while at < len(text):
@@ -58,7 +58,7 @@ def split_name(text: str) -> list[str]:
 
 
 def lookup(part: str) -> str:
-    """A namespace or a name as it is compared."""
+    """A namespace or a name in the form in which it is compared."""
     return part.lower()
 
 
@@ -74,7 +74,7 @@ def check_name(name: QualifiedName) -> None:
     """Check both parts of a name.
 
     Raises:
-        InvalidOptionError: one is empty, too long or cannot be the name of a folder.
+        InvalidOptionError: a part is empty, too long or cannot be the name of a folder.
     """
     check_part(name[0], "namespace")
     check_part(name[1], "name")
@@ -82,7 +82,7 @@ def check_name(name: QualifiedName) -> None:
 
 def check_part(part: str, option: str) -> None:
     """Check a namespace, or a name in one; the error calls it `option`."""
-    # A folder has the name, and some stores and tools decode it, some of them twice.
+    # A folder gets the name, which some stores and tools decode, even twice.
     decoded = _decoded(text(option, part))
     reason = None
     if not part.strip():

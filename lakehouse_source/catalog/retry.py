@@ -1,8 +1,8 @@
-"""Verb. Runs a database transaction, and repeats it where it may succeed the next time.
+"""Verb. Runs a database transaction, and repeats it if it may succeed the next time.
 
 The fields of an error decide, never its class or its cause: `retryable` and
-`outcome_unknown`. A COMMIT of unknown outcome is looked up: it is never carried out twice,
-and never taken for a failure.
+`outcome_unknown`. A COMMIT of unknown outcome is looked up: it is never repeated blindly, and never
+treated as a failure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lakehouse_source.logs import COMMIT, milliseconds
 from lakehouse_source.model import WriteResult
 
 ATTEMPTS = 20
-# How long a commit, whose files are written, waits for a server that went away.
+# How long a commit, whose files are written, waits for a lost server.
 PATIENCE_SECONDS = 30.0
 
 T = TypeVar("T")
@@ -41,19 +41,18 @@ def in_transaction(
     resolve: bool = True,
     patience_seconds: float = 0.0,
 ) -> T:
-    """Run `work` in one database transaction; repeat it where the error says that it may succeed.
+    """Run `work` in one database transaction; repeat it if the error says that it may succeed.
 
     After a COMMIT whose acknowledgement was lost, the next attempt, on a new connection, asks
     `carried_out` first. `carried_out` gets the result of `work` and tells whether it was
-    committed. If so, that result is the answer, and `work` is not run again. Without
-    `carried_out`, `work` itself must do nothing where it was carried out already.
-
-    With `resolve`, an outcome that cannot be found out is a `CommitUnknownError`. Without it,
-    the caller may repeat the call, and the error of the last attempt is raised.
-    `patience_seconds` is how long to wait for a server that cannot be reached.
+    committed. If so, this result is returned, and `work` is not run again. Without `carried_out`,
+    `work` itself must do nothing if it was carried out already. With `resolve`, an outcome that
+    stays unknown is a `CommitUnknownError`. Without `resolve`, the error of the last attempt is
+    raised, and the caller may repeat the call. `patience_seconds` is how long to wait for a server
+    that cannot be reached.
     """
     give_up = time.monotonic() + patience_seconds
-    lost: list[T] = []  # what `work` answered before each COMMIT without an acknowledgement
+    lost: list[T] = []  # what `work` returned before each COMMIT without an acknowledgement
     asked_again = False
     begin = time.perf_counter()
     for attempt in range(1, ATTEMPTS + 1):
@@ -77,12 +76,12 @@ def in_transaction(
             pass
         elif isinstance(failure, CatalogUnavailableError):
             if lost and resolve:
-                # Nobody answered: what was sent before may have been carried out.
+                # The server did not answer, so an earlier COMMIT may have been carried out.
                 raise CommitUnknownError(dataset=uri, write_id=write_id) from failure
             raise failure
         elif lost and carried_out is not None and not asked_again:
             # The COMMIT may have been under way when `carried_out` looked. Then `work` waited for
-            # its locks, and failed because of what it had done itself.
+            # the COMMIT's locks, and failed because of its own earlier changes.
             asked_again = True
         else:
             raise failure
@@ -113,12 +112,12 @@ def is_committed(base_uri: str, write_id: str) -> Callable[[CatalogTransaction, 
     """The `carried_out` of `work` that commits a version of a dataset with `write_id`."""
 
     def carried_out(tx: CatalogTransaction, _: object) -> bool:
-        tx.lock_dataset(base_uri)  # a COMMIT that is still under way holds the lock
+        tx.lock_dataset(base_uri)  # a running COMMIT holds the lock
         return tx.transaction_by_write_id(write_id) is not None
 
     return carried_out
 
 
 def _was_tried(error: PlakeError) -> bool:
-    """Tell whether the catalog gave up a server, or a file's lock, after several attempts."""
+    """Tell whether several attempts to reach the server, or to lock the file, have failed."""
     return isinstance(error, CatalogUnavailableError) and error.attempts > 1

@@ -1,7 +1,7 @@
 """Tells whether two paths lead to one file or folder of this machine.
 
-A path has many spellings: symbolic links, `..` and doubled slashes in it. Texts are
-compared nowhere: what they lead to is. Nothing of it is kept, since links change.
+A path has many spellings: symbolic links, `..` and doubled slashes in it. Files are compared, never
+texts. No result is kept, because links change.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import os
 from lakehouse_source.storage import RESERVED_FOLDER, local_path
 
 CATALOG_FILE = "catalog.db"
-# The key of the dataset around the folder that its catalog is in: the dataset can be
-# moved or copied as a whole.
+# The key of a dataset whose folder contains the catalog: such a dataset can be moved or copied as a
+# whole.
 OWN_KEY = "."
 
 
@@ -29,7 +29,7 @@ def same_place(path: str, other: str) -> bool:
     if mine is None and theirs is None:
         try:
             return os.path.realpath(path) == os.path.realpath(other)
-        except ValueError:  # a NUL in it
+        except ValueError:  # the path has a NUL
             return False
     return mine == theirs
 
@@ -49,7 +49,7 @@ def is_dataset_at(registered: str, wanted: str, catalog_path: str | None) -> boo
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """What tells a file or folder from all others of this machine; None: there is none."""
+    """The identity of a file or folder on this machine; None: it does not exist."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):

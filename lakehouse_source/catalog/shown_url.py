@@ -1,4 +1,4 @@
-"""Edge. Catalog URLs as they may be shown, and those that a query named."""
+"""Edge. Catalog URLs in a form that may be shown, and URLs that a query named."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 from functools import lru_cache
 from urllib.parse import unquote_plus
 
-# Parameters of libpq whose values are no secret and name no file that libpq would read a secret
-# from or write to; `timeout` is plake's own of SQLite. Values of all others are never shown.
+# Parameters of libpq whose values may be shown: they are not secret, and name no file that libpq
+# reads a secret from or writes to. `timeout` is plake's own, for SQLite. Values of all other
+# parameters are never shown.
 HARMLESS = frozenset(
     {
         *("host", "hostaddr", "port", "dbname", "user", "application_name"),
@@ -20,7 +21,7 @@ HARMLESS = frozenset(
     }
 )
 
-# Of a server everything from the second colon to the last `@`. Paths of files have both too.
+# For a server, everything from the second colon to the last `@`. Paths of files may have both too.
 _USER_PASSWORD = re.compile(
     r"^((?!sqlite:|duckdb:)[^:]*:[^:]*|[^:/?#]*:/*[^:@/?#]*):.*@", re.DOTALL | re.IGNORECASE
 )
@@ -31,14 +32,14 @@ _ASSIGNMENT = re.compile(
 )
 # A user and a password in a value.
 _LOGIN = re.compile(r":[^/]*@")
-# How often a text may be encoded.
+# How many times a text may be encoded.
 _ENCODED_TIMES = 8
 
 
 class UrlOfQuery(str):
-    """A catalog's URL that a query named, not the program and not its configuration.
+    """A catalog's URL that a query named, not the program or its configuration.
 
-    Variables and files with which libpq completes URLs are not for its host.
+    The variables and files of libpq must not be used for its host.
     """
 
     __slots__ = ()
@@ -49,10 +50,10 @@ class UrlOfQuery(str):
 def redact(url: str) -> str:
     """The URL with its password, and every parameter that may be secret, replaced by `***`.
 
-    Everything up to the last `@` is replaced, even if that is too much: no parser reads a
-    URL correctly whose password has unescaped characters. Names of parameters are decoded
-    first, as libpq does: `%70assword` is a password. Where a decoded value or address holds a
-    password, all of it is replaced.
+    Everything up to the last `@` is replaced, even if this is too much: no parser correctly reads a
+    URL whose password has unescaped characters. Names of parameters are decoded first, as libpq
+    does: `%70assword` is a password. A decoded value or address that holds a password is replaced
+    as a whole.
     """
     address, mark, query = _without_password(url).partition("?")
     shown = "&".join(map(_shown, query.split("&")))
@@ -71,7 +72,7 @@ def _without_secrets(text: str) -> str:
 
 
 def _decoded(text: str) -> str:
-    """The text as whoever decodes it once or several times reads it."""
+    """All readings of the text: decoded not at all, once, or several times."""
     for _ in range(_ENCODED_TIMES):
         before, text = text, unquote_plus(text)
         if text == before:
@@ -86,7 +87,7 @@ def _shown(parameter: str) -> str:
     if unquote_plus(name).strip().lower() not in HARMLESS:
         return f"{name}=***" if equals else "***"
     decoded = _decoded(value)
-    # libpq takes a `dbname` for a URL, and whoever sees `x%26password%3Dy` sees the password.
+    # libpq may read a `dbname` as a URL, and `x%26password%3Dy` shows a password.
     if _LOGIN.search(decoded) or (decoded != value and _ASSIGNMENT.search(decoded)):
         return f"{name}=***"
     return name + equals + _without_secrets(value)

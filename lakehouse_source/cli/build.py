@@ -141,7 +141,7 @@ def confirm(what: str, yes: bool) -> None:
 
 
 def listed(texts: tuple[str, ...]) -> list[str]:
-    """Names in options that may hold several with commas; one with a comma stands in quotes."""
+    """The names in an option that takes several, with commas; one with a comma is quoted."""
     return [name.strip() for row in csv.reader(texts, skipinitialspace=True) for name in row]
 
 
@@ -164,10 +164,10 @@ def command_of(spec: Command) -> click.Command:
         decorators.append(click.option("--yes", "-y", is_flag=True, help="Do not ask."))
 
     if spec.details is not None:
-        text = "Tell for each row group what decided; a table shows the ten that say most."
+        text = "Tell why each row group is read or skipped; a table shows the ten that say most."
         decorators.append(click.option("--details", is_flag=True, help=text))
     if operation.write_page is not None:
-        text = "Write a page with pictures to a file too, in place of one that is there."
+        text = "Also write a page with pictures to a file; an existing file is replaced."
         decorators.append(click.option("--html", metavar="FILE", help=text))
     if spec.checks_if_asked:
         text = "End with the code 3 where upkeep is worth doing."

@@ -54,7 +54,7 @@ def backup(asked: Asked, file: str) -> None:
 @click.argument("target")
 @common()
 def copy(asked: Asked, source: str, target: str) -> None:
-    """Copy the catalog SOURCE to the database TARGET, which has none; every row is compared.
+    """Copy the catalog SOURCE to the database TARGET, which has no catalog; every row is compared.
 
     \b
     Example:

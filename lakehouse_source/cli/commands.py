@@ -14,12 +14,12 @@ from lakehouse_source.operations.listing import OPERATIONS
 class Command:
     """A command that runs one operation.
 
-    `arguments` are parameters that are given by their place, after the dataset; the last one may
-    be several. `split` are lists that one option gives, with commas. `asks` is what the question
-    before the work says; where the operation has `dry_run`, what it would do is shown first.
-    `upright`: its one row is shown as a list. `finds` tells whether a row is something that a check
-    found; with `checks_if_asked` only the option --check makes the command one. `details` is the
-    operation that runs with the option --details, which has the same parameters.
+    `arguments` are the positional parameters after the dataset; the last one may take several
+    values. `split` are lists that one option gives, with commas. `asks` is the text of the question
+    before the work; an operation with `dry_run` first shows what it would do. `upright`: the
+    result's one row is shown as a list. `finds` tells whether a row is something that a check
+    found; with `checks_if_asked` the command is a check only with the option --check. `details` is
+    the operation that runs with the option --details, which has the same parameters.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Command:
 
 
 def _is_call(row: Mapping[str, Any]) -> bool:
-    """Tell whether a row of health is about a call of upkeep, with 1 where it is worth it."""
+    """Tell whether a row of health is about a call of upkeep; the value 1 means: worth it."""
     return not row["subject"] and row["measure"] not in ("files", "deleted", "small")
 
 

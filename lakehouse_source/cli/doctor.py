@@ -26,7 +26,7 @@ _Row = tuple[str, "bool | None", str, "str | None"]
 def doctor(asked: Asked) -> None:
     """Check Python, Java, Spark with its extension, and the catalog; say what to do.
 
-    A check that is not well, and that something needs, makes the exit code 3.
+    The exit code is 3 if a check fails that something needs.
 
     \b
     Example:

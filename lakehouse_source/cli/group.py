@@ -11,8 +11,8 @@ from lakehouse_source import __version__
 from lakehouse_source.cli.build import command_of
 from lakehouse_source.cli.commands import COMMANDS
 
-# Commands that are more than one operation, or whose rows have the columns of a dataset:
-# the module of each, in which it has the name of the command.
+# The modules of commands that are not just one operation; in its module, a function has the name of
+# the command.
 _OWN = {
     "branch": "refs",
     "catalog": "catalogs",

@@ -15,8 +15,8 @@ from typing import NoReturn
 from lakehouse_source.errors import PlakeError
 
 INTERRUPTED, NO_READER = 130, 141
-# Imports make so many objects that stay. To look through them for garbage, again and again and once
-# more at the end, took 30 of the 280 ms of `plake history`.
+# Imports make many objects that stay. Collecting garbage among them, again and again and once more
+# at the end, took 30 of the 280 ms of `plake history`.
 _OBJECTS_OF_IMPORTS = 100_000
 
 
@@ -47,6 +47,6 @@ def main() -> NoReturn:
         # Python flushes once more when it ends, which would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = NO_READER
-    if "duckdb" not in sys.modules:  # it complains of objects that are left
+    if "duckdb" not in sys.modules:  # DuckDB complains of objects that are left
         gc.freeze()
     sys.exit(code if isinstance(code, int) else 0)

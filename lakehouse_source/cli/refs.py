@@ -75,11 +75,11 @@ def branch(
 @click.command(short_help="List, add, advance or remove consumers of the change feed")
 @click.argument("dataset")
 @click.argument("name", required=False)
-@click.option("--version", type=int, help="What it has read; 0: nothing; by default all.")
+@click.option("--version", type=int, help="The last version read; 0: none; by default the newest.")
 @click.option(
-    "--keep-seconds", type=int, help="After so many seconds without an advance it keeps no version."
+    "--keep-seconds", type=int, help="Without an advance for this long, it keeps no version."
 )
-@click.option("--advance", is_flag=True, help="It has done its work up to --version.")
+@click.option("--advance", is_flag=True, help="It has processed the changes up to --version.")
 @click.option("--drop", is_flag=True, help="Remove it.")
 @common()
 def consumer(
@@ -124,7 +124,7 @@ def consumer(
     metavar="NAME",
     help="Set a property back to its default. May be repeated.",
 )
-@click.option("--user", is_flag=True, help="Notes of users, and no properties of plake.")
+@click.option("--user", is_flag=True, help="List or set notes of users, not properties of plake.")
 @common()
 def properties(
     asked: Asked,

@@ -33,7 +33,7 @@ _COLUMNS = click.option(
 @_COLUMNS
 @_LIMIT
 @click.option("--version", help="A version or a tag; by default the newest.")
-@click.option("--timestamp", type=Moment(), help="Or a time: the version that was the newest.")
+@click.option("--timestamp", type=Moment(), help="Or a time: the version that was the newest then.")
 @TO
 @common(OUTPUTS)
 def scan(
@@ -65,7 +65,7 @@ def scan(
 @_WHERE
 @_COLUMNS
 @_LIMIT
-@click.option("--net", is_flag=True, help="Only in what the end differs from before the start.")
+@click.option("--net", is_flag=True, help="Only the differences from before --start to --end.")
 @TO
 @common(OUTPUTS)
 def changes(
@@ -97,7 +97,7 @@ def changes(
 
 
 def _first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
-    """The first rows of batches, at most so many."""
+    """The first rows of batches, at most `limit`."""
     left = limit
     for batch in batches:
         if left is None:
@@ -119,7 +119,7 @@ def write_batches(
     asked: Asked,
     to: str | None,
 ) -> None:
-    """Write batches of rows to standard output, or to a new file, of which it tells then.
+    """Write batches of rows to standard output, or to a new file and then report the file.
 
     Raises:
         StorageError: the file cannot be written, or is there already.
@@ -147,7 +147,7 @@ def _write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], to: str
 
 @contextmanager
 def _new_file(to: str) -> Iterator[str]:
-    """Where to write a file that has its name only when it is whole."""
+    """Where to write a file that gets its name only when it is complete."""
     part = f"{to}.{os.getpid()}.part"
     try:
         if os.path.lexists(to):

@@ -16,7 +16,7 @@ _VARIABLE = "PLAKE_CATALOG"
 @click.option("--catalog", metavar="URL", help="The catalog; by default the one in PLAKE_CATALOG.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", default=8181, show_default=True, help="Where to listen.")
-@click.option("--token", metavar="env:NAME", help="The variable with what clients must give.")
+@click.option("--token", metavar="env:NAME", help="The variable with the token that clients give.")
 @click.option("--tls-cert", metavar="FILE", help="A certificate in PEM.")
 @click.option("--tls-key", metavar="FILE", help="Its key in PEM.")
 @click.option(
@@ -35,7 +35,7 @@ _VARIABLE = "PLAKE_CATALOG"
     "--newest-versions",
     default=10,
     show_default=True,
-    help="So many of the newest versions can be read without a tag.",
+    help="How many of the newest versions can be read without a tag.",
 )
 def serve(
     catalog: str | None,

@@ -1,7 +1,7 @@
 """Door. `plake sql`: a query by DuckDB over the catalog's tables by name.
 
-DuckDB runs the text as it was given. Each table that it names is a view of the files of the newest
-version that can hold rows for the query.
+DuckDB runs the text as it was given. Each table that the text names is a view. The view has those
+files of the newest version that can hold rows for the query.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def sql(asked: Asked, query: str, to: str | None) -> None:
     """Run a SELECT of DuckDB over the catalog's tables, which it names: orders, sales.orders.
 
-    Only files are read that can hold rows for the conditions on a table.
+    Only files that can hold rows for the conditions on a table are read.
 
     \b
     Example:
@@ -50,7 +50,7 @@ def sql(asked: Asked, query: str, to: str | None) -> None:
             schema = found.schema
             if len(set(schema.names)) < len(schema.names):
                 raise InvalidOptionError(
-                    option="sql", reason="two columns have one name: give one another by AS."
+                    option="sql", reason="two columns have one name: rename one with AS."
                 )
             write_batches(schema, found, asked, to)
     except duckdb.Error as exc:
@@ -68,7 +68,7 @@ def make_views(
 ) -> dict[str, int]:
     """Make the views that a query names, where the catalog has tables of these names.
 
-    Answers how many files each has, by the name in small letters.
+    Returns how many files each view has, by the name in lower case.
     """
     from sqlglot.errors import SqlglotError
 

@@ -1,7 +1,7 @@
 """Pure. Which files a query of DuckDB needs of a table: conditions that its rows must satisfy.
 
-The query itself runs as it was given, with all its conditions. What is found here only leaves files
-out, so everything that is not surely a condition on the rows of the table is left alone.
+The query itself runs as it was given, with all its conditions. The conditions found here only leave
+files out, so a part that is not surely a condition on the rows of the table is ignored.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def table_names(query: str) -> list[tuple[str, ...]]:
-    """The names of the tables of a query, in small letters, and of its CTEs too.
+    """The names of the tables of a query, in lower case, and of its CTEs too.
 
     Raises:
-        SqlglotError: the text is none that sqlglot reads.
+        SqlglotError: sqlglot cannot parse the text.
     """
     tree = parse_one(query, dialect="duckdb", error_level=ErrorLevel.RAISE)
     found = {tuple(part.name.lower() for part in one.parts) for one in tree.find_all(exp.Table)}
@@ -36,7 +36,7 @@ def table_names(query: str) -> list[tuple[str, ...]]:
 def conditions(
     query: str, name: Sequence[str], schema: pa.Schema
 ) -> list[list[Triple]] | list[Triple] | None:
-    """Conditions of which each row that the query needs of a table satisfies one; None: all rows.
+    """Conditions on a table: each row that the query needs satisfies one; None: it needs all rows.
 
     A table that is named several times needs the rows of each place.
     """
@@ -46,7 +46,7 @@ def conditions(
         return None
     names = tuple(part.lower() for part in name)
     if any(one.alias.lower() == names[-1] for one in tree.find_all(exp.CTE)):
-        return None  # which of the two a place means, only DuckDB knows
+        return None  # only DuckDB knows which of the two a place means
     types = {field.name.lower(): field for field in schema}
     if len(types) < len(schema):
         return None
@@ -62,7 +62,7 @@ def conditions(
 
 
 def _of_place(table: exp.Table, types: dict[str, pa.Field]) -> Iterator[Triple]:
-    """What one place in which a query names a table asks of its rows."""
+    """The condition on the rows of a table at one place where a query names the table."""
     select = table.find_ancestor(exp.Select)
     if select is None or not _is_plain(table, select):
         return
@@ -127,7 +127,7 @@ def _field(node: Any, alias: str, alone: bool, types: dict[str, pa.Field]) -> pa
 
 
 def _value(node: Any, type_: pa.DataType) -> int | str | date | None:
-    """A literal that DuckDB and plake compare alike with a column of a type; None: another."""
+    """A literal, if DuckDB and plake compare it alike with a column of the type; else None."""
     if isinstance(node, exp.Neg):
         value = _value(node.this, type_)
         return -value if isinstance(value, int) else None

@@ -15,9 +15,9 @@ class Dataset(RowChanges, ColumnChanges, Refs, FeedConsumers, TableChanges, Main
 
     It can be used as a context manager and needs no closing: between calls only a
     connection to a catalog on a server stays open, until the dataset and its scans are no
-    longer referenced. Every method may raise CatalogUnavailableError; one that commits only
-    where nothing was committed. A commit moves the dataset to the newest version, at the
-    next use where the catalog cannot be read just then.
+    longer referenced. Every method may raise CatalogUnavailableError; a method that commits raises
+    it only if nothing was committed. A commit moves the dataset to the newest version; if the
+    catalog cannot be read then, the next use does so.
 
     >>> dataset.uri, dataset.name, dataset.version, dataset.partition_by
     ('file:///data/flights', 'flights', 1, ('month',))

@@ -16,7 +16,7 @@ Given = ParamSpec("Given")
 def _as_one_commit(
     change: Callable[Concatenate[SchemaUpdate, Given], None],
 ) -> Callable[Concatenate[ColumnChanges, Given], WriteResult]:
-    """A change of a schema, with its page, as a method that commits it by itself."""
+    """Turn a schema change into a method, with the same docstring, that commits the change."""
 
     @wraps(change)
     def commit(
@@ -35,8 +35,8 @@ class ColumnChanges(OpenDataset):
     def update_schema(self) -> SchemaUpdate:
         """Several schema changes as one commit; moves to the new version.
 
-        `SchemaUpdate` has the changes. Each of them is a method of the dataset too, which commits
-        it alone and answers what was committed.
+        `SchemaUpdate` has the changes. Each change is a method of the dataset too, which commits
+        this change alone and returns the result.
 
         Raises (each method, or the end of the block; nothing is committed then):
             SchemaMismatchError: a change cannot be made.

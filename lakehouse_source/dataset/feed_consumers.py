@@ -10,7 +10,7 @@ from lakehouse_source.model import Consumer
 
 
 class FeedConsumers(OpenDataset):
-    """Readers of the change feed that come back, by name."""
+    """Named readers of the change feed, which continue where they stopped."""
 
     def add_consumer(
         self, name: str, version: int | None = None, *, keep_seconds: int = consumers.KEEP_SECONDS
@@ -23,7 +23,7 @@ class FeedConsumers(OpenDataset):
 
         Args:
             name: of the consumer; each dataset has its own.
-            version: 0: nothing was read, while version 1 can be read.
+            version: 0 means that nothing was read, and is valid while version 1 can be read.
             keep_seconds: 30 days by default.
 
         Raises:
@@ -39,10 +39,10 @@ class FeedConsumers(OpenDataset):
             consumers.add_consumer(catalog, self._address, name, position, keep_seconds)
 
     def advance_consumer(self, name: str, version: int) -> None:
-        """Note that a consumer has done its work up to a version.
+        """Note that a consumer has processed the changes up to a version.
 
-        Nothing else moves a consumer: work that failed is read again. The same version again
-        only begins the consumer's time anew.
+        Nothing else moves a consumer, so changes whose processing failed are read again. Advancing
+        to the same version only restarts the consumer's time.
 
         Raises:
             VersionNotFoundError: there is no such consumer or version, or it was expired.

@@ -38,22 +38,22 @@ class Maintenance(OpenDataset):
         max_concurrent: int = 1,
         rewrite_deleted: bool = False,
     ) -> CompactionResult:
-        """Write small files of each partition anew as few large ones; moves to the new version.
+        """Merge the small files of each partition into few large ones; moves to the new version.
 
         A file of less than half of the target size is small. Rows keep their order, their
         `_row_id` and `_commit_version`; a dataset with `sort_by` is sorted as in every write.
-        Streams and `read_changes` do not see the commit. A second call finds nothing to do. The
-        property `auto_compact` does the same after commits, where a partition has
-        `auto_compact_min_files` small files (50); the dataset is then a version further. It
-        leaves a file alone that is much larger than all smaller ones together, so that no row is
-        rewritten more than a few times.
+        Streams and `read_changes` do not see the commit. A second call finds nothing to do. With
+        the property `auto_compact`, a commit after which a partition has `auto_compact_min_files`
+        (50) small files is followed by such a compaction, as one more version. This compaction
+        skips a file that is much larger than all smaller ones together, so that no row is rewritten
+        more than a few times.
 
         Args:
-            where: only files that may hold a row of this condition.
-            target_file_size: bytes of a large file; by default as every write does it.
+            where: compact only files that may hold a row that matches this condition.
+            target_file_size: the size of the new files in bytes; by default that of all writes.
             max_concurrent: how many partitions are written at the same time.
-            rewrite_deleted: write every file with deleted rows anew without them, of any size.
-                Their bytes are gone once older versions are expired and vacuumed.
+            rewrite_deleted: rewrite every file that has deleted rows, of any size, without these
+                rows. Their bytes are gone once older versions are expired and vacuumed.
 
         Raises:
             CommitConflictError: another commit removed one of the files, or rows of one.
@@ -76,18 +76,18 @@ class Maintenance(OpenDataset):
     ) -> CompactionResult:
         """Sort files that overlap by the columns of `cluster_by`; moves to the new version.
 
-        Where more than four files, or runs of files that were sorted together, hold the same
+        Files that were sorted together are a run. Where more than four files or runs hold the same
         values of the columns, the smallest of them are sorted into one run, so that each row is
-        rewritten few times. Every such piece is a commit that changes no row: rows keep their
-        `_row_id` and `_commit_version`, deleted ones are left out, streams and `changes` do not
-        see it. An append does not wait for it and does not conflict. Rows are sorted in less than
-        1 GiB of memory, with files in a temporary folder (`TMPDIR`). A second call finds nothing
-        to do. Where `auto_compact` is set, this is done after commits, as `compact()` is.
+        rewritten few times. Each such step is a commit that changes no row: rows keep their
+        `_row_id` and `_commit_version`, deleted rows are left out, streams and `changes` do not see
+        the commit. An append neither waits for the commit nor conflicts with it. Rows are sorted in
+        less than 1 GiB of memory, with files in a temporary folder (`TMPDIR`). A second call finds
+        nothing to do. Where `auto_compact` is set, this is done after commits, as `compact()` is.
 
         Args:
-            max_bytes: stop before the bytes of the files written anew are more than this.
-            full: sort all files of each partition anew, after other columns were chosen.
-            dry_run: only tell how many files and bytes the first look finds; write nothing.
+            max_bytes: stop before the bytes of the rewritten files are more than this.
+            full: sort all files of each partition again, after other columns were chosen.
+            dry_run: only tell how many files and bytes the first look would rewrite; write nothing.
 
         Returns:
             What all commits did together; `bytes_added` is what was written.
@@ -147,9 +147,8 @@ class Maintenance(OpenDataset):
         """Delete files that no version needs any more; the report prints as a table.
 
         Args:
-            retention_seconds: files of a version are deleted when it was expired at least
-                this long ago; orphans, files of writes that were not committed, when they
-                are at least this old.
+            retention_seconds: delete files of versions that were expired at least this long ago,
+                and orphans (files of writes that were not committed) that are at least this old.
             dry_run: delete nothing; report what would be deleted.
             allow_short_retention: needed for ages below one hour, because running queries
                 and writes may lose their files.
@@ -162,11 +161,11 @@ class Maintenance(OpenDataset):
         dataset puts files. A file of a readable version (see `expire_versions`), or of a
         write that may still commit, is never deleted.
 
-        Commits of expired versions that are older than the retention leave the history, but
-        for the first one, those that began a schema or whose files are still there, and the
-        last one of each application that gives idempotency pairs. Those since the begin of a
-        write that goes on stay too. A stream that began before commits that are gone is refused,
-        and so is a write that counted as abandoned.
+        Commits of expired versions leave the history when they are older than the retention. These
+        commits stay: the first one, those that began a schema, those whose files still exist, those
+        since the start of a running write, and the last one of each application that gives
+        idempotency pairs. A stream that began before a removed commit is refused, and so is a write
+        that counted as abandoned.
 
         Raises:
             InvalidOptionError: an age is out of range, or short without
@@ -196,10 +195,10 @@ class Maintenance(OpenDataset):
     ) -> MaintenanceReport:
         """Do all regular upkeep: delete expired rows, compact, expire versions, vacuum.
 
-        The condition of the property `expire_rows` is evaluated at one time, by the catalog's
-        clock; its delete is a commit that ends streams without `ignoreDeletes`. Bytes of deleted
-        rows are gone when no version has them: with `rewrite_deleted`, `keep_seconds` or
-        `keep_last`, and the retention of the vacuum.
+        The condition of the property `expire_rows` is evaluated once, by the catalog's clock.
+        Deleting the rows is a commit that ends streams without `ignoreDeletes`. The bytes of
+        deleted rows are gone when no version has the rows: this needs `rewrite_deleted`,
+        `keep_seconds` or `keep_last`, and the retention of the vacuum must have passed.
 
         Args:
             compact: by default where the property `auto_compact` is set.
@@ -240,29 +239,30 @@ class Maintenance(OpenDataset):
         """Erase rows from every version, from all files and from the catalog, at once.
 
         Versions keep their numbers, and other rows keep their values, `_row_id` and
-        `_commit_version`, in every version. Files that hold matching rows are written anew, on
+        `_commit_version`, in every version. Files that hold matching rows are rewritten, on
         branches too, and the old ones are deleted before this returns, with all other files that
         no version needs. The history gets a commit `erase` that says how many rows, not which.
 
         Args:
-            where: a condition in any form that `delete` takes. A row is erased where it is TRUE
-                of the row in a version that can be read: by the names that columns have in that
-                version, and by those of the newest one, which finds renamed columns. A column
-                that was dropped can be named too.
+            where: a condition in any form that `delete` takes. A row is erased if the condition is
+                TRUE for the row in any version that can be read. Columns are found by their names
+                in that version, and by those in the newest version, so renamed columns are found. A
+                column that was dropped can be named too.
             foreign: what to do about files that plake did not write and that hold such rows.
-                "refuse" erases nothing and names them. "rewrite" gives the dataset files of its
-                own; `left` of the report names the originals, which you delete.
+                "refuse" erases nothing and names the files. "rewrite" gives the dataset files of
+                its own; `left` of the report names the originals, which you delete.
             commit_metadata: a note for the history, such as the number of a request.
 
-        Texts of the condition are replaced in `commit_metadata` of all commits by `[erased]`.
-        Defaults and comments of columns stay; `left` names them. Queries that began before may
-        find a file gone: run them again. A branch that was made before cannot be fast-forwarded
-        any more. Repeat the call after an error: it finishes what is left.
+        In `commit_metadata` of all commits, `[erased]` replaces the texts of the condition.
+        Defaults and comments of columns stay; `left` names them. A query that began before the
+        erasure may fail because a file is gone: run the query again. A branch that was made before
+        the erasure can no longer be fast-forwarded. After an error, repeat the call: it finishes
+        the erasure.
 
         Raises:
             InvalidPredicateError, InvalidOptionError
-            ErasureIncompleteError: the rows are gone from all versions, and a file could not be
-                deleted, or the catalog's free pages not be overwritten.
+            ErasureIncompleteError: the rows are gone from all versions, but a file could not be
+                deleted, or free pages of the catalog could not be overwritten.
 
         >>> report = dataset.erase("carrier = 'UA'")
         >>> report.rows, report.version, report.left
@@ -283,11 +283,10 @@ class Maintenance(OpenDataset):
 
         Checks that each file exists and has the size and footer (rows, row groups, columns)
         that were committed, and that each deletion vector has the positions that were
-        committed. With `checksums` all bytes of a file that plake wrote are compared with the
-        SHA-256 in the catalog too, and every page is read and decoded, and its checksum
-        compared where the file has one. The report names each difference, prints
-        as a table, and its `ok` is True where there is none. `progress` is as in
-        `write_dataset`.
+        committed. With `checksums`, the SHA-256 of each file that plake wrote is compared with the
+        catalog's too, and every page of every file is decoded and compared with its checksum, if it
+        has one. The report names each difference and prints as a table; its `ok` is True if there
+        is none. `progress` is as in `write_dataset`.
 
         Raises:
             VersionNotFoundError: there is no such version, or it was expired.
@@ -328,7 +327,7 @@ def _maintain(
 ) -> MaintenanceReport:
     """Delete expired rows, compact, cluster, expire versions and vacuum, in this order.
 
-    Each step is a call of its own: one that fails leaves what the steps before it did.
+    Each step is a call of its own: if a step fails, the work of earlier steps stays.
 
     Raises:
         InvalidOptionError, CommitConflictError, StorageError

@@ -60,7 +60,7 @@ class OpenDataset:
         *arguments: Given.args,
         **keywords: Given.kwargs,
     ) -> Answer:
-        """What a verb answers that gets this dataset and its catalog first."""
+        """The result of a verb, whose first arguments are this dataset and its catalog."""
         with self._address.open() as catalog:
             return verb(catalog, self._address, *arguments, **keywords)
 
@@ -70,13 +70,13 @@ class OpenDataset:
         *arguments: Given.args,
         **keywords: Given.kwargs,
     ) -> Answer:
-        """The same of a verb that commits: this handle moves to what it committed."""
+        """The result of a verb that commits; this handle then moves to the new version."""
         answer = self._do(verb, *arguments, **keywords)
         self._committed()
         return answer
 
     def _committed(self) -> None:
-        """Move to the newest version after a commit; where it cannot be read, at the next use.
+        """Move to the newest version after a commit; if that fails, the next use does.
 
         The verb has to return its result: an error would say that nothing was committed.
         """
@@ -214,10 +214,10 @@ class OpenDataset:
 
         Everything is in the catalog: no file is opened. The report has the sizes of the files,
         the small ones and the share of deleted rows. For each of `columns` it has the overlap
-        depth: how many files hold a value of the column, at the ends of the files' ranges, on
-        average and at most. Files of different partitions do not overlap. The suggestions say how
-        many bytes `cluster`, `compact`, `vacuum` and `expire_versions` would rewrite or free, and
-        whether that is worth doing. It prints as a table, and `to_html` writes pictures.
+        depth: how many files hold the same value of the column, on average and at most, measured at
+        the ends of the files' ranges. Files of different partitions do not overlap. The suggestions
+        say how many bytes `cluster`, `compact`, `vacuum` and `expire_versions` would rewrite or
+        free, and whether that is worth doing. It prints as a table, and `to_html` writes pictures.
 
         Args:
             columns: columns of the search index, nested ones by dotted path. By default those of
@@ -245,21 +245,22 @@ class OpenDataset:
     def suggest_layout(self, conditions: str | Sequence[str]) -> LayoutAdvice:
         """Which `cluster_by`, `partition_by` and `bloom_filter_columns` let conditions read least.
 
-        Give the conditions that you run; one that runs twice as often may be given twice. What
-        they read of the files as they are is in the catalog. What they would read of others is
-        estimated from about 30,000 rows of up to 128 row groups: these are laid out by each choice
-        of the conditions' columns, as `cluster(full=True)` does, and pruned. Bytes are those of
-        all columns of the row groups. Nothing is changed. The advice prints as a table.
+        Give the conditions that you run; one that runs twice as often may be given twice. What they
+        read of today's files is in the catalog. What they would read with another layout is
+        estimated from a sample, about 30,000 rows of up to 128 row groups: the sample is laid out
+        by each choice of the conditions' columns, as `cluster(full=True)` does, and pruned. Bytes
+        are those of all columns of the row groups. Nothing is changed. The advice prints as a
+        table.
 
-        Other partition columns are for a new dataset, or an overwrite of this one as a whole; they
-        are tried only where each value would have half of a file's target size.
+        Other partition columns need a new dataset, or an overwrite of this whole dataset; they are
+        tried only where each value would have half of a file's target size.
 
         Args:
             conditions: 1 to 100 SQL texts.
 
         Raises:
             InvalidOptionError: there is no condition, or there are too many.
-            InvalidPredicateError: one cannot be parsed, or names a column that is not there.
+            InvalidPredicateError: a condition cannot be parsed, or names an unknown column.
             StorageError, CorruptDatasetError: a file of the sample cannot be read.
 
         >>> advice = dataset.suggest_layout(["miles > 1000", "carrier = 'UA'"])
@@ -282,7 +283,7 @@ class OpenDataset:
     ) -> Scan:
         """A scan of this version, or of the version or timestamp given; it reads nothing yet.
 
-        The arguments are those of `read_dataset`; `limit`: at most so many rows.
+        The arguments are those of `read_dataset`; `limit` is the largest number of rows.
         Columns, versions and the types in the condition are checked when the scan is used.
 
         Raises:
@@ -311,22 +312,21 @@ class OpenDataset:
     ) -> Changes:
         """What the commits `start` to `end` changed, both included; it reads nothing yet.
 
-        Each row has the columns of version `end` (of a row written under another schema, those
-        with the same field ids), `_change_type` (`insert`, `delete`, `update_preimage`,
-        `update_postimage`), `_commit_version` and `_commit_timestamp` (UTC). A commit that kept
-        the values of a row tells nothing of it: compactions and changes of the schema do not
-        appear.
+        Each row has the columns of version `end` (for a row written under another schema, the
+        columns with the same field ids), `_change_type` (`insert`, `delete`, `update_preimage`,
+        `update_postimage`), `_commit_version` and `_commit_timestamp` (UTC). A row appears only if
+        a commit changed its values: compactions and changes of the schema do not appear.
 
         Args:
             start, end: versions, tags, or times: the first commit at or after `start`, the last
                 one at or before `end`. Default of `end`: this version.
-            consumer: instead of `start`: begin after the version that it has read when this is
-                used, see `add_consumer`.
-            where: a condition on the columns; it holds for each image of a row by itself.
+            consumer: instead of `start`: begin after the version that this consumer has read when
+                the changes are read, see `add_consumer`.
+            where: a condition on the columns; each image of a row is tested separately.
             columns: of the dataset; `_row_id` may be among them.
-            net: tell only in what version `end` differs from the version before `start`. The
-                version of a row is that of the last commit that changed it.
-            updates: False: an update is a delete and an insert.
+            net: give only the differences between the version before `start` and version `end`.
+                `_commit_version` is the last commit that changed the row.
+            updates: False gives an update as a delete and an insert.
 
         Raises:
             InvalidPredicateError: the condition cannot be parsed.
@@ -359,8 +359,8 @@ class OpenDataset:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The rows that commits after a version appended, each batch with its version.
 
-        Keep the last version and pass it the next time. It ends with the version that is the
-        newest when it begins, and gives all rows the schema of that version. Nothing is read
+        Keep the last version and pass it the next time. The batches end with the version that is
+        the newest when reading begins, and all have the schema of that version. Nothing is read
         before the first batch is asked for.
 
         Args:

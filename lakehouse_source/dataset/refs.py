@@ -10,7 +10,7 @@ from lakehouse_source.write.metadata import branches, tags
 
 
 class Refs(OpenDataset):
-    """Names of versions, and versions beside the dataset's own."""
+    """Tags, which name versions, and branches, which have versions of their own."""
 
     def tag(self, name: str, version: int | None = None) -> None:
         """Give a name to a version, by default to this one; `expire_versions` keeps it.
@@ -19,7 +19,7 @@ class Refs(OpenDataset):
 
         Raises:
             VersionNotFoundError: there is no such version, or it was expired.
-            InvalidOptionError: the dataset has the tag, or it reads like a number.
+            InvalidOptionError: the dataset has the tag, or the tag looks like a number.
 
         >>> dataset.tag("spring", version=1)
         >>> dataset.tags()
@@ -48,21 +48,21 @@ class Refs(OpenDataset):
         self._do(tags.drop_tag, name)
 
     def branch(self: Opened, name: str, version: int | None = None) -> Opened:
-        """A branch of the dataset; made where there is none of that name.
+        """A branch of the dataset; it is made if there is none of that name.
 
-        What is written to a branch, the dataset does not show until `fast_forward`. A branch
-        begins as the newest version, or as `version`. It is opened by its URI too, which ends
-        with `#branch=` and the name, and by the option `branch` of Spark.
+        The dataset does not show what is written to a branch until `fast_forward`. A branch begins
+        as the newest version, or as `version`. The branch is opened by its URI too, which ends with
+        `#branch=` and the name, and by the option `branch` of Spark.
 
-        Making one copies the catalog's rows about the files of the version, and no file. The
-        oldest version of a branch that can be read is the one that it began as; its history is
-        longer. It has its own tags and expires versions by itself. `vacuum` of the dataset
-        vacuums its branches too.
+        Making a branch copies no file, only the catalog's rows about the files of the version. The
+        oldest version that can be read of a branch is the version that it began as; its history has
+        older ones too. A branch has its own tags and expires its own versions. `vacuum` of the
+        dataset vacuums its branches too.
 
         Raises:
             VersionNotFoundError: there is no such version, or it was expired.
-            InvalidOptionError: the name is none; or `version` is given, and there is such a
-                branch, or the dataset had another schema at that version.
+            InvalidOptionError: the name is not valid; or `version` is given and the branch exists,
+                or the dataset had another schema at that version.
 
         >>> audit = dataset.branch("audit")
         >>> audit.delete("miles = 1400").rows_deleted
@@ -110,8 +110,8 @@ class Refs(OpenDataset):
     def drop_branch(self, name: str) -> None:
         """Remove a branch, with the versions that the dataset did not take over.
 
-        Queries that read the branch go on: a vacuum deletes its files when its retention has
-        passed since now. Writes to the branch fail.
+        Queries that read the branch go on: a vacuum deletes the branch's files only when its
+        retention has passed since this call. Writes to the branch fail.
 
         Raises:
             VersionNotFoundError: there is no such branch.

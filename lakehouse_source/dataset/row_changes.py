@@ -26,16 +26,16 @@ class RowChanges(OpenDataset):
     ) -> ChangeResult:
         """Delete the rows of a condition; without one, all rows.
 
-        A file of which every row matches is removed. Another one gets a deletion vector, a
-        small file that marks rows of it. Where more than `rewrite_threshold` of its rows would
-        be marked (a property, see `set_properties`), its other rows are written to a new file.
+        A file is removed if all its rows match. If only some match, the file gets a deletion
+        vector, a small file that marks these rows. If more than `rewrite_threshold` of the rows (a
+        property, see `set_properties`) would be marked, the other rows are written to a new file.
 
         Args:
             where: a condition in any form that `scan` takes.
-            isolation: what other commits made meanwhile. "write-serializable" and "snapshot"
-                commit unless one changed a row that is deleted here; "serializable" also
-                refuses where rows were added that may match, so that statements have the result
-                of some order, one after the other.
+            isolation: which commits of others, made meanwhile, conflict. "write-serializable" and
+                "snapshot": those that changed a row that is deleted here. "serializable": also
+                those that added rows that may match, so that statements have the result of some
+                order, one after the other.
             further: `commit_metadata`, `expected_version`, `txn_app_id` and `txn_version`, as
                 in `write_dataset`.
 
@@ -64,7 +64,7 @@ class RowChanges(OpenDataset):
 
         Args:
             updates: by column, an SQL expression over the row's old values, with Spark's
-                meaning; a value that is no text is taken as it is. `"address.city"` is a field
+                meaning; a value that is not a text is used as it is. `"address.city"` is a field
                 of a struct, whose other fields stay as they are.
             where, isolation, further: as in `delete`.
 
@@ -103,9 +103,9 @@ class RowChanges(OpenDataset):
             schema: the schema of the source, as in `write_dataset`.
             merge_schema: add columns that only the source has.
             isolation: "write-serializable" refuses where other commits added rows that may
-                match; "serializable" also where a clause for rows without a match may change
-                them, or where they changed a row that matched and was left alone; "snapshot"
-                does not look at added rows.
+                match; "serializable" also where a clause for rows without a match may change such
+                rows, or where other commits changed a matching row that this merge left alone;
+                "snapshot" ignores added rows.
             further: as in `delete`.
 
         >>> changes = {"month": [1, 9], "carrier": ["UA", "UA"], "miles": [7, 8]}
@@ -136,7 +136,7 @@ class RowChanges(OpenDataset):
             further: keywords of `merge`.
 
         Raises:
-            AmbiguousMergeError: a key is several times in the source and matches a row.
+            AmbiguousMergeError: the source has a key several times, and the key matches a row.
             Everything else that `MergeBuilder.execute` raises.
 
         >>> new = {"month": [2, 9], "carrier": ["DL", "DL"], "miles": [7, 8]}

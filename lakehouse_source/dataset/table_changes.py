@@ -19,15 +19,15 @@ from lakehouse_source.write.rows.stage import write_options
 
 
 class TableChanges(OpenDataset):
-    """Properties, files of others, an old version again, and what readers of Iceberg get."""
+    """Properties, added files, restored versions, and metadata for readers of Iceberg."""
 
     def set_properties(self, **properties: Any) -> WriteResult:
         """Choose how all later writes lay out their files, as one commit; moves to it.
 
-        Every writer follows the properties: `write_dataset`, transactions, Spark. What one
-        write chooses by its own arguments wins for that write. Files that are written
-        already stay as they are. The first write's own choices are the first properties.
-        None sets a property back to its default.
+        Every writer follows the properties: `write_dataset`, transactions, Spark. The arguments of
+        a write win over the properties for that write. Existing files stay as they are. The
+        arguments of the first write are the first properties. None sets a property back to its
+        default.
 
         Args:
             properties: any of these.
@@ -39,8 +39,8 @@ class TableChanges(OpenDataset):
                 - `iceberg_metadata`: see `export_iceberg()`.
                 - `expire_rows`: a condition on rows that `maintain()` deletes, such as
                   `"ts < now() - interval 30 days"`. Set it anew after a column is renamed.
-                - `index_columns`: as in `write_dataset`. The index of columns that join it
-                  is computed from the catalog's statistics, in the same commit.
+                - `index_columns`: as in `write_dataset`. For new columns, the index is computed
+                  from the catalog's statistics, in the same commit.
                 - `partition_by`: only while the dataset has never had a file.
 
         Columns that are renamed keep their place in the properties. A column of `sort_by` or
@@ -98,11 +98,11 @@ class TableChanges(OpenDataset):
 
         Args:
             paths_or_folder: a file, a folder, or a list of them. They must be below the
-                dataset's own folder, and are recorded relative to it. Of a folder, all files
-                below it are added but hidden ones (`_` or `.` first, as `_SUCCESS` and what is
-                in `_temporary/`) and those that plake wrote. The folder of a Delta or Iceberg
-                table is refused, because it holds removed files too: give a list of files. So
-                is that of another dataset of plake.
+                dataset's own folder, and are recorded relative to it. All files below a folder are
+                added except hidden ones (named `_…` or `.…`, or in such a folder, as `_SUCCESS` and
+                `_temporary/…`) and those that plake wrote. The folder of a Delta or Iceberg table
+                is refused, because it holds removed files too: give a list of files. The folder of
+                another dataset of plake is refused too.
             partitioning: `"hive"` reads the dataset's partition columns from the names of
                 folders, `key=value`. None: folders have no meaning, which a partitioned
                 dataset refuses.
@@ -116,13 +116,12 @@ class TableChanges(OpenDataset):
 
         Columns are found by name, without regard to case, and not by field id. A column that a
         file lacks is NULL. A type is accepted where each of its values fits the dataset's
-        type. INT96 timestamps are instants in UTC with microseconds. A column that is a
-        partition column too must have, by the file's statistics, the folder's value in each
-        row.
+        type. INT96 timestamps are instants in UTC with microseconds. If a file stores a partition
+        column too, the file's statistics must show that each row has the folder's value.
 
         Raises:
-            InvalidOptionError: a path is wrong, or a file is given twice or is in the dataset
-                already, itself or a row of it that a later commit has written to another file.
+            InvalidOptionError: a path is wrong, a file is given twice, or the dataset has the file,
+                or a row of the file that a later commit wrote to another file.
             CorruptDatasetError, StorageError: a file is no Parquet file, is damaged or cannot
                 be read. The error names it.
             SchemaMismatchError: a file does not fit the dataset's schema.
@@ -178,17 +177,18 @@ class TableChanges(OpenDataset):
         return self._commit(restore, version, timestamp)
 
     def export_iceberg(self, *, newest_versions: int = NEWEST_VERSIONS) -> str:
-        """Write the newest version's metadata for readers of Iceberg; answers the file's path.
+        """Write the newest version's metadata for readers of Iceberg; returns the file's path.
 
-        `metadata/<number>-<ids>.metadata.json` beside the data, and `metadata/version-hint.text`,
-        which names it: PyIceberg's `StaticTable`, DuckDB's `iceberg_scan` and others open them
-        without a server. The table has the newest versions, those that were exported before,
-        those with a tag, and the newest version of each branch with the same schema. The file is
-        deleted by a vacuum, when its version was expired. With the property `iceberg_metadata`
-        a commit of rows, of a schema or of properties does this too. Needs `fastavro`.
+        The file is `metadata/<number>-<ids>.metadata.json` beside the data, and
+        `metadata/version-hint.text` names it. PyIceberg's `StaticTable`, DuckDB's `iceberg_scan`
+        and others open the table without a server. The table has the newest versions, those that
+        were exported before, those with a tag, and the newest version of each branch with the same
+        schema. A vacuum deletes the file when its version was expired. With the property
+        `iceberg_metadata` each commit of rows, of a schema or of properties exports too. Needs
+        `fastavro`.
 
         Args:
-            newest_versions: so many of the newest versions are exported.
+            newest_versions: how many of the newest versions are exported.
 
         Raises:
             IcebergUnsupportedError: readers of Iceberg would read a column wrongly.

@@ -1,1 +1,1 @@
-"""Pure. Deletion vectors: which rows of a data file are deleted, and how a file stores that."""
+"""Pure. Deletion vectors: which rows of a data file are deleted, and their form in a file."""

@@ -74,7 +74,7 @@ def _described(blob: Blob) -> dict[str, Any]:
     return {
         "type": VECTOR_TYPE,
         "fields": [POSITION_ID],
-        # The specification asks for -1 where the writer cannot know them before the commit.
+        # The specification asks for -1 if the writer cannot know these before the commit.
         "snapshot-id": -1,
         "sequence-number": -1,
         "offset": blob.offset,

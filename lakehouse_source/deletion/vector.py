@@ -31,7 +31,7 @@ _SMALLEST_BYTES = _LENGTH.size + len(MAGIC) + 8 + _CHECKSUM.size
 
 
 class VectorError(ValueError):
-    """Bytes that are no deletion vector. The caller knows the file and names it."""
+    """Bytes that are not a deletion vector. The caller knows the file and names it."""
 
 
 def encode(positions: Positions) -> bytes:
@@ -90,7 +90,7 @@ def live_mask(positions: Positions, begin: int, end: int) -> pa.BooleanArray | N
     if not count:
         return None
     rows = end - begin
-    # The loop is over the fewer ones: the deleted rows, or the others.
+    # The loop runs over the smaller part: the deleted rows, or the others.
     few_live = 2 * count > rows
     if few_live:
         within = Positions()

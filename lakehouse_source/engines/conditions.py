@@ -26,7 +26,7 @@ from lakehouse_source.schema.ordinal import PythonValue, domain, from_ordinal
 _PORTABLE = ("bool", "int", "string", "date", "timestamp", "decimal")
 
 
-# Engines walk a condition recursively: one with thousands of terms could end the process.
+# Engines walk a condition recursively: a condition with thousands of terms could crash the process.
 LARGEST_CONDITION = 200
 
 
@@ -40,9 +40,9 @@ def size(node: BoundNode) -> int:
 def is_portable(node: BoundNode) -> bool:
     """Tell whether a condition means the same in every engine.
 
-    Left out are floats, whose NaN and zeros differ; LIKE, whose patterns do; binaries;
-    nested columns; and expressions. Temporal values have to be in the years that
-    Python knows, because literals are made from Python's values.
+    These do not: floats, because NaN and zeros differ; LIKE, because patterns differ; binaries;
+    nested columns; and expressions. Temporal values have to be in the years that Python knows,
+    because literals are made from Python's values.
     """
     if isinstance(node, (BoundAnd, BoundOr)):
         return all(is_portable(term) for term in node.terms)

@@ -86,7 +86,7 @@ def to_duckdb(handed: HandOver, connection: Any, name: str) -> Any:
     except duckdb.PermissionException as error:
         if not handed.groups:
             raise
-        # To ask for the settings before would be one more query each time.
+        # Asking for the settings first would be one more query each time.
         raise FilesRefused from error
     return connection.sql(f"SELECT * FROM {quoted(name)}")
 
@@ -113,7 +113,7 @@ def _select(group: FileGroup, number: int, name: str, handed: HandOver) -> str:
     paths = ", ".join(quoted_text(path) for path in group.paths)
     columns = ", ".join(_column(source) for source in group.sources)
     if group.partitions is not None:
-        # A hash join over a few thousand paths: no row has a path that is not among them.
+        # A hash join over a few thousand paths, which include the path of every row.
         read = (
             f"SELECT {columns} FROM read_parquet([{paths}], {_PATH_OPTIONS}) "
             f"JOIN {quoted(_partitions(name, number))} USING ({quoted(PATH)})"

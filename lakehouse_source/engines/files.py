@@ -52,7 +52,7 @@ from lakehouse_source.schema.ordinal import PythonValue, from_ordinal
 from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.storage import Storage
 
-# Engines plan each scan of a query by itself. 1,000 scans of a file with one row took DuckDB
+# Engines plan each scan of a query separately. 1,000 scans of a file with one row took DuckDB
 # 2.9 s, DataFusion 5.1 s and Polars 7.3 s. The partitions of further groups are found by the paths
 # of the files.
 _MOST_GROUPS = 256
@@ -129,7 +129,7 @@ Known = Mapping[int, ColumnBounds]
 
 
 def without_columns(engine: Engine, row_count: int) -> HandOver:
-    """What an engine gets for a scan that returns no columns: so many rows."""
+    """What an engine gets for a scan that returns no columns: only the number of rows."""
     if not engine.has_tables_without_columns:
         raise InvalidOptionError(
             option="columns",
@@ -245,7 +245,7 @@ class _Division:
         self._engine = engine
         names = dict.fromkeys([*spec.columns, *_condition_columns(spec)])
         self._fields = [spec.schema.field(name) for name in names]
-        # What is read of files without and with rows that do not match.
+        # The columns read of files whose rows all match (False), and of other files (True).
         self._names = {
             filtered: {field.name for field in self._read(filtered)} for filtered in (False, True)
         }
@@ -277,7 +277,7 @@ class _Division:
         if task.deleted is not None and not self._gives_positions(task.schema_version):
             return False
         if is_foreign(task.path):
-            return False  # its columns are found by name, in whatever types it has
+            return False  # its columns are found by name and may have any types
         stored = self._columns(task.schema_version)
         if stored is None or any(bounds[id].may_contain_nan for id in self._floats):
             return False
@@ -292,19 +292,19 @@ class _Division:
             self._some_column_is_stored[kind] = any(stored[field.name] for field in read)
         if not self._some_column_is_stored[kind]:
             return False  # without a column of a file, an engine cannot count its rows
-        self._paths[task.path] = path  # kept: to find it, each folder on the way is looked at
+        self._paths[task.path] = path  # kept: resolving a path looks at each of its folders
         if task.schema_version == self._oldest:
             self._unchecked[path] = task
             return True
         check_files(storage, {path: task})
-        # A column that another commit added while this file was written is not in it.
+        # The file lacks a column that another commit added while the file was written.
         with storage.open_input(task.path) as file:
             footer = open_footer(file, storage.display(task.path))
         there = set(footer.metadata.schema.to_arrow_schema().names)
         return {field.name for field in stored.values() if field is not None} <= there
 
     def check(self) -> None:
-        """Check the files that the engine reads, all at once: each by itself takes longer."""
+        """Check all files that the engine reads at once: one by one takes longer."""
         check_files(self._storage, self._unchecked)
 
     def _gives_positions(self, schema_version: int) -> bool:
@@ -322,7 +322,7 @@ class _Division:
         return task.schema_version, filtered, partitions, alone
 
     def file_group(self, tasks: Sequence[ScanTask]) -> FileGroup:
-        """The files of tasks for which `group_of` is the same."""
+        """The files of tasks with the same `group_of`."""
         first = tasks[0]
         filtered = _is_filtered(first)
         values = self._values(first.partitions)
@@ -348,7 +348,7 @@ class _Division:
         return task.schema_version, _is_filtered(task)
 
     def joined_group(self, tasks: Sequence[ScanTask]) -> FileGroup:
-        """The files of tasks for which `joined_group_of` is the same."""
+        """The files of tasks with the same `joined_group_of`."""
         filtered = _is_filtered(tasks[0])
         names = {name: f"{_OWN}{n}" for n, name in enumerate(self._spec.partition_by)}
         sources = [
@@ -414,7 +414,7 @@ class _Division:
 
 
 def _is_filtered(task: ScanTask) -> bool:
-    """Tell whether not every row of a task's file matches."""
+    """Tell whether some rows of a task's file may not match."""
     return task.filtered or task.row_count != task.file_row_count
 
 

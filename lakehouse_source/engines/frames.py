@@ -1,7 +1,7 @@
 """Verb. The files of a scan as frames of an engine whose expressions are Python objects.
 
-Polars and DataFusion build expressions with the same operators. What they spell differently
-is in `Words`, one for each engine.
+Polars and DataFusion build expressions with the same operators. Each engine has `Words`, with what
+it spells differently.
 """
 
 from __future__ import annotations

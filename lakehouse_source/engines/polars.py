@@ -56,7 +56,7 @@ def _read(group: FileGroup) -> Any:
     if group.deleted is None:
         return found
     deleted = pl.DataFrame({_POSITION: pl.Series(group.deleted, dtype=pl.get_index_type())})
-    # Counted before rows are left out by other filters: an index is that of the file's rows.
+    # The index is made before other filters remove rows: it is the row's position in the file.
     return found.join(deleted.lazy(), on=_POSITION, how="anti", maintain_order="left")
 
 

@@ -1,4 +1,4 @@
-"""Verb. Rows leave a dataset for good: every version that can be read, every file, the catalog.
+"""Verb. Removes rows for good: from every version that can be read, every file, and the catalog.
 
 family        a dataset, its branches, and the files of all their readable versions
 condition     what a condition means in versions that have other columns

@@ -1,11 +1,11 @@
-"""Verb. What a condition means in versions that have other columns than the newest one.
+"""Verb. The meaning of a condition in versions whose columns differ from the newest version.
 
-A row is erased where the condition is TRUE of it in a version that can be read. The names of the
+A row is erased if the condition is TRUE for the row in a version that can be read. The names of the
 condition are looked up in the schema of each version. A name that the version lacks means the
-column that has it in the newest schema: it may have been renamed since, and where the file has no
-such column it is NULL. The newest schema is looked at too, over all files. A column that was
-dropped keeps the name that it had last: its values are still in the files. A version in which a
-column has a type that the condition does not fit is left out.
+column with this name in the newest schema: the column may have been renamed since, and is NULL if
+the file lacks it. The newest schema is tried for all files too. A dropped column keeps its last
+name, because its values are still in the files. A version in which the condition does not fit the
+type of a column is left out.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ TARGET = "target"
 class View:
     """A schema under which files are read to find rows, and the condition bound to it.
 
-    `snapshot` has that schema, and every row of the files, deleted or not. It is for versions
-    from `first` on and before `after`; None: any.
+    `snapshot` has this schema, and every row of the files, deleted or not. The view is for versions
+    from `first` on and before `after`; None: no limit.
     """
 
     snapshot: Snapshot
@@ -57,7 +57,7 @@ class View:
 def views(member: Member, root: Member, where: Any) -> list[View]:
     """The schemas of a dataset under which the condition may match different rows.
 
-    `root` is the dataset that it is a branch of, or the same.
+    `root` is the dataset itself, or for a branch its dataset.
 
     Raises:
         InvalidPredicateError: the condition cannot be parsed, or no schema has a column of it.
@@ -89,7 +89,7 @@ def views(member: Member, root: Member, where: Any) -> list[View]:
             continue
         view = View(_bare(then, schema), condition, begin, after)
         if view.meaning not in meanings:
-            found.append(view)  # each has its own versions: of two alike, both stay
+            found.append(view)  # each has its own versions, so two equal ones both stay
     return found
 
 
@@ -98,14 +98,14 @@ def _bound(where: Any, schema: pa.Schema) -> PredicateSet:
 
 
 def _bare(snapshot: Snapshot, schema: pa.Schema) -> Snapshot:
-    """The snapshot under a schema, without vectors and without what other plans have learned."""
+    """The snapshot under a schema, without vectors and without what other plans have cached."""
     return replace(snapshot, schema=schema, has_vectors=False, history=None)
 
 
 def _with_dropped(newest: pa.Schema, schemas: Mapping[int, pa.Schema]) -> pa.Schema:
-    """The newest schema and the columns that it lacks, by the names that they had last.
+    """The newest schema, with the dropped columns under their last names.
 
-    Files without a column have NULL there: its default is for versions that have it.
+    Files that lack a column have NULL there: the default is for versions that have the column.
     """
     fields = [without_default(field).with_nullable(True) for field in newest]
     ids = {field_id(field) for field in fields}
@@ -120,7 +120,7 @@ def _with_dropped(newest: pa.Schema, schemas: Mapping[int, pa.Schema]) -> pa.Sch
 
 
 def _with_names_of(snapshot: Snapshot, branch: Member, root: Member) -> Snapshot:
-    """A branch with the names that its dataset has now for the columns that both have.
+    """A branch in which shared columns have the dataset's present names.
 
     Columns that were added since the branch was made may have the same ids in both.
     """

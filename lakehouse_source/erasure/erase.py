@@ -1,10 +1,10 @@
 """Verb. Erases rows: from every version that can be read, from storage, and from the catalog.
 
-Rows are found, the files that hold them are written anew without them, and one transaction lets
-the catalog name the new files. Then the old ones are deleted, with all other files that no version
-needs, and the free pages of the catalog are overwritten. A crash before the transaction leaves the
-dataset as it was; one after it leaves files that the catalog knows as expired. Either way the next
-erasure, and a vacuum, deletes what is left.
+The rows are found, their files are rewritten without them, and one transaction records the new
+files. Then the old files are deleted, with all other files that no version needs, and the free
+pages of the catalog are overwritten. A crash before the transaction leaves the dataset unchanged; a
+crash after it leaves files that the catalog knows as expired. In both cases the next erasure or
+vacuum deletes the leftover files.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from lakehouse_source.write.commit.conflicts import Change
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from lakehouse_source.write.rows.stage import heartbeat_of, with_heartbeat
 
-# While other commits come first, files are read and written so many times without the lock. After
-# that it is done under the lock, so that others cannot keep an erasure from its end.
+# How often files are read and written without the lock while other commits come first. After that
+# this is done under the lock, so that other commits cannot starve an erasure.
 _TRIES_WITHOUT_LOCK = 4
 FOREIGN = ("refuse", "rewrite")
-# So many paths are named in an error and in a report.
+# The most paths that an error or a report names.
 _NAMED = 10
 
 
@@ -101,7 +101,7 @@ class _Outdated(Exception):
 
 
 class _Erasure:
-    """What an erasure has found and written so far, over all of its tries."""
+    """What an erasure has found and written so far, over all attempts."""
 
     def __init__(
         self,
@@ -127,13 +127,13 @@ class _Erasure:
         self._notes = 0
 
     def commit(self) -> None:
-        """Find the rows, write the files anew, and record them; again where others came first."""
+        """Find the rows, rewrite the files, and record them; repeat if other commits came first."""
         for tries_left in reversed(range(_TRIES_WITHOUT_LOCK + 1)):
             with self.catalog.read() as reader:
                 self._plan(reader)
             vectors = self._write()
             if not tries_left and self.staged is None:
-                # Below, the lock of the dataset would not allow to register the write.
+                # The write must be registered before the dataset is locked below.
                 self.staged = self._begin()
             try:
                 self._record(vectors, under_lock=not tries_left)
@@ -146,7 +146,7 @@ class _Erasure:
         self.finder.plan(reader, self._members)
 
     def _write(self, *, beat: bool = True) -> Vectors:
-        """Write what the files that were found have beside the erased rows."""
+        """Write the other rows of the files with erased rows."""
         found = self.finder.find()
         reach("rows to keep found")
         self._check_foreign(found)
@@ -236,7 +236,7 @@ class _Erasure:
         seen: set[Identity] = set()
         rows = 0
         for member in members:
-            # Identities of rows are unique in a dataset, and branches give the same ones.
+            # Identities of rows are unique in a dataset, but branches may give the same identities.
             new = {Identity.of(one.file) for one in erased.of(member)} - seen
             ids = Positions()
             for identity in new:
@@ -262,7 +262,7 @@ class _Erasure:
         )
 
     def _in_schemas(self) -> Iterable[str]:
-        """Where a text of the condition is kept that is no row: defaults, comments, properties."""
+        """Where texts of the condition are kept outside rows: defaults, comments, properties."""
         for member in self._members:
             kept = {f"schema of version {version}": schema.serialize().to_pybytes()
                     for version, schema in member.schemas.items()}  # fmt: skip

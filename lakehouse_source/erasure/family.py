@@ -1,7 +1,7 @@
-"""Verb. A dataset and its branches with the files of all their readable versions, as a whole.
+"""Verb. A dataset and its branches, with the files of all their readable versions.
 
-Branches share files with their dataset, and a restored file has several rows in the catalog. What
-is erased from a file is erased from it wherever it is named.
+Branches share files with their dataset, and a restored file has several rows in the catalog. So an
+erasure changes a file for every row that names it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from lakehouse_source.read.snapshot import Snapshot, existing
 
 
 class Identity(NamedTuple):
-    """A stored file whose rows have the same columns, identities and version wherever it is named.
+    """A stored file, in which all catalog rows see the same columns, identities and version.
 
-    A file that a restore brought back has rows of another version, and becomes a file of its own.
+    A restored file has rows of another version, and becomes a file of its own.
     """
 
     path: str
@@ -84,9 +84,9 @@ def family(catalog: Catalog, reader: CatalogReader, address: Address) -> list[Me
 
 
 def versions_of(members: list[Member]) -> dict[int, tuple[int, ...]]:
-    """The newest and the oldest versions by dataset, and those with a tag.
+    """The newest and the oldest versions by dataset, and the tagged versions.
 
-    Where they are the same, so is the rest.
+    If these are unchanged, everything is unchanged.
     """
     return {
         one.record.id: (one.record.current_version, one.record.oldest_version, *one.tagged)

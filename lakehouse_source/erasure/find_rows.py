@@ -1,4 +1,4 @@
-"""Verb. Which rows of which stored files a condition matches, in any version of the family."""
+"""Verb. Finds the rows of stored files that a condition matches, in any version of the family."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Files that were never looked at under one meaning of the condition, by file id."""
+    """Files, by id, that were not read yet under one meaning of the condition."""
 
     view: View
     files: Mapping[int, Identity]
@@ -40,9 +40,9 @@ class _Look:
 
 
 class Finder:
-    """Finds the rows of a condition, and looks at each file only once under each meaning of it.
+    """Finds the rows of a condition, and reads each file only once under each meaning of it.
 
-    It is asked again where another commit came first: then only what is new is read.
+    If another commit came first, it is called again, and only new files are read.
     """
 
     def __init__(self, where: Any, storage: Storage) -> None:
@@ -53,7 +53,7 @@ class Finder:
         self._wanted: list[tuple[Identity, object]] = []
 
     def plan(self, reader: CatalogReader, members: Sequence[Member]) -> None:
-        """Plan to look at the files of the family that may have rows of the condition."""
+        """Plan to read the files of the family that may have rows of the condition."""
         self._looks, self._wanted = [], []
         planned: set[tuple[Identity, object]] = set()
         for member in members:
@@ -79,7 +79,7 @@ class Finder:
                     self._looks.append(_Look(view, ids, found, position.name, row.name))
 
     def find(self) -> dict[Identity, Matches]:
-        """Look at the planned files; answer the matches of each file that has some.
+        """Read the planned files; return the matches of each file that has some.
 
         Raises:
             StorageError, CorruptDatasetError: a file cannot be read.

@@ -1,9 +1,8 @@
 """Verb. One transaction: the catalog names the new files, and every version keeps its number.
 
-Rows of `files` keep their ids, by which streams remember how far they have come, and their versions
-and identities. The counts of each version are corrected. Each dataset of which rows are gone gets a
-commit, with which writers that began before it conflict: they have read what is gone, or positions
-that have moved.
+Rows of `files` keep their ids, which streams use as positions, and their versions and identities.
+The counts of each version are corrected. Each dataset that loses rows gets a commit. Writers that
+began before this commit conflict with it: they have read erased rows, or positions that have moved.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ OPERATION = "erase"
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """What is erased from the files of a family, and what is in their place.
+    """What is erased from the files of a family, and what replaces them.
 
-    `files` has the new file of each, None where no row is left. `vectors` are by dataset, and
-    `puffins` are the sizes of the Puffin files that they come from, by path.
+    `files` has the new file of each file; None: no row is left. `vectors` are by dataset, and
+    `puffins` has the sizes of their Puffin files, by path.
     """
 
     found: Mapping[Identity, Matches]
@@ -63,7 +62,7 @@ def record(
     write_id: str,
     metadata: Mapping[str, Any],
 ) -> dict[int, int]:
-    """Record an erasure; answers the new versions by dataset. The datasets are locked."""
+    """Record an erasure; returns the new versions by dataset. The datasets are locked."""
     versions: dict[int, int] = {}
     known: set[int] = set()
     root = members[0].record.id
@@ -94,7 +93,7 @@ def record(
                 "files_rewritten": len({Identity.of(one.file) for one in changing}),
                 **counts,
             },
-            # Each commit has an id of its own. The files are those of the first.
+            # Each commit has an id of its own. The files belong to the first commit.
             str(uuid6.uuid7()) if versions else write_id,
         )
         reach("transaction written")
@@ -111,7 +110,7 @@ def record(
 
 
 def erase_texts(tx: CatalogTransaction, dataset_ids: Iterable[int], texts: list[str]) -> int:
-    """Replace texts in what was noted about commits; answers in how many."""
+    """Replace texts in the notes of commits; returns the number of changed commits."""
     count = 0
     for dataset_id in dataset_ids if texts else ():
         for commit in tx.transactions(dataset_id):
@@ -130,7 +129,7 @@ def _replace(tx: CatalogTransaction, member: Member, changing: list[Named], eras
         new = erased.files[Identity.of(one.file)]
         if new is not None:
             by_schema.setdefault(one.file.schema_version, {})[one.file.id] = new
-    # Index rows of such columns hold for searches with keys of several encodings.
+    # Searches with keys of several encodings must find index rows of such columns.
     unsearchable = set(encoded_anew(member.schemas.values()))
     indexed = frozenset(member.record.properties.indexed_columns)
     for version, files in by_schema.items():
@@ -160,7 +159,7 @@ def _correct_counts(
     """Correct what is counted as live in each readable version."""
     dataset = member.record
     groups = tx.row_groups([one.file.id for one in changing], statistics=False)
-    # What begins to count with a version: changes of live files, rows, row groups and bytes.
+    # By version, the changes of live files, rows, row groups and bytes that begin there.
     begins: dict[int, list[int]] = {}
 
     def count(first: int, after: int | None, *changes: int) -> None:

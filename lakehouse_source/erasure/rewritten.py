@@ -1,7 +1,7 @@
 """Verb. A stored file without some of its rows, and the vectors of the rows that stay.
 
-The other rows keep their order, so that a row at position `p` is at `p` less the number of erased
-rows before it. They keep their identities and versions in the hidden columns of the new file.
+The other rows keep their order: a row at position `p` moves to `p` minus the number of erased rows
+before it. The hidden columns of the new file keep the rows' identities and versions.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _ANY_NUMBER = 1 << 30
 def write_others(
     spec: WriteSpec, snapshot: Snapshot, file: FileRecord, matches: Matches, storage: Storage
 ) -> FileMetadata | None:
-    """Write the rows of a file that stay to a new file; None where none stays.
+    """Write the remaining rows of a file to a new file; None: no row remains.
 
-    `snapshot` is one of a dataset that has the file. The file gets the columns that it has.
+    `snapshot` is of a dataset that has the file. The new file gets the same columns.
     """
     erased = matches.positions
     if len(erased) == file.row_count:
@@ -73,7 +73,7 @@ def write_others(
     task = ScanTask.whole(file, (), DeletionVector("", 0, 0, len(blob), len(erased), blob))
     folder = file.path.rpartition("/")[0]
     if own_name(file.path) is None:
-        # Where plake would have put it, so that a vacuum knows the place.
+        # The folder that plake itself would choose, so that a vacuum knows it.
         folder = partition_folder(
             {
                 name: None if (value := partition_value(text, schema.field(name).type)) is None
@@ -112,10 +112,10 @@ def _named_in(
 
 
 class Vectors:
-    """The vectors of a family after an erasure: those whose files or positions change.
+    """The vectors of a family that an erasure changes, because files or positions change.
 
-    A Puffin file names data files, and a folder's name can be the value that is erased: all
-    vectors of a Puffin file that has one of a rewritten file move to a new Puffin file.
+    A Puffin file names data files, and a folder's name can contain an erased value. So if a Puffin
+    file has a vector of a rewritten file, all its vectors move to a new Puffin file.
     """
 
     def __init__(self, members: Iterable[Member], storage: Storage) -> None:
@@ -131,7 +131,7 @@ class Vectors:
         return self._read[key]
 
     def touched(self, found: Mapping[Identity, Matches]) -> dict[str, int]:
-        """The sizes of the Puffin files that no version names afterwards, by path."""
+        """The sizes, by path, of the Puffin files that no version names any more."""
         paths: dict[str, int] = {}
         for member in self._members:
             rewritten = {one.file.id for one in member.files if Identity.of(one.file) in found}
@@ -146,7 +146,7 @@ class Vectors:
         files: Mapping[Identity, FileMetadata | None],
         write_id: str,
     ) -> dict[int, list[tuple[VectorRecord, int | None]]]:
-        """Write the vectors of touched Puffin files anew; their rows of the catalog by dataset."""
+        """Rewrite the vectors of touched Puffin files; returns their catalog rows by dataset."""
         touched = self.touched(found)
         new: dict[int, tuple[FileRecord, Positions]] = {}
         number: dict[tuple[str, int, Identity], int] = {}
@@ -179,6 +179,6 @@ class Vectors:
 
 
 def without(positions: Positions, erased: Positions) -> Positions:
-    """Positions in a file, as they are after the erased rows are taken out of it."""
+    """Positions in a file after the removal of the erased rows."""
     gone = list(erased)
     return Positions(one - bisect_left(gone, one) for one in positions - erased)

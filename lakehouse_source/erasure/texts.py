@@ -1,4 +1,4 @@
-"""Pure. Texts that a condition compares with: notes of commits, and defaults, may repeat them."""
+"""Pure. Texts in a condition, which notes of commits and defaults may repeat."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ERASED = "[erased]"
 
 
 def texts_of(where: Any) -> list[str]:
-    """The texts among the literals of a condition, the longest first. Numbers say too little."""
+    """The texts among the literals of a condition, the longest first. Numbers are too common."""
     try:
         found = set(_texts(PredicateSet.of(where).root))
     except InvalidPredicateError:
@@ -25,7 +25,7 @@ def texts_of(where: Any) -> list[str]:
 
 
 def without_texts(value: Any, texts: list[str]) -> Any:
-    """A JSON value with another word in place of each of the texts."""
+    """A JSON value in which a word replaces each of the texts."""
     if isinstance(value, str):
         for one in texts:
             value = value.replace(one, ERASED)

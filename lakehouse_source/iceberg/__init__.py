@@ -1,4 +1,4 @@
-"""Verb. Versions of a dataset as readers of Apache Iceberg find them: metadata and manifests.
+"""Verb. Versions of a dataset for readers of Apache Iceberg: metadata and manifests.
 
 types      Arrow types as Iceberg's, and what Iceberg cannot express
 values     values of bounds and partitions as Iceberg stores them

@@ -14,7 +14,7 @@ from typing import Any
 
 from lakehouse_source.errors import InvalidOptionError
 
-# A reader waits for the first version's manifests.
+# Compressed little, because a reader waits for the first version's manifests.
 _CODEC, _LEVEL = "deflate", 1
 
 

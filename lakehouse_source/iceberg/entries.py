@@ -39,7 +39,7 @@ _COUNTED = (
     *("lower_bounds", "upper_bounds"),
 )
 DATA, DELETES = 0, 1
-_DEFAULTS_HINT = "Write the rows anew: compact(rewrite_deleted=True), or copy them."
+_DEFAULTS_HINT = "Rewrite the rows: compact(rewrite_deleted=True), or copy them."
 
 
 class Entries:
@@ -58,7 +58,7 @@ class Entries:
         self._snapshot_id = snapshot_id
         self._statistics = snapshot.statistics()
         self._indexed = sorted(snapshot.indexed)
-        # By the schema versions that were checked.
+        # Keyed by the schema versions that were checked.
         self._have_defaults: dict[int, bool] = {}
         self._stored: dict[int, tuple[int, ...] | None] = {}
         self._leaves = [
@@ -93,7 +93,7 @@ class Entries:
         """The entries of deletion vectors, and a Puffin file with them, to be written to `puffin`.
 
         The Puffin files of plake name data files by relative paths. Readers of Iceberg look for the
-        paths that manifests have.
+        paths in manifests.
         """
         new = PuffinFile()
         blobs = [
@@ -168,7 +168,7 @@ class Entries:
         groups: Sequence[RowGroupMetadata] | None,
         index: Mapping[int, FileBounds],
     ) -> dict[str, Any]:
-        """`groups` is None where the index is enough."""
+        """`groups` is None if the index is enough."""
         described = self._described(file, file.path, file.size_bytes, file.row_count)
         if file.first_row_id is not None:
             described["first_row_id"] = file.first_row_id
@@ -216,7 +216,7 @@ class Entries:
             self._check_defaults(groups, written)
 
     def _check_defaults(self, groups: Sequence[RowGroupMetadata], written: pa.Schema) -> None:
-        """A column with a default may lack in a file that was written while it was added."""
+        """A file that was written while a column with a default was added may lack the column."""
         with_default = initial_ordinals(written)
         for leaf in leaves(written):
             counted = [str(leaf.id) in json.loads(group.null_counts_json) for group in groups]
@@ -247,7 +247,7 @@ class Entries:
                 raise refused(self._snapshot.uri, (field.name,), reason, _DEFAULTS_HINT)
 
     def foreign(self, file: FileRecord, reason: str) -> IcebergUnsupportedError:
-        """The error that a file which plake did not write cannot be shown."""
+        """The error for a foreign file that readers of Iceberg cannot read."""
         return IcebergUnsupportedError(
             dataset=self._snapshot.uri,
             reason=f"has the file {file.path}, which plake did not write and which {reason}",

@@ -1,7 +1,7 @@
 """Verb. The metadata of a table beside its data, for readers of Iceberg without a server.
 
 <dataset>/metadata/<version>-<write id>-<UUIDv7>.metadata.json
-<dataset>/metadata/version-hint.text      the name of the newest one, without its ending
+<dataset>/metadata/version-hint.text      the name of the newest one, without its suffix
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOG = logging.getLogger(__name__)
 def export_iceberg(
     catalog: Catalog, address: Address, *, newest_versions: int = NEWEST_VERSIONS
 ) -> str:
-    """Write the metadata of a table; answers the path or URI of the file.
+    """Write the metadata of a table; returns the path or URI of the file.
 
     Raises:
         IcebergUnsupportedError: Iceberg cannot express the dataset.
@@ -64,7 +64,7 @@ def export_iceberg(
         tx.lock_dataset(address.key)
         tx.fence_write(write_id)
         tx.iceberg.insert(record, path, version, METADATA, base, {})
-        # Under the lock: an export of an older version does not come last.
+        # Under the lock, so that an export of an older version does not come last.
         if _hinted(storage) <= version:
             _put_hint(storage, write_id, path)
 
@@ -76,7 +76,7 @@ def export_iceberg(
 
 
 def export_after(catalog: Catalog, address: Address) -> None:
-    """Export the metadata of a table after a commit, which stands whatever happens here."""
+    """Export the metadata of a table after a commit; an error does not undo the commit."""
     if address.is_branch:
         return
     try:
@@ -122,7 +122,7 @@ def _put_hint(storage: Storage, write_id: str, path: str) -> None:
     if root is None:
         put_file(storage, HINT, name)
         return
-    # Under a name that a vacuum knows, should this process die here.
+    # Under a name that a vacuum knows, in case this process dies here.
     new = iceberg_metadata_path(write_id, 0)
     put_file(storage, new, name)
     with storage.errors(HINT):

@@ -28,7 +28,7 @@ from lakehouse_source.model import DatasetRecord, TransactionRecord
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot, existing
 
-# So many of the newest versions are made where nobody asked for them before.
+# How many of the newest versions become snapshots without a request.
 NEWEST_VERSIONS = 10
 NAME_MAPPING = "schema.name-mapping.default"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -38,7 +38,7 @@ _MAIN = "main"
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What a table's metadata depends on, as one read of the catalog gives it."""
+    """The state on which a table's metadata depends, from one read of the catalog."""
 
     record: DatasetRecord
     tags: Mapping[str, int]
@@ -47,7 +47,7 @@ class TableState:
 
     @property
     def key(self) -> str:
-        """A text that differs wherever the metadata may differ."""
+        """A text that differs if the metadata may differ."""
         parts = (
             self.record.id, self.record.current_version, self.record.oldest_version,
             self.write_id, self.record.next_row_id, self.record.properties.to_json(),
@@ -74,11 +74,12 @@ def table_metadata(
     refs_only: bool = False,
     newest_versions: int = NEWEST_VERSIONS,
 ) -> dict[str, Any]:
-    """The metadata of a table, as its JSON. Manifests that are not there yet are written.
+    """The metadata of a table, as JSON.
 
-    Snapshots are the newest versions, all that were made before and can be read, those with a
-    tag, and the newest of each branch. A version that Iceberg cannot express is left out, as is a
-    branch with another schema. With `refs_only` only what a reference names.
+    Missing manifests are written. Snapshots are the newest versions, all readable versions that
+    were snapshots before, those with a tag, and the newest of each branch. A version that Iceberg
+    cannot express is left out, and so is a branch with another schema. With `refs_only`, snapshots
+    are only the versions that a reference names.
 
     Raises:
         IcebergUnsupportedError: Iceberg cannot express the newest version.
@@ -101,7 +102,7 @@ class _Table:
             record = self.state.record
             self.made = reader.iceberg.listed(record, SNAPSHOT, self.base)
             first = reader.transactions_since(record.id, 0, 1)
-        # The dataset's first commit is never forgotten.
+        # The dataset's first commit stays in the history for ever.
         self.uuid = str(uuid5(NAMESPACE_URL, f"plake:{first[0].write_id if first else record.id}"))
         self.by_name: set[int] = set()
         self.versions: dict[int, VersionFiles] = {}
@@ -140,7 +141,10 @@ class _Table:
         }
 
     def _take(self, version: int) -> VersionFiles | None:
-        """The files of a version of the dataset; None: readers of Iceberg do not get it."""
+        """The files of a version of the dataset.
+
+        None: readers of Iceberg do not get the version.
+        """
         with suppress(IcebergUnsupportedError, VersionNotFoundError):
             with self.catalog.read() as reader:
                 snapshot = self.address.snapshot(self.catalog, reader, version)
@@ -157,7 +161,7 @@ class _Table:
         return make_version(self.catalog, address, snapshot, base_version)
 
     def _keep(self, found: VersionFiles) -> None:
-        """Let a version of the dataset be a snapshot, where its files fit those of the others."""
+        """Make a version of the dataset a snapshot, if its files fit those of the others."""
         self._fits(found)
         self.versions[found.version] = found
 
@@ -178,8 +182,8 @@ class _Table:
             try:
                 with self.catalog.read() as reader:
                     snapshot = address.snapshot(self.catalog, reader)
-                # A reader takes the table's schema for that of a branch, and numbers of new
-                # columns of the two may be the same.
+                # A reader uses the table's schema for a branch too, and new columns of both may
+                # have the same ids.
                 same = snapshot.schema.equals(self.newest.schema, check_metadata=True)
                 if same and spec_id(snapshot) == spec_id(self.newest):
                     found = self._files(address, snapshot, branch.base_version)
@@ -299,7 +303,7 @@ class _Table:
         return described
 
     def _log(self, commits: Mapping[int, TransactionRecord]) -> list[dict[str, Any]]:
-        """The versions by which a time is looked up: without a gap, up to the newest."""
+        """The versions for look-up by time: without a gap, up to the newest."""
         first = self.newest.version
         while first - 1 in self.versions:
             first -= 1

@@ -1,9 +1,9 @@
-"""Pure. Which manifests of an earlier version a version shares, and which are written anew.
+"""Pure. Which manifests a version shares with an earlier version, and which are written again.
 
 A manifest has the files that were added from one key to another one; a key is the version that
-added a file and the file's id. A version takes over the manifests of an earlier one, but those
-that hold a file which is gone. Small neighbours are merged, as a log-structured tree merges its
-runs: so each file is written a few times, and a version has few manifests.
+added a file and the file's id. A version shares the manifests of an earlier version, except those
+with a removed file. Small neighbours are merged, as a log-structured tree merges its runs: so each
+entry is written a few times, and a version has few manifests.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ _FAN_OUT = 8
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A manifest as the catalog records it with each version that has it. Sizes are in bytes.
+    """A manifest as the catalog records it, with each version that has the manifest.
 
-    `version` wrote it. `schemas` are the schema versions of its data files, `by_name` of those
-    without plake's field ids. `puffin` has its deletion vectors: each manifest has such a file of
-    its own, because PyIceberg takes every vector in a file that it opens for a live one.
+    Sizes are in bytes. `version` wrote the manifest. `schemas` are the schema versions of its data
+    files, `by_name` those of files without plake's field ids. `puffin` has its deletion vectors:
+    each manifest has its own Puffin file, because PyIceberg treats every vector in an opened file
+    as live.
     """
 
     path: str
@@ -59,7 +60,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Files from one key to another one, both included. Without a manifest it is to be written."""
+    """Files from one key to another one, both included. Without a manifest, it must be written."""
 
     first: Key
     last: Key

@@ -1,7 +1,8 @@
 """Verb. The manifests of a version: shared with earlier versions, written once, and recorded.
 
 Files are written under the id of a write that is registered before the first byte, and recorded
-under the lock of the dataset. So a vacuum knows whose they are, whatever happens in between.
+under the lock of the dataset. So a vacuum knows the owner of these files, whatever happens in
+between.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ BRANCH_STEP = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class VersionFiles:
-    """The files of a version for readers of Iceberg: its list of manifests, and what is in it."""
+    """The files of a version for readers of Iceberg: its list of manifests, and the manifests."""
 
     version: int
     snapshot_id: int
@@ -61,7 +62,7 @@ class VersionFiles:
 
 
 def base_path(address: Address) -> str:
-    """The absolute path of the dataset's folder as other engines take it, with a final slash.
+    """The absolute path of the dataset's folder, as other engines read it, with a final slash.
 
     Paths of local files have no scheme: engines disagree on what is encoded in `file:` URIs.
     """
@@ -101,12 +102,12 @@ def parsed(version: int, identity: int, path: str, document: Mapping[str, Any]) 
 def make_version(
     catalog: Catalog, address: Address, snapshot: Snapshot, base_version: int | None = None
 ) -> VersionFiles:
-    """The files of a version, written and recorded where they are not yet.
+    """The files of a version; missing ones are written and recorded.
 
     `base_version` is the version at which a branch begins, None for a dataset.
 
     Raises:
-        IcebergUnsupportedError: Iceberg cannot express it.
+        IcebergUnsupportedError: Iceberg cannot express the version.
         CommitConflictError: rows of the version were erased meanwhile.
     """
     maker = _Maker(catalog, address, snapshot, base_version)
@@ -147,7 +148,8 @@ class _Maker:
 
     def make(self) -> VersionFiles:
         check_version(self.snapshot, set())
-        # First in memory: what Iceberg cannot express is refused before a write is registered.
+        # First in memory, so that a version that Iceberg cannot express is refused before a write
+        # is registered.
         with self.catalog.read() as reader:
             made = self._plan(reader)
 
@@ -179,7 +181,7 @@ class _Maker:
                     reason="rows were erased, or the dataset was dropped, meanwhile; try again",
                 )
             others = self._recorded(tx)
-            # The state is final: whatever becomes of the files, a vacuum knows whose they are.
+            # The state is final, so a vacuum knows the owner of the files in any case.
             tx.fence_write(self.write_id)
             if others is not None:
                 return others
@@ -218,7 +220,7 @@ class _Maker:
         return [self._usable(one) for one in next_ranges(shared, gone, added)]
 
     def _usable(self, one: Range) -> Range:
-        """The range, to be written anew where its bounds were written for other types."""
+        """The range; it is rewritten if its bounds were written for other types."""
         if one.manifest is None or one.manifest.vectors:
             return one
         check_version(self.snapshot, set(one.manifest.schemas))
@@ -343,7 +345,7 @@ class _Maker:
 
 
 def put_file(storage: Storage, path: str, content: bytes) -> None:
-    """Write a new file, so that it survives a power cut once its folder is synced."""
+    """Write a new file that survives a power cut once its folder is synced."""
     with storage.open_output(path) as output, storage.errors(path):
         output.write(content)
     storage.sync_file(path)

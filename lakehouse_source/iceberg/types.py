@@ -1,7 +1,7 @@
-"""Pure. Schemas as Iceberg has them, with plake's field ids, and what Iceberg cannot express.
+"""Pure. Schemas in Iceberg's form, with plake's field ids, and what Iceberg cannot express.
 
-A type, or a file written under another schema, that a reader of Iceberg might read with other
-values than plake does is refused.
+A type, or a file written under another schema, is refused if a reader of Iceberg might read other
+values than plake.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from lakehouse_source.schema.fields import (
 )
 
 _MOST_DIGITS = 38
-_CAST = "Write it as another type, or leave the column out in a dataset for other engines."
-_REWRITE = "Write the rows anew: compact() does so for small files, or copy them to a new dataset."
-# Arrow types whose values Parquet and Iceberg mean alike.
+_CAST = "Use another type, or leave the column out in a dataset for other engines."
+_REWRITE = "Rewrite the rows: compact() does this for small files; or copy them to a new dataset."
+# Arrow types whose values mean the same in Parquet and Iceberg.
 _NAMES: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean",
     pa.int8(): "int",
@@ -51,7 +51,7 @@ _NAMES: Mapping[pa.DataType, str] = {
 
 
 def leaf_type(type_: pa.DataType) -> str | None:
-    """Iceberg's name of a type that is not nested; None: it has none."""
+    """Iceberg's name of a type that is not nested; None: Iceberg has no such type."""
     if t.is_decimal128(type_) and 0 <= type_.scale <= type_.precision <= _MOST_DIGITS:
         return f"decimal({type_.precision}, {type_.scale})"
     if t.is_fixed_size_binary(type_):
@@ -119,7 +119,7 @@ def _type(field: pa.Field, path: tuple[str, ...], dataset: str) -> Any:
 
 
 def _check_spark_type(field: pa.Field, path: tuple[str, ...], dataset: str) -> None:
-    """Refuse what only Spark's own readers see in the stored values."""
+    """Refuse types that only Spark's own readers see in the stored values."""
     metadata = field.metadata or {}
     if SPARK_TYPE in metadata and not has_collation(field):
         said = metadata[SPARK_TYPE].decode(errors="replace")
@@ -134,7 +134,7 @@ def _check_spark_type(field: pa.Field, path: tuple[str, ...], dataset: str) -> N
 def refused(
     dataset: str, path: Sequence[str], reason: str, hint: str = _REWRITE
 ) -> IcebergUnsupportedError:
-    """The error that a column cannot be shown to readers of Iceberg."""
+    """The error for a column that readers of Iceberg cannot read."""
     return IcebergUnsupportedError(dataset=dataset, column=".".join(path), reason=reason, hint=hint)
 
 
@@ -145,8 +145,8 @@ def check_files(written: pa.Schema, schema: pa.Schema, dataset: str) -> None:
     """Check that readers of Iceberg read files of one schema rightly under another one.
 
     Raises:
-        IcebergUnsupportedError: a column was promoted as Iceberg promotes none, or has a default
-            that the files do not store.
+        IcebergUnsupportedError: a column has a promotion that Iceberg lacks, or a default that the
+            files do not store.
     """
     if written is schema:
         return
@@ -169,7 +169,7 @@ def _check_file_field(
     if t.is_struct(field.type) and t.is_struct(stored.type):
         inside = {field_id(one) for one in children(stored.type)}
         if not inside & {field_id(one) for one in children(field.type)}:
-            reason = "is a struct of which older files store no field that it has now"
+            reason = "is a struct, and older files store none of its present fields"
             raise refused(dataset, path, reason)
     elif children(field.type) or children(stored.type):
         same = field.type.id == stored.type.id or (
@@ -213,7 +213,7 @@ def _by_id(schema: pa.Schema) -> Iterator[tuple[int, pa.Field]]:
 def same_bounds(one: pa.Schema, other: pa.Schema) -> bool:
     """Tell whether bounds that were written under one schema are right under another one.
 
-    So they are where each column of both has one type of Iceberg.
+    They are right if each column has the same Iceberg type under both.
     """
     mine, theirs = dict(_by_id(one)), dict(_by_id(other))
     return all(

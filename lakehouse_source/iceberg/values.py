@@ -28,9 +28,9 @@ def microseconds(ordinal: int, type_: pa.DataType) -> int:
 
 
 def encoder(type_: pa.DataType) -> Callable[[Ordinal], bytes]:
-    """What makes the bytes of a value of a type.
+    """A function that makes the bytes of a value of a type.
 
-    It raises `struct.error` or `OverflowError` for a value that Iceberg's type has no room for.
+    It raises `struct.error` or `OverflowError` if the value does not fit Iceberg's type.
     """
     name = leaf_type(type_)
     if name == "boolean":
@@ -59,12 +59,11 @@ def _unscaled(value: int) -> bytes:
 def bounds_encoder(
     type_: pa.DataType,
 ) -> Callable[[ColumnBounds], tuple[bytes | None, bytes | None]]:
-    """What makes the bytes of a column's lower and upper bound, None where unknown.
+    """A function that makes the bytes of a column's lower and upper bound; None: unknown.
 
-    NaN is greater than every number for Spark, and readers of Iceberg prune by an upper bound
-    that leaves NaN out: where NaN may be there, the bound is left out. Of zeros the lower bound
-    is -0.0, which the specification orders before 0.0. A text that the index cut within a character
-    is made one again.
+    NaN is greater than every number for Spark, but readers of Iceberg prune by an upper bound
+    without NaN: if NaN may occur, the bound is left out. A lower bound of zero becomes -0.0, which
+    the specification orders before 0.0. A text that the index cut within a character is repaired.
     """
     encode, kind = encoder(type_), domain(type_).kind
 
@@ -122,7 +121,7 @@ def avro_value(ordinal: Ordinal | None, type_: pa.DataType) -> Any:
 
 
 def _decimal_bytes(precision: int) -> int:
-    """How many bytes a decimal of so many digits takes."""
+    """How many bytes a decimal of this many digits takes."""
     return (int(10**precision) - 1).bit_length() // 8 + 1
 
 

@@ -1,7 +1,7 @@
 """Pure. The language of conditions and expressions, as others use it.
 
-A condition is a boolean expression. Rows are decided by it; files, row groups and pages are
-pruned by what it implies about bounds.
+A condition is a boolean expression. It decides about rows; what it implies about bounds prunes
+files, row groups and pages.
 
     tree            what texts become: names, literals, calls, types
     functions       what operators, casts and functions do

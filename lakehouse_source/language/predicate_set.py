@@ -1,4 +1,4 @@
-"""Pure. A condition in any of its spellings, and those conjuncts of it that can prune."""
+"""Pure. A condition in any of its spellings, and its conjuncts that can prune."""
 
 from __future__ import annotations
 
@@ -34,9 +34,8 @@ class PredicateSet:
     def of(cls, condition: Any) -> PredicateSet:
         """A condition from any of its spellings.
 
-        One condition is SQL text, a `(column, op, value)` triple, a node, a
-        `PredicateSet` or an Arrow expression. None matches every row. Of lists, tuples
-        included:
+        One condition is SQL text, a `(column, op, value)` triple, a node, a `PredicateSet` or an
+        Arrow expression. None matches every row. Lists and tuples mean:
 
             [condition, condition]        AND
             [[condition, condition],      OR of ANDs, as PyArrow, pandas and Dask
@@ -124,7 +123,7 @@ def _alternative(group: Any, parse: Callable[[str], Node]) -> Node:
 
 
 def _parse(text: str) -> Node:
-    # Programs ask with the same text again and again. Nodes are immutable.
+    # Programs use the same text again and again, and nodes are immutable.
     return _read_before(text) if len(text) <= _LONGEST_KEPT_TEXT else _read_whole(text)
 
 
@@ -169,11 +168,11 @@ def for_pruning(
 ) -> PruningConditions:
     """The conjuncts of a condition that can be bound to a schema.
 
-    For callers that prune and filter no rows: what is left out prunes nothing.
-    `unreadable` names columns that exist and are not in the schema.
+    For callers that only prune and do not filter rows: conjuncts that are left out prune nothing.
+    `unreadable` names columns that exist but are not in the schema.
 
     Raises:
-        InvalidPredicateError: it is no condition, or names a column that does not exist.
+        InvalidPredicateError: this is not a condition, or names a column that does not exist.
     """
     left_out: list[NotUsed] = []
 

@@ -1,8 +1,8 @@
 """Pure. Decides for each row of a table in memory whether it satisfies a bound condition.
 
-Rows are decided as Spark decides them; an Arrow expression decides as Arrow does. Only
-for tables and batches: a filter that is handed to a scan of files lets PyArrow prune
-row groups, which loses rows with NaN.
+Conditions have Spark's meaning; an Arrow expression has Arrow's. This is only for tables and
+batches: with a filter in a scan of files, PyArrow would prune row groups, which loses rows with
+NaN.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from lakehouse_source.schema.ordinal import to_scalar
 # Arrays, chunked arrays and scalars: the kernels take all of them.
 Values: TypeAlias = Any
 
-# An IN of so few values compares with each.
+# An IN of at most this many values compares with each value.
 _FEW_VALUES = 4
 
 
@@ -79,9 +79,9 @@ def matching_mask(
 
 
 def _in_turn(root: BoundNode) -> tuple[BoundNode, list[SqlRows]]:
-    """The terms of an AND that every row is asked, and those of the rows that are left.
+    """The terms of an AND for every row, and the terms for the rows that are left.
 
-    Those may have no value, as in a division by zero, on a row that the others rule out.
+    The latter may have no value, as in a division by zero, on a row that the former rule out.
     """
     first: list[BoundNode] = []
     later: list[SqlRows] = []
@@ -96,7 +96,7 @@ def _in_turn(root: BoundNode) -> tuple[BoundNode, list[SqlRows]]:
 def _where_true(
     mask: pa.BooleanArray | pa.ChunkedArray, term: SqlRows, batch: pa.RecordBatch | pa.Table
 ) -> pa.BooleanArray:
-    """The mask with false where `term` is not TRUE. Other rows are not asked."""
+    """The mask with false where `term` is not TRUE; it is evaluated only where the mask is true."""
     if isinstance(mask, pa.ChunkedArray):
         mask = mask.combine_chunks()
     rows = _part(batch, term.fields.names)
@@ -116,7 +116,7 @@ def _computed(expression: pc.Expression | SqlRows, rows: pa.Table) -> pa.Chunked
     try:
         return compute(expression, rows)
     except pa.ArrowException as exc:
-        # The rows are in memory: what fails is the expression, by an overflow for example.
+        # The rows are in memory, so only the expression can fail, by an overflow for example.
         raise InvalidPredicateError(
             reason=f"Arrow cannot evaluate it on a row ({exc})", text=str(expression)
         ) from exc
@@ -142,7 +142,7 @@ class _Builder:
         if isinstance(node, BoundExpression):
             names = dict.fromkeys(column.path[0] for column in node.columns)
             return _computed(node.expression, _part(self._batch, list(names)))
-        assert not isinstance(node, BoundColumns)  # what is implied decides no rows
+        assert not isinstance(node, BoundColumns)  # implied conditions do not decide rows
         return self._leaf(node)
 
     def _leaf(self, node: BoundLeaf) -> Values:
@@ -180,7 +180,7 @@ class _Builder:
     def _in(self, node: BoundIn, column: Values) -> Values:
         near = _values_near(node, column)
         if len(near) <= _FEW_VALUES:
-            # To compare with a few values is many times as fast as to look up a hash table.
+            # Comparing with a few values is many times faster than looking up a hash table.
             type_ = _stand_in(node.column.type)
             equal = [pc.equal(column, to_scalar(value, type_)) for value in near]
             found = _balanced(pc.or_, [_truth(False), *equal])
@@ -210,7 +210,7 @@ class _Builder:
 
 
 def _values_near(node: BoundIn, column: Values) -> tuple[Ordinal, ...]:
-    """The values of an IN that are not outside of the values of an integer column."""
+    """The values of an IN that an integer column can hold."""
     if not pa.types.is_integer(node.column.type) or len(node.values) <= _FEW_VALUES:
         return node.values
     least, most = pc.min_max(column).values()
@@ -241,7 +241,7 @@ def _balanced(combine: Callable[[Values, Values], Values], terms: list[Values]) 
 
 @lru_cache(maxsize=64)
 def _value_set(values: tuple[Ordinal, ...], type_: pa.DataType, both_zeros: bool) -> pa.Array:
-    """The values of an IN. Every row group asks for them again, and to make them takes long."""
+    """The values of an IN, cached: every row group needs them, and making them takes long."""
     scalars = [to_scalar(value, type_) for value in values]
     if both_zeros:
         scalars.append(pa.scalar(-0.0, type_))

@@ -1,4 +1,4 @@
-"""Pure. Where rows should lie: the order of rows by several columns, and how far files overlap.
+"""Pure. The layout of rows: their order by several columns, and how far files overlap.
 
 Works on Arrow arrays. Knows neither files nor the catalog.
 """

@@ -1,7 +1,8 @@
 """Pure. How far the ranges of files overlap.
 
-The depth of a point is how many files' ranges hold it, both ends included: so many files a query
-for that value has to read. The depth of a table is the average over the ends of its files' ranges.
+The depth of a point is the number of files whose ranges hold the point, both ends included: a query
+for this value has to read this many files. The depth of a table is the average over the ends of its
+files' ranges.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Points at which files with ranges of several columns are counted: at most so many, and fewer
-# where the comparisons of all files with each would take long.
+# The most points at which files with ranges of several columns are counted; there are fewer if
+# comparing all files with each point would take long.
 MOST_POINTS = 1000
 _COMPARISONS = 50_000_000
 
@@ -22,8 +23,8 @@ _COMPARISONS = 50_000_000
 class Depth:
     """The overlap of files: the average depth, the greatest one, and the files of each depth.
 
-    `histogram` has, by depths 1, 2, 4, 8 and so on, how many files begin (with several columns:
-    lie) at a point of at most that depth and of more than half of it.
+    `histogram` has, for the depths 1, 2, 4, 8 and so on, how many files begin (with several
+    columns: lie) at a point of at most this depth and of more than half of it.
     """
 
     files: int = 0
@@ -33,15 +34,15 @@ class Depth:
 
 
 def depth_of_ranges(lower: pa.Array, upper: pa.Array, groups: pa.Array | None = None) -> Depth:
-    """The depth of ranges from `lower` to `upper`; those of different groups never overlap.
+    """The depth of ranges from `lower` to `upper`; ranges of different groups never overlap.
 
     No lower end is above its upper end. `groups` are integers.
     """
     count = len(lower)
     if not count:
         return Depth()
-    # Ranks are grouped and sorted: keys of the index are bytes, which take several times as long
-    # and as much memory.
+    # Ranks are grouped and sorted, not the keys of the index: these are bytes, which take several
+    # times the time and memory.
     ends = _ranked(lower, upper)
     if groups is not None:
         apart = pc.multiply(groups, 2 * count + 1)
@@ -49,7 +50,7 @@ def depth_of_ranges(lower: pa.Array, upper: pa.Array, groups: pa.Array | None = 
         del apart
     order = pc.array_sort_indices(ends)
     ends = ends.take(order)
-    # Of each point the last end says how many begin, and end, up to there.
+    # The last end at each point says how many ranges begin and end up to there.
     others = pc.not_equal(ends.slice(1), ends.slice(0, 2 * count - 1))
     last = pa.concat_arrays([others, pa.repeat(pa.scalar(True), 1)])
     del ends, others
@@ -70,7 +71,7 @@ def depth_of_ranges(lower: pa.Array, upper: pa.Array, groups: pa.Array | None = 
 
 
 def _before(sums: pa.Array) -> pa.Array:
-    """The sum of the point before each."""
+    """For each point, the sum at the point before."""
     return pa.concat_arrays([pa.array([0], pa.int64()), sums.slice(0, len(sums) - 1)])
 
 
@@ -79,8 +80,8 @@ def depth_of_boxes(
 ) -> Depth:
     """The depth of files with a range of each of several columns.
 
-    The point of a file is the middle of its ranges. At most `MOST_POINTS` files are taken, evenly
-    spread; `histogram` and `average` are of these.
+    The point of a file is the middle of its ranges. At most `MOST_POINTS` files, evenly spread, are
+    used for `histogram` and `average`.
     """
     count = len(columns[0][0])
     if not count:
@@ -115,7 +116,7 @@ def _ranked(lower: pa.Array, upper: pa.Array) -> pa.Array:
 
 
 def _histogram(depths: pa.Array, weights: pa.Array) -> dict[int, int]:
-    """How many files have which depth; the keys are powers of two."""
+    """The number of files by depth; the keys are powers of two."""
     power = pc.ceil(pc.log2(pc.cast(depths, pa.float64())))
     table = pa.table({"power": pc.cast(power, pa.int64()), "files": weights})
     summed = table.group_by("power").aggregate([("files", "sum")]).sort_by("power").to_pylist()

@@ -1,10 +1,10 @@
-"""Pure. Which files of a partition are to be sorted together, so that few hold any one value.
+"""Pure. Which files of a partition to sort together, so that few files hold the same value.
 
-Files whose ranges do not overlap, as one sort wrote them, are a run. A value is in about one file
-of each run, so what counts is how many runs hold it. Where more than `MOST_RUNS` do, the smallest
-of them are sorted into one. A larger one is taken too where it is at most `SIZE_RATIO` times as
-large as those together: rows then move to runs that grow, and are rewritten few times. By 40
-appends of equal size that all overlap, each row is rewritten 2.6 times.
+Files of one sort, whose ranges do not overlap, are a run. A value is in about one file of each run,
+so the number of runs that hold the value counts. If more than `MOST_RUNS` runs hold it, the
+smallest of them are sorted into one. A larger run is included if it is at most `SIZE_RATIO` times
+as large as the smaller ones together: rows then move to growing runs, and are rewritten few times.
+With 40 overlapping appends of equal size, each row is rewritten 2.6 times.
 
 Source: for the trade between runs and rewrites, Mathieu, Staelin, Young, Yousefi, "Bigtable merge
 compaction" (2014), and RocksDB's universal compaction.
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 MOST_RUNS = 4
 SIZE_RATIO = 1.5
-# Values at which runs are counted: of so many files that belong to no run, and so many others.
+# Runs are counted at values of this many files without a run, and of this many other files.
 _POINTS = 500
 
 
@@ -28,8 +28,8 @@ _POINTS = 500
 class PlacedFiles:
     """Files of one partition, each with its bytes, run, and ranges of the clustering columns.
 
-    `runs` are equal for files of one run, and negative for a file by itself. `lower` and `upper`
-    have an array of integers for each column.
+    `runs` are equal for files of one run, and negative for a file without a run. `lower` and
+    `upper` have an array of integers for each column.
     """
 
     sizes: Sequence[int]
@@ -47,9 +47,9 @@ class PlacedFiles:
 
 
 def merges(files: PlacedFiles, most_runs: int = MOST_RUNS) -> Iterator[list[int]]:
-    """Sets of files to sort together, each by their places; the deepest overlap comes first.
+    """Sets of files to sort together, as places; the deepest overlap comes first.
 
-    The sets are disjoint. Where they leave overlap, another look after they are sorted finds it.
+    The sets are disjoint. If they leave overlap, another look after the sort finds it.
     """
     bytes_of: dict[int, int] = {}
     members: dict[int, list[int]] = {}
@@ -75,7 +75,7 @@ def merges(files: PlacedFiles, most_runs: int = MOST_RUNS) -> Iterator[list[int]
 
 
 def _chosen(ascending: Sequence[int], bytes_of: dict[int, int], most_runs: int) -> Sequence[int]:
-    """The smallest runs, so many that at most `most_runs` are left, and those of similar size."""
+    """The smallest runs, so that at most `most_runs` are left, and runs of similar size."""
     count = len(ascending) - most_runs + 1
     size = sum(bytes_of[run] for run in ascending[:count])
     while count < len(ascending) and bytes_of[ascending[count]] <= SIZE_RATIO * size:
@@ -87,7 +87,7 @@ def _chosen(ascending: Sequence[int], bytes_of: dict[int, int], most_runs: int) 
 def _overlapping(
     files: PlacedFiles, chosen: Sequence[int], members: dict[int, list[int]], taken: set[int]
 ) -> list[int]:
-    """The files of the chosen runs, of the largest one only those that overlap the others."""
+    """The files of the chosen runs; of the largest run, only files that overlap the others."""
     *smaller, largest = chosen
     found = [place for run in smaller for place in members[run] if place not in taken]
     own = [place for place in members[largest] if place not in taken]
@@ -102,7 +102,7 @@ def _overlapping(
 
 
 def _points(files: PlacedFiles) -> list[tuple[int, ...]]:
-    """The lower corner and the middle of files: those by themselves first, which bring overlap."""
+    """The lower corner and the middle of files; files without a run, which overlap, come first."""
     single = [place for place, run in enumerate(files.runs) if run < 0]
     others = [place for place, run in enumerate(files.runs) if run >= 0]
     chosen = pa.array([*_spread(single), *_spread(others)], pa.int64())

@@ -1,8 +1,8 @@
 """Pure. The order of rows by which a dataset is clustered.
 
-By one column it is the column's order: NULL first, NaN last, -0.0 as 0.0. By more it is the order
-of the Hilbert curve through the ranks of the values. A value's rank is its place among at most
-`BOUNDARIES` values, which divide a sample of the column into equal parts.
+For one column this is the column's order: NULL first, NaN last, -0.0 as 0.0. For several columns
+this is the order of the Hilbert curve through the ranks of the values. A value's rank is its place
+among at most `BOUNDARIES` values, which divide a sample of the column into equal parts.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LOWEST = -(1 << 63)
 def comparable(column: pa.Array) -> pa.Array:
     """Integers or bytes that compare as the values do; NULL stays NULL.
 
-    Values that differ may become equal: decimals of more than 15 digits. The order of two values
-    is never turned around.
+    Different values may become equal: decimals of more than 15 digits. The order of two values is
+    never reversed.
     """
     type_ = column.type
     if pa.types.is_dictionary(type_):
@@ -46,7 +46,7 @@ def comparable(column: pa.Array) -> pa.Array:
 
 
 def _of_floats(column: pa.Array) -> pa.Array:
-    """The bits of a double, those of a negative one turned around."""
+    """The bits of a double; the bits of a negative double are inverted."""
     bits = pc.add(column, 0.0).view(pa.int64())  # -0.0 + 0.0 is 0.0
     ordered = pc.if_else(pc.less(bits, 0), pc.bit_wise_xor(bits, (1 << 63) - 1), bits)
     return pc.if_else(pc.is_nan(column), pa.scalar((1 << 63) - 1, pa.int64()), ordered)
@@ -62,14 +62,14 @@ def boundaries(sample: pa.Array, most: int = BOUNDARIES) -> pa.Array:
 
 
 def places(values: pa.Array, among: pa.Array, *, after_equal: bool) -> pa.Array:
-    """Before which of the ascending boundaries each value stands, by number; NULL stays NULL.
+    """The number of the ascending boundary that follows each value; NULL stays NULL.
 
-    A value that is equal to one stands after it, or before it.
+    A value that equals a boundary stands after the boundary, or before it.
     """
     side = "right" if after_equal else "left"
     if hasattr(pc, "search_sorted"):
         return pc.search_sorted(among, values, side=side).cast(pa.int64())
-    # PyArrow 24 and 25: the rank among the distinct values of both tells it.
+    # For PyArrow 24 and 25: computed from the ranks among the distinct values of both.
     both = pa.concat_arrays([among, values])
     ranks = pc.rank(both, tiebreaker="dense").cast(pa.int64())
     steps = ranks.slice(0, len(among))
@@ -81,13 +81,13 @@ def places(values: pa.Array, among: pa.Array, *, after_equal: bool) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """An order by several columns: the boundaries of each, which give values their ranks."""
+    """An order by several columns: the boundaries of each column, which give ranks to values."""
 
     boundaries: tuple[pa.Array, ...]
 
     @classmethod
     def of(cls, columns: Sequence[pa.Array]) -> Curve:
-        """The order for rows of which these columns are a sample."""
+        """The order for rows, from a sample of their columns."""
         return cls(tuple(boundaries(comparable(column)) for column in columns))
 
     def keys(self, columns: Sequence[pa.Array]) -> pa.Array:
@@ -100,16 +100,16 @@ class Curve:
 
 
 def row_keys(columns: Sequence[pa.Array], curve: Curve | None) -> pa.Array:
-    """What rows are sorted by, NULL first: values that compare, or places on a curve."""
+    """The sort key of rows, NULL first: values that compare, or places on a curve."""
     if curve is None:
         return comparable(columns[0])
     return curve.keys(columns)
 
 
 def sorted_places(columns: Sequence[pa.Array], curve: Curve | None) -> pa.Array:
-    """The places of the rows in their order; rows that are equal keep theirs.
+    """The places of the rows in their order; equal rows keep their order.
 
-    By one column without a curve, decimals of any length have their exact order.
+    For one column without a curve, decimals of any length have their exact order.
     """
     if curve is None and pa.types.is_decimal(columns[0].type):
         keys = columns[0]

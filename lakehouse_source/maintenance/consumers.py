@@ -24,8 +24,8 @@ def add_consumer(
 
     Raises:
         DatasetNotFoundError
-        VersionNotFoundError: the version does not exist, or what comes after it was expired.
-        InvalidOptionError: the dataset has such a consumer, or an argument is wrong.
+        VersionNotFoundError: the version does not exist, or later versions were expired.
+        InvalidOptionError: the dataset has a consumer of this name, or an argument is wrong.
     """
     _check(name)
     if not 1 <= whole_number("keep_seconds", keep_seconds) <= _LONGEST_SECONDS:
@@ -36,7 +36,7 @@ def add_consumer(
         )
 
     def add(tx: CatalogTransaction) -> None:
-        # Under the lock: no expiry removes the versions after it at the same time.
+        # Under the lock, so that no expiry removes the later versions at the same time.
         record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
         _check_position(record, address.uri, version)
         if tx.add_consumer(record.id, name, version, keep_seconds):
@@ -54,12 +54,11 @@ def add_consumer(
 
 
 def advance_consumer(catalog: Catalog, address: Address, name: str, version: int) -> None:
-    """Note that a consumer has read the changes up to a version; its time begins anew.
+    """Note that a consumer has read the changes up to a version; its time starts again.
 
     Raises:
         DatasetNotFoundError
-        VersionNotFoundError: there is no such consumer or version, or what comes after the
-            version was expired.
+        VersionNotFoundError: there is no such consumer or version, or later versions were expired.
         InvalidOptionError: the consumer has read a later version.
     """
 
@@ -90,10 +89,10 @@ def consumers(catalog: Catalog, address: Address, reader: CatalogReader) -> Mapp
 
 
 def consumer(reader: CatalogReader, record: DatasetRecord, uri: str, name: str) -> Consumer:
-    """The consumer of a dataset with a name.
+    """The consumer of a dataset with this name.
 
     Raises:
-        VersionNotFoundError: there is none.
+        VersionNotFoundError: there is no such consumer.
     """
     found = reader.consumers(record.id).get(text("consumer", name))
     if found is None:
@@ -122,7 +121,7 @@ def drop_consumer(catalog: Catalog, address: Address, name: str) -> None:
 
 
 def _check_position(record: DatasetRecord, uri: str, version: int) -> None:
-    """Check that the changes after a version can be told; 0: no change was read."""
+    """Check that the changes after a version can be read; 0: no change was read yet."""
     oldest, newest = record.oldest_version, record.current_version
     first = 0 if oldest == 1 else oldest
     if not first <= checked_version(version) <= newest:

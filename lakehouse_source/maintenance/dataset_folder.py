@@ -17,7 +17,7 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.schema.partitions import partition_columns_at, partition_folder
 from lakehouse_source.storage import Storage, local_path, with_branch
 
-# For each level of partition folders, the possible beginnings of a folder's name.
+# For each level of partition folders, the prefixes that a folder's name may have.
 FolderPrefixes: TypeAlias = tuple[tuple[str, ...], ...]
 
 
@@ -31,7 +31,7 @@ def newest_versions(reader: CatalogReader, address: Address) -> dict[int, int]:
 
 
 def lock_branches(tx: CatalogTransaction, record: DatasetRecord) -> list[DatasetRecord]:
-    """Lock the branches of a locked dataset; answer their newest committed states."""
+    """Lock the branches of a locked dataset; return their newest committed states."""
     found = [tx.lock_dataset(with_branch(record.base_uri, name)) for name in tx.branches(record.id)]
     return [branch for branch in found if branch is not None]
 
@@ -40,7 +40,7 @@ def nested_datasets(reader: CatalogReader, uri: str) -> list[str]:
     """The folders of other datasets inside that of a dataset, relative to it, each with a `/`.
 
     Listed files have the names that folders have in storage. URIs of most stores are encoded, so
-    that a folder `k=1` is `k%3D1` there: both spellings are answered.
+    that a folder `k=1` is `k%3D1` there: both spellings are returned.
     """
     inside = uri.rstrip("/") + "/"
     below = [
@@ -52,9 +52,9 @@ def nested_datasets(reader: CatalogReader, uri: str) -> list[str]:
 
 
 def is_in_place(path: str, layouts: Sequence[FolderPrefixes]) -> bool:
-    """Tell whether a file with a name of plake is in a folder in which the dataset puts such files.
+    """Tell whether a file with a name of plake is in a folder where the dataset puts such files.
 
-    Files elsewhere may belong to another dataset, also to one that only another catalog knows.
+    Files elsewhere may belong to another dataset, even one that only another catalog knows.
     """
     if is_iceberg_file(path):
         return True
@@ -68,7 +68,7 @@ def is_in_place(path: str, layouts: Sequence[FolderPrefixes]) -> bool:
 
 
 def _begin_with(folders: Sequence[str], levels: FolderPrefixes) -> bool:
-    """Tell whether each folder's name begins as one of its level may begin."""
+    """Tell whether each folder's name has a prefix that its level allows."""
     return all(folder.startswith(prefixes) for folder, prefixes in zip(folders, levels))
 
 
@@ -87,7 +87,7 @@ def _prefixes(record: DatasetRecord, schemas: Mapping[int, pa.Schema]) -> list[F
     if not schemas:
         return [()]
     newest = schemas[max(schemas)]
-    # A dataset that was replaced as a whole may have had other partition columns before.
+    # A dataset may have had other partition columns before it was replaced as a whole.
     since: dict[int, list[tuple[str, ...]]] = {}
     for version, schema in schemas.items():
         names = partition_columns_at(record.properties, version, schema, newest)
@@ -103,7 +103,7 @@ def _prefixes(record: DatasetRecord, schemas: Mapping[int, pa.Schema]) -> list[F
 
 
 def remove_empty_folders(storage: Storage, prefixes: Sequence[FolderPrefixes]) -> int:
-    """Remove the empty partition folders of a dataset on a local disk; answers how many."""
+    """Remove the empty partition folders of a dataset on a local disk; returns how many."""
     root = local_path(storage.uri)
     if root is None or not any(prefixes):
         return 0

@@ -38,7 +38,7 @@ from lakehouse_source.storage import (
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The files of a dataset that was dropped: deleted, or to be deleted. Or why they are not."""
+    """The files of a dropped dataset that are or will be deleted; or the reason why they stay."""
 
     uri: str
     files: Sequence[FoundFile]
@@ -67,7 +67,7 @@ def drop_long_dropped(catalog: Catalog, retention_seconds: float) -> None:
             if record is None:
                 return
             lock_branches(tx, record)
-            # Again, under the lock that a commit, `register` and `undrop` take.
+            # Checked again, under the lock that a commit, `register` and `undrop` take.
             still = tx.names.long_dropped(retention_seconds)
             if any(other.dataset_id == record.id for other in still):
                 drop_dataset(tx, base_uri)
@@ -76,7 +76,7 @@ def drop_long_dropped(catalog: Catalog, retention_seconds: float) -> None:
 
 
 def to_be_ended(reader: CatalogReader, retention_seconds: float | None) -> list[DatasetRecord]:
-    """Datasets that are dropped, and with a retention those that `drop_long_dropped` would drop."""
+    """Dropped datasets; with a retention, also those that `drop_long_dropped` would drop."""
     found = reader.dropped_datasets()
     for one in () if retention_seconds is None else reader.names.long_dropped(retention_seconds):
         keys = (
@@ -88,14 +88,14 @@ def to_be_ended(reader: CatalogReader, retention_seconds: float | None) -> list[
 
 
 def finish_drops(catalog: Catalog, storage_options: Mapping[str, Any] | None = None) -> int:
-    """Delete the files and the rows of datasets that were dropped; answers how many datasets.
+    """Delete the files and the rows of dropped datasets; returns how many datasets.
 
     Files that plake did not write stay, as do those of other datasets in the same folder, and
-    those of writes that this catalog has not recorded. Where
-    a store refuses, the other datasets are deleted before the error is raised.
+    those of writes that this catalog has not recorded. If a store refuses, the other datasets are
+    deleted before the error is raised.
 
     Raises:
-        ForeignFolderError: the folder is another catalog's.
+        ForeignFolderError: the folder belongs to another catalog.
         InvalidOptionError: the store of a dataset does not know a storage option.
     """
     with catalog.read() as reader:
@@ -118,9 +118,9 @@ def end_datasets(
     *,
     dry_run: bool = False,
 ) -> list[Ended]:
-    """Delete the files of dropped datasets, and then their rows; tells of each but branches.
+    """Delete the files of dropped datasets, and then their rows; reports each except branches.
 
-    `dropped` are those of `to_be_ended`. With `dry_run` nothing is deleted.
+    `dropped` are the datasets that `to_be_ended` returned. With `dry_run` nothing is deleted.
     """
     ended: dict[str, Ended] = {}
     for record in sorted(dropped, key=_is_branch):
@@ -165,7 +165,7 @@ def _delete_files(
     found = []
     for file in storage.files():
         ids = own_name(file.path)
-        # Another catalog's files have such names too.
+        # Files of another catalog have such names too.
         ours = ids is not None and (file.path in known or str(ids[0]) in recorded)
         placed = is_in_place(file.path, prefixes)
         if ours and placed and not file.path.startswith(tuple(inside)):
@@ -173,14 +173,14 @@ def _delete_files(
     if dry_run:
         return found
     with catalog.read() as reader:
-        # Asked after the listing: once another process has forgotten the dataset, a new one may
+        # Checked after the listing: once another process has removed the dataset, a new dataset may
         # have files here.
         if all(one.id != record.id for one in reader.dropped_datasets()):
             return []
     for file in found:
         storage.delete(file.path)
     remove_empty_folders(storage, prefixes)
-    if uri == record.base_uri:  # a catalog in the folder goes on to be its owner
+    if uri == record.base_uri:  # a catalog in the folder stays its owner
         release_owner(catalog, storage)
     return found
 
@@ -190,7 +190,7 @@ def _is_branch(record: DatasetRecord) -> bool:
 
 
 def _branches(dropped: Iterable[DatasetRecord], record: DatasetRecord) -> list[DatasetRecord]:
-    """The branches of a dropped dataset, which were dropped with it or before."""
+    """The branches of a dropped dataset, which were dropped with the dataset or before."""
     return [
         one
         for one in dropped

@@ -32,8 +32,8 @@ def expire_versions(
 ) -> ExpiryReport:
     """Expire the versions that are older than both limits, never the newest one.
 
-    A version that has a tag stays, and none other for it. A consumer keeps the version that it
-    has read, and all later ones.
+    A version that has a tag stays; its tag keeps no other version. A consumer keeps the version
+    that it has read, and all later ones.
     """
     if keep_seconds is None and keep_last is None:
         raise InvalidOptionError(
@@ -79,9 +79,10 @@ def expire_versions(
 
 
 def _waiting(tx: CatalogTransaction, record: DatasetRecord, oldest: int) -> dict[str, int]:
-    """The consumers that have not read version `oldest` yet: the first version each still needs.
+    """The first version that each consumer still needs, if it has not read version `oldest` yet.
 
-    What a commit took away is in the version before it. So a consumer needs the one it has read.
+    The rows that a commit took away are in the version before it, so a consumer needs the version
+    that it has read.
     """
     now = tx.now()
     return {
@@ -102,8 +103,8 @@ def _oldest_kept(
     if keep_last is not None:
         limits.append(newest - keep_last + 1)
     if keep_seconds is not None:
-        # The version that was the newest one at that moment stays too: a read as of a
-        # timestamp just after that moment needs it.
+        # The version that was the newest at that moment stays too: a read as of a timestamp just
+        # after it needs this version.
         moment = tx.now() - timedelta(seconds=keep_seconds)
         limits.append(tx.version_at(record.id, moment) or 1)
     return max(record.oldest_version, min(limits))

@@ -17,7 +17,7 @@ class ExpiryReport:
 
     `expired` are the version numbers; `oldest_version` to `newest_version` can be read.
     `files` and `size_bytes` count files that vacuum deletes once its retention has passed.
-    `consumers` names those for which versions were kept that the limits would expire.
+    `consumers` names the consumers that keep versions which the limits would expire.
     """
 
     dataset: str
@@ -74,7 +74,7 @@ class Tallies:
 class VacuumReport:
     """What a vacuum removed from one dataset, what it kept, and why. Prints as a table.
 
-    With `dry_run` nothing was removed, and `removed` is what would have been.
+    With `dry_run` nothing was removed, and `removed` is what would have been removed.
     `folders_removed` counts empty partition folders, `rows_forgotten` the rows that were
     deleted from the catalog's table `files`, `commits_forgotten` those from the history.
     """
@@ -122,7 +122,7 @@ class VacuumReport:
 
 @dataclass(frozen=True, slots=True)
 class CatalogVacuumReport:
-    """The reports of a catalog's datasets, first of those that were dropped and are deleted.
+    """The reports of a catalog's datasets; dropped datasets, which are deleted, come first.
 
     `failed` has a pair (dataset, reason) for each dataset that could not be vacuumed.
     """
@@ -148,7 +148,7 @@ class CatalogVacuumReport:
 class ErasureReport:
     """What an erasure removed, and what it could not.
 
-    `version` is the newest version now. `rows` counts rows by their identity: one that was in
+    `version` is the newest version now. `rows` counts rows by their identity: a row that was in
     several files, or is changed on a branch, counts once for the dataset and once for the branch.
     `files_removed` counts all files that were deleted, `notes_changed` the commits in whose
     `commit_metadata` a text of the condition stood. `left` says where values may still be.
@@ -175,8 +175,8 @@ class ErasureReport:
 class MaintenanceReport:
     """What `maintain` did, in its order; None: a step that was not asked for.
 
-    `rows_expired` are the rows that `expire_rows` deleted. With `dry_run` nothing was done: it
-    tells how many would be deleted, and `vacuum` what it would remove.
+    `rows_expired` are the rows that `expire_rows` deleted. With `dry_run` nothing was done:
+    `rows_expired` counts the rows that would be deleted, and `vacuum` has what would be removed.
     """
 
     dataset: str

@@ -55,7 +55,7 @@ def vacuum_dataset(
     Raises:
         CorruptDatasetError: the folder contains no file of a readable version; nothing
             was deleted.
-        ForeignFolderError: the folder is another catalog's; nothing was deleted.
+        ForeignFolderError: the folder belongs to another catalog; nothing was deleted.
         StorageError: the folder cannot be listed.
     """
     began = time.perf_counter()
@@ -68,13 +68,13 @@ def vacuum_dataset(
         )
 
     def begin(tx: CatalogTransaction) -> None:
-        # Who may not remove commits is refused before a file is deleted.
+        # A login that may not remove commits is refused before a file is deleted.
         tx.forget_commits(0, ())
         tx.mark_abandoned(options.abandoned_after_seconds)
 
     if not options.dry_run:
-        # In a transaction of its own: together with the dataset's lock, the locks on other
-        # writes could deadlock with a transaction that takes them in the other order.
+        # In a transaction of its own: the locks on other writes, taken with the dataset's lock,
+        # could deadlock with a transaction that takes these locks in the other order.
         in_transaction(
             catalog,
             address.uri,
@@ -146,7 +146,7 @@ R = TypeVar("R")
 def _delete_all(
     storage: Storage, files: Sequence[FileToDelete], kept: Tallies, progress: bool | None
 ) -> list[FileToDelete]:
-    """Delete files in parallel; answers those that are gone and counts the others as kept."""
+    """Delete files in parallel; returns the deleted ones and counts the others as kept."""
 
     def delete(file: FileToDelete) -> str:
         try:
@@ -179,8 +179,8 @@ def _forget_rows(
     catalog: Catalog, address: Address, plan: VacuumPlan, deleted: Iterable[FileToDelete]
 ) -> int:
     # After the files are deleted: a crash in between leaves rows of expired versions whose
-    # files are missing, which no reader reads and the next vacuum finds again. The other
-    # order would leave files that only a listing can find.
+    # files are missing, which no reader reads and the next vacuum finds again. The other order
+    # could leave files that only a listing finds.
     ids = [*plan.rows_to_forget, *(row for file in deleted for row in file.row_ids)]
     for start in range(0, len(ids), 5000):
         forget = partial(CatalogTransaction.forget_files, file_ids=ids[start : start + 5000])
@@ -209,12 +209,12 @@ def _forget_rows(
 
 
 def _forget_commits(catalog: Catalog, address: Address, retention_seconds: float) -> int:
-    """Remove old commits of expired versions from the history; answers how many."""
+    """Remove old commits of expired versions from the history; returns how many."""
     with catalog.read() as reader:
         ids = newest_versions(reader, address)
         found = {one: reader.commits_to_forget(one, retention_seconds) for one in ids}
-    # Without the lock of the dataset, for which commits would wait: what nothing needs, nothing
-    # will need later.
+    # Without the lock of the dataset, so that commits do not wait: a commit that nothing needs now
+    # is not needed later.
     for dataset_id, versions in found.items():
         for start in range(0, len(versions), 5000):
             forget = partial(

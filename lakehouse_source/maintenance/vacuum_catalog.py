@@ -1,4 +1,4 @@
-"""Verb. Vacuums a whole catalog: each dataset, and those that were dropped."""
+"""Verb. Vacuums a whole catalog: each dataset, and dropped datasets."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def vacuum(
 ) -> CatalogVacuumReport:
     """Vacuum every dataset of a catalog, with the arguments of `Dataset.vacuum`.
 
-    A dataset in a folder that plake chose, which lost its name (`drop`, DROP TABLE) longer ago than
-    the retention and was not written to since, is deleted with all its versions. So is what an
-    interrupted `drop(purge=True)` left. Until then `undrop` gives the name back.
+    A dataset is deleted with all its versions if plake chose its folder, it lost its name (`drop`,
+    DROP TABLE) longer ago than the retention, and nothing was written to it since. Until then
+    `undrop` gives the name back. The rest of an interrupted `drop(purge=True)` is deleted too.
 
-    `storage_options`, as in `write_dataset`, are for the datasets in object stores. A dataset
-    in a store that does not know one of them cannot be vacuumed.
+    `storage_options`, as in `write_dataset`, are for the datasets in object stores. A dataset whose
+    store does not know one of these options cannot be vacuumed.
 
     A dataset that cannot be vacuumed, because its folder is gone or its object store
     cannot be reached, is named in the report; the others are vacuumed all the same.
@@ -108,7 +108,7 @@ def _report(ended: Ended, dry_run: bool) -> VacuumReport:
 
 
 def _is_opened_by(address: Address, record: DatasetRecord, catalog: Catalog) -> bool:
-    """Tell whether an address leads to a dataset, and not to another one in its folder."""
+    """Tell whether an address leads to this dataset, not to another dataset in its folder."""
     with catalog.read() as reader:
         found = reader.dataset(address.key)
     return found is not None and found.id == record.id

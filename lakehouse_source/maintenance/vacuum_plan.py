@@ -5,8 +5,8 @@ this machine or of a file system:
 
 1. The files are listed.
 2. The catalog is read, under the dataset's lock. A write is registered before its first
-   byte, so every listed file belongs to a write that the catalog knows as committed, as
-   still possible, or as given up. A file of any other write is somebody else's, and stays.
+   byte, so the catalog knows the write of every listed file: it was committed, may still commit, or
+   was given up. A file of an unknown write belongs to somebody else, and stays.
 3. The same transaction fences the writes whose orphans will be deleted. Once it is
    committed, none of these writes can commit any more.
 
@@ -45,7 +45,7 @@ from lakehouse_source.read.snapshot import existing
 from lakehouse_source.storage import FoundFile
 
 RETENTION_SECONDS = 7 * 24 * 3600.0
-# With a shorter one, queries that run may lose their files: it needs a flag.
+# With a shorter retention, running queries may lose their files, so it needs a flag.
 SHORTEST_RETENTION_SECONDS = 3600.0
 
 READABLE = "a version that can be read has it"
@@ -63,7 +63,7 @@ UNKNOWN = "this catalog has not recorded its write"
 class VacuumOptions:
     """What a vacuum may delete. Ages are in seconds.
 
-    `of_any_age`: whatever no version needs is deleted now, after an erasure.
+    `of_any_age`: files that no version needs are deleted now, as after an erasure.
     """
 
     retention_seconds: float = RETENTION_SECONDS
@@ -148,14 +148,14 @@ class VacuumPlanner:
         # The files of branches are in the same folder, and some are in several of these datasets.
         self.datasets = [record, *lock_branches(tx, record)]
         if not options.dry_run:
-            for one in self.datasets:  # what a tag held that was dropped since expires now
+            for one in self.datasets:  # a file that only a dropped tag kept expires now
                 tx.expire(one.id, one.oldest_version)
         self.listed = listed
         self.options = options
         self.now = tx.now()
         self.retention = timedelta(seconds=options.retention_seconds)
         if options.of_any_age:
-            # Names of files may have times that the database's clock has not reached.
+            # The times in names of files may be ahead of the database's clock.
             self.retention = timedelta.min
         self.folder_prefixes = folder_prefixes(tx, self.datasets)
         self.kept = Tallies()
@@ -164,9 +164,9 @@ class VacuumPlanner:
     def plan(self, versions: Mapping[int, int] | None) -> VacuumPlan | None:
         """Decide about every file, and fence the writes whose orphans are deleted.
 
-        `versions` are the `newest_versions` before the files were listed. None is the answer where
-        no file of a readable version was listed, and something was committed since then: list
-        the files again. Without `versions` that is an error.
+        `versions` are the `newest_versions` before the files were listed. The result is None if no
+        file of a readable version was listed and something was committed since then: list the files
+        again. Without `versions` this is an error.
 
         Raises:
             CorruptDatasetError: no file of a readable version is among those listed.
@@ -177,8 +177,8 @@ class VacuumPlanner:
             of_versions, of_catalog = self.tx.paths(dataset)
             readable |= of_versions
             known |= of_catalog
-        # Compared by name, not by path: names are globally unique, and so no spelling of a
-        # path (a link, an encoding, a scheme) makes a file look unknown (iceberg#2890).
+        # Compared by name, not by path: names are globally unique, so a file does not look unknown
+        # because its path is spelled differently (a link, an encoding, a scheme; iceberg#2890).
         readable_names = {_name(path) for path in readable}
         known_names = {_name(path) for path in known}
         if self._is_outdated(readable_names, versions):
@@ -193,7 +193,7 @@ class VacuumPlanner:
             if name in readable_names:
                 self.kept.add(READABLE, file.path, file.size_bytes)
             elif name in known_names:
-                continue  # decided above, by its rows
+                continue  # its rows decided above
             elif any(file.path.startswith(prefix) for prefix in below_others):
                 self.kept.add(OTHER_DATASET, file.path, file.size_bytes)
             else:
@@ -216,7 +216,7 @@ class VacuumPlanner:
         return True
 
     def _plan_expired(self, readable_names: set[str]) -> tuple[int, ...]:
-        """Decide about the files of expired versions; answers rows whose files stay."""
+        """Decide about the files of expired versions; returns rows whose files stay."""
         rows: dict[str, list[int]] = {}
         newest: dict[str, datetime] = {}
         sizes: dict[str, int] = {}
@@ -248,16 +248,16 @@ class VacuumPlanner:
             newest[file.path] = max(before, file, key=lambda one: one.expired_at)
         for path, file in newest.items():
             if _name(path) in readable_names:
-                continue  # another vector in it is needed
+                continue  # another vector in the file is needed
             if self.now - file.expired_at < self.retention:
                 self.kept.add(YOUNG, path, file.size_bytes)
             else:
                 self.to_delete.append(FileToDelete(path, file.size_bytes, EXPIRED))
 
     def _plan_iceberg_files(self, known_names: set[str]) -> Mapping[int, Sequence[str]]:
-        """Decide about files for readers of Iceberg; answers the rows that go with their files.
+        """Decide about files for readers of Iceberg; returns the rows to delete with their files.
 
-        All of their names are added to `known_names`.
+        The names of all these files are added to `known_names`.
         """
         needed: dict[str, str] = {}
         old: dict[int, list[str]] = {}
@@ -298,8 +298,7 @@ class VacuumPlanner:
 
     def _plan_orphans(self, orphans: Sequence[_Orphan]) -> None:
         states = self.tx.write_states({orphan.write_id for orphan in orphans})
-        # The limit of this vacuum counts, also for writes that were marked as abandoned
-        # by another limit.
+        # The limit of this vacuum decides, also for writes that another limit marked as abandoned.
         silent = self.tx.silent_writes(self.options.abandoned_after_seconds)
         fenced: set[str] = set()
         own = {dataset.id for dataset in self.datasets}
@@ -310,7 +309,7 @@ class VacuumPlanner:
             if may_go_on and orphan.write_id not in silent:
                 why = PENDING
             elif state is None or state.dataset_id is None:
-                why = UNKNOWN  # another catalog's, whatever its name says
+                why = UNKNOWN  # it belongs to another catalog, whatever its name says
             elif state.dataset_id not in own:
                 why = OTHER_DATASET
             elif self.now - orphan.born < self.retention:

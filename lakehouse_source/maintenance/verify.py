@@ -1,4 +1,4 @@
-"""Verb. Compares the files of a version with what the catalog says of them.
+"""Verb. Compares the files of a version with the catalog's records.
 
 A file may be missing, have another size or footer, or contain pages that cannot be
 decoded. Every difference is reported; none stops the comparison.
@@ -40,12 +40,12 @@ def verify(
 
     `vectors` are the deletion vectors by file id. Their positions and checksums are compared too.
 
-    `schemas` are those that files are recorded with, by schema version: a file that plake
+    `schemas` are the schemas that files are recorded with, by schema version: a file that plake
     wrote has no other columns. Names and types are in the footer, which has no checksum.
 
-    With `checksums` all bytes of a file are compared with its entry in `sha256`, by file id, if it
-    has one, and every page is read: its checksum is compared where the file has one,
-    the page must decode, and each row group must have the number of rows of its footer.
+    With `checksums`, the SHA-256 of a file is compared with its entry in `sha256`, by file id, if
+    there is one. Every page is read too: its checksum, if the file has one, must be right, the page
+    must decode, and each row group must have as many rows as the footer says.
     """
     storage = Storage(address.location)
 
@@ -131,7 +131,7 @@ def _differences(
             parquet = pq.ParquetFile(stored, metadata=footer, page_checksum_verification=True)
             foreign = is_foreign(file.path)
             for index in range(footer.num_row_groups):
-                # Others' writers do not agree on what this size is.
+                # Other writers do not agree on the meaning of this size.
                 known = 0 if foreign or index >= len(groups) else groups[index].total_byte_size
                 try:
                     wrong = oversized_page(stored, checked, index, known or LARGEST_PAGE_BYTES)
@@ -147,10 +147,11 @@ def _differences(
 
 
 def _other_columns(path: str, schema: pa.Schema, stored: pa.Schema) -> Iterator[Difference]:
-    """Columns that a file has and its schema has not, by name or by type.
+    """Columns of a file that its schema lacks, by name or by type.
 
-    A column that the file lacks is none: another commit may have added it while the file was
-    written. Nested types are not compared: their fields are found by their places.
+    A column that the file lacks is no difference: another commit may have added the column while
+    the file was written. Nested types are not compared, because nested fields are found by
+    position.
     """
     fields = {field.name: field for field in schema}
     for field in stored:

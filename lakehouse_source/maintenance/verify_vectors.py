@@ -1,4 +1,4 @@
-"""Verb. Compares the deletion vectors of a version with what the catalog says of them."""
+"""Verb. Compares the deletion vectors of a version with the catalog's records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pure. What an entry of the list of operations says, and what a door gives to it."""
+"""Pure. An entry of the list of operations, and what a door gives to it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Subject(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What an operation takes. `default` None: nothing is chosen, unless it is `required`."""
+    """A parameter of an operation. `default` None: no value, unless the parameter is `required`."""
 
     name: str
     type: Type
@@ -67,7 +67,7 @@ class Target(Protocol):
         """Tell whether the dataset is known by its path or URI, and not by its name."""
 
     def address(self) -> Address:
-        """Where the dataset is, looked up anew: ask once.
+        """Where the dataset is; each call looks it up again.
 
         Raises:
             DatasetNotFoundError, InvalidOptionError
@@ -77,23 +77,23 @@ class Target(Protocol):
         """The name that was given.
 
         Raises:
-            InvalidOptionError: it is no name in the catalog.
+            InvalidOptionError: the text is not a name in the catalog.
         """
 
     def names(self) -> AbstractContextManager[DatasetCatalog]:
         """The catalog that has the names.
 
         Raises:
-            InvalidOptionError: none is set.
+            InvalidOptionError: no catalog is set.
         """
 
     def storage_options(self) -> Mapping[str, Any] | None:
-        """Those for the object stores of the catalog's datasets."""
+        """The storage options for the object stores of the catalog's datasets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What an operation is called for, and its other arguments that were given.
+    """The subject of a call, and the other arguments that were given.
 
     `progress`: whether bars are shown, as in `write_dataset`.
     """
@@ -116,10 +116,10 @@ Rows = Iterable[Sequence[Any]]
 class Operation:
     """An operation. Its first parameter, where `subject` is not NONE, is what it is about.
 
-    `run` answers rows with the values of `columns`. `changes_rows`: the dataset may show other rows
+    `run` returns rows with the values of `columns`. `changes_rows`: the dataset may show other rows
     after it. `is_called`: CALL offers it; Spark SQL has a statement, a query or a metadata table
-    for each of the others. `told` answers what people are shown in place of the rows, where those
-    are many, and `write_page` writes pictures of the answer to a file.
+    for each of the others. `told` returns what people see instead of many rows, and `write_page`
+    writes pictures of the result to a file.
     """
 
     name: str

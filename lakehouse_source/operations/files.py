@@ -1,4 +1,4 @@
-"""Verb. Operations that take files over, whoever wrote them."""
+"""Verb. Operations on files that anybody wrote."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _convert(call: Call) -> Rows:
 
     address, arguments = call.target.address(), dict(call.arguments)
     partitioning = _partitioning(arguments)
-    # Of what was committed nothing is read back: the catalog may not be there any more.
+    # Nothing is read after the commit: the catalog may be unavailable by then.
     made = convert_files(address, partitioning=partitioning, progress=call.progress, **arguments)
     yield address.uri, made.version, made.files, made.row_count, list(made.metadata[0].partitions)
 
@@ -87,7 +87,7 @@ def _import(call: Call) -> Rows:
 
 
 def _partitioning(arguments: dict[str, Any]) -> str | None:
-    """'none' stands for Python's None: NULL means that nothing was chosen."""
+    """'none' means Python's None, because NULL means that nothing was chosen."""
     chosen = arguments.pop("partitioning", "hive")
     return None if chosen == "none" else chosen
 
@@ -143,8 +143,7 @@ FILES = Operation(
 )
 IMPORT = Operation(
     "import",
-    "Writes the rows of CSV, JSON or Parquet files as one version. A dataset that is not there is "
-    "made.",
+    "Writes the rows of CSV, JSON or Parquet files as one version. A missing dataset is made.",
     (
         TABLE,
         Parameter("paths", Type.TEXTS, "the files", required=True),

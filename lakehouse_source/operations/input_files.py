@@ -30,14 +30,14 @@ def import_batches(
     known: pa.Schema | None = None,
     delimiter: str | None = None,
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The columns of files, which have to be the same in all, and their rows.
+    """The columns of files, which must be the same in all files, and their rows.
 
-    Options of the store are those of `beside`, where it is of the same kind. `known` are the types
-    that columns of these names have in the dataset. Without them, those of CSV and JSON files are
-    what fits the first block of the first file.
+    The options of `beside` are used for a store of the same kind. `known` are the types that
+    columns of these names have in the dataset. Without `known`, the first block of the first file
+    decides the types of CSV and JSON files.
 
     Raises:
-        InvalidOptionError: the format of a file cannot be told.
+        InvalidOptionError: the format of a file is unknown.
         CorruptDatasetError, StorageError: a file is not what its format says, or cannot be read.
     """
     files = [(path, format or _format_of(path)) for path in paths]
@@ -92,7 +92,7 @@ class _Rows:
         delimiter: str | None,
     ) -> None:
         self._path = path
-        # Where a link leads to, the file is: it is the user's own.
+        # Links are followed: the file is the user's own.
         place = path if "://" in path else os.path.realpath(path)
         folder, _, self._name = place.rpartition("/")
         self._storage = Storage(beside.sibling(folder or "/"))

@@ -28,7 +28,7 @@ _ABANDONED_SECONDS = 24 * 3600.0
 _REWRITE_DELETED = Parameter(
     "rewrite_deleted",
     Type.FLAG,
-    "write files with deleted rows anew without them, of any size",
+    "rewrite every file that has deleted rows, without these rows",
     False,
 )
 _SHORT_RETENTION = Parameter("allow_short_retention", Type.FLAG, "allow ages below one hour", False)
@@ -122,7 +122,7 @@ def _verify(call: Call) -> Rows:
 
 _REWRITTEN = (
     VERSION,
-    Column("files_removed", Type.LONG, "files whose rows were written anew"),
+    Column("files_removed", Type.LONG, "files whose rows were rewritten"),
     Column("files_added", Type.LONG, "files with these rows"),
     Column("bytes_removed", Type.LONG, "bytes of the files that were removed"),
     Column("bytes_added", Type.LONG, "bytes that were written"),
@@ -132,16 +132,18 @@ CLUSTER = Operation(
     "Sorts files that overlap by the columns that the table is clustered by.",
     (
         TABLE,
-        Parameter("max_bytes", Type.LONG, "stop before more bytes than these are written anew"),
-        Parameter("full", Type.FLAG, "sort all files anew, after other columns were chosen", False),
-        Parameter("dry_run", Type.FLAG, "only tell what would be written anew", False),
+        Parameter("max_bytes", Type.LONG, "stop before more bytes than these are rewritten"),
+        Parameter(
+            "full", Type.FLAG, "sort all files again, after other columns were chosen", False
+        ),
+        Parameter("dry_run", Type.FLAG, "only tell what would be rewritten", False),
     ),
     _REWRITTEN,
     _cluster,
 )
 COMPACT = Operation(
     "compact",
-    "Writes small files of each partition anew as few large ones.",
+    "Merges the small files of each partition into few large ones.",
     (
         TABLE,
         Parameter("where", Type.TEXT, "only files that may hold a row of this condition"),
@@ -184,7 +186,7 @@ ERASE = Operation(
     (
         VERSION,
         Column("rows", Type.LONG, "rows that were erased"),
-        Column("files_rewritten", Type.LONG, "files that were written anew without them"),
+        Column("files_rewritten", Type.LONG, "files that were rewritten without them"),
         Column("files_removed", Type.LONG, "files that were deleted"),
         Column("notes_changed", Type.LONG, "commits in whose metadata a text of the condition was"),
         Column("left", Type.TEXTS, "where values may still be"),
@@ -200,9 +202,9 @@ EXPIRE_VERSIONS = Operation(
         Parameter(
             "keep_seconds",
             Type.DOUBLE,
-            "keep each version that was the newest at some time during the last so many seconds",
+            "keep each version that was the newest at some time during this many seconds",
         ),
-        Parameter("keep_last", Type.INT, "keep so many of the newest versions"),
+        Parameter("keep_last", Type.INT, "keep this many of the newest versions"),
     ),
     (
         Column("expired", Type.LONGS, "the versions that were expired"),
@@ -225,7 +227,7 @@ HEALTH = Operation(
         Column("subject", Type.TEXT, "the column or the sizes that it is about"),
         Column("files", Type.LONG, "files"),
         Column("size_bytes", Type.LONG, "their bytes"),
-        Column("value", Type.DOUBLE, "the measure; of a call of upkeep 1 where it is worth doing"),
+        Column("value", Type.DOUBLE, "the measure; for a call of upkeep: 1 if it is worth doing"),
         Column("note", Type.TEXT, "what the value means"),
     ),
     _health,
@@ -263,8 +265,8 @@ _VACUUM = (
     Parameter(
         "retention_seconds",
         Type.DOUBLE,
-        "delete files of versions that were expired at least so long ago, and files of "
-        "writes that were never committed and are at least as old",
+        "delete files of versions that were expired at least this long ago, and files of "
+        "writes that were never committed and are at least this old",
         _RETENTION_SECONDS,
     ),
     Parameter("dry_run", Type.FLAG, "delete nothing, tell what would be deleted", False),

@@ -83,7 +83,7 @@ SET_PROPERTIES = Operation(
         TABLE,
         Parameter("set", Type.TEXTS, "name=value; a value is JSON, or else a text"),
         Parameter("unset", Type.TEXTS, "names of properties to set back"),
-        Parameter("user", Type.FLAG, "notes of users, and no properties of plake", False),
+        Parameter("user", Type.FLAG, "notes of users, not properties of plake", False),
     ),
     (VERSION,),
     _set_properties,
@@ -92,7 +92,7 @@ SET_PROPERTIES = Operation(
 SET_INDEX_COLUMNS = Operation(
     "set_index_columns",
     "Chooses the columns of which plake keeps statistics to search by.",
-    (TABLE, Parameter("columns", Type.TEXTS, "the columns; NULL: as by default")),
-    (VERSION, Column("index_columns", Type.TEXTS, "the columns; NULL: as by default")),
+    (TABLE, Parameter("columns", Type.TEXTS, "the columns; NULL: the default")),
+    (VERSION, Column("index_columns", Type.TEXTS, "the columns; NULL: the default")),
     _set_index_columns,
 )

@@ -150,7 +150,7 @@ EXPLAIN_ROW_GROUPS = Operation(
         Column(
             "decided_by",
             Type.TEXT,
-            "partition, statistics, bloom filter, page index or deletion vector; NULL: its rows do",
+            "partition, statistics, bloom filter, page index or deletion vector; NULL: rows decide",
         ),
         Column("condition", Type.TEXT, "the part of the condition that decided, or that rows do"),
         Column("bounds", Type.TEXT, "what is known of the columns of that part"),
@@ -177,7 +177,7 @@ SUGGEST_LAYOUT = Operation(
         Column("bloom_filter_columns", Type.TEXTS, "columns with bloom filters"),
         Column("bytes_read", Type.LONG, "bytes that the conditions would read, each once"),
         Column("share", Type.DOUBLE, "the same, as a share of reading all files for each"),
-        Column("is_now", Type.FLAG, "whether it is the layout as it is; the others are estimates"),
+        Column("is_now", Type.FLAG, "whether it is today's layout; the others are estimates"),
         Column("is_best", Type.FLAG, "whether it is the one to choose"),
     ),
     _suggest_layout,

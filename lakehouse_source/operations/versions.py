@@ -119,7 +119,7 @@ ADD_CONSUMER = Operation(
     (
         TABLE,
         _CONSUMER,
-        Parameter("version", Type.LONG, "what it has read; 0: nothing; by default all"),
+        Parameter("version", Type.LONG, "the last version read; 0: none; by default the newest"),
         Parameter(
             "keep_seconds",
             Type.LONG,
@@ -131,7 +131,7 @@ ADD_CONSUMER = Operation(
 )
 ADVANCE_CONSUMER = Operation(
     "advance_consumer",
-    "Notes that a reader of the change feed has done its work up to a version.",
+    "Notes that a reader of the change feed has processed the changes up to a version.",
     (
         TABLE,
         _CONSUMER,
@@ -143,8 +143,8 @@ ADVANCE_CONSUMER = Operation(
 _COUNTS = ("files_added", "files_removed", "rows_added", "rows_removed", "live_rows")
 CREATE_BRANCH = Operation(
     "create_branch",
-    "Makes a branch, which is the table `<table>.branch_<name>`. What is written to it, the "
-    "table does not show until fast_forward.",
+    "Makes a branch, which is the table `<table>.branch_<name>`. The table does not show "
+    "what is written to the branch until fast_forward.",
     (
         TABLE,
         _BRANCH,
@@ -204,8 +204,8 @@ CONSUMERS = Operation(
         *_READ,
         Column("versions_behind", Type.LONG, "versions that it has not read"),
         Column("created_at", Type.TIMESTAMP, "when it was added"),
-        Column("advanced_at", Type.TIMESTAMP, "when it told last what it has read"),
-        Column("expires_at", Type.TIMESTAMP, "when it keeps no version any more"),
+        Column("advanced_at", Type.TIMESTAMP, "when it was last advanced"),
+        Column("expires_at", Type.TIMESTAMP, "when it stops keeping versions"),
         Column("is_expired", Type.FLAG, "whether that time has come"),
     ),
     _consumers,
@@ -214,7 +214,7 @@ CONSUMERS = Operation(
 HISTORY = Operation(
     "history",
     "Lists the commits, the newest first.",
-    (TABLE, Parameter("limit", Type.LONG, "at most so many")),
+    (TABLE, Parameter("limit", Type.LONG, "the most rows")),
     (
         Column("version", Type.LONG, "the version that the commit made"),
         Column("timestamp", Type.TIMESTAMP, "when"),
@@ -249,7 +249,7 @@ RESTORE = Operation(
     (
         TABLE,
         Parameter("version", Type.LONG, "the old version"),
-        Parameter("timestamp", Type.TIMESTAMP, "or a time: the version that was the newest"),
+        Parameter("timestamp", Type.TIMESTAMP, "or a time: the version that was the newest then"),
     ),
     WRITTEN,
     _restore,

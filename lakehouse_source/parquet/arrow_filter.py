@@ -1,9 +1,9 @@
-"""Edge. Arrow expressions as engines mean them: NaN is the greatest number, IN knows NULL.
+"""Edge. Arrow expressions with the meaning of engines: NaN is the greatest number, IN knows NULL.
 
-In Arrow's kernels NaN is equal to nothing and less than nothing, and `is_in` is false
-for NULL. Polars and DataFusion translate their conditions to these kernels although
-they mean something else, and do not check the rows again. So an expression is read,
-built again to check that it was read correctly, and then rewritten.
+In Arrow's kernels NaN neither equals nor is less than any value, and `is_in` is false for NULL.
+Polars and DataFusion translate their conditions to these kernels although they mean something else,
+and do not check the rows again. So an expression is read, rebuilt to check the reading, and then
+rewritten.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def as_engines_mean(
     try:
         tree = read(expression)
         again = _build(tree, None)
-        # A list with NaN in it is not equal to itself, but printed alike.
+        # A list with NaN is not equal to itself, but prints alike.
         if not again.equals(expression) and str(again) != str(expression):
             raise NotUnderstood
         return _build(tree, schema), top_level_names(tree)
@@ -100,7 +100,7 @@ def _build(node: Tree, schema: pa.Schema | None) -> pc.Expression:
 def _compared(
     op: str, a: pc.Expression, b: pc.Expression, a_nan: pc.Expression, b_nan: pc.Expression
 ) -> pc.Expression:
-    """A comparison of floats; NULL stays NULL, because being NaN is NULL there too."""
+    """A comparison of floats; NULL stays NULL, because the test for NaN is NULL there too."""
     if op == "not_equal":
         return pc.invert(_compared("equal", a, b, a_nan, b_nan))
     if op in ("less", "less_equal"):
@@ -110,7 +110,7 @@ def _compared(
         "greater": pc.and_kleene(a_nan, pc.invert(b_nan)),
         "greater_equal": a_nan,
     }[op]
-    # With a NULL on either side the kernel says NULL, and the rest must not say more.
+    # With a NULL on either side the kernel gives NULL, and the rest must be NULL too.
     both = pc.and_kleene(pc.is_valid(a), pc.is_valid(b))
     return pc.or_kleene(_COMPARISONS[op](a, b), pc.and_kleene(both, extra))
 
@@ -127,7 +127,7 @@ def _is_in(node: Call, term: pc.Expression, schema: pa.Schema | None) -> pc.Expr
         both = pa.array([0.0, -0.0], values.type)
         values = pa.concat_arrays([values, both])
     found = pc.is_in(term, value_set=values)
-    if values.null_count:  # Arrow's own way to ask for NULL too
+    if values.null_count:  # Arrow itself tests for NULL like this too
         return found
     return pc.if_else(pc.is_valid(term), found, pc.scalar(pa.scalar(None, pa.bool_())))
 

@@ -1,8 +1,8 @@
 """Edge. Parquet bloom filters: is a value definitely absent from a row group?
 
-Written by PyArrow, read here: PyArrow 26 writes them and does not consult them.
-A filter that cannot be trusted (an unknown algorithm, an impossible length, damaged
-bytes) rules out nothing, as if the column chunk had none.
+PyArrow writes the filters, and this module reads them: PyArrow 26 does not use them. A filter that
+cannot be trusted (an unknown algorithm, an impossible length, damaged bytes) rules out nothing, as
+if the column chunk had no filter.
 
 Source: Parquet format, BloomFilter.md (split block bloom filter, xxHash64 with
 seed 0 over the plain encoding of the value).
@@ -52,7 +52,7 @@ class BloomFilter:
     def open(
         cls, read_at: Callable[[int, int], bytes], file_size: int, offset: int | None
     ) -> BloomFilter | None:
-        """The filter at `offset`, None where there is none that can be trusted.
+        """The filter at `offset`; None: there is no filter, or it cannot be trusted.
 
         `read_at(length, offset)` reads from the file.
         """
@@ -97,7 +97,7 @@ class BloomFilter:
 def encodings_of(
     value: Ordinal, written: pa.DataType, now: pa.DataType, physical: str
 ) -> tuple[bytes, ...] | None:
-    """The plain encodings that mean `value` in a column chunk, None where that is unknown.
+    """The plain encodings that mean `value` in a column chunk; None: they are unknown.
 
     `written` is the type that the file was written with, `now` that of the
     dataset. 0.0 and -0.0 are one value with two encodings; NaN has too many.
@@ -119,7 +119,7 @@ def encodings_of(
             packed = struct.pack(code, value)
         except OverflowError:
             return None
-        # A narrower column cannot hold this double. Statistics rule it out, not the filter.
+        # A narrower column cannot hold this double. Statistics rule the value out, not the filter.
         return (packed,) if struct.unpack(code, packed)[0] == value else None
     same = written.equals(now) or (t.is_integer(written) and t.is_integer(now))
     size = {"INT32": 4, "INT64": 8}.get(physical)
@@ -147,8 +147,7 @@ def _decimal_width(precision: int) -> int:
 class ChunkFilters:
     """The bloom filters of one row group, opened when a value is looked up.
 
-    `columns` gives by field id the column's place in the file, and the type it was
-    written with.
+    `columns` gives, by field id, the column's place in the file and its type in the file.
     """
 
     def __init__(

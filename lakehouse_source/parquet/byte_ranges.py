@@ -1,8 +1,8 @@
-"""Edge. Reads many byte ranges of one file. From a remote store, in few requests.
+"""Edge. Reads many byte ranges of one file. A remote store gets few requests.
 
-A request to an object store takes about as long as 64 KiB take to travel within a region:
-ranges closer than that become one request, and the requests run side by side. A local
-file is read range by range.
+A request to an object store takes about as long as the transfer of 64 KiB within a region: ranges
+closer than this become one request, and the requests run in parallel. A local file is read range by
+range.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ByteRanges:
 
 
 def merged(ranges: Iterable[ByteRange], gap_bytes: int) -> list[ByteRange]:
-    """Ordered ranges, those joined that overlap or are at most `gap_bytes` apart."""
+    """Ordered ranges; ranges that overlap or are at most `gap_bytes` apart are joined."""
     result: list[ByteRange] = []
     for offset, length in ranges:
         if result and offset - sum(result[-1]) <= gap_bytes:

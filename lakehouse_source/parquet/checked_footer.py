@@ -1,21 +1,21 @@
-"""Edge. The only place where a Parquet footer is opened. Any bytes: a footer or a `PlakeError`.
+"""Edge. The only place where a Parquet footer is opened. Any bytes give a footer or a `PlakeError`.
 
-PyArrow is trusted to parse a footer: what it cannot parse is an exception. It is not
-trusted with what it parsed. `RowGroupMetaData.column` and `ColumnChunkMetaData.statistics`
-call `std::terminate`, which ends the process, when
+PyArrow is trusted to parse a footer: it raises for a footer that it cannot parse. PyArrow is not
+trusted with the parsed footer. `RowGroupMetaData.column` and `ColumnChunkMetaData.statistics` call
+`std::terminate`, which ends the process, when
 
     the physical type of a column chunk is not that of the schema,
     a row group has more column chunks than the schema has columns,
     a column chunk has no metadata, or encrypted metadata,
-    a histogram of the size statistics has not one entry per level,
-    a bound in the statistics has not the width of its type.
+    a histogram of the size statistics does not have one entry per level, a bound in the statistics
+    does not have the width of its type.
 
 `CheckedFooter.chunk` looks at the Thrift structure of a column chunk first. PyArrow writes
 that structure again from its own memory, so both look at the same fields whatever the
-file's bytes were. Only the column chunks that are asked for are checked: a footer of
-100 row groups and 100 columns takes PyArrow 12 ms to parse, 8 ms to write again, and
-plake 140 ms to find the column chunks in, once, and 0.05 ms for each that is asked for.
-`prune_file` always asks. A reader asks only for bloom filters, for `=` and `IN`.
+file's bytes were. Only the requested column chunks are checked: a footer of 100 row groups and 100
+columns takes PyArrow 12 ms to parse, 8 ms to write again, and plake 140 ms, once, to find the
+column chunks, and 0.05 ms for each requested one. `prune_file` always requests column chunks; a
+reader does so only for bloom filters, for `=` and `IN`.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"
 # After the footer: its length in four bytes, and the magic.
 _FRAME_BYTES = 8
-# Read at once from the file's end; most footers are shorter.
+# Bytes read at once from the file's end; most footers are shorter.
 _TAIL_BYTES = 64 * 1024
 # A footer of 10,000 columns and 100 row groups has 100 MB. PyArrow needs about ten times as much
-# for what it parsed, so a footer of anybody's file must have a bound.
+# memory for the parsed footer, so the footers of foreign files need a limit.
 LARGEST_FOOTER_BYTES = 128 * 1024 * 1024
 # PyArrow allocates a list before it reads the items, about a kilobyte for each. An item that
 # occurs more often than once per few columns takes at least 8 bytes in a valid footer.
@@ -59,9 +59,9 @@ _LONGEST_LIMIT = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What a footer says of one column chunk.
+    """What a footer says about one column chunk.
 
-    `statistics` is None where there are none that can be used.
+    `statistics` is None if there are none or they cannot be used.
     """
 
     physical_type: str
@@ -72,8 +72,8 @@ class Chunk:
 class CheckedFooter:
     """A footer whose column chunks are checked before PyArrow is asked for them.
 
-    `path` names the file in errors. `arrow_schema` is the file's schema, every name of which
-    can be read. `leaf_count` is the number of leaf columns, and of chunks in each row group.
+    `path` names the file in errors. `arrow_schema` is the file's schema, whose names all can be
+    read. `leaf_count` is the number of leaf columns, and of chunks in each row group.
     """
 
     def __init__(self, metadata: pq.FileMetaData, path: str, raw: bytes = b"\x00") -> None:
@@ -188,14 +188,14 @@ class CheckedFooter:
 
     @cached_property
     def _layout(self) -> FooterLayout:
-        """Where things are in the footer as PyArrow understood it."""
+        """The positions of structures in the footer as PyArrow understood it."""
         try:
             given = footer_layout(self._raw)
             sink = pa.BufferOutputStream()
             with _arrow_errors(self.path):
                 self.metadata.write_metadata_file(sink)
             written: bytes = _between_frames(sink.getvalue().to_pybytes())
-            # Most writers lay a footer out as PyArrow does.
+            # Most writers order a footer like PyArrow.
             return given if given.data == written else footer_layout(written)
         except ThriftError as error:
             raise self._corrupt(str(error)) from error
@@ -219,7 +219,7 @@ class CheckedFooter:
 def open_footer(file: pa.NativeFile, path: str, *, remembered: bool = False) -> CheckedFooter:
     """Read the footer of a Parquet file. `path` names the file in errors.
 
-    With `remembered`, a footer with the same bytes that was parsed lately is not parsed again.
+    With `remembered`, a footer is not parsed again if the same bytes were parsed lately.
 
     Raises:
         CorruptDatasetError: the file is not a Parquet file, or its footer is damaged or
@@ -250,7 +250,7 @@ class _Remembered:
     """The footers that were used last, by path and by all of their bytes.
 
     The bytes are read from the file each time, so that an old footer never stands in for a
-    file that was replaced. PyArrow needs about ten times the bytes for what it parsed.
+    file that was replaced. PyArrow needs about ten times the bytes for a parsed footer.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -320,7 +320,7 @@ def _between_frames(data: bytes) -> bytes:
 
 @contextmanager
 def _arrow_errors(path: str) -> Iterator[None]:
-    """Name the file in whatever PyArrow raises over a footer."""
+    """Name the file in any error that PyArrow raises for a footer."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError) as error:

@@ -11,7 +11,7 @@ from lakehouse_source.storage import Storage, sha256_of
 
 
 def check_sha256(file: pa.NativeFile, expected: bytes | None, path: str) -> None:
-    """Compare all bytes of a file with its checksum; None: it has none."""
+    """Compare all bytes of a file with its checksum; None: there is no checksum."""
     if expected is None:
         return
     found = sha256_of(file)
@@ -32,8 +32,8 @@ def deleted_rows(
 ) -> Positions:
     """The positions of the deleted rows of the data file at a path.
 
-    The Puffin file is opened only where the catalog has no copy of the vector. With `verify_file`
-    all of it is compared with its checksum, if the catalog has one.
+    The Puffin file is opened only if the catalog has no copy of the vector. With `verify_file` the
+    whole Puffin file is compared with its checksum, if the catalog has one.
 
     Raises:
         StorageError: the Puffin file cannot be read.

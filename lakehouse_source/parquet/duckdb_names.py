@@ -28,9 +28,9 @@ _FLAT = {
 
 
 def flat_type_name(type_: pa.DataType) -> str | None:
-    """DuckDB's name of a flat type, None where DuckDB has no type for exactly its values.
+    """DuckDB's name of a flat type; None: DuckDB has no type for exactly these values.
 
-    The name is the one that DuckDB itself gives, so that it can be compared.
+    The name is the one that DuckDB itself returns, so names can be compared.
     """
     if pa.types.is_decimal128(type_) and 0 <= type_.scale <= type_.precision:
         return f"DECIMAL({type_.precision},{type_.scale})"

@@ -1,6 +1,6 @@
-"""Edge. What DuckDB's `COPY` wrote: files in plake's folders, checked, and recorded as plake does.
+"""Edge. The files of DuckDB's `COPY`: moved to plake's folders, checked, and recorded like plake's.
 
-Measured on DuckDB 1.5 and 2.0: statistics are left out where a float column holds NaN.
+Measured on DuckDB 1.5 and 2.0: statistics are left out if a float column holds NaN.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _moved(storage: Storage, path: str, folder: str) -> str:
             else:
                 os.rename(storage.path(path), target)
         while before:
-            with suppress(OSError):  # it is not empty yet, or not any more
+            with suppress(OSError):  # the folder is not empty, yet or again
                 os.rmdir(f"{storage.root}/{before}")
             before = before.rpartition("/")[0]
     return wanted
@@ -107,8 +107,8 @@ def _check_schema(spec: WriteSpec, shown: str, stored: pa.Schema) -> None:
 def _nan_columns(schema: pa.Schema, file: pq.ParquetFile) -> list[list[Leaf]]:
     """Per row group the float columns that hold a NaN, found by reading them.
 
-    What COPY returns cannot be trusted: DuckDB 1.5 denies a NaN that is not in the last row
-    group of a file.
+    The result of COPY cannot be trusted: DuckDB 1.5 misses a NaN that is not in the last row group
+    of a file.
     """
     floats = [
         leaf for leaf in leaves(schema) if pa.types.is_floating(leaf.type) and not leaf.in_list
@@ -127,7 +127,7 @@ def _column(file: pq.ParquetFile, number: int, leaf: Leaf) -> pa.ChunkedArray:
 def _with_bounds(
     group: RowGroupMetadata, file: pq.ParquetFile, with_nan: Sequence[Leaf], schema: pa.Schema
 ) -> RowGroupMetadata:
-    """The record of a row group with bounds of the columns for which DuckDB left them out."""
+    """The record of a row group, completed with bounds of columns for which DuckDB wrote none."""
     if not with_nan:
         return group
     lows, highs = json.loads(group.stats_min_json), json.loads(group.stats_max_json)

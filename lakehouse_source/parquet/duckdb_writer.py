@@ -1,11 +1,9 @@
-"""Edge. Rows to Parquet files by DuckDB's `COPY`, with the names and the record of plake's files.
+"""Edge. Writes rows to Parquet files with DuckDB's `COPY`, named and recorded like plake's files.
 
-Only types that DuckDB writes exactly are written; each file's schema is compared with the
-dataset's afterwards. DuckDB gets partition values as a text that this module makes and
-reads back, because the names of its folders do not tell NULL from a text.
-
-Measured on DuckDB 1.5 and 2.0: a zoned timestamp becomes microseconds, TIME and fixed-size
-types become others.
+Only types that DuckDB writes exactly are accepted; each file's schema is then compared with the
+dataset's. DuckDB gets partition values as a text that this module makes and reads back, because the
+names of DuckDB's folders do not tell NULL from a text. Measured on DuckDB 1.5 and 2.0: a zoned
+timestamp becomes microseconds, TIME and fixed-size types become others.
 """
 
 from __future__ import annotations
@@ -35,16 +33,16 @@ from lakehouse_source.schema.fields import (
 from lakehouse_source.storage import Storage
 
 OLDEST = (1, 4)
-# Before this version a partitioned COPY takes no file size, and a relation's COPY gives no result.
+# Before this version a partitioned COPY takes no file size, and a relation's COPY has no result.
 COMPLETE = (2, 0)
 _INPUT = "plake_rows"
-# Longer texts are no names of folders: each byte takes two letters of at most 255.
+# Longer texts cannot be names of folders: each byte takes two of at most 255 letters.
 _LONGEST_TEXT_BYTES = 100
 _CODECS = {"none": "uncompressed", "lz4": "lz4_raw"}
 
 
 def check_duckdb_writes(spec: WriteSpec, storage: Storage) -> None:
-    """Check that DuckDB writes the files of a write exactly as they are asked for.
+    """Check that DuckDB can write the files of a write exactly as requested.
 
     Raises:
         InvalidOptionError: DuckDB is not installed or too old, the store is remote, or DuckDB
@@ -97,8 +95,8 @@ def write_files_by_duckdb(
                 given += batch.num_rows
                 yield from checked_rows(spec, batch).to_batches()
         except BaseException as error:
-            # An error that a stream raises inside DuckDB 2.0 makes it wait for ever, now and
-            # then. So the stream ends here, and the files are deleted.
+            # If a stream raises inside DuckDB 2.0, DuckDB sometimes waits for ever. So the stream
+            # just ends here, and the files are deleted.
             failure.append(error)
 
     reader = pa.RecordBatchReader.from_batches(_bare(spec.schema), checked())
@@ -111,7 +109,8 @@ def write_files_by_duckdb(
 
         def check_complete(rows: int) -> None:
             if failure:
-                # Not kept here too: its traceback refers to this list and to the stream.
+                # Removed from this list, because its traceback refers to the list and to the
+                # stream.
                 raise failure.pop()
             if rows != given:
                 raise StorageError(
@@ -125,8 +124,8 @@ def write_files_by_duckdb(
 def write_relation(spec: WriteSpec, relation: Any, storage: Storage) -> list[FileMetadata] | None:
     """Write the rows of a DuckDB relation, which stay inside DuckDB.
 
-    None where the rows have to be checked or converted first, so that they must be streamed
-    as Arrow batches, or where DuckDB before 2.0 would not tell which files it wrote.
+    None: the rows must be streamed as Arrow batches, because they need checks or conversions, or
+    because DuckDB before 2.0 does not tell which files it wrote.
 
     Raises:
         StorageError: a file could not be written.
@@ -268,9 +267,9 @@ def _written(
     copy: Callable[[], Any],
     check_complete: Callable[[int], None],
 ) -> list[FileMetadata]:
-    """Run COPY and describe its files, which are complete and durable then.
+    """Run COPY and describe its files, which are then complete and durable.
 
-    `check_complete` gets the number of rows written. Where it raises, the files are deleted.
+    `check_complete` gets the number of rows written. If it raises, the files are deleted.
     """
     import duckdb
 
@@ -299,7 +298,7 @@ def _written(
 
 
 def _discard(spec: WriteSpec, storage: Storage) -> None:
-    """Delete the files of a write that failed. What cannot be deleted is left to vacuum."""
+    """Delete the files of a write that failed. Vacuum deletes those that cannot be deleted now."""
     with suppress(StorageError):
         for file in list(storage.files()):
             if is_of_write(file.path, spec.write_id):

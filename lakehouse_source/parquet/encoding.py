@@ -1,4 +1,4 @@
-"""Edge. How the columns of a file are encoded, decided from its first rows.
+"""Edge. Decides from the first rows of a file how its columns are encoded.
 
 Measured on row groups of 131,072 rows under zstd (one column each: milliseconds
 of CPU to write, to read, kilobytes):
@@ -13,10 +13,10 @@ of CPU to write, to read, kilobytes):
     20,000 different texts          27  14   300    27  14   380
     all different                   43  18   770    31  16   660
 
-So a column gets a dictionary when its values occur about five times each. Whole
-numbers, dates and timestamps without a dictionary are written as differences, which
-Spark reads as fast as plain ones. Arrow's own way, a dictionary for every column
-until it grows too large, took twice the time for files a quarter larger.
+So a column gets a dictionary if each value occurs about five times. Whole numbers, dates and
+timestamps without a dictionary are written as differences, which Spark reads as fast as plain ones.
+Arrow's own choice, a dictionary for every column until the dictionary is too large, took twice the
+time, and the files were a quarter larger.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TIMES = 5
 
 
 def encodings(rows: pa.Table, schema: pa.Schema) -> dict[str, Any]:
-    """The options of `pq.ParquetWriter` that fit the columns, going by the first row group."""
+    """The options of `pq.ParquetWriter` that fit the columns, judged by the first row group."""
     sample = rows.take(_spread(rows.num_rows))
     scale = rows.num_rows / max(1, sample.num_rows)
     dictionary: list[str] = []
@@ -69,8 +69,8 @@ def _repeats(sample: pa.Table, leaf: Leaf, scale: float) -> bool:
         return True
     if values == 0:
         return True
-    # The number of distinct values expected in the sample, when all rows hold `most` values,
-    # each equally often.
+    # The expected number of distinct values in the sample, if all rows together hold `most` values
+    # equally often.
     most = values * scale / TIMES
     return bool(distinct <= max(1.0, most * -math.expm1(-values / most)))
 

@@ -1,8 +1,8 @@
 """Edge. Statistics in a Parquet footer, as bounds and as `FileMetadata`.
 
 Statistics are taken from the footer in physical form and turned into ordinals
-by the column's own type: rounding by a Python class (a `datetime` has no
-nanoseconds) can never make a bound narrower than the data.
+by the column's own type: so rounding by a Python class (a `datetime` has no nanoseconds) never
+makes a bound narrower than the data.
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ def file_metadata(
     """Describe a file from its footer.
 
     `schema` is the file's Arrow schema with ids, in the file's column order.
-    `nan_columns` gives per row group the ids of the float columns that hold a
-    NaN, or None where that is not known: Parquet statistics leave NaN out
-    without saying whether there was any.
+    `nan_columns` gives, per row group, the ids of the float columns that hold a NaN; None: they are
+    not known, because Parquet statistics leave NaN out without saying so.
     """
     columns = list(leaves(schema))
     groups = tuple(
@@ -94,10 +93,9 @@ def chunk_bounds(
     may_have_nan: bool,
     created_by: str | None,
 ) -> ColumnBounds:
-    """What a column chunk's statistics say; `leaf.type` is the type it was written with.
+    """The bounds in a column chunk's statistics; `leaf.type` is its type in the file.
 
-    `created_by` is what the footer says of its writer. Statistics that cannot be true
-    count as absent.
+    `created_by` is the footer's name of its writer. Statistics that cannot be true count as absent.
     """
     lower = upper = null_count = None
     if statistics is not None:
@@ -123,7 +121,7 @@ def has_wrong_bytes(created_by: str | None) -> bool:
 
 
 def ordinal(raw: Any, physical: str, type_: pa.DataType) -> Ordinal | None:
-    """A bound in the footer's physical form as an ordinal of `type_`, None where it has none.
+    """A bound in the footer's physical form as an ordinal of `type_`; None: it has none.
 
     Source: Parquet format, LogicalTypes.md (order of each type) and `Statistics`
     (a NaN bound means nothing). INT96 has no defined order and is never used.

@@ -1,6 +1,6 @@
-"""Edge. The Thrift structures of a footer: where its column chunks begin, and what they say.
+"""Edge. The Thrift structures of a footer: where its column chunks begin, and their contents.
 
-`CheckedFooter` asks here, in the bytes, before it asks PyArrow for a column chunk.
+`CheckedFooter` checks a column chunk here, in the bytes, before it asks PyArrow for the chunk.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _BYTE_ARRAY_BYTES, _REPETITION_HISTOGRAM, _DEFINITION_HISTOGRAM = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class FooterLayout:
-    """Where things are in the bytes of a `FileMetaData`.
+    """The positions of structures in the bytes of a `FileMetaData`.
 
-    `row_groups` has the position of each `ColumnChunk`, by row group. A row group that
-    does not start with its column chunks, as no known writer leaves it, counts as one
-    without any. `fields` has the kind, start and end of each field in `_COPIED`.
+    `row_groups` has the position of each `ColumnChunk`, by row group. A row group that does not
+    start with its column chunks (no known writer does this) counts as having none. `fields` has the
+    kind, start and end of each field in `_COPIED`.
     """
 
     data: bytes
@@ -85,7 +85,7 @@ def footer_layout(data: bytes) -> FooterLayout:
         if kind == STOP:
             return FooterLayout(data, groups, fields)
         if field == _ENCRYPTION_ALGORITHM:
-            # PyArrow would write the footer encrypted, without a key: it reads address 0.
+            # PyArrow would encrypt this footer without a key, and so read address 0.
             raise ThriftError("the file is encrypted")
         if (field, kind) != (_ROW_GROUPS, LIST):
             start, at = at, skip_value(data, kind, at)
@@ -106,12 +106,12 @@ def _starts_in_row_group(data: bytes, at: int) -> tuple[list[int], int]:
         for _ in range(size):
             starts.append(at)
             at = skip_value(data, STRUCT, at)
-    # The fields that follow the column chunks read like a structure of their own.
+    # The fields after the column chunks are read like a structure of their own.
     return starts, skip_value(data, STRUCT, at)
 
 
 def chunk_problem(chunk: Struct, column: pq.ColumnSchema) -> str | None:
-    """Why PyArrow must not be asked for a column chunk, None where it may be."""
+    """Why PyArrow must not be asked for a column chunk; None: it may be asked."""
     if _CRYPTO_METADATA in chunk or _ENCRYPTED_METADATA in chunk:
         return "is encrypted"
     meta = chunk.get(_META_DATA)
@@ -141,7 +141,7 @@ def bloom_filter_offset(chunk: Struct) -> int | None:
 
 
 def has_usable_statistics(chunk: Struct, column: pq.ColumnSchema) -> bool:
-    """Tell whether there are statistics, each bound of which has the width of the column's type."""
+    """Tell whether there are statistics whose bounds all have the width of the column's type."""
     statistics = chunk[_META_DATA].get(_STATISTICS)
     if statistics is None:
         return False

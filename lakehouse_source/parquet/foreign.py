@@ -1,9 +1,8 @@
 """Edge. Parquet files that plake did not write: what their footers say, and how they are read.
 
-Their columns are matched with the dataset's by name (`schema/name_mapping`). Nothing is
-believed that the format does not make certain: float columns may hold NaN, INT96 has no
-order, bounds count only where Arrow trusts their writer, and a bound whose unit is not
-certain is left out. Only footers are read.
+Their columns are matched with the dataset's by name (`schema/name_mapping`). Only what the format
+makes certain is believed: float columns may hold NaN, INT96 has no order, bounds count only if
+Arrow trusts their writer, and a bound whose unit is not certain is left out. Only footers are read.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ from lakehouse_source.schema.name_mapping import (
 from lakehouse_source.schema.ordinal import domain
 from lakehouse_source.storage import Storage
 
-# INT96 reaches further than nanoseconds since 1970 do, and Arrow lets them overflow. Spark
-# reads INT96 in microseconds too; digits below a microsecond are cut off.
+# INT96 has a wider range than nanoseconds since 1970, which overflow in Arrow. So INT96 is read in
+# microseconds, as in Spark; digits below a microsecond are cut off.
 INT96_UNIT = "us"
 # Spark, Hive and Impala write INT96, as instants; Arrow gives them without a zone.
 INT96_TYPE = pa.timestamp(INT96_UNIT, "UTC")
@@ -56,9 +55,9 @@ class ForeignSchema:
     """The schema of a file; files with equal schemas share one object.
 
     `physical` is the schema that Arrow reads the file with. `schema` is the same with INT96
-    as timestamps in UTC; `int96` are the top-level columns with such a leaf. Of each leaf
-    column, in the file's order, `columns` has the name of its top-level column and
-    `leaf_types` the type that its bounds have, None where they have no certain meaning.
+    as timestamps in UTC; `int96` are the top-level columns with such a leaf. For each leaf column,
+    in the file's order, `columns` has the name of its top-level column, and `leaf_types` the type
+    of its bounds; None: the bounds have no certain meaning.
     """
 
     physical: pa.Schema
@@ -70,7 +69,7 @@ class ForeignSchema:
 
 @dataclass(frozen=True, slots=True)
 class ForeignFile:
-    """What the footer of a file says."""
+    """The contents of a file's footer."""
 
     size_bytes: int
     row_count: int
@@ -82,7 +81,7 @@ class ForeignFile:
         return self.described.schema
 
     def shows(self, wanted: ToShow) -> bool:
-        """Tell whether the statistics of each row group show what is wanted."""
+        """Tell whether the statistics of each row group show the required facts."""
         at = self._position(wanted.column)
         if at is None:
             return False
@@ -92,7 +91,7 @@ class ForeignFile:
                 if known.null_count != 0:
                     return False
             elif known.null_count != group.row_count:
-                # Bounds that do not fit the type are unknown in it.
+                # Bounds that do not fit the type become unknown.
                 found = _in_type(known, self.described.leaf_types[at], wanted.type)
                 if found is None or found.lower is None or found.upper is None:
                     return False
@@ -124,7 +123,7 @@ class ForeignFile:
 
 
 class FooterReader:
-    """Reads the footers of files; remembers the schemas, which are few."""
+    """Reads the footers of files, and remembers their few different schemas."""
 
     def __init__(self) -> None:
         self._schemas: dict[tuple[bytes, tuple[str, ...]], ForeignSchema] = {}
@@ -133,8 +132,8 @@ class FooterReader:
         """Read the footer of a file.
 
         Raises:
-            StorageError: it cannot be read.
-            SchemaMismatchError: it has columns that a dataset cannot have.
+            StorageError: the file cannot be read.
+            SchemaMismatchError: the file has columns that a dataset cannot have.
         """
         shown = storage.display(path)
         try:
@@ -156,7 +155,7 @@ class FooterReader:
     def _described(self, footer: CheckedFooter, file: pa.NativeFile) -> ForeignSchema:
         columns = [footer.metadata.schema.column(at) for at in range(footer.leaf_count)]
         physical = footer.arrow_schema.remove_metadata()
-        # Whatever decides how bounds are read is part of the key.
+        # The key has everything that decides how bounds are read.
         units = [
             column.logical_type.to_json() if column.physical_type == "INT64" else ""
             for column in columns
@@ -207,9 +206,9 @@ def read_schema(parquet: pq.ParquetFile, logical: pa.Schema) -> pa.Schema:
 
 
 def schema_for_engines(storage: Storage, path: str, logical: pa.Schema) -> pa.Schema | None:
-    """As `read_schema`; None if Arrow must not scan the file on its own.
+    """As `read_schema`; None: Arrow must not scan the file on its own.
 
-    It reads INT96 in nanoseconds, and prunes decimals by bounds that are known to be wrong.
+    Arrow reads INT96 in nanoseconds, and prunes decimals by bounds that are known to be wrong.
     """
     with storage.open_input(path) as file, storage.errors(path):
         footer = open_footer(file, storage.display(path))
@@ -243,7 +242,7 @@ def _row_groups(
 def _bounds(
     chunk: Chunk, type_: pa.DataType | None, row_count: int, created_by: str | None
 ) -> ColumnBounds:
-    # `chunk_bounds` has bounds of rows: those of leaves below lists are never used.
+    # `chunk_bounds` has bounds of rows, so bounds of leaves below lists are never used.
     leaf = Leaf((), 0, type_ or pa.null(), False)
     may_have_nan = bool(pa.types.is_floating(leaf.type))
     unknown = ColumnBounds(None, None, None, row_count, may_have_nan)
@@ -263,8 +262,8 @@ def _bounds(
 def has_certain_order(column: pq.ColumnSchema, type_: pa.DataType) -> bool:
     """Tell whether bounds mean what the Arrow type says.
 
-    Arrow takes some types from a copy of the Arrow schema in the footer; whether the
-    stored integers have that type's unit, only the Parquet type tells.
+    Arrow takes some types from a copy of the Arrow schema in the footer, but only the Parquet type
+    tells whether the stored integers have that type's unit.
     """
     if pa.types.is_timestamp(type_):
         logical = json.loads(column.logical_type.to_json())
@@ -308,7 +307,7 @@ class Recorder:
         self._schema = pa.schema([field for field in data if _has_any(field, present)])
 
     def record(self, file: ForeignFile, path: str, partitions: Mapping[str, Any]) -> FileMetadata:
-        """Describe one file; `path` is the one that is recorded."""
+        """Describe one file; `path` is the path to record."""
         return FileMetadata(
             path=path,
             row_count=file.row_count,
@@ -336,7 +335,7 @@ class Recorder:
         )
 
     def _without_data(self, leaf: Leaf, row_count: int) -> list[tuple[Leaf, ColumnBounds]]:
-        """What is known of a column that the files lack: it has its initial default or NULL."""
+        """The bounds of a column that the files lack: its initial default or NULL."""
         default = self._defaults.get(leaf.id)
         if default is not None and len(leaf.path) > 1:
             return []  # NULL where the struct is NULL

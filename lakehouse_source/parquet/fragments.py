@@ -1,15 +1,14 @@
 """Edge. Scan tasks as an Arrow dataset, for engines that scan such datasets themselves.
 
 The `partition_expression` of a fragment must hold for each of its rows, because engines
-skip the fragment by it. Arrow's own scanner gets three things wrong, which are
-prevented here:
+skip the fragment by it. Arrow's own scanner gets three things wrong, and this module prevents them:
 
     NaN     It prunes row groups by footer statistics, which leave NaN out, and
-            compares NaN by IEEE. Filters on columns that may hold NaN are rewritten
-            and applied to rows that were read without a filter.
+            compares NaN by IEEE. Filters on columns that may hold NaN are rewritten, and are
+            applied to rows that were read without a filter.
     ids     It finds columns by name. A file in which a name means another column than
             in this version is converted by plake, into memory.
-    types   Its casts differ from plake's promotions, but for wider integers. Files with
+    types   Its casts differ from plake's promotions, except for wider integers. Files with
             other promotions are converted too.
 """
 
@@ -53,7 +52,7 @@ def fragments(
 ) -> list[ds.ParquetFileFragment]:
     """The row groups of tasks, with expressions that hold on all rows of a fragment.
 
-    A task is one fragment, or one for each row group where Arrow cannot scan its file.
+    A task is one fragment, or one per row group if Arrow cannot scan its file.
     """
     found: list[ds.ParquetFileFragment] = []
     for task, bounds in zip(tasks, known):
@@ -68,7 +67,7 @@ def fragments(
         for field in lacking:
             default = initial_default(field)
             if default is not None:
-                # Arrow gives a column that the file lacks the value that an equality tells.
+                # Arrow fills a column that the file lacks with the value of an equality.
                 promise = _both(promise, pc.field((field.name,)) == default)
         found.append(
             ds.ParquetFileFormat().make_fragment(
@@ -232,7 +231,7 @@ def _both(promise: pc.Expression | None, term: pc.Expression) -> pc.Expression:
 
 
 def _bounded(leaf: Leaf, known: ColumnBounds) -> pc.Expression | None:
-    """What holds on every row by the bounds; None if Arrow cannot compare them."""
+    """The condition that the bounds prove for every row; None: Arrow cannot compare them."""
     column = pc.field(leaf.path)
     nulls = known.null_count
     if nulls == known.row_count:
@@ -251,12 +250,12 @@ def _bounded(leaf: Leaf, known: ColumnBounds) -> pc.Expression | None:
 
 
 def _lacking_as_today(spec: ReadSpec, task: ScanTask, storage: Storage) -> list[pa.Field] | None:
-    """The columns that a file lacks, if Arrow, which goes by names, finds all others in it.
+    """The columns that a file lacks, if Arrow finds all other columns by name.
 
-    None: it would not. The footer of a file that plake did not write is read for this.
+    None: Arrow does not. The footer of a file that plake did not write is read for this.
     """
     if task.deleted is not None:
-        return None  # Arrow knows nothing of deleted rows
+        return None  # Arrow does not know deleted rows
     logical = spec.file_schemas[task.schema_version]
     partition_ids = {field_id(spec.schema.field(name)) for name in spec.partition_by}
     if is_foreign(task.path):

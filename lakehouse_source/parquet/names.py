@@ -1,11 +1,11 @@
-"""Edge. The names that plake gives to data files, and what a name says of its file.
+"""Edge. The names that plake gives to data files, and what a name says about its file.
 
     <write id>-<UUIDv7>.parquet         plake wrote the file: its columns have plake's field ids
     <write id>-<UUIDv7>.copy.parquet    plake copied the file: somebody else wrote it
     <write id>-<UUIDv7>.puffin          deletion vectors that a commit of plake wrote
     <write id>-<UUIDv7>.avro            a manifest, or a list of them, for readers of Iceberg
-    <number>-<write id>-<UUIDv7>.metadata.json   a table as Iceberg's readers open it
-    any other name                      a file that was added where it stands
+    <number>-<write id>-<UUIDv7>.metadata.json   a table for readers of Iceberg
+    any other name                      a file that was added in place
 
 Nothing else records who wrote a file. A file that plake did not write is read by the
 names of its columns, and a file with a name that plake did not give is never deleted.

@@ -15,7 +15,7 @@ from lakehouse_source.parquet.page_pruning import PagePruning
 from lakehouse_source.parquet.page_reader import FileColumn, PageReader
 from lakehouse_source.schema.fields import children
 
-# After so many row groups of a file in which they saved nothing, page indexes are not looked at.
+# Page indexes are no longer read after this many row groups in which they saved nothing.
 _FRUITLESS_ROW_GROUPS = 1
 
 
@@ -37,7 +37,7 @@ class OpenFile:
 
     @cached_property
     def parquet(self) -> pq.ParquetFile:
-        # From afar, requests for neighbouring column chunks are made one.
+        # In a remote store, requests for neighbouring column chunks are merged.
         return pq.ParquetFile(
             self.file,
             metadata=self.footer.metadata,
@@ -57,7 +57,7 @@ class OpenFile:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSet:
-    """Columns that are read together: as wanted, as the file has them, and as leaf columns."""
+    """Columns that are read together: as requested, as stored in the file, and as leaf columns."""
 
     wanted: pa.Schema
     physical: list[pa.Field]
@@ -65,7 +65,7 @@ class ColumnSet:
 
 
 class PagesOfFile:
-    """The page indexes of a file that is read for a condition, while they save something.
+    """The page indexes of a file that is read for a condition, as long as they save work.
 
     `condition` are the condition's columns and `rest` the other columns to return.
     """
@@ -84,7 +84,7 @@ class PagesOfFile:
         return self._fruitless < _FRUITLESS_ROW_GROUPS
 
     def rows(self, row_group: int) -> tuple[RowRange, ...] | None:
-        """The rows that may match; None if the row group should be read whole.
+        """The rows that may match; None: read the whole row group.
 
         Raises:
             UnusablePages: an index is wrong.
@@ -100,10 +100,10 @@ class PagesOfFile:
         return None
 
     def read(self, row_group: int, part: ColumnSet, rows: tuple[RowRange, ...]) -> pa.Table | None:
-        """The rows of columns; None where reading whole columns costs less.
+        """The rows of columns; None: reading whole columns costs less.
 
         Raises:
-            UnusablePages: an index is wrong, and with it perhaps the choice of the rows.
+            UnusablePages: an index is wrong, and so perhaps the chosen rows are.
         """
         chosen = self._reader.choose(row_group, part.columns, rows)
         return self._reader.read(chosen) if chosen.pays else None

@@ -1,9 +1,9 @@
-"""Edge. A small Parquet file in memory, made of some pages of another one.
+"""Edge. A small Parquet file in memory, made of some pages of another file.
 
 Its schema is copied byte for byte from the real footer, and its column chunks are the dictionary
-page and the chosen data pages of the real ones. The offset index is not believed alone: the
-header of each page must be that of a data page of the size and, for a column without lists, of
-the rows that the index says.
+page and the chosen data pages of the real chunks. The offset index alone is not trusted: the header
+of each page must be that of a data page, and have the size and, for a column without lists, the
+number of rows that the index says.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _MAGIC = b"PAR1"
 _DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
 # Source: parquet.thrift, `Encoding`: PLAIN_DICTIONARY, RLE_DICTIONARY.
 _IN_DICTIONARY = frozenset((2, 8))
-# Text is decoded as a dictionary where each of its entries stands for so many values.
+# Text is decoded as a dictionary if each entry stands for this many values on average.
 _VALUES_OF_ENTRY = 4
 # A column chunk that is not in the file in memory: only `file_offset`, which is required.
 _NO_CHUNK = write_struct([(2, I64, 0)])
-# PyArrow before 26 reads as many rows of the nth column that it is asked for as the nth column
-# chunk has values, whether it is the chunk of that column or of another one.
+# For the nth requested column, PyArrow before 26 reads as many rows as the nth column chunk has
+# values, even if this chunk belongs to another column.
 _COUNTS_BY_POSITION = int(pa.__version__.split(".")[0]) < 26
-# What damaged bytes may raise while they are parsed.
+# The errors that parsing damaged bytes may raise.
 _DAMAGE = (LookupError, TypeError, ValueError, OverflowError, struct.error)
 
 
@@ -55,8 +55,8 @@ class UnusablePages(ValueError):
 class PageLeaf:
     """A leaf column of the file in memory: the dictionary and data pages of a column chunk.
 
-    `value_count` counts the values of all pages, NULLs included. `in_dictionary` tells that
-    they are all in a small dictionary.
+    `value_count` counts the values of all pages, NULLs included. `in_dictionary`: all values are in
+    a small dictionary.
     """
 
     position: int
@@ -93,8 +93,8 @@ def file_of_pages(
     size = len(_MAGIC)
     row_groups = []
     for group in groups:
-        # PyArrow reads no more rows than a row group says. With one more it reads all of
-        # them, and those of lists can be counted.
+        # PyArrow reads no more rows than a row group declares. If one more is declared, it reads
+        # all of them, and rows of lists can be counted.
         row_count = group.row_count + group.has_lists
         chunks = [_NO_CHUNK] * footer.leaf_count
         if _COUNTS_BY_POSITION:

@@ -1,9 +1,9 @@
 """Edge. Parquet page indexes: where the pages of a column chunk are, and their bounds.
 
-An index is trusted as footer statistics are. One that contradicts itself, its column chunk or
-the statistics is not used. Nothing can detect one that lies consistently: in its bounds and null
-counts, or in the first rows of pages that nobody reads. `page_file` checks the headers of the
-pages that it reads against the index.
+An index is trusted like footer statistics. An index that contradicts itself, its column chunk or
+the statistics is not used. An index with consistent errors cannot be detected, if these are in its
+bounds and null counts, or in the first rows of pages that nobody reads. `page_file` checks the
+headers of the pages that it reads against the index.
 
 Source: Parquet format, PageIndex.md; parquet.thrift, `OffsetIndex`, `ColumnIndex`.
 """
@@ -33,13 +33,13 @@ RowRange: TypeAlias = tuple[int, int]
 
 # Parsing takes about a second for this many bytes.
 _LARGEST_BYTES = 4 * 1024 * 1024
-# What was parsed of indexes up to this size is remembered, by all of their bytes.
+# Parsed indexes up to this size are remembered, by all of their bytes.
 _REMEMBERED_BYTES = 8 * 1024
 # Source: parquet.thrift, `ColumnChunk`, `ColumnMetaData`, `Statistics`: field ids.
 _META_DATA, _OFFSET_INDEX, _COLUMN_INDEX = 3, 4, 6
 _STATISTICS, _MAX_VALUE, _MIN_VALUE = 12, 5, 6
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}
-# What a damaged index may raise while it is parsed.
+# The errors that parsing a damaged index may raise.
 _DAMAGE = (LookupError, TypeError, ValueError, OverflowError, struct.error)
 
 
@@ -77,7 +77,7 @@ class PageBounds:
 
 
 class PageIndex:
-    """The page indexes of one file, read as they are asked for."""
+    """The page indexes of one file, read on request."""
 
     def __init__(self, source: ByteRanges, footer: CheckedFooter) -> None:
         self._source = source
@@ -86,10 +86,10 @@ class PageIndex:
         self._located: dict[tuple[int, int], ChunkPages | None] = {}
 
     def load(self, row_group: int, located: Iterable[int], bounded: Iterable[int] = ()) -> None:
-        """Read indexes of one row group together: of the leaf columns at these positions.
+        """Read indexes of one row group together, for the leaf columns at these positions.
 
-        `located` need the places of their pages, `bounded` the bounds too. Forgets the
-        indexes that were read before.
+        `located` need the places of their pages, `bounded` also the bounds. Drops the indexes that
+        were read before.
         """
         self._located = {}
         bounded = set(bounded)
@@ -102,10 +102,10 @@ class PageIndex:
             self._loaded = {}
 
     def locations(self, row_group: int, position: int) -> ChunkPages | None:
-        """The pages of a column chunk, None where their places are not known for certain.
+        """The pages of a column chunk; None: their places are not certain.
 
-        They are certain if the pages follow each other without a gap from the first data
-        page to the chunk's end, and their rows from the first row to the last.
+        The places are certain if the pages follow each other without a gap from the first data page
+        to the chunk's end, and their rows from the first row to the last.
         """
         key = (row_group, position)
         if key not in self._located:
@@ -127,7 +127,7 @@ class PageIndex:
         return self._located[key]
 
     def bounds(self, row_group: int, position: int, leaf: Leaf) -> Sequence[PageBounds] | None:
-        """The bounds of each page in row order, None where nothing is known of them.
+        """The bounds of each page in row order; None: they are not known.
 
         `position` is the column's place among the file's leaf columns, `leaf.type` the type
         that the file was written with.
@@ -153,7 +153,7 @@ class PageIndex:
                 (statistics.get(_MIN_VALUE), statistics.get(_MAX_VALUE)),
             )
         except _DAMAGE:
-            # A damaged index: the row group's statistics stand.
+            # The index is damaged, so the row group's statistics are used.
             return None
 
     def _bytes(self, row_group: int, position: int, field: int) -> bytes | None:
@@ -181,10 +181,11 @@ def matching_rows(
 ) -> tuple[RowRange, ...]:
     """The rows of a row group on which `predicate` may be TRUE, in order.
 
-    `pages` has the bounds of columns by id; of other columns `otherwise` tells what is
-    known over the row group.
+    `pages` has the bounds of columns by id; `otherwise` gives those of other columns over the whole
+    row group.
     """
-    # Pages of different columns end at different rows: look at the pieces between all ends.
+    # Pages of different columns end at different rows, so the pieces between all ends are
+    # evaluated.
     cuts = sorted({0, row_count, *(page.end_row for found in pages.values() for page in found)})
     places = dict.fromkeys(pages, 0)
     ranges: list[RowRange] = []
@@ -229,7 +230,7 @@ def _located(data: bytes, start: int, size_bytes: int, row_count: int) -> ChunkP
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """How bounds of a column are encoded. `width` in bytes, None where values have any."""
+    """The encoding of a column's bounds. `width` is in bytes; None: values have any width."""
 
     physical: str
     width: int | None
@@ -242,7 +243,7 @@ class _Values:
         return ordinal(_plain(raw, self.physical), self.physical, self.type)
 
     def ordinals(self, raws: Sequence[bytes | None]) -> Sequence[Any]:
-        """As `ordinal`, of many bounds. None stays None."""
+        """As `ordinal`, for many bounds. None stays None."""
         code = {"INT32": "i", "INT64": "q"}.get(self.physical)
         signed = not pa.types.is_unsigned_integer(self.type)
         if code is not None and signed and {len(raw or b"") for raw in raws} == {self.width}:
@@ -280,7 +281,8 @@ def _bounded(
         if nulls is not None and not 0 <= nulls <= count:
             nulls = None
         # Writers without statistics call every page a null page and count -1 nulls in it
-        # (datapage_v1-snappy-compressed-checksum.parquet): only both together are believed.
+        # (datapage_v1-snappy-compressed-checksum.parquet): a page counts as all NULL only if
+        # both agree.
         may_be_nan = floats and not (gone and nulls == count)
         pages.append(PageBounds(first, end, ColumnBounds(lower, upper, nulls, count, may_be_nan)))
     if not _as_declared(pages, columns[4]) or _contradicts(pages, extremes, values):
@@ -289,7 +291,7 @@ def _bounded(
 
 
 def _as_declared(pages: Sequence[PageBounds], boundary_order: int) -> bool:
-    """Tell whether bounds ascend (1) or descend (2) from page to page where the index says so."""
+    """Tell whether bounds ascend (1) or descend (2) from page to page, if the index says so."""
     if boundary_order not in (1, 2):
         return True
     step = 1 if boundary_order == 1 else -1

@@ -1,9 +1,9 @@
 """Edge. Which rows of a row group may match the condition of a scan, by the page indexes.
 
 Sound, as pruning by statistics is: rows that are left out cannot match, if the index
-tells the truth. A column of which the index says nothing (a partition column, one that
-the file lacks, one without an index or of a type whose bounds have no certain meaning)
-may have any value.
+tells the truth. A column without usable bounds in an index may have any value: a partition column,
+a column that the file lacks, a column without an index or of a type whose bounds have no certain
+meaning.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PagePruning:
                     self._columns[leaf.id] = position, told, now
 
     def rows(self, row_group: int, located: Iterable[int]) -> tuple[RowRange, ...] | None:
-        """The rows that may match, None where the indexes tell nothing.
+        """The rows that may match; None: the indexes rule out nothing.
 
         Also reads the offset indexes of the leaf columns at the positions `located`.
         """
@@ -89,7 +89,7 @@ class PagePruning:
 def _bounds_type(
     footer: CheckedFooter, position: int, type_: pa.DataType, is_foreign: bool
 ) -> pa.DataType | None:
-    """The type that bounds of a leaf column have, None where they have no certain meaning."""
+    """The type of a leaf column's bounds; None: the bounds have no certain meaning."""
     if not is_foreign:
         return type_
     try:

@@ -1,13 +1,13 @@
 """Edge. Reads some rows of a row group by fetching only the pages that hold them.
 
-PyArrow reads whole column chunks. The pages that are needed are therefore put together as a
-small Parquet file in memory (`page_file`). PyArrow decodes it, checks the checksums that pages
-have, and the rows are cut out.
+PyArrow reads whole column chunks. So the needed pages are put together as a small Parquet file in
+memory (`page_file`). PyArrow decodes this file and checks the pages' checksums, and the rows are
+cut out.
 
-Columns whose chosen pages begin and end at the same rows form one row group of that file. Where
-pages of a nested column's leaves end at different rows, those between common ends are read
-together. Of a column with lists the rows are counted after decoding. What does not fit is an
-`UnusablePages`, and the caller reads the whole row group.
+Columns whose chosen pages begin and end at the same rows form one row group of that file. If pages
+of a nested column's leaves end at different rows, the pages between common ends are read together.
+The rows of a column with lists are counted after decoding. A contradiction raises `UnusablePages`,
+and the caller reads the whole row group.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class PageReader:
             if not chunks:
                 raise UnusablePages(f"no leaf column of {column.name!r}")
             runs = _runs(_common_starts(chunks), row_count, rows)
-            # Rows of lists are counted apart: see `file_of_pages`.
+            # Rows of lists are counted separately, see `file_of_pages`.
             key = (column.has_lists, runs)
             if key not in groups:
                 count = sum(end - first for first, end in runs)
@@ -128,7 +128,7 @@ class PageReader:
             tables = self._decoded(data, groups)
         except (pa.ArrowException, OSError) as error:
             if any(group.has_lists for group in groups):
-                # Perhaps a PyArrow that refuses a row group with fewer rows than it says.
+                # This PyArrow may refuse a row group with fewer rows than declared.
                 raise UnusablePages(str(error)) from error
             raise CorruptDatasetError(path=self._footer.path, reason=str(error)) from error
         read: dict[str, pa.ChunkedArray] = {}
@@ -138,7 +138,7 @@ class PageReader:
             found = cut(table, group.runs, chosen.rows)
             read |= dict(zip(found.column_names, found.columns))
             for name in found.column_names:
-                # Decoded as a dictionary and cut: now few values are left to be made text.
+                # Decoded as a dictionary and cut: now only few values must become text.
                 type_ = self._footer.arrow_schema.field(name).type
                 if pa.types.is_dictionary(read[name].type) and not pa.types.is_dictionary(type_):
                     read[name] = read[name].cast(type_)
@@ -161,7 +161,7 @@ class PageReader:
             parquet.read_row_group(
                 number,
                 columns=group.paths,
-                # To hand a column to a thread takes as long as to decode 10,000 values.
+                # Handing a column to a thread takes as long as decoding 10,000 values.
                 use_threads=self._use_threads and group.row_count > _ROWS_FOR_THREADS,
             )
             for number, group in enumerate(groups)
@@ -180,7 +180,7 @@ class PageReader:
 
 
 def cut(table: pa.Table, runs: Sequence[RowRange], rows: Sequence[RowRange]) -> pa.Table:
-    """The rows that are wanted, of a table that holds the rows of `runs` one after the other.
+    """The requested rows of a table that holds the rows of `runs` one after the other.
 
     Each range of rows lies within one run.
     """
@@ -227,7 +227,7 @@ def _runs(starts: Sequence[int], row_count: int, rows: Sequence[RowRange]) -> tu
 
 
 def _leaf(position: int, has_lists: bool, chunk: ChunkPages, runs: Sequence[RowRange]) -> PageLeaf:
-    """The pages that hold the rows of `runs`, each of which begins and ends with a page."""
+    """The pages that hold the rows of `runs`; each run begins and ends with a page."""
     pages: list[PageLocation] = []
     spans = [] if chunk.dictionary is None else [chunk.dictionary]
     for first, end in runs:

@@ -1,6 +1,6 @@
-"""Edge. Looks at the headers of pages before anything decodes them: how large do they say to be?
+"""Edge. Checks the sizes in the headers of pages before anything decodes the pages.
 
-A page of a few kilobytes may decompress to 2 GiB. PyArrow allocates what the header says.
+A page of a few kilobytes may decompress to 2 GiB, and PyArrow allocates the size in the header.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import pyarrow as pa
 from lakehouse_source.parquet.checked_footer import CheckedFooter
 from lakehouse_source.parquet.thrift import ThriftError, read_struct
 
-# Where the catalog does not know better.
+# The limit if the catalog does not know the sizes.
 LARGEST_PAGE_BYTES = 512 * 1024 * 1024
-# What a page may have beyond the size that the catalog has of its row group.
+# How much larger a page may be than its row group in the catalog.
 _SLACK_BYTES = 1 << 20
 # A header has bounds of the page's values in it, which may be long texts.
 _HEADER_BYTES = (256, 64 * 1024, 4 * 1024 * 1024)
@@ -21,9 +21,9 @@ _HEADER_BYTES = (256, 64 * 1024, 4 * 1024 * 1024)
 def oversized_page(
     file: pa.NativeFile, footer: CheckedFooter, row_group: int, limit_bytes: int
 ) -> str | None:
-    """What is wrong with the headers of a row group's pages; None where nothing is.
+    """What is wrong with the headers of a row group's pages; None: nothing.
 
-    No page of it may say that it has more than `limit_bytes` when it is decompressed.
+    No header may declare more than `limit_bytes` of decompressed bytes.
 
     Raises:
         CorruptDatasetError: a column chunk contradicts the schema.

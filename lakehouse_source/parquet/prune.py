@@ -1,7 +1,7 @@
-"""Edge. Which row groups, and which rows of them, one Parquet file needs for a condition.
+"""Edge. Which row groups of one Parquet file, and which of their rows, a condition needs.
 
-For any Parquet file, whoever wrote it and whatever reads it afterwards. Looks at
-row group statistics, then bloom filters, then page indexes; decodes no data.
+This works for any Parquet file, whatever wrote or reads it. It uses row group statistics, then
+bloom filters, then page indexes, and decodes no data.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class KeptRowGroup:
     """A row group that may hold matches.
 
     `row_ranges`: the rows that may match, as (first, end) with the end excluded,
-    where the page index narrows them; None means all.
+    if the page index narrows them; None means all.
     """
 
     index: int
@@ -54,7 +54,7 @@ class KeptRowGroup:
 
 @dataclass(frozen=True, slots=True)
 class ConditionPruning:
-    """What one condition of the conjunction prunes alone: row groups, and rows by page index."""
+    """What one condition of an AND prunes alone: row groups, and rows by page index."""
 
     condition: str
     by_statistics: int
@@ -93,13 +93,13 @@ def prune_file(
 
     Args:
         metadata_or_path: a path or URI; or a footer, of which only the statistics
-            are used. Not a footer of an encrypted file: PyArrow cannot write it again,
-            and ends the process.
+            are used. A footer of an encrypted file must not be given: PyArrow crashes when it
+            writes this footer again.
         predicate: SQL text, triples, nodes or an Arrow expression, over the file's own
             columns. A conjunct that pruning cannot decide (a function, columns compared
             with each other) prunes nothing and is reported in `not_used`.
-        page_index: narrow row groups to row ranges where the file has page indexes.
-        bloom_filters: consult bloom filters for `=` and `IN`.
+        page_index: narrow row groups to row ranges if the file has page indexes.
+        bloom_filters: use bloom filters for `=` and `IN`.
 
     Raises:
         InvalidPredicateError: the condition does not fit the file's columns.
@@ -117,7 +117,7 @@ def prune_file(
         footer = CheckedFooter(metadata_or_path, "the footer")
         return _Pruner(footer, None, predicate).prune()
     folder, name = os.path.split(os.fspath(metadata_or_path))
-    # With a slash, for spaces at the end of a path count as typed by mistake.
+    # With a slash, because spaces at the end of a path count as typing errors.
     storage = Storage(os.path.join(folder, "") or ".")
     with storage.open_input(name) as file:
         footer = open_footer(file, storage.display(name))
@@ -130,7 +130,7 @@ def prune_file(
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The file behind a footer. `pages` is None where page indexes are not to be used."""
+    """The file of a footer. `pages` is None if page indexes are not to be used."""
 
     read_at: Callable[[int, int], bytes]
     size_bytes: int
@@ -183,7 +183,7 @@ class _Pruner:
     def _row_group(
         self, bound: BoundPredicate, index: int, rows: int
     ) -> tuple[str | None, tuple[RowRange, ...] | None]:
-        """What prunes the row group, None if nothing; and the rows left in it."""
+        """What prunes the row group (None: nothing), and the rows that are left in it."""
 
         def statistics(column_id: int) -> ColumnBounds:
             position = self.positions.get(column_id)
@@ -222,7 +222,7 @@ class _Pruner:
         page_index: PageIndex,
         statistics: Callable[[int], ColumnBounds],
     ) -> tuple[RowRange, ...] | None:
-        """The rows that may match by the page indexes; None where they narrow nothing."""
+        """The rows that may match by the page indexes; None: the indexes rule out nothing."""
         columns: dict[int, tuple[int, Leaf]] = {}
         for column_id in bound.column_ids:
             position = self.positions.get(column_id)
@@ -244,8 +244,8 @@ class _Pruner:
 def _file_leaves(footer: CheckedFooter) -> tuple[pa.Schema, list[Leaf | None]]:
     """The file's schema with ids, and the leaf behind each of its columns.
 
-    A column of a type that plake does not keep is left out of the schema: a
-    condition cannot name it, and its place stays empty.
+    A column whose type plake does not store is left out of the schema: a condition cannot name this
+    column, and its place stays empty.
     """
     numbers = iter(range(1, 1 << 31))
     fields: list[pa.Field] = []
@@ -260,7 +260,7 @@ def _file_leaves(footer: CheckedFooter) -> tuple[pa.Schema, list[Leaf | None]]:
         fields.append(kept)
         found += list(leaves(pa.schema([kept])))
     if len(found) != footer.leaf_count:
-        # A shape that Arrow reads differently: nothing can be said of any column.
+        # Arrow reads this structure differently, so nothing is known of any column.
         found = [None] * footer.leaf_count
     return pa.schema(fields), found
 

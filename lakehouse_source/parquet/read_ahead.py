@@ -1,4 +1,4 @@
-"""Edge. Runs streams of tables side by side and gives the tables in order, in bounded memory."""
+"""Edge. Runs streams of tables in parallel and returns the tables in order, in bounded memory."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def in_order(
 ) -> Generator[tuple[Item, pa.Table], None, None]:
     """The tables of the streams of all items, each with its item, in the order of the items.
 
-    So many threads as `width` read ahead. They stop while the tables that wait have more than
-    `buffer_bytes`; each thread has one more at hand.
+    `width` threads read ahead. They pause while waiting tables have more than `buffer_bytes`; each
+    thread also holds one table.
     """
     waiting = _Waiting(buffer_bytes)
 
@@ -66,11 +66,11 @@ class _Waiting:
         self._changed = threading.Condition()
 
     def put(self, number: int, table: pa.Table) -> bool:
-        """Let a table wait, as soon as there is room; False: nobody wants it any more."""
+        """Let a table wait, as soon as there is room; False: the reader has stopped."""
         size = table.get_total_buffer_size()
 
         def has_room() -> bool:
-            # The stream whose turn it is always goes on: the room is taken by those behind it.
+            # The stream whose turn it is never pauses, because only later streams fill the buffer.
             wanted = number == self._turn and not self._tables.get(number)
             return self._stopped or wanted or self._size_bytes + size <= self._limit_bytes
 
@@ -83,13 +83,13 @@ class _Waiting:
             return not self._stopped
 
     def end(self, number: int) -> None:
-        """Say that a stream has no more tables."""
+        """Mark that a stream has no more tables."""
         with self._changed:
             self._ended.add(number)
             self._changed.notify_all()
 
     def tables(self, number: int) -> Iterator[pa.Table]:
-        """The tables of a stream, whose turn it is from now on."""
+        """The tables of a stream, whose turn begins now."""
         with self._changed:
             self._turn = number
             self._changed.notify_all()

@@ -1,6 +1,6 @@
 """Pure. What a read must produce and how the files of a write must look.
 
-Values only. Both travel from the driver to executors.
+Only values, which travel from the driver to executors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COMPRESSION = "zstd"
 MAX_OPEN_FILES = 100
 
 
-# Where files are: a URI that needs nothing else to reach it, or a location with its options.
+# Where files are: a URI without options, or a location with its options.
 Where: TypeAlias = str | StorageLocation
 
 
@@ -38,10 +38,10 @@ class WriteSpec:
     `schema` is the dataset's schema (with ids) that the files are written under.
     `must_match` is the condition of an `overwrite where`: a row that does not
     satisfy it is refused. `moved_rows`: rows come from other files, and the batches have the
-    hidden columns too. `cluster_by` are paths of columns: rows that are gathered together are
-    placed in that order, and those of a row group are then sorted by `sort_by`. `ordered_by` are
-    such paths where all rows come in that order. Then row groups end where the value of a single
-    path changes, if that is near, so that two files do not both hold the value at which one ends.
+    hidden columns too. `cluster_by` are paths of columns: rows that are gathered together are put
+    in this order, and the rows of each row group are then sorted by `sort_by`. `ordered_by` are
+    such paths where all rows arrive in this order. With one path, a row group ends at a change of
+    its value, if one is near, so that two files do not share the value at the end of one file.
     """
 
     uri: Where
@@ -73,13 +73,13 @@ class WriteSpec:
 
 @dataclass(frozen=True, slots=True)
 class ReadSpec:
-    """What all tasks of one scan have in common; pickled once, not per task.
+    """The common part of all tasks of one scan; pickled once, not per task.
 
     `schema` is the dataset's schema (with ids) at the version read, `columns`
     the top-level columns to return, `file_schemas` the schemas that data files
     were written under, by schema version. `verify_checksums`: compare each page that is read
-    with its checksum. `verify_files`: compare each file that is read, and each file of deletion
-    vectors, with the checksum that the catalog has of it, first.
+    with its checksum. `verify_files`: first compare each file that is read, and each file of
+    deletion vectors, with its checksum in the catalog.
     """
 
     uri: Where
@@ -88,11 +88,11 @@ class ReadSpec:
     partition_by: tuple[str, ...]
     file_schemas: Mapping[int, pa.Schema]
     predicate: BoundPredicate | None = None
-    # Inverted: return the rows for which the predicate is FALSE or NULL.
+    # True: return the rows for which the predicate is FALSE or NULL.
     unmatched: bool = False
     verify_checksums: bool = False
     verify_files: bool = False
-    # Structs that are read in part: by name, the field with only the wanted children.
+    # Structs that are read in part: by name, the field with only the requested children.
     narrowed: Mapping[str, pa.Field] = dataclasses.field(default_factory=dict)
 
     @property

@@ -27,7 +27,7 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows of a row group, in order: ranges of them, and of these those that `mask` marks."""
+    """Some rows of a row group, in order: the rows of `rows` that `mask` marks."""
 
     group: RowGroup
     ranges: tuple[RowRange, ...]
@@ -41,7 +41,7 @@ class Rows:
 
     @property
     def positions(self) -> pa.Array:
-        """Where the rows are in the file."""
+        """The positions of the rows in the file."""
         start = self.group.first_row
         parts = [pa.arange(start + first, start + end) for first, end in self.ranges]
         found = pa.chunked_array(parts, pa.int64()).combine_chunks()
@@ -49,7 +49,7 @@ class Rows:
 
     @property
     def live(self) -> pa.Array | None:
-        """Which of the rows are not deleted; None: all, or `mask` marks none that is deleted."""
+        """Which of the rows are not deleted; None: all, or `mask` marks no deleted row."""
         live = self.group.live
         if live is None or self.mask is not None:
             return None
@@ -66,10 +66,11 @@ def of_live(
 def most_of(
     columns: list[pa.ChunkedArray], schema: pa.Schema, mask: pa.BooleanArray | pa.ChunkedArray
 ) -> pa.Table:
-    """The rows that a mask marks, most of them. `Table.filter` takes twice as long for that.
+    """The rows that a mask marks, if it marks most rows.
 
-    `columns` is empty afterwards. If nothing else has them, the memory of a column serves for
-    the rows of the next one; new memory takes as long as the copying (page faults).
+    `Table.filter` takes twice as long for this. `columns` is empty afterwards. If nothing else
+    refers to a column, its memory is used again for the rows of the next column; new memory takes
+    as long as the copying (page faults).
     """
     found = []
     columns.reverse()
@@ -79,7 +80,7 @@ def most_of(
 
 
 def marked(rows: tuple[RowRange, ...], mask: pa.ChunkedArray) -> tuple[RowRange, ...]:
-    """Those of the rows that `mask` marks; it has an item for each row in `rows`."""
+    """The rows that `mask` marks; the mask has an item for each row in `rows`."""
     found: list[RowRange] = []
     before = at = 0
     for place in pc.indices_nonzero(mask).to_pylist():

@@ -1,7 +1,7 @@
-"""Edge. What readers of a file leave out by what only the file knows. No data is decoded.
+"""Edge. What readers leave out because of information that only the file has.
 
-Planning opens no file. What a bloom filter, a page index or a deletion vector rules out besides,
-readers find when they open it, and so does whoever asks for the reason.
+No data is decoded. Planning opens no file. A reader that opens a file finds what a bloom filter, a
+page index or a deletion vector also rules out; this module finds the same, to explain a scan.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from lakehouse_source.storage import Storage
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """What a reader makes of a row group: `by` rules it out; None: `rows` of it may match.
+    """A reader's decision about a row group: `by` rules it out; None: `rows` of it may match.
 
-    `conjunct` is the number of the part of the condition that does; None: all of it together.
+    `conjunct` is the number of the part of the condition that decides; None: the whole condition.
     """
 
     row_group: int
@@ -46,7 +46,7 @@ class Skip:
 def skips(
     spec: ReadSpec, task: ScanTask, storage: Storage, conjuncts: Sequence[BoundPredicate]
 ) -> Iterator[Skip]:
-    """What a reader makes of each row group of a task whose rows a condition decides.
+    """A reader's decision about each row group of a task with a condition on rows.
 
     Raises:
         StorageError, CorruptDatasetError: as a read of the file does.

@@ -1,9 +1,9 @@
 """Edge. Reads and writes the Thrift structures of a Parquet file that PyArrow does not expose.
 
-Only the compact protocol. A structure that is read becomes a dict from field id to value.
-Every length and every depth is checked against the bytes that are there: a damaged file
-ends in a `ThriftError`, never in a large allocation or an endless loop. A structure is
-written field by field; its lists and inner structures are given as bytes.
+Only the compact protocol. A structure that is read becomes a dict from field id to value. Every
+length and every depth is checked against the available bytes: a damaged file causes a
+`ThriftError`, never a large allocation or an endless loop. A structure is written field by field;
+its lists and inner structures are given as bytes.
 
 Source: Apache Thrift, "Thrift Compact protocol encoding".
 """
@@ -111,12 +111,12 @@ def _varint_of(value: int) -> bytes:
     return bytes(out)
 
 
-# The functions below leave the check of the end to the bytes object: reading past it is an
-# IndexError. A length is checked where it would be skipped or copied.
+# The functions below rely on the bytes object to check its end: reading past the end is an
+# IndexError. A length is checked before its bytes are skipped or copied.
 
 
 def _struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
-    # Every page that is read goes through this loop, as do all of an index: the commonest
+    # Every page that is read, and every page of an index, goes through this loop: the commonest
     # kinds come first, and calls are few.
     if depth > _DEEPEST:
         raise ThriftError("nested too deeply")
@@ -248,7 +248,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _varint_from(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """The number whose first byte, which says that more follow, was read already."""
+    """The number whose first byte was read already and says that more bytes follow."""
     result, shift = first & 0x7F, 7
     for position in range(at, at + _LONGEST_VARINT_BYTES - 1):
         byte = data[position]

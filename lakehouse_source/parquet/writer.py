@@ -1,9 +1,8 @@
 """Edge. Batches of rows to Parquet files, on executors and in plain Python alike.
 
-Spark hands over batches of 10,000 rows and Arrow's writer makes one row group
-per call: rows are therefore gathered here until a row group is full. The rows
-that are gathered for all open partition values together are bounded, so that a
-process that writes a stream of any length stays below 512 MiB.
+Spark hands over batches of 10,000 rows, and Arrow's writer makes one row group per call, so rows
+are gathered here until a row group is full. The gathered rows of all open partition values are
+bounded together, so that a process that writes a stream of any length stays below 512 MiB.
 """
 
 from __future__ import annotations
@@ -39,21 +38,21 @@ from lakehouse_source.storage import Storage
 # Characters of a row in an error.
 _SHOWN = 200
 
-# Above these sizes a row group is written early, so that rows do not fill the memory: one row
-# group, and all that is gathered. Sorting copies a run of rows, and the encoder a column.
+# Above these sizes, of one row group and of all gathered rows, a row group is written early, so
+# that rows do not fill the memory. Sorting copies a run of rows, and the encoder a column.
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 BUFFERED_BYTES = 128 * 1024 * 1024
 # Arrow keeps the encoder of a file's last column until the file's next row group. All open files
 # together may keep this much.
 OPEN_FILE_BYTES = 48 * 1024 * 1024
-# Memory that each column of a gathered table takes beside its values (measured). If it was not
-# counted, many tables of a few rows would fill the memory.
+# Memory that each column of a gathered table takes besides its values (measured). If this memory
+# was not counted, many tables of a few rows would fill the memory.
 CHUNK_BYTES = 800
-# Where a partition value has more small tables, they are copied into one.
+# If a partition value has more small tables, they are copied into one table.
 MOST_TABLES = 64
 # A batch is taken in slices of about this size: converting a slice makes a copy of it.
 SLICE_BYTES = 16 * 1024 * 1024
-# Rows gathered before they are divided by partition values (fewer where rows are wide).
+# Rows gathered before they are divided by partition values (fewer if rows are wide).
 # Dividing each batch of 10,000 rows over 1,000 values took five times as long.
 SPLIT_ROWS = 131_072
 # With sort columns, runs of this many row groups are sorted at a time.
@@ -76,7 +75,7 @@ def write_files(
         InvalidPredicateError: a row does not satisfy `spec.must_match`.
         StorageError: a file could not be written.
     """
-    # Here too, not only on the driver: executors may have another PyArrow.
+    # Checked here too, not only on the driver: executors may have another PyArrow.
     check_can_write(spec)
     writer = _PartitionedWriter(spec, storage or Storage(spec.uri))
     try:
@@ -101,7 +100,7 @@ def check_can_write(spec: WriteSpec) -> None:
 
 @dataclass(slots=True)
 class _Partition:
-    """One partition value: rows gathered for its next row group, its open file."""
+    """One partition value: the rows gathered for its next row group, and its open file."""
 
     values: dict[str, Any]
     folder: str
@@ -130,7 +129,7 @@ class _PartitionedWriter:
         sorts_runs = bool(spec.cluster_by or (spec.sort_by and not spec.ordered_by))
         run = SORT_RUN_ROW_GROUPS if sorts_runs else 1
         self.run_rows = spec.row_group_rows * run
-        # A run of one partition value that is sorted is in memory twice.
+        # While a run of one partition value is sorted, it is in memory twice.
         most = BUFFERED_BYTES // 2 if sorts_runs else BUFFERED_BYTES
         self.run_bytes = min(ROW_GROUP_BYTES * run, most)
         self.overhead_bytes = CHUNK_BYTES * sum(1 for _ in leaves(spec.row_schema))
@@ -211,7 +210,7 @@ class _PartitionedWriter:
             self._write_row_group(partition, group)
 
     def _row_groups(self, table: pa.Table, whole: bool) -> Iterator[tuple[int, int]]:
-        """Where row groups begin and end: of all rows if `whole`, else of full runs."""
+        """Where row groups begin and end: for all rows if `whole`, else for full runs."""
         step = self.spec.row_group_rows
         total = table.num_rows if whole else table.num_rows - table.num_rows % self.run_rows
         start = 0
@@ -240,10 +239,10 @@ class _PartitionedWriter:
     def _make_room(self, more: int) -> None:
         """Close files until `more` can be opened and the open ones keep little memory.
 
-        The first one to close is the one that is likely to be idle for longest: the one with the
+        The first file to close is the file that is likely to be idle for longest: the file with the
         fewest rows gathered for its next row group. The least recently used file would be a bad
-        choice: where rows come in no order, each partition value is written in turn, and that
-        file is needed next.
+        choice: if rows come in no order, each partition value is written in turn, and this file is
+        needed next.
         """
         opened = [p for p in self.partitions.values() if p.file is not None]
         kept_bytes = sum(p.file.kept_bytes for p in opened if p.file is not None)
@@ -374,7 +373,7 @@ def clustered(table: pa.Table, paths: Sequence[tuple[str, ...]]) -> pa.Table:
 def last_change(table: pa.Table, path: tuple[str, ...], start: int, end: int) -> int:
     """The last row in the last eighth before `end` that differs from the row before it, or `end`.
 
-    `end` itself is taken where the row there differs, too.
+    `end` itself is used if the row there differs.
     """
     low = max(start, end - max(1, (end - start) // 8))
     column, *_ = column_arrays(table.slice(low, end + 1 - low), [path])

@@ -1,4 +1,4 @@
-"""Pure. Bars: what is read of a whole, sizes of files, and what each version added and removed."""
+"""Pure. Bars: the part of a whole that is read, sizes of files, and what each version changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_VERSIONS = 80
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How much there is of something, and how much of it is read."""
+    """The size of something, and the part that is read."""
 
     name: str
     total: int
@@ -42,7 +42,7 @@ class Share:
 
 
 def shares(title: str, caption: str, some: Sequence[Share]) -> Figure:
-    """A bar for each: the whole, and in it what is read."""
+    """A bar for each whole, and in it the part that is read."""
     step, thick, left, wide = 34.0, 14.0, 110.0, 500.0
     parts = []
     for number, one in enumerate(some):
@@ -66,7 +66,7 @@ def shares(title: str, caption: str, some: Sequence[Share]) -> Figure:
 
 
 def sizes(files: Sequence[int], of_first: Sequence[bool], first: Group, others: Group) -> Figure:
-    """How many files have which size; in each bar those that `of_first` marks are below."""
+    """The number of files by size; in each bar the files that `of_first` marks are below."""
     powers = [max(0, (size - 1).bit_length()) if size > 0 else 0 for size in files]
     low, high = min(powers, default=0), max(powers, default=0)
     width = 1 if high - low < 16 else 2
@@ -75,12 +75,12 @@ def sizes(files: Sequence[int], of_first: Sequence[bool], first: Group, others: 
     for power, is_first in zip(powers, of_first):
         found[(power - low) // width][0 if is_first else 1] += 1
     height = 150.0
-    up = counted(1.14 * max((sum(one) for one in found), default=1))  # numbers stand above
+    up = counted(1.14 * max((sum(one) for one in found), default=1))  # room for numbers above
     slot = INNER / max(count, 6)
     start = LEFT + (INNER - slot * count) / 2
     parts = [left_axis(up, height)]
     rows: list[tuple[str, int, int]] = []
-    every = max(1, round(70 / slot))  # labels stand beside each other
+    every = max(1, round(70 / slot))  # labels side by side
     for number, (mine, other) in enumerate(found):
         limit = f"up to {size_text(2 ** (low + width * (number + 1) - 1))}"
         x, total = start + number * slot, mine + other
@@ -126,7 +126,7 @@ def sizes(files: Sequence[int], of_first: Sequence[bool], first: Group, others: 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What a commit did. `live` are the rows after it, None where nobody knows."""
+    """What a commit did. `live` counts the rows after the commit; None: unknown."""
 
     version: int
     at: datetime
@@ -219,7 +219,7 @@ def _both_ways(ticks: Sequence[Tick], half: float, middle: float) -> Markup:
 
 
 def _when(bins: Sequence[Sequence[Version]], slot: float) -> list[Tick]:
-    """The version and time of some bars, as many as stand beside each other."""
+    """The version and time of as many bars as have room side by side."""
     found: list[Tick] = []
     reached = -INNER
     for number, some in enumerate(bins):

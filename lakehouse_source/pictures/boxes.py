@@ -70,7 +70,7 @@ def boxes(files: Files, across_: Column, upward: Column) -> Figure:
 def _asked(
     columns: tuple[Column, Column], scales: tuple[Scale, Scale], height: float
 ) -> Iterator[Markup]:
-    """Where the values of both columns are that the condition asks for."""
+    """The area with the values of both columns that the condition asks for."""
     sides, ups = (one.asked_on(scale) for one, scale in zip(columns, scales))
     if len(sides) * len(ups) <= MOST_EACH:
         for left, right in sides:
@@ -82,7 +82,7 @@ def _asked(
 
 def _upright_axis(scale: Scale, height: float, name: str) -> Markup:
     parts = []
-    for tick in scale.ticks(height * 3):  # texts stand above each other
+    for tick in scale.ticks(height * 3):  # texts one above the other
         y = TOP + height - tick.at * height
         parts += [
             element("line", x1=LEFT, x2=LEFT + INNER, y1=y, y2=y, class_="grid"),
@@ -102,7 +102,7 @@ def _rectangles(
     both: Sequence[tuple[int, int]],
     height: float,
 ) -> Iterator[Markup]:
-    # Those of the first group are drawn last, above the others.
+    # Files of the first group are drawn last, above the others.
     def group(one: tuple[int, int]) -> int:
         return files.group_of[columns[0].files[one[0]]]
 
@@ -171,7 +171,7 @@ def _each_file(
 
 
 def _counts(files: Files, column: Column, both: Sequence[tuple[int, int]]) -> Table:
-    """How many files there are of each group."""
+    """The number of files of each group."""
     counts = [0] * len(files.groups)
     for at, _ in both:
         counts[files.group_of[column.files[at]]] += 1

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from lakehouse_source.pictures.markup import Markup, element, joined
 from lakehouse_source.pictures.scale import CHARACTER, Scale, Tick
 
-# A drawing is so wide, and grows or shrinks with the page.
+# The width of a drawing, which grows or shrinks with the page.
 WIDTH = 960.0
 LEFT, RIGHT = 72.0, 36.0
-TOP, BOTTOM = 10.0, 40.0  # the room above and below what is drawn
+TOP, BOTTOM = 10.0, 40.0  # the room above and below the drawing
 INNER = WIDTH - LEFT - RIGHT
-# Of a table with more rows only these are shown.
+# The most rows that a table shows.
 _MOST_ROWS = 300
-_SHORT = 30  # a text that stands in one line
+_SHORT = 30  # a text that fits in one line
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What is said of some files, and the name of the colour that they have for it."""
+    """The text for some files, and the name of their colour."""
 
     colour: str
     text: str
@@ -82,7 +82,7 @@ def _cell(value: str | int | None) -> Markup:
 
 
 def drawing(title: str, height: float, *parts: str) -> Markup:
-    """A drawing of so much height between its axes; `title` is read to who does not see it."""
+    """A drawing with this height between its axes; `title` is for screen readers."""
     whole = height + TOP + BOTTOM
     return element(
         "svg",
@@ -101,7 +101,7 @@ def across(at: float) -> float:
 
 
 def bottom_axis(ticks: Sequence[Tick], height: float, name: str) -> Markup:
-    """The axis below: lines at its ticks, their texts, and what the axis is."""
+    """The axis below: lines at its ticks, their texts, and the axis' title."""
     parts = []
     for tick in ticks:
         x, half = across(tick.at), len(tick.text) * CHARACTER / 2
@@ -133,7 +133,7 @@ def left_axis(scale: Scale, height: float, *, top: float = TOP) -> Markup:
 def bar(
     x: float, y: float, width: float, height: float, colour: str, title: str | None = None
 ) -> Markup:
-    """A rectangle with what is shown of it under the pointer."""
+    """A rectangle with the text that is shown under the pointer."""
     return element(
         "rect",
         *(() if title is None else (element("title", title),)),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-# C0 and C1 controls, DEL; marks that turn the direction of text; line separators; surrogates and
+# C0 and C1 controls, DEL; marks that change the direction of text; line separators; surrogates and
 # characters that XML does not have.
 UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
@@ -22,7 +22,7 @@ class Markup(str):
 
 
 def visible(text: str) -> str:
-    """A text with its control characters as escapes, which are shown and not obeyed."""
+    """A text whose control characters are escaped, so they are shown and have no effect."""
     return UNSAFE.sub(
         lambda found: (
             repr(found.group())[1:-1]
@@ -34,7 +34,7 @@ def visible(text: str) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """A text of at most so many characters."""
+    """A text, cut to at most `most` characters."""
     text = visible(text)
     return text if len(text) <= most else text[: most - 1] + "…"
 
@@ -46,9 +46,9 @@ def number(value: float) -> str:
 
 
 def element(tag: str, *children: str | None, **attributes: str | float | None) -> Markup:
-    """An element. Children that are no `Markup` are texts, in which lines end; None is left out.
+    """An element. A child that is not `Markup` is escaped as text; None is left out.
 
-    In names of attributes, `_` is `-`, and one at the end is left out (`class_`).
+    In names of attributes, `_` becomes `-`, and a final `_` is dropped (`class_`).
     """
     parts = [tag]
     for name, value in attributes.items():

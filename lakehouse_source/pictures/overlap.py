@@ -27,7 +27,7 @@ _TABLE_ROWS = 24
 
 
 def overlap(title: str, caption: str, series: Sequence[tuple[Group, Column]]) -> Figure:
-    """How many files hold a value, for each series; the first one is as wide as the axis."""
+    """How many files hold a value, for each series; the axis fits the first series."""
     column = series[0][1]
     scale = column.scale()
     counts = [_Counts(placed_on(scale, one)) for _, one in series]
@@ -56,24 +56,24 @@ def overlap(title: str, caption: str, series: Sequence[tuple[Group, Column]]) ->
 
 
 def _some(column: Column) -> list[Ordinal]:
-    """Some ends of the ranges, evenly spread among all."""
+    """Some ends of the ranges, evenly spread."""
     ends = sorted({end for end in (*column.lower, *column.upper) if end is not None})
     count = min(len(ends), _TABLE_ROWS)
     return [ends[number * (len(ends) - 1) // max(1, count - 1)] for number in range(count)]
 
 
 class _Counts:
-    """How many ranges hold a place of the axis. Ends belong to a range."""
+    """How many ranges hold each place of the axis. A range includes its ends."""
 
     def __init__(self, placed: Placed) -> None:
         self._begins, self._ends = sorted(placed.low), sorted(placed.high)
 
     def holding(self, at: float) -> int:
-        """How many hold a place."""
+        """How many ranges hold a place."""
         return bisect_right(self._begins, at) - bisect_left(self._ends, at)
 
     def highest(self) -> list[int]:
-        """The greatest number in each of equal parts of the axis."""
+        """The greatest number in each of several equal parts of the axis."""
         begins, ends = self._begins, self._ends
         found = [0] * _BINS
         begun = ended = reached = 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lakehouse_source.pictures.frame import Figure, table
 from lakehouse_source.pictures.markup import Markup, element, visible
 
-# Colours that people who see few of them tell apart; `first` is what is read or changed.
+# Colours that colour-blind people can tell apart; `first` is what is read or changed.
 _STYLE = """
 .plake{--ink:#1c2733;--soft:#5b6875;--line:#dfe4ea;--paper:#ffffff;--card:#f6f8fa;
 --read:#1769c2;--part:#6db1ee;--partition:#c3cad3;--statistics:#a9cbb0;--rest:#d5dbe2;
@@ -58,7 +58,7 @@ _COLOURS = (
     *("read", "part", "partition", "statistics", "rest", "asked", "added", "removed", "small"),
     *(f"p{number}" for number in range(6)),
 )
-# Of a group that is drawn as an area, and of all files behind it.
+# Names for a group that is drawn as an area, and for all files behind it.
 _ALIASES = {"first": "read", "all": "rest"}
 PIECES = 6  # colours `p0` to `p5`
 
@@ -88,7 +88,7 @@ class Listing:
 def fragment(
     title: str, lead: str, parts: Sequence[Figure | Listing], *, notes: Sequence[str] = ()
 ) -> Markup:
-    """Figures for a page or for the cell of a notebook, whose own look stays as it is."""
+    """Figures for a page or for the cell of a notebook, whose own style does not change."""
     return element(
         "div",
         element("style", Markup(_STYLE + _colours())),

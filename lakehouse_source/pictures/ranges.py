@@ -1,7 +1,7 @@
-"""Pure. Files as lines over the range of a column's values that each of them holds.
+"""Pure. Files as lines, each from the file's least to its greatest value of a column.
 
-Up to `MOST_EACH` files are drawn one by one. More are gathered into cells: one has the colour of
-the first group of which it holds a file, and is the darker, the more files it holds.
+Up to `MOST_EACH` files are drawn one by one. More files are gathered into cells: a cell has the
+colour of the first group with a file in the cell, and is darker, the more files it holds.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ _LONGEST = 60
 class Column:
     """A column's range in each of some files.
 
-    `lower` and `upper` are None where they are not known; `files` are the places of the files,
-    of which those without a value of the column are left out. `asked` are the ranges that a
-    condition asks for.
+    `lower` and `upper` are None if unknown; `files` are the places of the files, without files that
+    have no value of the column. `asked` are the ranges that a condition asks for.
     """
 
     name: str
@@ -58,17 +57,17 @@ class Column:
     def scale(self) -> Scale:
         """The axis of the column, as wide as the files' ranges."""
         values = [*self.lower, *self.upper]
-        # What is asked for has a place among texts too.
+        # The values of the condition also need a place among texts.
         values += [end for both in self.asked for end in both if isinstance(end, bytes)]
         return scale_of(self.type, (one for one in values if one is not None))
 
     def asked_on(self, scale: Scale) -> list[tuple[float, float]]:
-        """Where on an axis the values are that the condition asks for."""
+        """The places on an axis of the values that the condition asks for."""
         found = []
         for low, high in self.asked[:MOST_EACH]:
             first = 0.0 if low is None else scale.place(low) - scale.half
             last = 1.0 if high is None else scale.place(high) + scale.half
-            if last > 0.0 and first < 1.0:  # else it is beside the files
+            if last > 0.0 and first < 1.0:  # else the range is beside the files
                 found.append((max(first, 0.0), min(last, 1.0)))
         return found
 
@@ -80,14 +79,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files of a picture: the group of each; names and rows where they are few."""
+    """The files of a picture: the group of each; and names and rows, if there are few files."""
 
     groups: Sequence[Group]
     group_of: Sequence[int]
     names: Sequence[str] | None = None
 
     def legend(self) -> list[Group]:
-        """The groups that have files, with how many they are."""
+        """The groups that have files, with their numbers of files."""
         counts = [0] * len(self.groups)
         for one in self.group_of:
             counts[one] += 1
@@ -98,7 +97,7 @@ class Files:
         ]
 
     def label(self, file: int) -> str:
-        """What is shown of a file under the pointer."""
+        """The text about a file that is shown under the pointer."""
         name = f"file {file + 1}" if self.names is None else self.names[file]
         return f"{shortened(name, 100)}\n{self.groups[self.group_of[file]].text}"
 
@@ -112,7 +111,7 @@ class Placed:
 
 
 def placed_on(scale: Scale, column: Column) -> Placed:
-    """The ranges of a column on an axis; an end that is not known is at the axis' end."""
+    """The ranges of a column on an axis; an unknown end is at the axis' end."""
     return Placed(
         [0.0 if one is None else scale.place(one) - scale.half for one in column.lower],
         [1.0 if one is None else scale.place(one) + scale.half for one in column.upper],
@@ -158,7 +157,7 @@ def _is_ranked(column: Column) -> bool:
 
 
 def _asked(column: Column, scale: Scale, height: float) -> Markup:
-    """What the condition asks for, as bands behind the files."""
+    """The values that the condition asks for, as bands behind the files."""
     spans = ((across(first), across(last)) for first, last in column.asked_on(scale))
     return joined(*(bar(a - 1.5, TOP, b - a + 3, height, "asked") for a, b in spans))
 
@@ -202,12 +201,12 @@ def _cells(
 
 
 def cell(at: float, count: int) -> int:
-    """In which of so many equal parts a place between 0 and 1 is."""
+    """The number of the equal part that holds a place between 0 and 1."""
     return min(count - 1, int(at * count))
 
 
 def winners(held: Sequence[Sequence[int]], most: int) -> list[tuple[int, int] | None]:
-    """Of each cell the first group that it holds and how dark it is; None: it is empty."""
+    """The first group in each cell, and the cell's darkness; None: the cell is empty."""
     found: list[tuple[int, int] | None] = []
     for counts in zip(*held):
         all_of_it = sum(counts)
@@ -257,7 +256,7 @@ def _each_file(files: Files, column: Column, order: Sequence[int]) -> Table:
 
 
 def _parts_of_range(files: Files, column: Column, placed: Placed) -> Table:
-    """How many files of each group begin in which part of the range."""
+    """How many files of each group begin in each part of the range."""
     begun = [[0] * len(files.groups) for _ in range(_TABLE_BINS)]
     least: list[Ordinal | None] = [None] * _TABLE_BINS
     greatest: list[Ordinal | None] = [None] * _TABLE_BINS

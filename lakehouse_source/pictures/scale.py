@@ -1,7 +1,7 @@
-"""Pure. Where the values of a column lie on an axis, and which of them are written at it.
+"""Pure. The places of a column's values on an axis, and the values that label the axis.
 
-Numbers and times lie in proportion. Text and bytes have no distances: their values lie at equal
-ones, in their order.
+Numbers and times have proportional distances. Texts and bytes have no distances, so their values
+have equal distances, in their order.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from lakehouse_source.model import Ordinal
 from lakehouse_source.pictures.markup import shortened
 from lakehouse_source.schema.ordinal import domain, from_ordinal
 
-# About what a character takes of a drawing's width, and the room between two labels.
+# About the width of a character in a drawing, and the room between two labels.
 CHARACTER = 6.8
 _ROOM = 14.0
 _LONGEST = 22  # characters of a label
 _MOST_TICKS = 12
-# Up to so many whole numbers, dates or texts have a width. Neighbours do not touch.
+# Up to this many whole numbers, dates or texts are drawn with a width. Neighbours do not touch.
 _WIDE_VALUES = 200
 _HALF = 0.49
 _DAY = 86_400
@@ -40,7 +40,7 @@ _MONTHS = (1, 2, 3, 6, *(12 * n * 10**p for p in range(6) for n in (1, 2, 5)))
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A value that is written at an axis; `at` is between 0 and 1."""
+    """A label at an axis; `at` is between 0 and 1."""
 
     at: float
     text: str
@@ -48,9 +48,9 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The axis of a column. `place` answers a number between 0 and 1, `ticks` takes the width.
+    """The axis of a column. `place` returns a number between 0 and 1, `ticks` takes the width.
 
-    Where the axis has few values, each is as wide as it can be: `half` to each side.
+    If the axis has few values, each is as wide as possible: `half` to each side.
     """
 
     place: Callable[[Ordinal], float]
@@ -83,7 +83,7 @@ def scale_of(type_: pa.DataType, values: Iterable[Ordinal]) -> Scale:
         low, high, half = low - factor / 2, high + factor / 2, _HALF * factor
     elif not math.isfinite(high - low):
         low, high = low / 2, high / 2
-    if high - low <= abs(high) * 1e-12:  # no number between them can be told from both
+    if high - low <= abs(high) * 1e-12:  # no number between them differs from both
         around = max(factor / 2, abs(high) * 1e-6)
         low, high, half = low - around, high + around, 0.0
     width = high - low
@@ -129,7 +129,7 @@ def value_text(ordinal: Ordinal | None, type_: pa.DataType) -> str:
 
 
 def size_text(size_bytes: float) -> str:
-    """Bytes in the largest unit of which there is one."""
+    """Bytes in the largest unit that fits at least once."""
     for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
         if size_bytes < 1024 or unit == "TiB":
             break
@@ -141,7 +141,7 @@ def size_text(size_bytes: float) -> str:
 
 
 def _fitting(width: float, ticks: Callable[[int], list[Tick]]) -> list[Tick]:
-    """As many ticks as stand beside each other in a width."""
+    """As many ticks as fit side by side in a width."""
     for most in range(_MOST_TICKS, 1, -1):
         found = ticks(most)
         ends = [(one.at * width, len(one.text) * CHARACTER / 2) for one in found]

@@ -1,4 +1,4 @@
-"""Pure. Which files and row groups cannot hold a matching row, and which hold nothing else.
+"""Pure. Which files and row groups cannot hold a matching row, and which hold only matching rows.
 
 outcome        sets of truth values and their algebra
 evaluate       a condition over the statistics of some rows

@@ -1,8 +1,8 @@
 """Pure. A condition rewritten for rows in which some values are known to be absent.
 
-A bloom filter tells that no row has a value. Then `c = value` is FALSE where `c` is
-not null, and NULL where `c` is null. The rewritten condition is equivalent on these
-rows, so that the rule holds under NOT too.
+If a bloom filter tells that no row has a value, `c = value` is FALSE where `c` is not null, and
+NULL where `c` is null. The rewritten condition is equivalent on these rows, so the rule also holds
+under NOT.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _without(node: BoundNode, absent: Absent) -> BoundNode:
 
 
 def absent_value(node: BoundCompare, absent: Absent) -> bool:
-    """Tell whether an equality asks for an absent value."""
+    """Tell whether an equality compares with an absent value."""
     return node.op in ("=", "<=>") and node.value == node.value and absent(node.column, node.value)
 
 

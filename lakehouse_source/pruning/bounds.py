@@ -1,8 +1,8 @@
 """Pure. Bounds of columns: read from and written to the catalog's records.
 
 Recorded bounds may be wider than the data and are never narrower. A long lower bound is
-cut; a long upper bound is cut and raised. A bound that cannot be recorded is left out,
-which means that it is unknown.
+cut; a long upper bound is cut and raised. A bound that cannot be recorded is left out and counts as
+unknown.
 
 Source: Parquet format, `Statistics` (NaN and signed zero in bounds).
 """
@@ -84,9 +84,9 @@ _scan_json = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 @lru_cache(maxsize=64)
 def _document(text: str) -> dict[str, Any]:
-    """A parsed document; several columns of one row group are read one after another."""
+    """A parsed document, cached: columns of one row group are read one after another."""
     try:
-        # As `encode_row_group` writes it; half the time of json.loads.
+        # The form that `encode_row_group` writes; this takes half the time of json.loads.
         document, end = _scan_json(text, 0)
     except (ValueError, StopIteration, RecursionError):
         end = -1
@@ -103,8 +103,8 @@ def decode_row_group(
 ) -> ColumnBounds:
     """The bounds of one column in a row group's record, as bounds of its current type.
 
-    The file was written with `file_type`. Its bounds are converted to `column_type`
-    where the promotion keeps their order, and are unknown otherwise.
+    The file was written with `file_type`. Its bounds are converted to `column_type` if the
+    promotion keeps their order; otherwise they are unknown.
     """
     source, name = domain(file_type), str(leaf_id)
     null_count = _document(group.null_counts_json).get(name)
@@ -132,7 +132,7 @@ def decode_row_group(
 def promoted(known: ColumnBounds, source: pa.DataType, target: pa.DataType) -> ColumnBounds:
     """Bounds of a column's type in its file as bounds of its current type.
 
-    They are unknown where the promotion does not keep their order.
+    They are unknown if the promotion does not keep their order.
     """
     if source.equals(target):
         return known
@@ -167,7 +167,7 @@ def _promoted(
             low, high = _times(lower, factor), _times(upper, factor)
     elif source.kind == "float" and target.kind == "decimal":
         low, high = _float_to_decimal(lower, upper, source, target)
-        if may_be_nan:  # no decimal is NaN, so the value that a reader sees is not known
+        if may_be_nan:  # a decimal cannot be NaN, so the value that a reader sees is not known
             low = high = null_count = None
     elif _carries(source, target) and source.unit_ns % target.unit_ns == 0:
         factor = source.unit_ns // target.unit_ns
@@ -195,7 +195,7 @@ def _times(ordinal: Ordinal | None, factor: int) -> int | None:
 def _float_to_decimal(
     lower: Ordinal | None, upper: Ordinal | None, source: Domain, target: Domain
 ) -> tuple[int | None, int | None]:
-    """Bounds that hold however the source's values are rounded to decimals."""
+    """Bounds that hold for every rounding of the source's values to decimals."""
     mantissa = {16: 11, 32: 24}.get(source.bits, 53)
 
     def scaled(value: Ordinal | None, outward: int) -> int | None:
@@ -227,7 +227,7 @@ def is_a_value(bound: Ordinal, bounds: ColumnBounds, type_: pa.DataType) -> bool
 
 @dataclass(slots=True)
 class _Merge:
-    """One column's bounds over the row groups of a file that have been seen so far."""
+    """One column's bounds over the row groups of a file that were added so far."""
 
     lower: Any = None
     upper: Any = None

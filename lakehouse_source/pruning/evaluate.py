@@ -1,4 +1,4 @@
-"""Pure. The truth values that a condition may take on rows of which only statistics are known.
+"""Pure. The truth values that a condition may have on rows whose statistics alone are known.
 
 One rule for each thing that may be missing:
 
@@ -55,9 +55,9 @@ _BOTH = TRUE_BIT | FALSE_BIT
 def evaluate(predicate: BoundPredicate, statistics: Callable[[int], ColumnBounds]) -> Outcome:
     """Tell which truth values `predicate` may take on the rows summarised here.
 
-    Sound, not exact: every value that some row really takes is in the answer.
-    `statistics` gives what is known of a leaf column by its id; it is not asked
-    about nested columns. Zero rows have the empty outcome.
+    Sound, not exact: the result has every value that some row really has. `statistics` gives what
+    is known of a leaf column, by id; it is not called for nested columns. Zero rows have the empty
+    outcome.
 
     Source: Parquet format, `Statistics` (rules for NaN and signed zero).
     """
@@ -103,7 +103,7 @@ def _evaluate(node: BoundNode, statistics: Callable[[int], ColumnBounds]) -> int
     if isinstance(node, BoundConstant):
         return _BITS[node.value]
     if isinstance(node, BoundExpression):
-        # Nothing more is known than what the expression implies where it is true.
+        # Only what the expression implies where it is true is known.
         may_match = _evaluate(node.implied, statistics) & TRUE_BIT
         return ANY_BITS if may_match else FALSE_BIT | NULL_BIT
     if isinstance(node, BoundColumns):
@@ -113,7 +113,7 @@ def _evaluate(node: BoundNode, statistics: Callable[[int], ColumnBounds]) -> int
 
 
 def _columns_may_match(node: BoundColumns, statistics: Callable[[int], ColumnBounds]) -> bool:
-    """Tell whether a value within one column's bounds may compare so with one of another's."""
+    """Tell whether values within two columns' bounds may satisfy the comparison."""
     if "nested" in (node.left.kind, node.right.kind):
         return True
     left, right = statistics(node.left.id), statistics(node.right.id)
@@ -136,7 +136,7 @@ def _columns_may_match(node: BoundColumns, statistics: Callable[[int], ColumnBou
 
 def _leaf(node: BoundLeaf, statistics: Callable[[int], ColumnBounds]) -> int:
     if node.column.kind == "nested":
-        return _BOTH  # only IS NULL is asked of it
+        return _BOTH  # only IS NULL applies to it
     return _on_rows(node, statistics(node.column.id))
 
 
@@ -158,7 +158,7 @@ def _on_rows(node: BoundLeaf, known: ColumnBounds) -> int:
 
 def _on_values(node: BoundLeaf, known: ColumnBounds) -> int:
     """The outcome on rows in which the column is not null."""
-    # Ordinals of one column have one type, and None where unknown.
+    # Ordinals of one column have one type, or are None if unknown.
     lower: Any = known.lower
     upper: Any = known.upper
     if node.column.kind == "float":
@@ -185,7 +185,7 @@ def _on_values(node: BoundLeaf, known: ColumnBounds) -> int:
 
 
 def _compare(op: str, value: Any, lower: Any, upper: Any) -> int:
-    """The outcome on values between two bounds, NaN not among them."""
+    """The outcome on values between two bounds, without NaN."""
     if value != value:  # NaN: no other value equals it, all are less
         return TRUE_BIT if op in ("<", "!=") else FALSE_BIT
     if op in ("=", "<=>"):

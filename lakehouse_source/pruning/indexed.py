@@ -1,7 +1,7 @@
 """Pure. Which columns the search index covers.
 
 By default: the first 32 leaf columns whose values can be made into keys. The first write
-of a dataset, or `set_properties` later, can name others, a struct with all its fields.
+of a dataset, or `set_properties` later, can name other columns; a struct stands for all its fields.
 Partition columns are always covered. A column that is added joins the index or does not;
 every file that holds a covered column has keys of it.
 """

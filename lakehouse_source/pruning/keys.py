@@ -12,8 +12,8 @@ They order as values do, byte by byte, in every database:
     float        8 bytes, IEEE order of the double; -0.0 is 0.0; NaN comes last
     string, binary   the first bytes, up to `KEY_LIMIT`
 
-Keys of text and bytes are cut, which never narrows a range: a cut key is a lower bound;
-a cut key that is raised is an upper bound.
+Keys of text and bytes are cut, but this never narrows a range: a cut key is a lower bound, and a
+cut and raised key is an upper bound.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEY_LIMIT = 32  # bytes
 
 UNBOUNDED_LOWER = b""
 UNBOUNDED_UPPER = b"\xff" * 40
-# The interval of a column that is all null: no range of keys overlaps it.
+# The interval of an all-null column, which no range of keys overlaps.
 EMPTY_LOWER = b"\xff" * 40
 EMPTY_UPPER = b""
 NAN_KEY = b"\xff\xf8" + bytes(6)
@@ -37,7 +37,7 @@ _SIGN = 1 << 63
 
 
 def encoding(type_: pa.DataType) -> str | None:
-    """The name of the encoding of a type's keys; keys of one name compare.
+    """The name of the encoding of a type's keys; keys with the same name can be compared.
 
     None: the type cannot be indexed.
     """
@@ -62,7 +62,7 @@ def upper_key(ordinal: Ordinal, type_: pa.DataType) -> bytes:
 
 
 def key_of(ordinal: Ordinal, kind: Domain) -> bytes:
-    """`key`, of a value of a domain."""
+    """`key`, for a value of a domain."""
     if isinstance(ordinal, bytes):
         return ordinal[:KEY_LIMIT]
     if isinstance(ordinal, float):
@@ -81,7 +81,7 @@ def key_of(ordinal: Ordinal, kind: Domain) -> bytes:
 
 
 def upper_key_of(ordinal: Ordinal, kind: Domain) -> bytes:
-    """`upper_key`, of a value of a domain."""
+    """`upper_key`, for a value of a domain."""
     if isinstance(ordinal, bytes) and len(ordinal) > KEY_LIMIT:
         return _raised(ordinal[:KEY_LIMIT])
     return key_of(ordinal, kind)
@@ -103,9 +103,9 @@ def _float_key(value: float) -> bytes:
 
 
 def ordinal_of_key(key: bytes, kind: Domain) -> Ordinal | None:
-    """The value that a key stands for; of text and bytes the key itself, which may be cut.
+    """The value of a key; for text and bytes the key itself, which may be cut.
 
-    None: it is no key of a value of that domain, such as a key that means "unknown".
+    None: the key is not that of a value of the domain, such as a key that means "unknown".
     """
     name = kind.kind
     if name in ("string", "binary"):
@@ -130,7 +130,7 @@ def ordinal_of_key(key: bytes, kind: Domain) -> Ordinal | None:
 
 
 def prefix_range(text: bytes, type_: pa.DataType) -> tuple[bytes, bytes]:
-    """Keys between which everything lies that begins with `text`."""
+    """Two keys between which all texts lie that begin with `text`."""
     cut = text[:KEY_LIMIT]
     if domain(type_).kind == "string":
         return cut, cut + b"\xff"  # no byte of UTF-8 is 0xFF

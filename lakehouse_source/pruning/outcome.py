@@ -1,10 +1,9 @@
 """Pure. Sets of truth values that a condition may take on some rows.
 
-A condition is TRUE, FALSE or NULL on one row. Of a row group only statistics are
-known: on its rows the condition takes some of the three values, and an `Outcome` says
-which ones are possible. AND, OR and NOT of outcomes hold the result of every
-combination. NULL stays NULL under NOT, so that `c = 1` and `NOT c = 1` both prune a
-column that is all null.
+A condition is TRUE, FALSE or NULL on one row. For a row group only statistics are known: on its
+rows the condition has some of the three values, and an `Outcome` says which values are possible.
+AND, OR and NOT of outcomes contain the result of every combination. NULL stays NULL under NOT, so
+both `c = 1` and `NOT c = 1` prune a column that is all null.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Pure. A condition as ranges of byte keys that a catalog's index can be asked for.
+"""Pure. A condition as ranges of byte keys, for a search in a catalog's index.
 
-The search finds a superset of the files that hold a matching row. A term that is no
-range of one column is left out of an AND, and an OR with such a term cannot be searched.
-`evaluate` then decides the files that were found.
+The search finds a superset of the files that hold a matching row. A term that is not a range of one
+column is left out of an AND, and an OR with such a term cannot be searched. `evaluate` then decides
+the files that were found.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ANY_VALUE = KeyRange(None, _HIGHEST)
 
 
 class _Never:
-    """No row can match: the term adds nothing to an OR."""
+    """No row can match, so the term adds nothing to an OR."""
 
 
 _NEVER = _Never()
@@ -59,12 +59,12 @@ _NEVER = _Never()
 def search(
     predicate: BoundPredicate, indexed: Mapping[int, str | None] | Container[int]
 ) -> Search | None:
-    """The search of the index for a condition, or None where the index cannot narrow files.
+    """The search of the index for a condition; None: the index cannot narrow files.
 
     `indexed` holds the ids of the columns that have index rows. A mapping also gives
     the encoding (`keys.encoding`) of their keys, and a column whose current encoding
-    differs is not searched. The answer is None, too, for a condition that no row can
-    match (`predicate.never_true`): callers skip the search then.
+    differs is not searched. The result is also None for a condition that no row can match
+    (`predicate.never_true`): then callers skip the search.
     """
     found = _search(predicate.root, indexed)
     if found is None or isinstance(found, _Never):
@@ -74,9 +74,9 @@ def search(
 
 
 def _without_defaults(found: Search, defaults: Mapping[int, BoundColumn]) -> Search | None:
-    """The search without terms that files without the column satisfy by its default.
+    """The search without terms that the default of a column satisfies.
 
-    Such files have no row in the index of the column.
+    Files without the column have no row in its index.
     """
     if isinstance(found, SearchRanges):
         column = defaults.get(found.column_id)
@@ -129,10 +129,10 @@ def _search(
 
 
 def certain(predicate: BoundPredicate, indexed: Container[int]) -> Search | None:
-    """The search of which a file's bounds must be *within* the ranges for all rows to match.
+    """The search whose ranges must *contain* a file's bounds, so that all rows match.
 
-    Each column of it must have no NULL in the file, besides. None: bounds in the index
-    cannot tell.
+    Besides, no column of the search may have a NULL in the file. None: bounds in the index do not
+    decide this.
     """
     found = _certain(predicate.root, indexed)
     return None if isinstance(found, _Never) else found
@@ -193,7 +193,7 @@ def _after(value: Ordinal) -> Ordinal:
 
 
 def _before(value: Ordinal) -> Ordinal:
-    """The next value below `value`. Text and bytes have none: the value itself."""
+    """The next value below `value`; for text and bytes, which have none, the value itself."""
     if isinstance(value, bytes):
         return value
     return value - 1 if isinstance(value, int) else math.nextafter(value, -math.inf)
@@ -217,7 +217,7 @@ def merged(ranges: Iterable[KeyRange], most: int = MAX_RANGES) -> tuple[KeyRange
     spans = disjoint(ranges)
     if len(spans) > most:
         spans = _joined(spans, most)
-    if spans == [(b"", ABOVE)]:  # open on both sides: files that are all null stay out
+    if spans == [(b"", ABOVE)]:  # open on both sides, so that all-null files are left out
         return (_ANY_VALUE,)
     return tuple(
         KeyRange(lower or None, None if upper == ABOVE else upper) for lower, upper in spans
@@ -225,7 +225,7 @@ def merged(ranges: Iterable[KeyRange], most: int = MAX_RANGES) -> tuple[KeyRange
 
 
 def _joined(spans: list[Span], most: int) -> list[Span]:
-    """At most `most` spans: the widest gaps between them stay."""
+    """At most `most` spans: only the widest gaps between them stay."""
 
     def number(key: bytes) -> int:
         return int.from_bytes(key.ljust(40, b"\x00"), "big")

@@ -15,7 +15,7 @@ from lakehouse_source.schema.defaults import initial_ordinals
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.partitions import partition_ordinal
 
-# From a row group, a column's id, its type in the file and its type now.
+# Gets a row group, a column's id, its type in the file and its type now.
 Decode: TypeAlias = Callable[[RowGroupMetadata, int, pa.DataType, pa.DataType], ColumnBounds]
 
 
@@ -46,7 +46,7 @@ class Statistics:
     ) -> Callable[[int], ColumnBounds]:
         """The bounds of columns, by id, over one row group.
 
-        `decode` gives those of a column that the file holds.
+        `decode` gives the bounds of a column that the file holds.
         """
         columns = self.then.get(file.schema_version)
         if columns is None:
@@ -76,14 +76,14 @@ class Statistics:
     ) -> Callable[[int], ColumnBounds]:
         """The bounds of columns, by id, over a whole file; `index` has its rows of the index.
 
-        They are as wide as those of the file's row groups together, or wider.
+        They are at least as wide as those of all the file's row groups together.
         """
 
         def decode(
             whole: RowGroupMetadata, column_id: int, file_type: pa.DataType, type_: pa.DataType
         ) -> ColumnBounds:
             row = index.get(column_id)
-            # The null count and the keys are those of the type that the file has.
+            # The null count and the keys are for the column's type in the file.
             if row is None or not file_type.equals(type_):
                 return ColumnBounds(None, None, None, whole.row_count, True)
             return bounds.of_index_row(row, type_, whole.row_count)

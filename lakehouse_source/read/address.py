@@ -30,7 +30,10 @@ PathLike: TypeAlias = "str | os.PathLike[str]"
 
 
 def _uri_of_name(text: str, catalog: CatalogLike) -> str | None:
-    """The URI of the dataset with a name; None: the text is no name, or none that is given."""
+    """The URI of the dataset with this name.
+
+    None: the text is not a name, or no dataset has the name.
+    """
     folder, branch = split_branch(text.strip())
     has_catalog = catalog is not None or bool(os.environ.get(VARIABLE))
     if not has_catalog or "/" in folder or ":" in folder or folder in ("", ".", "..", "~"):
@@ -42,7 +45,7 @@ def _uri_of_name(text: str, catalog: CatalogLike) -> str | None:
     try:
         opened = open_catalog(catalog, dataset_uri=folder, create=False)
     except DatasetNotFoundError:
-        return None  # the catalog is still to be made
+        return None  # the catalog does not exist yet
     try:
         with opened.read() as reader:
             found = reader.names.find(name)
@@ -58,12 +61,12 @@ def _uri_of_name(text: str, catalog: CatalogLike) -> str | None:
 
 
 def refuse_what_reads_like_a_name(given: str) -> None:
-    """Make no new dataset in a folder `sales.orders`: the name of a table is meant."""
+    """Refuse to make a dataset in a folder `sales.orders`: the caller means the name of a table."""
     if "." in given.strip(".") and "/" not in given and ":" not in given:
         raise InvalidOptionError(
             option="path",
             value=given,
-            reason="is no name in the catalog, and reads like one. Create the dataset by "
+            reason="looks like a name, but is not one in the catalog. Create the dataset by "
             "open_catalog(…).create_dataset(name, …) or CREATE TABLE first, or write "
             f"'./{given}' for a folder.",
         )
@@ -75,9 +78,8 @@ class Address:
     The URI and the key of a branch end with its name; its location is that of the dataset.
 
     In the catalog that is inside the dataset's own folder the key is `.`, so that the
-    folder can be moved or copied as a whole. It does not matter how the URL of that
-    catalog is spelled. The catalog itself finds a dataset by another spelling of its
-    folder (`CatalogReader.dataset`).
+    folder can be moved or copied as a whole. Every spelling of that catalog's URL gives this key.
+    For other spellings of a dataset's folder, see `CatalogReader.dataset`.
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class Address:
     ) -> Address:
         """The address of what a user gave: a folder, a URI, or a name in the catalog.
 
-        A text without a slash that is a name in the catalog is the name: `./orders` is a folder.
+        A text without a slash is a name if the catalog has the name; `./orders` is always a folder.
         """
         found = _uri_of_name(given, catalog) if isinstance(given, str) else None
         return cls(given if found is None else found, catalog, storage_options)
@@ -124,7 +126,7 @@ class Address:
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: the catalog's URL where it is open, without connections."""
+        """The state to pickle: an open catalog becomes its URL, without connections."""
         if not isinstance(self.catalog, Catalog):
             return self.__dict__
         return {**self.__dict__, "catalog": self.catalog.url_for_others()}
@@ -160,7 +162,7 @@ class Address:
             opened.release()
 
     def _refuse_second_catalog(self) -> None:
-        """Make no catalog in a folder that another catalog has, or that reads like a name."""
+        """Refuse to make a catalog in another catalog's folder, or one that looks like a name."""
         folder = local_path(self.location.uri)
         if split_branch(self.key)[0] != OWN_KEY or folder is None:
             return
@@ -169,7 +171,7 @@ class Address:
             check_not_foreign(None, Storage(self.location))
 
     def kept_open(self) -> Address:
-        """The same address, with its catalog kept open where that is on a server."""
+        """The same address; a catalog on a server is kept open."""
         if isinstance(self.catalog, Catalog):
             return self
         kept = copy.copy(self)

@@ -1,9 +1,9 @@
 """Verb. Counts, minima and maxima from the catalog alone, where it knows them exactly.
 
-For pruning, bounds may be wider than the data. Here they are answers, so that only
-bounds are used that are values of rows: no cut text, no float whose bounds may hide NaN
-or the sign of zero, no column that was promoted after the file was written, no text with a
-collation, whose order is not that of its bytes.
+For pruning, bounds may be wider than the data. Here bounds are answers, so only bounds that are
+values of rows are used: no cut text, no float whose bounds may hide NaN or the sign of zero, no
+column that was promoted after the file was written, no text with a collation, whose order is not
+that of its bytes.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def aggregate(
             leaf = None if name is None else by_name[name]
             partition = leaf is not None and leaf.path[0] in snapshot.partition_by
             if candidate.deleted is not None:
-                # The bounds are those of the deleted rows too.
+                # The bounds cover the deleted rows too.
                 if leaf is not None or candidate.row_count is None:
                     return None
                 tally.count += candidate.row_count
@@ -110,8 +110,7 @@ def count_certain(
 ) -> tuple[int, Search | None]:
     """The rows of the files in which the search index says that every row matches.
 
-    No record of these files is read. A plan `without` the search that is answered gives
-    the other files.
+    No record of these files is read. The returned search is for a plan `without` these files.
     """
     if bound.always_true or bound.never_true:
         return 0, None

@@ -1,4 +1,4 @@
-"""Verb. The files of a version that may hold rows of a condition, and which of their row groups.
+"""Verb. The files and row groups of a version that may hold rows of a condition.
 
 Files are pruned in three steps, and none of them loses a match. The catalog's index finds
 files by the ranges of the condition. Then the bounds of each file decide whether none, all or
@@ -21,7 +21,7 @@ from lakehouse_source.pruning.search import search
 from lakehouse_source.read.known_files import KnownColumns, KnownFile, known_files
 from lakehouse_source.read.snapshot import Snapshot
 
-# Of how many files row groups are read in one query.
+# How many files' row groups are read in one query.
 RECORDS_OF_FILES = 1000
 
 
@@ -43,7 +43,7 @@ class Candidate:
 
     @property
     def row_count(self) -> int | None:
-        """How many rows the row groups have; None where only the vector's positions tell."""
+        """How many rows the row groups have; None: only the vector's positions tell."""
         count = sum(group.row_count for group in self.row_groups)
         if self.deleted is None:
             return count
@@ -62,9 +62,9 @@ def candidates(
 ) -> Iterator[Candidate]:
     """The files (default: all of the snapshot) that may hold a row that matches.
 
-    Records of row groups are large: those of `at_once` files are read at a time, when
-    the caller needs them. They have their statistics only if the caller asks for these.
-    `without` leaves out files as `CatalogReader.iter_files` does.
+    Records of row groups are large, so the records of `at_once` files are read at a time, when the
+    caller needs them. They have statistics only if the caller asks for statistics. `without` leaves
+    out files as `CatalogReader.iter_files` does.
     """
     if bound.never_true:
         return
@@ -148,7 +148,7 @@ def _by_known_bounds(
     files: Sequence[FileRecord],
     keep: bool,
 ) -> Iterator[Candidate]:
-    """The same candidates, their row groups without statistics, by bounds read only once."""
+    """The same candidates; row groups have no statistics, and each bound is read only once."""
     history = snapshot.history if keep else None
     known = _Known(reader, snapshot, bound.column_ids)
     found = known_files.of(history, files)
@@ -181,7 +181,7 @@ def _by_known_bounds(
 def _of_row_groups(
     bound: BoundPredicate, file: KnownFile, columns: KnownColumns
 ) -> Iterator[Candidate]:
-    """The candidate that a file is by the bounds of its row groups, if it is one."""
+    """The candidate made of a file, if the bounds of its row groups allow a match."""
     groups = file.row_groups or ()
     outcomes = evaluate_each(bound, columns.groups, len(groups))
     kept: list[RowGroupMetadata] = []
@@ -195,7 +195,7 @@ def _of_row_groups(
 
 
 class _Known:
-    """Completes what is known of files. Each method answers which files it learned of."""
+    """Reads what is not yet known of files. Each method returns the files that it read about."""
 
     def __init__(
         self, reader: CatalogReader, snapshot: Snapshot, column_ids: Sequence[int]

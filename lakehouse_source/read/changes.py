@@ -1,4 +1,4 @@
-"""Verb. The files that commits appended, for streams and for readers that come back for more.
+"""Verb. The files that commits appended, for streams and for readers that continue later.
 
 Runs on the driver, as planning does: it reads the catalog and opens no data file.
 """
@@ -45,7 +45,7 @@ _FILES_AT_ONCE = 1000
 
 
 def identity_of(reader: CatalogReader, dataset_id: int) -> str:
-    """What tells a dataset from every other one, one at the same place later too.
+    """The identity of a dataset; a later dataset at the same place has another one.
 
     It is the id of the write that made version 1. The history keeps that for ever.
     """
@@ -65,11 +65,11 @@ def starting_position(
     timestamp: datetime | str | None,
     fail_on_data_loss: bool = True,
 ) -> Position:
-    """Where a new stream begins: with the rows of version `current`, unless it is told where.
+    """Where a new stream begins: by default with the rows of version `current`.
 
-    A version is the first one whose rows are read, or "latest": what comes after `current`. A
-    timestamp means the first version committed at or after it. Without `fail_on_data_loss` an
-    expired version is a beginning too: a query that ended before its first batch is asked again.
+    A version is the first one whose rows are read; "latest" means what comes after `current`. A
+    timestamp means the first version committed at or after that time. Without `fail_on_data_loss`
+    an expired version is accepted too: a query that ended before its first batch asks again.
     """
     oldest = newest.dataset.oldest_version
     if version is not None and timestamp is not None:
@@ -81,11 +81,11 @@ def starting_position(
     if timestamp is not None:
         moment = parse_timestamp(timestamp, "startingTimestamp")
         if moment > reader.now():
-            # Rows that are committed before that time would be read.
+            # The stream would also read rows that are committed before that time.
             raise InvalidOptionError(
                 option="startingTimestamp",
                 value=timestamp,
-                reason="is in the future. For what is committed from now on, give "
+                reason="is in the future. To read only later commits, give "
                 "startingVersion='latest'.",
             )
         found = reader.first_version_from(newest.dataset.id, moment)
@@ -110,8 +110,8 @@ def starting_position(
 class AppendedFiles:
     """The files that a stream reads, at the moment of one snapshot of the catalog.
 
-    `newest` is the dataset as it is now. Rows are read under the schema of `schema_version`,
-    and of it `columns`; None: all.
+    `newest` is the dataset as it is now. Rows are read under the schema of `schema_version`: its
+    `columns`, or all for None.
     """
 
     def __init__(
@@ -150,8 +150,8 @@ class AppendedFiles:
     def _schema_error(self, version: int) -> StreamSchemaError:
         """The error of a version that has other columns than the stream.
 
-        It names those that are gone in the newest version, after a drop or a restore: the
-        stream would be loaded again without them.
+        The error names the columns that the newest version lacks after a drop or a restore: a
+        reloaded stream would lack these columns.
         """
         newest = {leaf.id for leaf in leaves(self._file_schemas[max(self._file_schemas)])}
         gone: dict[str, None] = {}
@@ -250,7 +250,7 @@ class AppendedFiles:
     def by_commit(
         self, start: Position, through: int, columns: Sequence[str], uri: Where
     ) -> tuple[Position, list[tuple[int, ScanPlan]]]:
-        """The next commits that appended rows, each with its tasks, and the position after them.
+        """The next commits that appended rows, each with its tasks and the position after it.
 
         Raises:
             StreamChangeError, StreamSchemaError, StreamDataLossError: the first commit cannot be
@@ -294,7 +294,7 @@ class AppendedFiles:
     def _without_lost(
         self, files: list[FileRecord], start: Position, uri: Where
     ) -> list[FileRecord]:
-        """The files, without those that vacuum deleted after their versions were expired."""
+        """The files, except those that vacuum deleted after their versions were expired."""
         oldest = self._dataset.oldest_version
         if (start.version if start.snapshot is None else start.snapshot) >= oldest:
             return files
@@ -306,9 +306,9 @@ class AppendedFiles:
     def _with_later_vectors(
         self, tasks: Sequence[ScanTask], files: Sequence[FileRecord], version: int
     ) -> tuple[ScanTask, ...]:
-        """The tasks of an expired version, those without a vector with the next one of the file.
+        """The tasks of an expired version; a task without a vector gets the file's next vector.
 
-        Vacuum may have forgotten the vector that the version had. A later one contains it.
+        Vacuum may have removed the record of the version's vector. A later vector contains it.
         """
         later = self._later_vectors(files, version)
         by_path = {file.path: later.get(file.id) for file in files}
@@ -331,8 +331,8 @@ class AppendedFiles:
     def _readable(self, start: Position, through: int) -> tuple[int, set[int], PlakeError | None]:
         """The next commits, up to the last that can be read before one that ends the stream.
 
-        Answers its version, the versions of which rows are read, and the error of the commit
-        that follows, if it ends the stream.
+        Returns the version of this last commit, the versions whose rows are read, and the error of
+        the following commit, if that commit ends the stream.
         """
         last = start.version - 1
         versions: set[int] = set()
@@ -389,7 +389,7 @@ class AppendedFiles:
         return None
 
     def _check_snapshot(self, version: int) -> None:
-        """Check that the snapshot can be read whole, and under the schema of the stream."""
+        """Check that the whole snapshot can be read, under the schema of the stream."""
         oldest = self._dataset.oldest_version
         if version < oldest and self._rules.fail_on_data_loss:
             raise StreamDataLossError(dataset=self._uri, version=version, oldest=oldest)
@@ -400,7 +400,7 @@ class AppendedFiles:
             raise StreamSchemaError(dataset=self._uri, version=version, replaced=True)
 
     def _pages(self, start: Position, through: int) -> Iterator[list[FileRecord]]:
-        """The files after a position, of versions up to `through`: of its snapshot, or all."""
+        """The files after a position: those of its snapshot, or of all versions up to `through`."""
         version, file_id = start.version, start.file
         while version <= through:
             files = self._reader.files_following(
@@ -414,7 +414,7 @@ class AppendedFiles:
 
 
 def _seen(schema: pa.Schema, name: str) -> object:
-    """What a stream depends on of a column: its type and what may be NULL, by field ids."""
+    """What a stream depends on in a column: its type and nullability, by field ids."""
     field = find_field(name, schema)
     if field is None:
         return None

@@ -1,4 +1,4 @@
-"""Verb. Which files are to be sorted together. The catalog tells it: no file is opened."""
+"""Verb. Which files are to be sorted together, from the catalog alone: no file is opened."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.paths import leaf_paths
 
-# Where a commit says by which columns its files are one run: their field ids.
+# The metadata key of a commit whose files are one run: the field ids of the sort columns.
 CLUSTERED = "clustered_by"
-# Files of one commit that nobody knows more of are a run where so few hold any value.
+# Files of a commit that the history lacks are a run if at most this many hold the same value.
 _RUN_DEPTH = 3
 
 
@@ -64,7 +64,7 @@ def find_pieces(
 ) -> list[Piece]:
     """What to sort in the newest version, the smallest piece first; with `full` all files.
 
-    Where there is nothing to do, the answer is empty.
+    The result is empty if there is nothing to do.
     """
     files = live_files(reader, snapshot)
     if full:
@@ -105,14 +105,14 @@ def _by_partition(files: LiveFiles) -> Iterator[list[int]]:
 def _placed(
     reader: CatalogReader, snapshot: Snapshot, files: LiveFiles, columns: Sequence[Leaf]
 ) -> PlacedFiles:
-    """All files with their ranges, and each as a run by itself or one of its commit."""
+    """All files with their ranges; a run is one file, or the files of one commit."""
     lower, upper = [], []
     everywhere = pa.array(range(len(files)), pa.int64())
     for leaf in columns:
         found = ranges(reader, snapshot, files, leaf.id)
         low, high = ranks(found.lower, found.upper)
         own = pc.index_in(everywhere, value_set=found.files)
-        # A column without a value in a file is NULL in all rows, which are the first ones.
+        # A column without a value in a file is NULL in all rows, and NULL comes first.
         lower.append(pc.fill_null(low.take(own), 0))
         upper.append(pc.fill_null(high.take(own), 0))
     ids = [leaf.id for leaf in columns]
@@ -138,7 +138,7 @@ def _runs(
     lower: Sequence[pa.Array],
     upper: Sequence[pa.Array],
 ) -> list[int]:
-    """The version of a commit whose files are one run, and other numbers for other files."""
+    """A number per file: the version of its commit if that is one run, else a number of its own."""
     versions = files.versions.to_pylist()
     counts = pc.value_counts(files.versions).to_pylist()
     several = {one["values"] for one in counts if one["counts"] > 1}
@@ -147,7 +147,7 @@ def _runs(
         known[one.version] = list(one.metadata.get(CLUSTERED, ())) == list(column_ids)
     runs = {version for version in several if known.get(version)}
     for version in several - known.keys():
-        # The commit was expired and forgotten: its files tell.
+        # The commit was expired and left the history: the ranges of its files decide.
         mine = pc.indices_nonzero(pc.equal(files.versions, version))
         boxes = [(low.take(mine), high.take(mine)) for low, high in zip(lower, upper)]
         groups = None if files.groups is None else files.groups.take(mine)
@@ -161,8 +161,8 @@ def neighbours(
 ) -> list[list[int]]:
     """Groups of files, by ids, each of one partition, divided where another file lies between.
 
-    It lies between two files where it has values of the first clustering column that are above
-    those of the one and below those of the other.
+    A file lies between two files if its values of the first clustering column are above the values
+    of one file and below those of the other.
     """
     columns = clustering_columns(snapshot)[:1]
     files = live_files(reader, snapshot)

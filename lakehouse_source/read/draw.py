@@ -32,7 +32,10 @@ def files_of(
     group_of: Mapping[int, int],
     other: int,
 ) -> Files:
-    """The files of a picture. `group_of` has those, by id, that are not of the group `other`."""
+    """The files of a picture. `group_of` has groups of files by id.
+
+    All other files are in `other`.
+    """
     ids = files.ids.to_pylist()
     names = None
     if len(ids) <= MOST_EACH:
@@ -48,7 +51,7 @@ def column_of(
     leaf: Leaf,
     bound: BoundPredicate | None = None,
 ) -> Column:
-    """A column's ranges in the files, by the search index, and what a condition asks of it."""
+    """A column's ranges in the files, by the search index, and those that a condition asks for."""
     found = ranges(reader, snapshot, files, leaf.id)
     kind = domain(leaf.type)
     return Column(
@@ -82,7 +85,7 @@ def _asked(bound: BoundPredicate, leaf: Leaf) -> list[tuple[Ordinal | None, Ordi
 
 
 def write_page(text: str, path: str | os.PathLike[str]) -> None:
-    """Write a page to a file, in place of one that is there."""
+    """Write a page to a file; an existing file is replaced."""
     to = os.fspath(path)
     part = f"{to}.{uuid4().hex}.part"
     try:

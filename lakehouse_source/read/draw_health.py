@@ -32,7 +32,7 @@ def health_page(reader: CatalogReader, snapshot: Snapshot, report: HealthReport)
     """The picture of what `health` found."""
     found = live_files(reader, snapshot)
     by_name = {".".join(leaf.path): leaf for leaf in leaves(snapshot.schema)}
-    # A depth of several columns together has the name of all.
+    # The depth of several columns together is named by all of them.
     names = [name for name in report.depths if name in by_name][:_MOST_COLUMNS]
     columns = [column_of(reader, snapshot, found, by_name[name]) for name in names]
     state = "Nothing is worth doing." if report.is_good else "Worth doing: " + ", ".join(
@@ -163,7 +163,7 @@ def _expected(
         count = max(1, round(piece.size_bytes / target_size(snapshot)))
         if not ends:
             continue
-        # Ends of neighbours are not shared: they would count twice.
+        # Neighbours do not share an end, which would count twice.
         for number in range(count):
             first = ends[number * len(ends) // count]
             last = ends[max((number + 1) * len(ends) // count - 1, number * len(ends) // count)]

@@ -1,4 +1,4 @@
-"""Verb. The page of a scan: which files it reads, and which it leaves out, by what."""
+"""Verb. The page of a scan: which files it reads, which it leaves out, and why."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _figures(
         yield intervals(files, column)
         yield overlap(
             f"Overlap along {column.name}",
-            "How many files hold a value. A query for one value reads so many, if nothing else "
+            "How many files hold a value. A query for one value reads this many, if nothing else "
             "rules them out.",
             [(Group("rest", "all files"), column), (Group("read", "files to read"),
                                                     only(column, files, (_READ, _PART)))],

@@ -1,10 +1,10 @@
-"""Verb. Where the rows are that commits changed: in which files, at which places.
+"""Verb. Where the rows are that commits changed: their files and positions.
 
 Runs on the driver: it reads the catalog, and deletion vectors that the catalog has no copy of.
 
-A commit took away the rows of the files that it removed, and those that a new deletion vector
-marks and the one before it did not. It brought the rows of the files that it added, and those
-that a new vector (of a restore) marks no more. A compaction changes no row and is left out.
+A commit took away the rows of the files that it removed, and the rows that a new deletion vector
+marks and the vector before did not mark. It brought the rows of the files that it added, and the
+rows that a new vector (of a restore) no longer marks. A compaction changes no row and is left out.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from lakehouse_source.streaming import Effect, effect_of
 class Side:
     """The rows that a commit took away, or those that it brought.
 
-    `tasks` read those that satisfy the condition, and `identities` the identity and the version
-    of all of them.
+    `tasks` read the rows that satisfy the condition; `identities` read the identity and the version
+    of all the rows.
     """
 
     tasks: tuple[ScanTask, ...] = ()
@@ -57,17 +57,17 @@ class Changed:
 
     @property
     def is_paired(self) -> bool:
-        """Tell whether rows may have been taken away and brought again."""
+        """Tell whether the same rows may have been both taken away and brought."""
         return bool(self.before.identities and self.after.identities)
 
 
 @dataclass(frozen=True, slots=True)
 class FeedPlan:
-    """What a feed reads; its parts in the order of their versions.
+    """What a feed reads; its parts are in the order of their versions.
 
-    `spec` reads all columns of the dataset by tasks of `Side.tasks`, and `narrow_spec` the wanted
-    ones. Both read two columns more at the end: the identity of a row, and the version that
-    changed it last. `identity_spec` reads these two alone.
+    For tasks of `Side.tasks`, `spec` reads all columns of the dataset, and `narrow_spec` the wanted
+    columns. Both read two more columns at the end: the identity of a row, and the version that
+    changed the row last. `identity_spec` reads only these two.
     """
 
     spec: ReadSpec
@@ -76,7 +76,7 @@ class FeedPlan:
     parts: tuple[Changed, ...]
 
     def spec_of(self, part: Changed) -> ReadSpec:
-        """How rows of a part are read: whole where images of an update are to be compared."""
+        """How rows of a part are read: all columns if images of an update are to be compared."""
         return self.spec if part.is_paired else self.narrow_spec
 
 
@@ -175,7 +175,7 @@ def _plan(
     pairs = [(one.version, _before(one, storage), _after(one, storage)) for one in touched]
     parts = [part for _, *both in pairs for some in both for part in some]
     files = list({part.file.id: part.file for part in parts}.values())
-    # A column that a file lacks is NULL in its rows, whatever a later schema says of NULL.
+    # A column that a file lacks is NULL in its rows, even if a later schema forbids NULL.
     schema = pa.schema([one.with_nullable(True) for one in newest.schema], newest.schema.metadata)
     snapshot = replace(newest, schema=schema, has_vectors=False)
     hidden = unused_names((ROW, VERSION), schema.names)
@@ -220,7 +220,7 @@ def _between(
     known = {file.id: file for file in changes.files}
     others = {*removed_at, *(id for ids in marked_at.values() for id in ids)} - set(known)
     known |= {file.id: file for file in reader.files_by_id(sorted(others))}
-    # A file of a version before all of these is in every one of them, until it is removed.
+    # A file from before all of these versions is in each of them, until it is removed.
     last = ranges[-1][1]
     places = {version: one for one in ranges for version in range(one[0] + 1, one[1] + 1)}
     found = {one: _Touched(*one) for one in ranges}
@@ -315,7 +315,10 @@ def _tasks(
 def _only(
     task: ScanTask, positions: Positions, groups: Sequence[RowGroupMetadata]
 ) -> ScanTask | None:
-    """The task that reads only these rows of its file; None: its row groups have none of them."""
+    """The task, reading only these rows of its file.
+
+    None: the task's row groups have no such row.
+    """
     starts = list(accumulate((group.row_count for group in groups), initial=0))
     kept = [
         group

@@ -33,7 +33,7 @@ from lakehouse_source.streaming import (
     effect_of,
 )
 
-# So many commits are planned at once: the end of a batch is mostly among them.
+# How many commits are planned at once: enough for most batches.
 _COMMITS_AT_ONCE = 100
 
 
@@ -59,9 +59,9 @@ def starting_change(
 
 
 def _is_lost(newest: Snapshot, commit: TransactionRecord) -> bool:
-    """Tell whether rows that a commit changed may be gone: those before it, of the version before.
+    """Tell whether rows that a commit changed may be gone, because the version before was expired.
 
-    Version 1 has none before it, and a commit that only appends took none away.
+    Version 1 has no version before it, and a commit that only appends took no rows away.
     """
     oldest, effect = newest.dataset.oldest_version, effect_of(commit)
     if effect is Effect.NOTHING:
@@ -96,7 +96,7 @@ class ChangedRows(AppendedFiles):
     # --- how far a batch gets
 
     def advance(self, start: Position, limits: Limits, through: int) -> tuple[Position, bool]:
-        """As for a stream of rows; a batch ends after a commit, and has one at least."""
+        """As for a stream of rows; a batch consists of whole commits, at least one."""
         if start.snapshot is not None:
             return super().advance(start, limits, through)
         admission = Admission(limits)
@@ -157,7 +157,7 @@ class ChangedRows(AppendedFiles):
         )
 
     def _versions(self, start: Position, through: int) -> list[int]:
-        """The versions to tell of; every commit up to `through` can be read."""
+        """The versions whose changes are read; every commit up to `through` can be read."""
         versions: set[int] = set()
         position = start
         while position.version <= through:
@@ -192,5 +192,5 @@ class ChangedRows(AppendedFiles):
         )
 
     def _own(self, columns: Sequence[str]) -> list[str]:
-        """Those of the columns that files have."""
+        """The columns that files have, without metadata columns."""
         return [name for name in columns if name in self._snapshot.schema.names]

@@ -1,6 +1,6 @@
-"""Verb. All live files of a version as arrays of numbers: what decides about the whole layout.
+"""Verb. All live files of a version as arrays of numbers, for decisions about the whole layout.
 
-A record of each file would not fit into memory where a dataset has a million of them.
+The records of a million files would not fit into memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakehouse_source.read.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class LiveFiles:
-    """The files of a version, by version and id, each array with a number of each.
+    """The files of a version, ordered by version and id; each array has one number per file.
 
     `groups` has a number for each partition; None: the dataset has no partition columns.
     """
@@ -81,7 +81,7 @@ def _groups(
     """A number for the partition of each file of a page; `codes` are those given so far."""
     texts = snapshot.partition_texts()
     by_key: dict[str, dict[int, str | None]] = {}
-    ids = [row[0] for row in page]  # a write that began first may have ended last
+    ids = [row[0] for row in page]  # the write that began first may have ended last
     for id, key, value in reader.sweep_partitions(
         snapshot.dataset.id, snapshot.version, min(ids), max(ids)
     ):
@@ -90,7 +90,7 @@ def _groups(
     values = [by_key[key] for key in keys]
     numbers = []
     for id, size, count, schema_version, version in page:
-        # Most files have what they record in common with many others.
+        # Many files share the same recorded values.
         recorded = (schema_version, keys, *[one.get(id, _NOT_RECORDED) for one in values])
         number = codes.get(recorded)
         if number is None:
@@ -111,11 +111,11 @@ def ranges(reader: CatalogReader, snapshot: Snapshot, files: LiveFiles, column_i
         lower.append(pa.array([row[2] for row in page], pa.binary()))
     places = pc.index_in(_array(ids), value_set=files.ids).cast(pa.int64())
     begins, ends = (pa.chunked_array(one, pa.binary()) for one in (lower, upper))
-    # Files of other versions, and those in which every value is NULL.
+    # Skips files of other versions, and files in which every value is NULL.
     live = pc.and_(pc.is_valid(places), pc.not_equal(begins, EMPTY_LOWER))
     found = Ranges(*(_one(pc.filter(one, live)) for one in (places, begins, ends)))
     del places, begins, ends, lower, upper, live
-    # Else what the pages took stays in memory beside what the caller makes of the ranges.
+    # Frees the memory of the pages, before the caller needs memory for the ranges.
     pa.default_memory_pool().release_unused()
     return found
 

@@ -26,10 +26,10 @@ from lakehouse_source.schema.fields import Leaf, leaves
 if TYPE_CHECKING:
     from lakehouse_source.pictures.markup import Markup
 
-# A file of less than this share of the target size is small. A larger one is left alone: to
-# write it again would cost more than one file less saves.
+# A file of less than this share of the target size is small. A larger one is left alone: rewriting
+# it would cost more than one file less saves.
 SMALL_SHARE = 0.5
-# Where more columns are indexed than these, the others are looked at when they are named.
+# The most columns that are measured by default; the others must be named.
 _COLUMNS = 4
 # A compaction is worth its work where it leaves at most this share of the files, and an expiry or
 # a rewrite of files with deleted rows where it frees at least this share of the bytes or rows.
@@ -62,8 +62,8 @@ class Suggestion:
 class HealthReport(Shown):
     """What `health()` found; prints as a table, and as pictures in notebooks.
 
-    `rows` are those of the files, `deleted_rows` those among them that are deleted. `depths` has
-    the overlap of files by columns.
+    `rows` counts all rows of the files, deleted ones included; `deleted_rows` counts the deleted
+    ones. `depths` has the overlap of files by columns.
     """
 
     dataset: str
@@ -125,8 +125,8 @@ def health(
 ) -> HealthReport:
     """Look at the files of the newest version.
 
-    `columns` are those whose overlap is wanted. By default the clustering columns together and
-    each by itself, else those of `sort_by`, else the first of the index.
+    The overlap is measured for `columns`: by default for the clustering columns, together and each
+    alone; else for those of `sort_by`; else for the first of the index.
 
     Raises:
         InvalidOptionError: a column is not in the search index.
@@ -204,7 +204,7 @@ def _depths(
             )
         one = ranges(reader, snapshot, files, known[name].id)
         depths[name] = depth_of_ranges(one.lower, one.upper, _groups_of(files, one))
-        if together:  # else the ranges of a million files are in memory for one column at a time
+        if together:  # otherwise the ranges of only one column are in memory at a time
             found.append(one)
     if together:
         depths[", ".join(depths)] = _together(files, found)
@@ -212,7 +212,7 @@ def _depths(
 
 
 def _together(files: LiveFiles, columns: Sequence[Ranges]) -> Depth:
-    """The depth by several columns, of the files that have a value of each."""
+    """The depth by several columns together, of the files that have a value in each column."""
     places = columns[0].files
     for one in columns[1:]:
         places = places.filter(pc.is_in(places, value_set=one.files))
@@ -224,7 +224,7 @@ def _together(files: LiveFiles, columns: Sequence[Ranges]) -> Depth:
 
 
 def usual_columns(snapshot: Snapshot, known: Mapping[str, Leaf]) -> list[str]:
-    """The columns whose overlap is looked at where none are named; `known` are indexed."""
+    """The columns whose overlap is measured by default; `known` are the indexed ones."""
     layout = snapshot.dataset.properties.layout
     own = [name for name in layout.cluster_by or layout.sort_by or () if name in known]
     others = [name for name, leaf in known.items() if leaf.path[0] not in snapshot.partition_by]
@@ -239,7 +239,7 @@ def _groups_of(files: LiveFiles, found: Ranges) -> pa.Array | None:
 
 
 def _clustering(reader: CatalogReader, snapshot: Snapshot) -> Iterator[Suggestion]:
-    """What the first look of `cluster()` finds; nothing where there are no such columns."""
+    """What the first look of `cluster()` finds; nothing without clustering columns."""
     try:
         columns = clustering_columns(snapshot)
     except InvalidOptionError:
@@ -286,7 +286,7 @@ def _deletions(deleted: int, rows: int, size: int) -> Iterator[Suggestion]:
 
 
 def _old(reader: CatalogReader, snapshot: Snapshot, size: int) -> Iterator[Suggestion]:
-    """What a vacuum frees now, and what it would if only the newest version was kept."""
+    """What a vacuum frees now, and what it would free if only the newest version was kept."""
     (expired, expired_bytes), (older, older_bytes) = reader.old_files(snapshot.dataset)
     yield Suggestion(
         "vacuum",

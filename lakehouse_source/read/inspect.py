@@ -117,8 +117,8 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 class Inspection:
     """The metadata tables of a dataset, each a `pa.Table`. Paths are relative to its URI.
 
-    Those that take a version, or a tag, show what is live in it; the default is the version of
-    the dataset that was opened. Every method may raise VersionNotFoundError.
+    A method that takes a version or a tag shows what is live in that version, by default in the
+    version of the opened dataset. Every method may raise VersionNotFoundError.
 
     >>> dataset.inspect.files().column_names[:3]
     ['file_path', 'file_size_bytes', 'row_count']
@@ -132,7 +132,7 @@ class Inspection:
         """The metadata table with a name.
 
         Raises:
-            InvalidOptionError: there is none.
+            InvalidOptionError: there is no such table.
 
         >>> dataset.inspect.table("refs").num_rows
         1
@@ -182,9 +182,9 @@ class Inspection:
         return self.table("files", version)
 
     def row_groups(self, version: int | str | None = None) -> pa.Table:
-        """The row groups of a version, with what is known of each column in `bounds`.
+        """The row groups of a version; `bounds` has what is known of each column.
 
-        A bound is the text of a value that may lie beyond the values of the rows.
+        A bound is a value as text; it may lie beyond the values of the rows.
 
         >>> dict(dataset.inspect.row_groups()["bounds"].to_pylist()[0])["miles"]["upper"]
         '1416'
@@ -224,7 +224,7 @@ class Inspection:
         return self.table("refs")
 
     def consumers(self) -> pa.Table:
-        """The consumers of the change feed; one that `is_expired` keeps no version any more.
+        """The consumers of the change feed; a consumer that `is_expired` no longer keeps a version.
 
         >>> dataset.add_consumer("billing", version=0)
         >>> dataset.inspect.consumers().select(["name", "version", "versions_behind"]).to_pylist()

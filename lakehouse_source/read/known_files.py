@@ -1,11 +1,10 @@
 """Verb. What plans have read and decoded of files, kept in this process for later plans.
 
-The catalog's rows of a committed file never change, except those that say in which versions
-it is live, until an erasure rewrites files: after one, everything is read anew. The rest is read
-once. File ids mean nothing outside of one history of one
-dataset: another catalog has the same ids, and so does a catalog that was deleted and made
-anew, or one that was put back from a backup and went on differently. A `History` therefore
-knows the commits that it is made of by their write ids, which are unique.
+The catalog's rows of a committed file are read once: they never change, except those that say in
+which versions the file is live. After an erasure, which rewrites files, everything is read again.
+File ids mean nothing outside one history of one dataset: another catalog has the same ids, and so
+has a catalog that was deleted and made again, or one that was restored from a backup and then got
+other commits. A `History` therefore knows its commits by their write ids, which are unique.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class KnownColumns:
 
 @dataclass(slots=True)
 class KnownFile:
-    """What is known of one file. `row_groups` are without statistics, None: not read yet."""
+    """What is known of one file. `row_groups` have no statistics; None: they are not read yet."""
 
     record: FileRecord
     row_groups: tuple[RowGroupMetadata, ...] | None = None
@@ -61,7 +60,7 @@ class KnownFile:
 
     @property
     def has_empty_row_groups(self) -> bool:
-        """Tell whether a row group has no rows, which only other writers make."""
+        """Tell whether a row group has no rows; only other writers make such row groups."""
         return 0 in [group.row_count for group in self.row_groups or ()]
 
     @property
@@ -97,14 +96,14 @@ class KnownFiles:
         self.forget()
 
     def forget(self) -> None:
-        """Start again with nothing, and with a lock that no thread holds."""
+        """Forget everything, and use a new lock that no thread holds."""
         self._lock = threading.Lock()
         self._histories: OrderedDict[tuple[str, int, int], History] = OrderedDict()
         self._files: OrderedDict[tuple[History, int], tuple[KnownFile, int]] = OrderedDict()
         self.size_bytes = 0
 
     def history(self, reader: CatalogReader, found: Description) -> History | None:
-        """The history that a dataset has in a catalog; None: nothing may be kept of it.
+        """The history of a dataset in a catalog; None: nothing of it may be kept.
 
         A transaction that writes sees rows of its own, which may never be committed.
         """
@@ -135,7 +134,7 @@ class KnownFiles:
             return {key[1]: self._files[key][0].record for key in keys if key in self._files}
 
     def of(self, history: History | None, records: Iterable[FileRecord]) -> list[KnownFile]:
-        """What is known of files; of one that is new, its record."""
+        """What is known of files; for a new file, only its record."""
         if history is None:
             return [KnownFile(record) for record in records]
         result = []

@@ -1,7 +1,7 @@
-"""Verb. Rows of a dataset, evenly drawn, laid out as a choice of columns would lay out all of them.
+"""Verb. A sample of a dataset's rows, laid out as a choice of columns would lay out all rows.
 
-The sample is cut into parts that stand for row groups. The bounds of each tell, as those of a
-row group do, which conditions have to read it.
+The sample is cut into parts that stand for row groups. The bounds of a part tell, like those of a
+row group, which conditions have to read the part.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from lakehouse_source.schema.fields import Leaf, without_metadata
 from lakehouse_source.schema.ordinal import to_ordinal
 from lakehouse_source.storage import Storage
 
-# Rows are taken at so many places of the dataset, so many at each, until they have so many bytes.
+# The limits of the sample: places of the dataset, rows taken at each place, and bytes in all.
 _PLACES = 128
 _ROWS = 256
 _BYTES = 256 * 1024 * 1024
-# A part of the sample has at least so many rows: bounds of fewer would be too narrow.
+# The fewest rows of a part: the bounds of fewer rows would be too narrow.
 _PART_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of the sample that stand for a row group: the bounds of columns by their ids.
+    """A part of the sample that stands for a row group: its bounds, by column id.
 
-    `share` of all rows.
+    `share` is the part's share of all rows.
     """
 
     share: float
@@ -50,7 +50,7 @@ class Part:
 class Sample:
     """Rows of a dataset: the values of some leaf columns, and how many rows there are in all.
 
-    `group_share` is the share of the files' bytes that row groups have, without the rest.
+    `group_share` is the row groups' share of the files' bytes; the rest is footers and the like.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Sample:
     def laid_out(
         self, partition_by: Sequence[int], cluster_by: Sequence[int], group_rows: int
     ) -> list[Part]:
-        """The parts, where rows are partitioned and sorted by columns, as `cluster()` sorts them.
+        """The parts, when rows are partitioned and sorted by columns as `cluster()` sorts them.
 
         They stand for row groups of `group_rows` rows, or for larger ones where the sample is
         small.
@@ -115,7 +115,7 @@ class Sample:
 
 
 def _ends(partitions: Sequence[pa.Array], count: int) -> list[int]:
-    """Where the rows of each partition end, of which each has the same numbers."""
+    """Where the rows of each partition end; all rows of a partition have the same numbers."""
     ends = pa.repeat(pa.scalar(False), max(0, count - 1))
     for numbers in partitions:
         ends = pc.or_(ends, pc.not_equal(numbers.slice(1), numbers.slice(0, max(0, count - 1))))
@@ -158,7 +158,7 @@ def _bounds(
 def sample_of(
     reader: CatalogReader, snapshot: Snapshot, leaves: Sequence[Leaf], read_uri: Where
 ) -> Sample:
-    """Some rows of the version; reads a row group of each of at most `_PLACES` places."""
+    """Some rows of the version; reads one row group at each of at most `_PLACES` places."""
     files = live_files(reader, snapshot)
     names = list(dict.fromkeys(leaf.path[0] for leaf in leaves))
     begins = list(accumulate(files.rows.to_pylist(), initial=0))
@@ -173,7 +173,7 @@ def sample_of(
     groups = reader.row_groups(ids, statistics=False)
     schema = pa.schema([snapshot.schema.field(name) for name in names])
     tables, held = [without_metadata(schema).empty_table()], 0
-    # In no order: where the values are large, the first files are all that is read.
+    # In random order: if the values are large, only the first files are read.
     for id in random.Random(1).sample(ids, len(ids)):
         found = plan(reader, snapshot, read_uri=read_uri, columns=names, files=[records[id]])
         for table in _rows_at(found, groups[id], wanted[id]):
@@ -189,7 +189,7 @@ def sample_of(
 def _rows_at(
     found: ScanPlan, groups: Sequence[RowGroupMetadata], places: Sequence[int]
 ) -> Iterator[pa.Table]:
-    """Evenly spread rows of the row groups of one file that have these places."""
+    """Evenly spread rows of one file, from its row groups at these places."""
     starts = list(accumulate((one.row_count for one in groups), initial=0))
     times = Counter(bisect_right(starts, place) - 1 for place in places)
     storage = Storage(found.spec.uri)

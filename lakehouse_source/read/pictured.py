@@ -1,4 +1,4 @@
-"""Verb. Answers that have a picture: as a page in a file, and by themselves in a notebook."""
+"""Verb. Results that have a picture: as a page in a file, and directly in a notebook."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class Shown:
-    """A dataclass whose last field `draw` reads the catalog again and draws what it says.
+    """A dataclass whose last field `draw` reads the catalog again and draws the picture.
 
-    What is pickled has no `draw`: it knows where the catalog is, and with which options.
+    A pickled result has no `draw`, which knows where the catalog is, and with which options.
 
     >>> dataset.health()._repr_html_().count("</svg>")  # a notebook asks for it
     7
@@ -28,12 +28,12 @@ class Shown:
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write a page with pictures to a file: no script, no network, light and dark.
 
-        A file that is there is replaced. The catalog is read again; no data file is opened.
+        An existing file is replaced. The catalog is read again; no data file is opened.
 
         Raises:
             StorageError: the file cannot be written.
             VersionNotFoundError: the version was expired since.
-            InvalidOptionError: the answer came out of a pickle, or from `plan()`.
+            InvalidOptionError: the result was unpickled, or is one of `plan()`.
 
         >>> dataset.scan("month = 1").explain().to_html("/data/scan.html")
         >>> import pathlib
@@ -43,7 +43,7 @@ class Shown:
         if self.draw is None:
             raise InvalidOptionError(
                 option="to_html",
-                reason="needs an answer of explain() or health() itself: ask again.",
+                reason="needs a result directly from explain() or health(): call the method again.",
             )
         # Every plan imports this module, and few are drawn.
         from lakehouse_source.pictures.page import page
@@ -56,7 +56,7 @@ class Shown:
         try:
             if self.draw is not None:
                 return self.draw()
-        except PlakeError:  # the version is gone, and what is known of it is still true
+        except PlakeError:  # the version is gone, but the figures are still true
             pass
         from lakehouse_source.pictures.markup import element
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lakehouse_source.pictures.markup import Markup
     from lakehouse_source.read.row_group_decisions import Details
 
-# Of how many files row groups are read in one query, for a scan with a limit.
+# How many files' row groups are read in one query, for a scan with a limit.
 _RECORDS_OF_FEW = 100
 
 
@@ -42,11 +42,11 @@ _RECORDS_OF_FEW = 100
 class Pruning(Shown):
     """How much of a dataset a scan has to read. Prints as a table, and as pictures in notebooks.
 
-    `conditions_read_as` tells of SQL conditions on more than plain columns what they say of
-    columns, by which they prune: `is` where that is all, `implies` where rows decide the rest.
-    `conditions_not_used` are parts of expressions that filter rows and cannot prune.
-    `rows_deleted` counts the rows of the files to read that a deletion vector marks. `details`, if
-    they were asked for, have the reason for each row group.
+    `conditions_read_as` has, for each SQL condition on more than plain columns, the condition on
+    columns that prunes in its place: `is` if both are equal, `implies` if rows decide the rest.
+    `conditions_not_used` are parts of expressions that filter rows and cannot prune. `rows_deleted`
+    counts the rows of the files to read that a deletion vector marks. `details`, if requested, has
+    the reason for each row group.
     """
 
     dataset: str
@@ -131,13 +131,13 @@ def plan(
     """Plan the reading of `columns` of the rows that match `predicates`.
 
     `read_uri` is where executors find the files (default: the dataset's URI).
-    With `account` the pruning counts the files that partition values alone prune, which
-    takes a second query of the index. With `statistics` the plan holds the bounds of
-    each task's rows: of the leaves with these ids, or of all that `_known` names. With a
-    `limit` planning ends when the tasks are sure to give that many rows. `without` leaves out
-    files as `CatalogReader.iter_files` does. `columns` may name fields of `metadata` too, where
-    the dataset has no column of that name. Only `files` are planned, if they are given; then the
-    counts of the whole dataset mean nothing. With `checksums` the tasks have those of their files.
+    With `account` the pruning also counts the files that partition values alone prune; this takes a
+    second query of the index. With `statistics` the plan holds the bounds of each task's rows: for
+    the leaves with these ids, or for all that `_known` names. With a `limit` planning ends when the
+    tasks surely give that many rows. `without` leaves out files as `CatalogReader.iter_files` does.
+    `columns` may name fields of `metadata` too, where the dataset has no column of that name. Only
+    `files` are planned, if they are given; then the counts of the whole dataset mean nothing. With
+    `checksums` the tasks have the checksums of their files.
     """
     begin = time.perf_counter()
     schema = with_metadata(snapshot.schema, columns, metadata)
@@ -198,7 +198,7 @@ def _enough(found: Iterable[Candidate], limit: int) -> Iterator[Candidate]:
 
 
 class _Tasks:
-    """Makes tasks. Equal parts of tasks are shared objects, so that a million of them fit."""
+    """Makes tasks. Tasks share objects for equal parts, so that a million tasks fit into memory."""
 
     def __init__(self, partition_texts: PartitionTexts, *, with_places: bool) -> None:
         self._partition_texts = partition_texts
@@ -215,7 +215,7 @@ class _Tasks:
         return replace(task, deleted=found.deleted, place=place)
 
     def _shared(self, found: Candidate) -> ScanTask:
-        """What versions share of a task. Each has its own deleted rows."""
+        """The part of a task that all versions share; deleted rows differ between versions."""
         if found.known is None or not (found.always and found.whole):
             return self._task(found)
         if found.known.task is None:
@@ -242,9 +242,9 @@ class _Tasks:
 def _known(
     snapshot: Snapshot, found: Sequence[Candidate], wanted: Collection[int] | None
 ) -> tuple[Mapping[int, ColumnBounds], ...]:
-    """Per file: bounds over the kept row groups of the leaves with the ids `wanted`.
+    """Per file: bounds over the kept row groups, for the leaves with the ids `wanted`.
 
-    None: of every leaf that the search index covers, and of floats, which may hold NaN.
+    None: for every leaf that the search index covers, and for floats, which may hold NaN.
     """
     statistics = snapshot.statistics()
     if wanted is None:
@@ -265,8 +265,8 @@ def keep_others(
 ) -> tuple[list[FileRecord], tuple[ScanTask, ...], ReadSpec]:
     """The files that may hold rows of `condition`, and the tasks that read their other rows.
 
-    A file whose rows all match needs no task: none of its rows stays. The others are read with
-    the hidden columns, which keep their identities.
+    A file whose rows all match needs no task: none of its rows stays. Other rows are read with the
+    hidden columns, which keep the rows' identities.
     """
     bound = condition.bind(snapshot.schema)
     found = list(candidates(reader, snapshot, bound))
@@ -305,7 +305,10 @@ def _partition_search(snapshot: Snapshot, bound: BoundPredicate) -> Search | Non
 def kept_by_partition(
     reader: CatalogReader, snapshot: Snapshot, bound: BoundPredicate
 ) -> set[int] | None:
-    """The ids of the files that conditions on partition columns alone leave; None: all."""
+    """The ids of the files that remain after the conditions on partition columns alone.
+
+    None: all.
+    """
     narrowed = _partition_search(snapshot, bound)
     if narrowed is None:
         return None

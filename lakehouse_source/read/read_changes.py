@@ -26,8 +26,7 @@ def read_changes(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows that each commit after a version appended, with the commit's version.
 
-    Only commits up to the newest version at the time of the first call are read, all under the
-    schema of that version.
+    Commits are read up to the version that is the newest at the first call, under its schema.
 
     Raises:
         StreamChangeError: a commit did not only add rows.

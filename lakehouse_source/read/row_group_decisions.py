@@ -42,7 +42,7 @@ _EXAMPLE = 44  # characters of a path
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Row groups of which the same part of a condition decided in the same way."""
+    """Row groups for which the same part of a condition decided in the same way."""
 
     is_kept: bool
     decided_by: str | None
@@ -66,10 +66,10 @@ class Details:
     """Why each row group is kept or left out. `table` has a row for each, in the files' order.
 
     `decided_by` is `partition`, `statistics`, `bloom filter`, `page index` or `deletion vector`.
-    Of a row group that is kept it is `statistics` where all of its rows match, and NULL where rows
-    have to be looked at. `condition` is the part of the condition that rules a row group out, or
-    what is left for its rows to decide; `bounds` are those of its columns. `rows_left`
-    counts the rows that may match.
+    For a row group that is kept, `decided_by` is `statistics` if all of its rows match, and NULL if
+    the rows have to be tested. `condition` is the part of the condition that rules a row group out,
+    or what is left for its rows to decide; `bounds` are those of its columns. `rows_left` counts
+    the rows that may match.
     """
 
     table: pa.Table

@@ -25,7 +25,7 @@ from lakehouse_source.schema.metadata_columns import with_metadata
 from lakehouse_source.schema.no_columns import batches, concatenated, first
 from lakehouse_source.storage import Storage
 
-if TYPE_CHECKING:  # it imports pandas: only who asks for a dataset or fragments waits for it
+if TYPE_CHECKING:  # imports pandas: loaded only where it is needed
     import pyarrow.dataset as ds
 
     from lakehouse_source.pictures.markup import Markup
@@ -100,7 +100,7 @@ class Scan:
         found = self._verified(self._plan(checksums=self._verify_files))
         if self._limit is None:
             return found
-        # Those that surely hold as many rows.
+        # The files that surely hold as many rows.
         sure, tasks = 0, []
         for task in found.tasks:
             if sure >= self._limit:
@@ -120,8 +120,8 @@ class Scan:
         """Check that other engines may read the files themselves.
 
         Raises:
-            InvalidOptionError: checksums are to be verified or rows counted, which plake does
-                where it reads.
+            InvalidOptionError: the scan has a limit or verifies checksums, which plake does while
+                it reads.
         """
         if self._limit is not None:
             raise InvalidOptionError(
@@ -141,11 +141,11 @@ class Scan:
         """How many files, row groups and bytes there are, and how many have to be read.
 
         The figures come from the catalog alone. Bloom filters and page indexes are in the files:
-        readers skip further row groups by them, and these are not counted here. `to_html` writes
+        readers use them to skip further row groups, which are not counted here. `to_html` writes
         pictures of the files that are read and left out.
 
         Args:
-            details: tell also for each row group which part of the condition decided, by which
+            details: also tell which part of the condition decided about each row group, and its
                 bounds. This opens the footers of the files that are left. `details.table` of the
                 answer has a row for each row group, and the text shows the most frequent reasons.
 
@@ -248,9 +248,9 @@ class Scan:
     def count_rows(self) -> int:
         """How many rows match. Files in which every row matches are not opened.
 
-        Without a condition the catalog knows the number. With one, the catalog sums the rows
-        of files that lie within it by their bounds, and only its columns are read of the
-        others.
+        Without a condition the catalog knows the number. With a condition, the catalog sums the
+        rows of files whose bounds show that every row matches; of other files only the condition's
+        columns are read.
 
         >>> dataset.scan().count_rows(), dataset.scan("month = 1").count_rows()
         (4, 2)
@@ -338,11 +338,11 @@ class Scan:
     def to_duckdb(self, connection: Any, name: str = "plake") -> Any:
         """The matching rows as a temporary view of a DuckDB connection; returns the relation.
 
-        DuckDB reads the files by itself, and prunes and projects them by what a query
-        adds. plake reads, when this method is called, the files that DuckDB would read
-        differently: those of a remote store; with a float column that may hold NaN, a
-        timestamp in nanoseconds or another special type; or of which a condition on
-        floats, or with LIKE, selects a part; and all files if the connection may not open any.
+        DuckDB reads the files by itself, and prunes and projects them by what a query adds. plake
+        reads some files when this method is called: files in a remote store; files with a float
+        column that may hold NaN, a timestamp in nanoseconds or another special type; files of which
+        a condition on floats, or with LIKE, selects a part; and all files if the connection may not
+        open any.
 
         Raises:
             StorageError: a file is missing.

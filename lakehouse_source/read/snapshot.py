@@ -45,13 +45,14 @@ class Snapshot:
     schema: pa.Schema
     file_schemas: Mapping[int, pa.Schema]
     summary: Mapping[str, int]
-    # Names in `schema`. The properties of the dataset hold those of the newest version.
+    # The partition columns, by their names in `schema`. The dataset's properties have the newest
+    # names.
     partition_by: tuple[str, ...]
 
-    # The history that the version belongs to. None: plans must not use what others learned.
+    # The history that the version belongs to. None: plans must not use what other plans read.
     history: History | None
 
-    # False: no version of the dataset has, or had, a file with deleted rows.
+    # False: no version of the dataset has ever had a file with deleted rows.
     has_vectors: bool = False
 
     def partition_texts(self) -> PartitionTexts:
@@ -99,7 +100,7 @@ def open_snapshot(
 ) -> Snapshot:
     """The dataset registered as `key`, at a version (default: the newest).
 
-    A version that is a text is a tag, or a number in digits.
+    A text `version` is a tag, or a number in digits.
     """
     if isinstance(version, str):
         version = _tagged(reader, key, uri, catalog, version)
@@ -166,7 +167,8 @@ def check_readable(record: DatasetRecord, uri: str, version: int, reader: Catalo
     """Check that a dataset has a version, and that it was not expired or has a tag.
 
     Raises:
-        InvalidOptionError: it is no whole number, which a database might compare nevertheless.
+        InvalidOptionError: the version is not a whole number; a database might compare it
+            nevertheless.
     """
     version = checked_version(version)
     oldest, newest = record.oldest_version, record.current_version
@@ -216,7 +218,7 @@ def version_number(text: str) -> int | None:
 def _snapshot(
     found: Description, uri: str, catalog: str, version: int, history: History | None
 ) -> Snapshot:
-    """A version of the dataset that the catalog described. Equal rows give one description."""
+    """A version of the dataset, as the catalog describes it. Equal rows share one description."""
     schema_version = max((number for number in found.schemas if number <= version), default=0)
     if schema_version == 0:
         raise CorruptDatasetError(path=catalog, reason=f"{uri} has no schema for version {version}")
@@ -237,7 +239,7 @@ def _snapshot(
 
 
 def parse_timestamp(value: datetime | str, option: str = "timestamp") -> datetime:
-    """An aware datetime; text is ISO 8601, UTC without a zone. `option` names it in errors."""
+    """An aware datetime; a text is ISO 8601, in UTC if it has no zone. `option` is for errors."""
     if isinstance(value, str):
         try:
             parsed = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))

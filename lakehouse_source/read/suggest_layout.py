@@ -1,7 +1,7 @@
-"""Verb. Which layout would let given conditions read least, by statistics and a sample.
+"""Verb. Suggests the layout with which given conditions read least, by statistics and a sample.
 
-What the files as they are make a condition read is in the catalog. What another layout would is
-estimated: a sample of the rows is laid out so, and its parts are pruned as row groups are. All
+What a condition reads of today's files is in the catalog. What it would read with another layout is
+estimated: a sample of the rows gets that layout, and its parts are pruned as row groups are. All
 columns of the row groups count. Sizes are in bytes.
 """
 
@@ -36,21 +36,21 @@ from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.partitions import check_partition_columns
 
 MOST_CONDITIONS = 100
-# Columns that are tried are those with which, one by one, the conditions would read least.
+# How many columns are tried: those that, alone, let the conditions read least.
 _MOST_COLUMNS = 6
 _MOST_PARTITIONS = 3
-# A choice is worth it where it leaves at most this share of the bytes that a simpler one leaves.
+# A choice is worth it if it reads at most this share of the bytes that a simpler choice reads.
 _WORTH_SHARE = 0.9
-# The share of row groups that a bloom filter does not rule out although it could.
+# The share of false positives of a bloom filter.
 _FALSE_POSITIVES = 0.05
 _SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutChoice:
-    """A layout, and what the conditions would read of it, one after the other and together.
+    """A layout, and the bytes that the conditions would read, each and together.
 
-    `is_now`: as the files are, by the catalog; the others are estimates.
+    `is_now`: the layout of today's files, by the catalog; others are estimates.
     """
 
     partition_by: tuple[str, ...]
@@ -69,9 +69,9 @@ class LayoutChoice:
 class LayoutAdvice:
     """What `suggest_layout()` found; prints as a table.
 
-    `choices` begin with the layout as it is; the others follow, those that read least first.
-    `best` is one of them: a choice of more columns, or of other partition columns, is taken only
-    where it reads at least a tenth less. `sampled_rows` were read.
+    `choices` begins with today's layout; the others follow, the one that reads least first. `best`
+    is one of the choices: more columns, or other partition columns, are chosen only if they read at
+    least a tenth less. `sampled_rows` is the size of the sample.
     """
 
     dataset: str
@@ -88,8 +88,10 @@ class LayoutAdvice:
         return self.best.is_now
 
     def table(self) -> Iterator[tuple[list[str], list[str], list[str], int, float, bool, bool]]:
-        """Rows of: columns of partitions, clustering, bloom filters; bytes and their share of the
-        bytes of all files; whether it is as the files are; whether it is the best."""
+        """Rows of: columns of partitions, clustering, bloom filters; bytes, and their share of all.
+
+        Then whether the choice is today's layout, and whether it is the best one.
+        """
         whole = max(1, self.size_bytes * len(self.conditions))
         for one in self.choices:
             yield (
@@ -128,7 +130,7 @@ def suggest_layout(
     """Try layouts by the columns of the conditions, and tell which of them is best.
 
     Raises:
-        InvalidPredicateError: one cannot be parsed, or names a column that is not there.
+        InvalidPredicateError: a condition cannot be parsed, or names an unknown column.
         StorageError, CorruptDatasetError: the sample cannot be read.
     """
     conditions = (conditions,) if isinstance(conditions, str) else tuple(conditions)
@@ -223,7 +225,7 @@ class _Trials:
         self._schema = snapshot.schema
 
     def run(self) -> Iterator[LayoutChoice]:
-        """The choices that were tried: first the layout as it is, with the filters it has."""
+        """The choices that were tried; today's layout, with its bloom filters, comes first."""
         now = self._filtered(self._now, self._now.bloom_filter_columns)
         mine = tuple(self._ids[name] for name in now.partition_by)
         singles = self._singles(mine, [id for id in self._names if id not in mine])
@@ -243,7 +245,7 @@ class _Trials:
     def _longer(
         self, partition: Sequence[int], columns: Sequence[int], singles: Sequence[LayoutChoice]
     ) -> Iterator[LayoutChoice]:
-        """The best column, with the one that helps it most, and so on while one helps."""
+        """The best column, then adds the column that helps most, as long as one helps."""
         best = min(singles, key=_cost, default=None)
         while best is not None and len(best.cluster_by) < MOST_COLUMNS:
             chosen = tuple(self._ids[name] for name in best.cluster_by)
@@ -257,7 +259,7 @@ class _Trials:
             best = longer if longer.bytes_read < _WORTH_SHARE * best.bytes_read else None
 
     def _partitions(self, mine: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """Other partition columns whose values have as many bytes as a file that is not small."""
+        """Other partition columns, if each value has the bytes of a file that is not small."""
         found = [
             self._try((id,), ())
             for id in self._names
@@ -277,7 +279,7 @@ class _Trials:
             return False
 
     def _try(self, partition: Sequence[int], cluster: Sequence[int]) -> LayoutChoice:
-        """What the conditions would read if all files were laid out so."""
+        """What the conditions would read if all files had this layout."""
         parts = self._sample.laid_out(partition, cluster, self._group_rows)
         choice = LayoutChoice(
             tuple(self._names[id] for id in partition),
@@ -305,7 +307,7 @@ class _Trials:
     # --- bloom filters --------------------------------------------------------------------
 
     def _with_filters(self, choice: LayoutChoice) -> Iterator[LayoutChoice]:
-        """The choice with bloom filters of the columns where they save enough, if there are any."""
+        """The choice with bloom filters where they save enough; None: they never do."""
         best = choice
         named = {leaf.column.path[0] for one in self._conditions for leaf in _equalities(one)}
         for name in sorted(named - {*choice.bloom_filter_columns}):
@@ -316,7 +318,7 @@ class _Trials:
             yield best
 
     def _filtered(self, choice: LayoutChoice, names: Sequence[str]) -> LayoutChoice:
-        """What is read where the columns have bloom filters too."""
+        """What is read if the columns also have bloom filters."""
         group_bytes = self._size_bytes / self._groups
         sizes = []
         for condition, size in zip(self._conditions, choice.bytes_by_condition):
@@ -338,9 +340,9 @@ class _Trials:
         return max(1, -(-self._sample.row_count // self._group_rows))
 
     def _share_with(self, leaf: BoundCompare | BoundIn, groups: float) -> float:
-        """The share of so many row groups that a filter does not rule out.
+        """The share of this many row groups that a filter does not rule out.
 
-        The rows with the values are taken to be anywhere in them.
+        The rows with the values are assumed to be spread at random over the row groups.
         """
         rows, values = (
             self._sample.row_count,
@@ -356,7 +358,7 @@ class _Trials:
 
 
 def _equalities(condition: BoundPredicate) -> Iterator[BoundCompare | BoundIn]:
-    """The conjuncts that ask for values, of columns that can have bloom filters."""
+    """The conjuncts that compare columns with values, for columns that can have bloom filters."""
     root = condition.root
     terms: Sequence[BoundNode] = root.terms if isinstance(root, BoundAnd) else (root,)
     for term in terms:

@@ -1,7 +1,7 @@
 """Verb. Why each row group of a version is kept or left out: by which part of a condition.
 
-The catalog tells it of what planning leaves out. Of the files that are left, what a bloom filter,
-a page index or a deletion vector rules out is only in the files: their footers are opened.
+The catalog tells why planning leaves row groups out. What a bloom filter, a page index or a
+deletion vector rules out is only in the remaining files: their footers are opened.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OPEN_FILES = 16
 
 
 def details(reader: CatalogReader, snapshot: Snapshot, found: ScanPlan, where: Any) -> Details:
-    """Say why each row group is kept or left out of the plan of a scan. `where` are its files.
+    """Say why a scan's plan keeps or leaves out each row group. `where` has the scan's files.
 
     Raises:
         StorageError, CorruptDatasetError: a file that is left cannot be opened.
@@ -62,7 +62,7 @@ class _Decisions:
         self._in_partitions = None if bound is None else kept_by_partition(reader, snapshot, bound)
 
     def portions(self) -> Iterator[list[dict[str, Any]]]:
-        """The rows of the table of some files at a time."""
+        """The rows of the table, for some files at a time."""
         snapshot = self._snapshot
         for some in self._reader.iter_files(snapshot.dataset.id, snapshot.version, None, _AT_ONCE):
             groups = self._reader.row_groups([file.id for file in some])
@@ -70,7 +70,7 @@ class _Decisions:
             yield [row for file in some for row in self._of_file(file, groups[file.id], opened)]
 
     def _opened(self, paths: Sequence[str]) -> dict[str, dict[int, Skip]]:
-        """What readers make of the row groups of those files that they do not just read whole."""
+        """What readers skip in files that they do not simply read whole, by path and row group."""
         tasks = [self._tasks[path] for path in paths if path in self._tasks]
         tasks = [task for task in tasks if task.filtered or task.deleted is not None]
 
@@ -78,7 +78,7 @@ class _Decisions:
             made = skips(self._spec, task, self._storage, self._parts)
             return {one.row_group: one for one in made}
 
-        with ThreadPoolExecutor(_OPEN_FILES) as pool:  # from afar, each costs some round trips
+        with ThreadPoolExecutor(_OPEN_FILES) as pool:  # remotely, a file costs some round trips
             return dict(zip((task.path for task in tasks), pool.map(of, tasks)))
 
     def _of_file(
@@ -116,7 +116,10 @@ class _Decisions:
         return self._part(PARTITION if by_partition else STATISTICS, next(ruling, None), known)
 
     def _part(self, by: str, number: int | None, known: _Known) -> dict[str, Any]:
-        """What the part of the condition with a number decided; None: only all of it does."""
+        """What the condition's part with this number decided.
+
+        None: only the whole condition decides.
+        """
         if by == "deletion vector":
             return {"decided_by": by, "condition": None, "bounds": []}
         leaves: Iterable[BoundColumn] = (
@@ -143,7 +146,7 @@ class _Decisions:
 
 
 def _leaves(part: BoundPredicate) -> list[BoundColumn]:
-    """The columns of a part of a condition of which statistics may be known, each once."""
+    """The columns, each once, of a part of a condition, if statistics of them may be known."""
     return list({leaf.id: leaf for leaf in part.leaves if leaf.kind != "nested"}.values())
 
 

@@ -26,7 +26,7 @@ from lakehouse_source.schema.fields import (
 from lakehouse_source.schema.nested_arrays import NULL_HINT, relabel, without_hidden_nulls
 from lakehouse_source.schema.promotion import prints_as_string
 
-# Finds the field among the sources that a target field is read from.
+# Finds the source field from which a target field is read.
 Match = Callable[[pa.Field, Sequence[pa.Field]], pa.Field | None]
 # The value of a target field that matches no source field, None for NULL (`schema/defaults`).
 Default = Callable[[pa.Field], pa.Scalar | None]
@@ -53,8 +53,7 @@ def by_id(target: pa.Field, sources: Sequence[pa.Field]) -> pa.Field | None:
 def narrowed(stored: pa.Field, wanted: pa.Field, match: Match) -> pa.Field:
     """The stored field, its structs without the fields that `wanted` lacks.
 
-    A struct of which no field is wanted stays whole: a field is needed to tell
-    which structs are NULL.
+    A struct without wanted fields stays whole: a field is needed to tell which structs are NULL.
     """
     if not pa.types.is_struct(stored.type) or not pa.types.is_struct(wanted.type):
         return stored
@@ -102,7 +101,7 @@ def align(
 def check_digits(table: pa.Table) -> None:
     """Check that every decimal has at most the digits of its type.
 
-    Arrow does not check that when it takes data from another library: a DuckDB HUGEINT comes as
+    Arrow does not check this when it takes data from another library: a DuckDB HUGEINT arrives as
     decimal128(38, 0) and may have 39 digits.
     """
     for field, column in zip(table.schema, table.columns):
@@ -113,7 +112,7 @@ def check_digits(table: pa.Table) -> None:
                 raise SchemaMismatchError(
                     column=field.name,
                     expected=field.type,
-                    reason=f"is {field.type} and a value of the data is not: {error}",
+                    reason=f"is {field.type} and a value of the data does not fit: {error}",
                     hint="Cast the column to a type that holds it, such as text.",
                 ) from error
 
@@ -195,7 +194,7 @@ def _does_not_fit(
 
 
 def _without_views(type_: pa.DataType) -> pa.DataType:
-    """The type with dictionaries of `string` and `binary`: Arrow does not decode those of views."""
+    """The type with plain `string` and `binary` in dictionaries: Arrow decodes none of views."""
     if is_nested(type_):
         below = children(type_)
         done = [child.with_type(_without_views(child.type)) for child in below]
@@ -209,7 +208,7 @@ def _without_views(type_: pa.DataType) -> pa.DataType:
 def _completed(
     column: pa.ChunkedArray, source: pa.Field, target: pa.Field, match: Match, default: Default
 ) -> tuple[pa.ChunkedArray, pa.Field]:
-    """The column, and its field, with the nested fields that lack in it and have a default."""
+    """The column and its field, with missing nested fields that have a default."""
     if default is no_default:
         return column, source
     chunks = column.chunks or [pa.array([], column.type)]
@@ -318,7 +317,7 @@ def _named_like(
         return own
     mine, known, theirs = children(own), children(source), children(target)
     if len(mine) != len(known):
-        return own  # the file differs from the catalog's record of it: the cast below refuses it
+        return own  # the file differs from its record: the cast below refuses the file
     if pa.types.is_struct(own) and pa.types.is_struct(target):
         found = {}
         for wanted in theirs:
@@ -329,7 +328,8 @@ def _named_like(
         for position, field in enumerate(mine):
             wanted = found.get(position)
             if wanted is None:
-                # Arrow casts structs by name. This field has no target: its name must match none.
+                # Arrow casts structs by name. This field has no target, so its name must match no
+                # field.
                 named.append(pa.field(f"\0{position}", field.type, field.nullable))
             else:
                 inner = _named_like(field.type, wanted.type, match, known[position].type)

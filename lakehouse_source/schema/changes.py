@@ -40,7 +40,7 @@ from lakehouse_source.schema.spark_metadata import commented, typed
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a change has to know of the dataset, beside its schema.
+    """What a change has to know about the dataset, besides its schema.
 
     Attributes:
         next_id: gives ids that no column of the dataset ever had.
@@ -65,7 +65,7 @@ class SchemaChange(Protocol):
         """The changed schema, and the ids of the fields that the change named.
 
         Raises:
-            SchemaMismatchError: the schema has no such field, or cannot be changed so.
+            SchemaMismatchError: the schema has no such field, or does not allow the change.
         """
 
 
@@ -73,7 +73,7 @@ class SchemaChange(Protocol):
 class AddColumn:
     """A new column, the last one of its schema or struct.
 
-    Rows so far have the default, an exact value of the storage type, or NULL without one.
+    Existing rows have the default, an exact value of the storage type, or NULL without one.
     A column that is not nullable needs a default.
     """
 
@@ -114,7 +114,7 @@ class AddColumn:
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
-    """Another name for a column. The id stays, and with it data, statistics and partitions."""
+    """Another name for a column. Its id, data, statistics and partitions stay."""
 
     path: Path
     name: str
@@ -220,10 +220,10 @@ class PromoteColumn:
 
 @dataclass(frozen=True, slots=True)
 class SetSparkType:
-    """What a column is for Spark where Arrow has no name for it; `type` is what history shows.
+    """The Spark type of a column, if Arrow has no name for the type; history shows `type`.
 
-    `metadata` is that of a field which was made from the type. A column that it says nothing of
-    is for Spark what Arrow says.
+    `metadata` is that of a field that was made from the type. Without such metadata, a column has
+    the Spark type of its Arrow type.
     """
 
     path: Path
@@ -243,8 +243,8 @@ class SetSparkType:
 class ReorderColumns:
     """Columns of one schema or struct in another order.
 
-    The named columns come first, or after the column `after`. The others follow in the
-    order that they have.
+    The named columns come first, or after the column `after`. The others follow in their present
+    order.
     """
 
     paths: tuple[Path, ...]
@@ -282,7 +282,7 @@ class ReorderColumns:
 
 @dataclass(frozen=True, slots=True)
 class SetNullable:
-    """NULL is allowed in a column, or refused from now on."""
+    """From now on, NULL is allowed in a column, or refused."""
 
     path: Path
     nullable: bool
@@ -376,7 +376,7 @@ def apply_all(
 def renamed(names: Sequence[str], before: pa.Schema, after: pa.Schema) -> tuple[str, ...]:
     """Dotted names of fields of `before`, as `after` names the fields with the same ids.
 
-    A name that is in one of the schemas only stays as it is.
+    A name that only one of the schemas has stays as it is.
     """
     ids = {".".join(path).lower(): field_id(field) for path, field in walk(before)}
     paths = {field_id(field): ".".join(path) for path, field in walk(after)}

@@ -6,9 +6,9 @@ A field has up to two defaults, as in Iceberg (table specification, "Default val
               added and never changes, because no file is rewritten.
     write     the value of rows that are written later from data that lacks the field.
 
-A file lacks a field if no column of it has the field's id. When the file was added does not
-matter: a file that another system wrote and that was added after the field gives the initial
-default too. Without an initial default such rows have NULL.
+A file lacks a field if no column of it has the field's id. The time at which the file was added
+does not matter: a foreign file that was added after the field gives the initial default too.
+Without an initial default such rows have NULL.
 
 Only leaf fields have defaults. They are stored as the JSON of `json_values`, in the type that
 the field has in the same schema; a promotion converts them.
@@ -64,18 +64,19 @@ def with_write_default(field: pa.Field, value: pa.Scalar | None) -> pa.Field:
 
 
 def without_default(field: pa.Field) -> pa.Field:
-    """The field, so that rows in files that lack it have NULL."""
+    """The field without an initial default: rows in files that lack the field have NULL."""
     kept = {key: text for key, text in (field.metadata or {}).items() if key not in _KEYS}
     return field.with_metadata(kept)
 
 
 def promoted(field: pa.Field, type_: pa.DataType) -> pa.Field:
-    """The field with another type, its defaults converted as its stored values are.
+    """The field with another type; its defaults are converted like its stored values.
 
     Raises:
         SchemaMismatchError: a default does not fit the type.
     """
-    # Here: every catalog is read with this module, and PyArrow's kernels take long to import.
+    # Imported here: every reading of a catalog uses this module, and PyArrow's kernels take long to
+    # import.
     from lakehouse_source.schema.align import by_name, convert
 
     result = field.with_type(type_)

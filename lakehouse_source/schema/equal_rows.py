@@ -1,4 +1,4 @@
-"""Pure. Which rows of two tables have the same values: the values that a reader would print.
+"""Pure. Which rows of two tables have the same values, as a reader would print them.
 
 NULL is equal to NULL and NaN to NaN. -0.0 and 0.0 are different values. Columns may be nested.
 """
@@ -12,7 +12,7 @@ _BITS = {pa.float16(): pa.uint16(), pa.float32(): pa.uint32(), pa.float64(): pa.
 
 
 def equal_rows(left: pa.Table, right: pa.Table) -> pa.BooleanArray:
-    """For each row, whether both tables have the same values in it.
+    """For each row: whether both tables have the same values.
 
     The tables have equal schemas and equally many rows.
     """
@@ -46,7 +46,7 @@ def _same_validity(left: pa.Array, right: pa.Array) -> pa.BooleanArray:
 
 
 def _values_equal(left: pa.Array, right: pa.Array) -> pa.BooleanArray:
-    """As `_equal`, for rows where neither is NULL; anything, and never NULL, for others."""
+    """As `_equal`, for rows where neither is NULL; other rows get any value except NULL."""
     t, type_ = pa.types, left.type
     if t.is_struct(type_):
         found = _constant(True, len(left))
@@ -66,7 +66,7 @@ def _values_equal(left: pa.Array, right: pa.Array) -> pa.BooleanArray:
 
 
 def _as_bits(values: pa.Array) -> pa.Array:
-    """The bits of floats, the same ones for each NaN."""
+    """The bits of floats, with the same bits for every NaN."""
     nan = pa.scalar(float("nan"), values.type)
     return pc.if_else(pc.is_nan(values), nan, values).view(_BITS[values.type])
 
@@ -83,7 +83,7 @@ def _lists_equal(left: pa.Array, right: pa.Array) -> pa.BooleanArray:
         return same_length
     mine, theirs = left.filter(same_length), right.filter(same_length)
     items = _equal(mine.flatten(), theirs.flatten())
-    # Items of a list are equal where no item up to its end differs that does not before its begin.
+    # Items of a list are equal if as many items differ up to its end as up to its begin.
     differing = pc.cumulative_sum(pc.invert(items).cast(pa.int64()))
     zero = pa.array([0], pa.int64())
     counts = pa.concat_arrays([zero, differing])

@@ -1,9 +1,9 @@
 """Pure. Finds values that Arrow's safe cast changes without an error.
 
-It checks integers, decimals, times and units of timestamps itself. A float that is rounded to a
-narrower one and a moment that is cut to its day it lets pass. Only a file that is read under an
-older schema asks for such casts: rows that were written after a promotion, and before a restore
-took the promotion back.
+Arrow itself checks integers, decimals, times and units of timestamps. It does not check whether a
+float is rounded to a narrower one, or a moment is cut to its day. Such casts are only needed for a
+file that is read under an older schema: its rows were written after a promotion, and a restore took
+the promotion back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lakehouse_source.schema.nested_arrays import relabel
 
 
 def changed_value(column: pa.ChunkedArray, done: pa.ChunkedArray) -> pa.Scalar | None:
-    """The first value of a column that is another one after its cast; None: there is none."""
+    """The first value of a column that the cast changes; None: there is none."""
     if not _may_change(column.type, done.type):
         return None
     return _changed(column.combine_chunks(), done.combine_chunks())
@@ -38,7 +38,7 @@ def _may_change(source: pa.DataType, target: pa.DataType) -> bool:
 
 def _changed(before: pa.Array, after: pa.Array) -> pa.Scalar | None:
     if pa.types.is_struct(before.type):
-        # Without the values of fields under a struct that is NULL.
+        # Leaves out the values of fields under a NULL struct.
         mine = dict(zip((f.name for f in before.type), before.flatten()))
         pairs = [(mine.get(f.name), one) for f, one in zip(after.type, after.flatten())]
     elif children(before.type):

@@ -52,7 +52,7 @@ def field_id(field: pa.Field) -> int | None:
 
 
 def has_collation(field: pa.Field) -> bool:
-    """Tell whether Spark compares the field's text otherwise than by its bytes."""
+    """Tell whether Spark compares the field's text by a collation, not by its bytes."""
     return b"collat" in (field.metadata or {}).get(SPARK_TYPE, b"").lower()
 
 
@@ -143,7 +143,7 @@ class IndexedFields(list[_F]):
         return {field_id(field): field for field in reversed(self)}
 
     def named(self, name: str) -> list[_F]:
-        """The first field with a name; without one all whose names differ by case only."""
+        """The first field with a name; without one, all fields whose names differ by case only."""
         exact = self._by_name.get(name)
         return self._by_lower.get(name.lower(), []) if exact is None else [exact]
 
@@ -152,14 +152,14 @@ class IndexedFields(list[_F]):
         return self._by_id.get(number)
 
 
-# By the identities of the schemas, as long as these live: to compare two takes too long.
+# Keyed by the identities of living schemas: comparing two schemas takes too long.
 _INDEXED: dict[int, tuple[weakref.ref[pa.Schema], IndexedFields[pa.Field]]] = {}
 
 
 def indexed(schema: pa.Schema) -> IndexedFields[pa.Field]:
     """The fields of a schema, to be looked up.
 
-    Statements look up each column of a schema: with a search through all, 2,000 took 22 s.
+    Statements look up each column of a schema: by searching all fields, 2,000 columns took 22 s.
     """
     number = id(schema)
     known = _INDEXED.get(number)
@@ -247,7 +247,7 @@ def without_metadata(schema: pa.Schema) -> pa.Schema:
 
 
 def nullable_field(field: pa.Field) -> pa.Field:
-    """The field, nullable with everything below it but the keys of maps."""
+    """The field, nullable like everything below it except the keys of maps."""
     type_ = field.type
     if is_nested(type_):
         type_ = rebuild(type_, [nullable_field(child) for child in children(type_)])
@@ -300,7 +300,7 @@ def storage_type(type_: pa.DataType, column: str) -> pa.DataType:
 
 
 def _holds_nothing(type_: pa.DataType) -> bool:
-    """Structs, arrays and texts of no width, and decimals that count tens: no file has them.
+    """Types that no file has: nested types and texts of no width, and decimals of impossible scale.
 
     Arrow writes an array of no width without an error, and cannot read the file.
     """
@@ -314,7 +314,7 @@ def _holds_nothing(type_: pa.DataType) -> bool:
 
 
 def storage_field(field: pa.Field, parent: str = "") -> pa.Field:
-    """The field with its storage type and, of its metadata, what plake itself wrote."""
+    """The field with its storage type, and only the metadata that plake itself wrote."""
     column = f"{parent}.{field.name}" if parent else field.name
     type_ = storage_type(field.type, column)
     kept = {k: v for k, v in (field.metadata or {}).items() if k in _KEPT_METADATA}

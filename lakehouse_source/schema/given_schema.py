@@ -25,9 +25,9 @@ _FROM_VALUES = {_FROM: b"values"}
 
 
 def without_own_metadata(schema: pa.Schema) -> pa.Schema:
-    """The schema of somebody's rows, without what only a schema of plake's catalog may say.
+    """The schema of a caller's rows, without metadata that only plake's catalog may have.
 
-    That are plake's own keys, and the expressions that Spark runs as defaults of columns.
+    This is plake's own keys, and the expressions that Spark runs as defaults of columns.
     """
 
     def cleaned(field: pa.Field) -> pa.Field:
@@ -38,7 +38,7 @@ def without_own_metadata(schema: pa.Schema) -> pa.Schema:
                 type_ = pa.list_view(inside[0])
             elif pa.types.is_large_list_view(type_):
                 type_ = pa.large_list_view(inside[0])
-            elif inside:  # none: a type of Arrow that no dataset stores
+            elif inside:  # a type of Arrow that no dataset stores
                 type_ = rebuild(type_, inside)
         kept = {key: text for key, text in (field.metadata or {}).items() if not _is_own(key)}
         return pa.field(field.name, type_, field.nullable, kept or None)
@@ -56,9 +56,9 @@ def _is_own(key: bytes) -> bool:
 def dataframe_schema(schema: pa.Schema) -> pa.Schema:
     """The schema, marked as that of a DataFrame: new columns made from it are nullable.
 
-    A DataFrame's columns are NOT NULL by accident (`spark.range`), so a dataset must
-    not refuse NULLs because of it. The fields stay as they are: such a column can be
-    written to a NOT NULL column of the dataset, which stays NOT NULL.
+    A DataFrame's columns are NOT NULL by accident (`spark.range`), which must not make a dataset
+    refuse NULLs. The fields stay as they are: such a column can be written to a NOT NULL column of
+    the dataset, which stays NOT NULL.
     """
     return schema.with_metadata({**(schema.metadata or {}), **_FROM_DATAFRAME})
 

@@ -1,7 +1,7 @@
-"""Pure. Partition values that are read from the names of Hive-style folders, `key=value`.
+"""Pure. Reads partition values from the names of Hive-style folders, `key=value`.
 
-This is only done for files that plake did not write, once, when they are added. Names are
-percent-decoded once, as Spark, Hive, PyArrow and DuckDB write them.
+This is done once, when files that plake did not write are added. Names are percent-decoded once, as
+Spark, Hive, PyArrow and DuckDB write them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BELOW_MICROSECONDS = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
 def folder_values(folders: Sequence[str], path: str) -> dict[str, str | None]:
     """The keys and values (None for NULL) in names of folders, outermost first.
 
-    Folders without `=` are passed over. `path` names the file in errors.
+    Folders without `=` are skipped. `path` names the file in errors.
 
     Raises:
         InvalidOptionError: a key is empty or occurs twice, a name is not UTF-8, or a long
@@ -115,7 +115,7 @@ def _parsed(text: str, type_: pa.DataType) -> Any:
 def inferred_type(texts: Iterable[str | None]) -> pa.DataType:
     """The type of a partition column by all its values: int32, int64, date32 or string.
 
-    As Spark infers it, but that Spark has further types. `01` is the integer 1.
+    As Spark infers it, except that Spark has further types. `01` is the integer 1.
     """
     present = [text for text in texts if text is not None]
     if not present:

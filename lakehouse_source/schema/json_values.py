@@ -1,8 +1,8 @@
 """Pure. Values as JSON, for the catalog's record of row groups and partitions.
 
-Without a limit, values are read back exactly. With a limit they are bounds, and a cut
-only widens them: a lower bound becomes smaller, an upper bound larger. A bound that
-cannot be written is left out, which means unknown.
+Without a limit, values are read back exactly. With a limit, values are bounds, and cutting a bound
+only widens it: a lower bound becomes smaller, an upper bound larger. A bound that cannot be written
+is left out, which means unknown.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def parsed(text: str) -> Any:
 
 
 def parsed_object(text: str) -> dict[str, Any]:
-    """As `parsed`, of a text that has to be an object."""
+    """As `parsed`, for a text that must be an object."""
     found = parsed(text)
     if not isinstance(found, dict):
         raise CorruptDatasetError(
@@ -48,9 +48,9 @@ def to_json_value(
 ) -> JsonValue | None:
     """A value as JSON; with a `limit` a bound, or None where there is no bound.
 
-    Text and bytes longer than `limit` are cut; an upper bound is then raised above
-    what was cut. Temporal values are ISO text, or counts of the unit where Python
-    has no name for the year. Decimals are text, bytes an object with base64 in it.
+    Text and bytes longer than `limit` are cut; a cut upper bound is raised above the value.
+    Temporal values are ISO text, or counts of the unit where Python has no name for the year.
+    Decimals are text, bytes an object with base64 in it.
     """
     return json_of(ordinal, domain(type_), upper, limit)
 
@@ -110,7 +110,7 @@ def _json_text(ordinal: bytes, upper: bool, limit: int | None) -> str | None:
 
 
 def _raised_text(cut: str) -> str | None:
-    """The least text of that length above all that begins with `cut`, None if there is none."""
+    """The least text of that length above all texts that begin with `cut`; None: there is none."""
     last = ord(cut[-1]) + 1
     if last > 0x10FFFF:
         return None
@@ -130,8 +130,8 @@ def _json_bytes(ordinal: bytes, upper: bool, limit: int | None) -> dict[str, str
 def from_json_value(value: Any, type_: pa.DataType) -> Ordinal | None:
     """The ordinal of a value that `to_json_value` wrote; None for any other value.
 
-    Values written before a promotion are read in the type of today: an integer as
-    a decimal, a date as its midnight.
+    Values written before a promotion are read in today's type: an integer as a decimal, a date as
+    its midnight.
     """
     return ordinal_of(value, domain(type_))
 

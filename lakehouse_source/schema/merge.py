@@ -26,7 +26,7 @@ from lakehouse_source.schema.given_schema import (
 )
 from lakehouse_source.schema.promotion import Fit, fit, is_provable, prints_as_string
 
-# Tells whether all values stored so far in a column (a field with an id) fit a type.
+# Tells whether all stored values of a column (a field with an id) fit a type.
 StoredValuesFit = Callable[[pa.Field, pa.DataType], bool]
 
 
@@ -46,14 +46,13 @@ def merge(
     and keep their names. The data may lack columns that are nullable or have a default.
 
     Args:
-        add_columns: add new columns (nullable), promote types, and let a NOT NULL
-            column become nullable where the data's is. Without it the data must fit
-            the types that the dataset has.
-        promote_to_string: make a column a string where its type cannot be promoted.
+        add_columns: add new columns (nullable), promote types, and let a NOT NULL column become
+            nullable if the data's column is. Otherwise the data must fit the dataset's types.
+        promote_to_string: make a column a string if its type cannot be promoted.
         next_id: the first unused id. The default is one above the highest in
             `current`; a dataset that dropped columns has to give its own.
-        stored_values_fit: asked before a promotion that is exact for some values of
-            the old type only. By default such promotions are refused.
+        stored_values_fit: decides about a promotion that is exact for only some values of the old
+            type. By default such promotions are refused.
 
     Raises:
         SchemaMismatchError: a column does not fit.
@@ -88,7 +87,7 @@ class _Merger:
     def fields(
         self, old: Sequence[pa.Field], new: Sequence[pa.Field], above: str
     ) -> list[pa.Field] | None:
-        """The merged fields, or None where they are `old` unchanged."""
+        """The merged fields, or None if they equal `old`."""
         added = list(new)
         result: list[pa.Field] = []
         for mine in old:
@@ -131,7 +130,7 @@ class _Merger:
     def field(self, mine: pa.Field, theirs: pa.Field, path: str) -> pa.Field:
         """The dataset's field, merged with that of the data."""
         type_ = self._type(mine, theirs, path)
-        # Datasets written by earlier versions have NOT NULL columns that nobody asked for.
+        # Datasets of earlier releases have NOT NULL columns that nobody wanted.
         nullable = mine.nullable or (self.add_columns and theirs.nullable)
         if type_ is mine.type and nullable == mine.nullable:
             return mine

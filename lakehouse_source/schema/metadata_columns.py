@@ -1,4 +1,4 @@
-"""Pure. Columns that no user wrote: where a row is stored, and which row it is.
+"""Pure. Columns that no user wrote: the place of a row, and its identity.
 
     _file            the path of the row's data file, relative to the dataset
     _pos             the row's position in the file, from 0, across row groups
@@ -6,9 +6,9 @@
     _commit_version  the version that last changed the row
 
 Each can be read by its name, unless the dataset has a column of that name. The identity and the
-version of a row that was moved are stored in its new file, in two hidden columns. A file
-without them, or a NULL in them, means: the identity is the file's first one plus the position,
-and the version is the one that added the file.
+version of a row that was moved are stored in its new file, in two hidden columns. If a file lacks
+these columns, or they are NULL, the identity is the file's first identity plus the position, and
+the version is the one that added the file.
 
 Source: Apache Iceberg, table specification, "reserved field ids" and "row lineage".
 """
@@ -47,7 +47,7 @@ _HIDDEN = (
 
 
 def is_reserved(id: int) -> bool:
-    """Tell whether a field id is one that no column of a user gets."""
+    """Tell whether a field id is reserved: no column of a user gets it."""
     return id > _LAST_ID_OF_USERS
 
 
@@ -62,7 +62,7 @@ def with_metadata(
     names: Sequence[str] | None,
     columns: Sequence[pa.Field] = METADATA_COLUMNS,
 ) -> pa.Schema:
-    """The schema and those of the metadata columns that are named and no column of it is."""
+    """The schema with the named metadata columns, unless it has columns of these names."""
     for column in columns if names is not None else ():
         if find_field(column.name, schema) is None and find_name(column.name, names or ()):
             schema = schema.append(column)

@@ -1,8 +1,8 @@
 """Pure. The columns of a file that plake did not write: found by name, not by field id.
 
-Such a file has no field ids, or those of another system. It is recorded with the version
-of the dataset's schema that its columns were matched with by name when it was added. A
-column that is renamed or dropped later keeps its id in that version, and is still found.
+Such a file has no field ids, or those of another system. The file is recorded with the schema
+version whose columns were matched by name when the file was added. A column that is renamed or
+dropped later keeps its id in that version, and is still found.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _matched(mine: Sequence[pa.Field], theirs: Sequence[pa.Field]) -> list[pa.Fi
     found: list[pa.Field] = []
     for field in mine:
         logical = find_field(field.name, theirs)
-        # Two names that differ by case only: the one spelled as in the dataset is meant.
+        # If two names differ by case only, the name that is spelled as in the dataset is meant.
         if logical is not None and logical.name != field.name and logical.name in names:
             logical = None
         found.append(_with_id(field, logical))
@@ -65,7 +65,7 @@ def _with_id(field: pa.Field, logical: pa.Field | None) -> pa.Field:
 
 
 def _is_view(type_: pa.DataType) -> bool:
-    """Tell whether `rebuild` would make another kind of list of the type."""
+    """Tell whether `rebuild` would change the type's kind of list."""
     return bool(pa.types.is_list_view(type_) or pa.types.is_large_list_view(type_))
 
 
@@ -109,9 +109,9 @@ def replaced_leaves(
 
 @dataclass(frozen=True, slots=True)
 class ToShow:
-    """What the statistics of each file must show of a top-level column of the file.
+    """What the statistics of each file must show about a top-level column of the file.
 
-    It has no NULL, or, where `type` is given, each value fits this type.
+    The column has no NULL, or, if `type` is given, each value fits this type.
     """
 
     column: str
@@ -125,8 +125,8 @@ def check_reads_exactly(
 ) -> list[ToShow]:
     """Check that every value of a file can be read as the dataset's columns, unchanged.
 
-    The values of a file that is added are not seen before it is read. Types that only some
-    values fit are refused, unless statistics can show that all do.
+    The values of an added file are not seen before the file is read. A type that only some values
+    fit is refused, unless statistics can show that all values fit.
 
     Returns:
         What the statistics of a file with these columns must show.

@@ -1,4 +1,4 @@
-"""Pure. Nested Arrow arrays built again from their buffers, where Arrow's casts do not serve."""
+"""Pure. Rebuilds nested Arrow arrays from their buffers, where Arrow's casts do not work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def relabel(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if not is_nested(array.type) or array.type.equals(type_):
         return array
     if array.offset != 0:
-        # Below, buffers are used without the offset, so the slice needs buffers of its own.
+        # The code below ignores the offset of buffers, so a slice needs buffers of its own.
         array = pa.concat_arrays([array, array.slice(0, 0)])
     if pa.types.is_struct(type_):
         count = array.type.num_fields
@@ -144,7 +144,7 @@ def _without_child_validity(array: pa.Array) -> pa.Array:
 
 
 def _without_validity(array: pa.Array) -> pa.Array:
-    """The array without its validity bitmap: what is under a NULL of the parent is never read."""
+    """The array without its validity bitmap: values under a NULL of the parent are never read."""
     if array.null_count == 0 or pa.types.is_null(array.type):
         return array
     if array.offset != 0:

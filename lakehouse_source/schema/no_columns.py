@@ -1,4 +1,4 @@
-"""Pure. Tables that have rows and no columns, whose number of rows PyArrow often forgets."""
+"""Pure. Tables with rows but no columns: PyArrow often loses their number of rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 def rows_alone(count: int) -> pa.Table:
-    """So many rows without columns."""
+    """A table of this many rows without columns."""
     return pa.table({"": pa.nulls(count)}).select([])
 
 

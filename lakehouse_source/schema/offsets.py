@@ -1,8 +1,8 @@
-"""Pure. Gives empty arrays the offsets that PyArrow reads without looking whether they exist.
+"""Pure. Gives empty arrays the offsets that PyArrow reads without checking that they exist.
 
 Arrow's format lets an array without values have no buffer of offsets, and the Arrow library of
-Spark 4.1 sends such arrays inside lists that are all empty. `nbytes` of PyArrow 26 ends the
-process on them.
+Spark 4.1 sends such arrays inside lists that are all empty. `nbytes` of PyArrow 26 crashes on such
+arrays.
 
 Source: Arrow columnar format, "Variable-size list layout" (legacy arrays of length 0).
 """

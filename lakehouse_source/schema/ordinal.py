@@ -8,8 +8,8 @@
     floats               the number as a double, -0.0 folded into 0.0
     strings, binaries    the bytes (UTF-8 order is code point order)
 
-Python's own temporal values end at microseconds and at the years 1 and 9999;
-ordinals do not, so integers are taken wherever a count makes sense.
+Python's own temporal values have only microseconds and the years 1 to 9999. Ordinals do not have
+these limits, so integers are accepted wherever a count makes sense.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lakehouse_source.model import Ordinal
 
 UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 DAY_NS = 86_400 * 10**9
-# The calendar repeats after this many years, which have this many days.
+# The calendar repeats after these years, which have these days.
 YEARS = 400
 YEARS_DAYS = 146_097
 EPOCH = datetime(1970, 1, 1)

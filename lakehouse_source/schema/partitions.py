@@ -25,7 +25,7 @@ from lakehouse_source.schema import json_values
 from lakehouse_source.schema.fields import field_id, find_field, has_collation
 from lakehouse_source.schema.ordinal import domain, to_ordinal, to_scalar
 
-# Hive writes this for NULL, and every reader of Hive-style folders understands it.
+# Hive writes this text for NULL, and every reader of Hive-style folders knows it.
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 # File systems allow 255 bytes in a name; the others are for the key and the hash.
 _LONGEST_VALUE = 160
@@ -34,8 +34,8 @@ _LONGEST_VALUE = 160
 def partition_folder(values: Mapping[str, Any]) -> str:
     """`key=value/key=value`, percent-encoded; empty without partition columns.
 
-    A value that equals the NULL marker is encoded to differ from it. A value too
-    long for a file name is cut and gets a hash of the whole.
+    A value that equals the NULL marker is encoded differently. A value too long for a file name is
+    cut and gets a hash of the whole value.
     """
     return "/".join(f"{_encode(key)}={_folder_value(value)}" for key, value in values.items())
 
@@ -63,9 +63,9 @@ def partition_ordinal(text: str | None, type_: pa.DataType) -> Ordinal | None:
 
 @lru_cache(maxsize=1024)
 def text_in_type(text: str | None, written: pa.DataType, now: pa.DataType) -> str | None:
-    """What `partition_text` writes for a value in the type that a column was promoted to.
+    """The text of `partition_text` for a value in the type that a column was promoted to.
 
-    A date has another text than its midnight. The text of what is no value of the other type
+    A date and its midnight have different texts. The text of a value that does not fit the new type
     stays as it is.
 
     Raises:
@@ -92,11 +92,11 @@ def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar | None:
 
 
 class PartitionTexts:
-    """Finds the partition values of files, also of files older than the name of a column.
+    """Finds the partition values of files, even of files older than the name of a column.
 
     The catalog records the values of a file under the names and in the types that the columns
-    had in the schema that the file was written with. Field ids tell which names these are. The
-    same values have the same texts here, whatever the type was.
+    had in the schema that the file was written with. Field ids give these names. Equal values have
+    equal texts here, whatever the type was.
 
     Args:
         partition_by: names of the partition columns in `schema`.
@@ -129,9 +129,9 @@ class PartitionTexts:
         return tuple(key for key, _, _ in self._columns_in(schema_version) if key is not None)
 
     def _columns_in(self, schema_version: int) -> tuple[_Recorded, ...]:
-        """What files of a schema version record of each partition column.
+        """What files of a schema version record about each partition column.
 
-        A column that had the same name before the schema was replaced is another one.
+        If the schema was replaced, an older column of the same name is another column.
         """
         found = self._columns.get(schema_version)
         if found is None:
@@ -151,9 +151,9 @@ class PartitionTexts:
 
 
 class _Recorded(NamedTuple):
-    """A partition column in files: its name there, None where they lack it.
+    """A partition column in files: its name there; None: the files lack it.
 
-    `written` and `now` are its type then and today where they differ.
+    `written` and `now` are its types then and today, if these differ.
     """
 
     key: str | None
@@ -179,7 +179,7 @@ def partitioned_anew(
     partition_by: tuple[str, ...],
     after: pa.Schema,
 ) -> DatasetProperties:
-    """The properties of a dataset whose files all have other partition columns from a version on.
+    """The properties of a dataset whose partition columns are replaced at a version.
 
     `before` is the schema in force until then, `after` the one that has `partition_by`.
     """

@@ -1,4 +1,4 @@
-"""Pure. Where a field is in a schema: paths as users write them, and fields at a place.
+"""Pure. The place of a field in a schema: paths as users write them, and fields at a place.
 
 A path names a nested field: `"address.street"`, `"tags.element"` for the elements of a
 list, `"m.key"` and `"m.value"` for those of a map, or a tuple of names. Names match without

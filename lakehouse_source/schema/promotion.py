@@ -1,10 +1,9 @@
-"""Pure. The one table of which type's values fit another type.
+"""Pure. The one table that tells which type's values fit another type.
 
-It serves two questions. May a column change its type? Only where every value of
-the old type survives exactly, because files are not rewritten. May data be written
-into a column of another type? Also where only some values survive: the writer casts
-each value with a check and refuses the write if one does not fit. A float never
-becomes a decimal, nor a decimal a float: the conversion may round.
+It serves two questions. May a column change its type? Only if every value of the old type survives
+exactly, because files are not rewritten. May data be written into a column of another type? Yes,
+even if only some values survive: the writer checks each cast and refuses the write if a value does
+not fit. A float never becomes a decimal, nor a decimal a float: the conversion may round.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Fit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What holds between two families of types. `source` says why."""
+    """The rule for two families of types. `source` gives the reason."""
 
     narrow: Callable[[pa.DataType], bool]
     wide: Callable[[pa.DataType], bool]
@@ -174,7 +173,7 @@ def fit(narrow: pa.DataType, wide: pa.DataType) -> Fit:
 def is_provable(narrow: pa.DataType, wide: pa.DataType) -> bool:
     """Tell whether bounds of stored values can show that a column may change its type.
 
-    That is so for dates, timestamps and durations. A column of int64 does not become
+    This is true for dates, timestamps and durations. A column of int64 does not become
     float64: the next append with a larger integer would be refused.
     """
     return fit(narrow, wide) is Fit.CHECKED and t.is_temporal(narrow)

@@ -1,4 +1,4 @@
-"""Pure. What Spark keeps of columns and nested fields: comments, and types unknown to Arrow."""
+"""Pure. Spark's metadata of columns and nested fields: comments, and types unknown to Arrow."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def commented(field: pa.Field, text: str | None) -> pa.Field:
 
 
 def typed(field: pa.Field, metadata: Mapping[bytes, bytes]) -> pa.Field:
-    """A field that is for Spark what `metadata` says, that of a field made from Spark's type.
+    """A field whose Spark type `metadata` gives, taken from a field made from Spark's type.
 
-    A field that `metadata` says nothing of is for Spark what Arrow says.
+    Without such metadata, the Arrow type gives the Spark type.
     """
     kept = {key: value for key, value in (field.metadata or {}).items() if key != SPARK_TYPE}
     if SPARK_TYPE in metadata:

@@ -1,6 +1,6 @@
 """Door. The tables of a catalog over HTTP, as a REST catalog of Apache Iceberg: reads only.
 
-`app` is an ASGI application, for any server of such. `python -m lakehouse_source.server` runs it
+`app` is an ASGI application, for any ASGI server. `python -m lakehouse_source.server` runs it
 with uvicorn.
 
 guard    who may ask, how much, and what is logged and counted

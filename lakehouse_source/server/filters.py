@@ -1,7 +1,8 @@
-"""Pure. Conditions of Iceberg, as its JSON has them, become conditions of plake.
+"""Pure. Conditions of Iceberg, in JSON, become conditions of plake.
 
-They may become weaker and never stronger: readers apply their own to the rows. Iceberg's `not-eq`
-holds for NULL, and clients order NaN and -0.0 in several ways. What is not known here is TRUE.
+A condition may become weaker, never stronger: readers apply their own condition to the rows.
+Iceberg's `not-eq` holds for NULL, and clients order NaN and -0.0 in several ways. A condition that
+is not known here becomes TRUE.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Find = Callable[[str], "tuple[tuple[str, ...], pa.DataType] | None"]
 
 
 class Filter(NamedTuple):
-    """A condition of plake. `is_exact`: in each reader of Iceberg it holds for the same rows."""
+    """A condition of plake. `is_exact`: it holds for the same rows in each reader of Iceberg."""
 
     node: Node
     is_exact: bool
@@ -90,7 +91,7 @@ class _Reading:
         return self._leaf(kind, document)
 
     def _weaker(self, node: Node) -> Node:
-        """A condition that may hold for more rows, or that readers understand differently."""
+        """A condition that may hold for more rows, or that readers may understand differently."""
         self.is_exact = False
         return node
 
@@ -144,7 +145,7 @@ class _Reading:
 
 
 def _value(given: Any, type_: pa.DataType) -> Any:
-    """A value of JSON as Python's value of the column; None: it is not certain which it is."""
+    """A JSON value as the column's value in Python; None: the value is not certain."""
     if isinstance(given, Mapping):
         given = given.get("value")
     kind = domain(type_).kind

@@ -89,7 +89,7 @@ class Guard:
             seconds = time.perf_counter() - started
             method = scope["method"] if scope["method"] in _METHODS else "OTHER"
             self._metrics.add(method, status, seconds)
-            # Neither the query nor a header, which may hold what is nobody's business.
+            # Neither the query nor a header is logged: they may hold secrets.
             LOG.info("%s %r %d %.1f ms", method, scope["path"][:500], status, 1000 * seconds)
 
     async def _ask(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,7 +126,8 @@ class Guard:
         found = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
         given = found[0] if len(found) == 1 else b""
         kind, _, token = given.partition(b" ")
-        # In a time that tells neither how much of the token is right nor how long it is.
+        # The time of this comparison tells neither how much of the token is right nor how long it
+        # is.
         is_same = hmac.compare_digest(_digest(token.strip()), self._token)
         return is_same and kind.lower() == b"bearer"
 

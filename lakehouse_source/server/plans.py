@@ -39,19 +39,19 @@ from lakehouse_source.server.filters import Filter, condition
 from lakehouse_source.server.tables import Tables
 from lakehouse_source.storage import Storage
 
-# Larger plans are answered in pages, by `/tasks`: of so many tasks, and with residuals of so many
-# characters.
+# Larger plans are answered in pages, by `/tasks`: these are the most tasks of a page, and the most
+# characters of its residuals.
 PAGE = 5000
 _MOST_RESIDUALS = 8 * 1024 * 1024
 _MOST_FILTER = 1024 * 1024
-# Each token has the filter: with a longer one, a page has the token of the next page alone.
+# Each token has the filter: with a longer filter, a page has only the next page's token.
 _SHORT_FILTER = 1000
 _PLANS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What of a request for a plan matters here."""
+    """The parts of a request for a plan that matter here."""
 
     snapshot_id: int | None
     filter: Any
@@ -90,7 +90,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """`filter` is what readers apply to the rows; `is_exact`: plake's means the same to all."""
+    """`filter` is what readers apply to the rows; `is_exact`: plake's means the same to them."""
 
     snapshot: Snapshot
     files: VersionFiles
@@ -106,7 +106,7 @@ class _Planned:
 
 
 class Plans:
-    """Plans of the tables of one catalog. What a version's vectors are is kept for later plans."""
+    """Plans of the tables of one catalog. The vectors of a version are kept for later plans."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -123,7 +123,7 @@ class Plans:
         """A later page of a plan.
 
         Raises:
-            InvalidOptionError: the token is none of this server's.
+            InvalidOptionError: this server did not make the token.
         """
         return self._of_start(address, *_of_token(token))
 
@@ -189,7 +189,7 @@ class Plans:
     def _version(
         self, address: Address, snapshot: Snapshot, base_version: int | None
     ) -> VersionFiles:
-        """What is written of a version. It checks that readers of Iceberg read it rightly."""
+        """The files of a version, checked: readers of Iceberg must read the version rightly."""
         key = (
             base_path(address),
             f"{snapshot.dataset.id} {snapshot.dataset.properties.erased_version}",
@@ -214,7 +214,7 @@ class Plans:
         for path, field in walk(named):
             name = ".".join(path)
             name = name if request.case_sensitive else name.lower()
-            # Two columns with one dotted name: nobody knows which is meant.
+            # Two columns have the same dotted name: the name is ambiguous.
             ids[name] = None if name in ids else field_id(field)
 
         def find(name: str) -> tuple[tuple[str, ...], pa.DataType] | None:
@@ -317,6 +317,6 @@ def _of_token(token: Any) -> tuple[Request, int]:
             raise ValueError("start")
     except (binascii.Error, ValueError, TypeError, KeyError, RecursionError) as error:
         raise InvalidOptionError(
-            option="plan-task", reason="is none that this server gave."
+            option="plan-task", reason="was not made by this server."
         ) from error
     return Request.of(document), start

@@ -40,7 +40,7 @@ _OFFERED = (
     "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/tasks",
     "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics",
 )
-# Errors about the catalog name it, which is nobody's business here.
+# Errors about the catalog name the catalog, which clients must not see.
 _TEXTS = {
     "NoSuchTableException": "There is no such table.",
     "NoSuchNamespaceException": "There is no such namespace.",
@@ -77,11 +77,11 @@ def app(
     Args:
         catalog: a URL, or an open catalog, which the caller closes.
         token: what clients must give (`Authorization: Bearer …`). None: whoever reaches the server
-            may read everything. Then let it listen on the loopback interface only.
+            may read everything, so let it listen on the loopback interface only.
         storage_options: for datasets in object stores, where the server writes manifests.
         vend_credentials: settings that every client gets with every table, such as
             `s3.access-key-id`. None: none are handed out, and clients use their own.
-        newest_versions: so many of the newest versions are snapshots without being asked for.
+        newest_versions: how many of the newest versions are listed as snapshots.
 
     Raises:
         CatalogUnavailableError: there is no such catalog.
@@ -141,7 +141,7 @@ class _Answers:
                 return await run_in_threadpool(endpoint, request, body)
             except PlakeError as error:
                 return _of_error(error)
-            except Exception:  # its text may tell what is nobody's business
+            except Exception:  # its text may hold secrets
                 LOG.exception("a request failed")
                 return error_response(500, "InternalServerError", "See the log of the server.")
 
@@ -297,7 +297,7 @@ def _of_error(error: PlakeError) -> Any:
 
 
 def _handlers() -> dict[Any, Any]:
-    """What is answered where no endpoint is asked."""
+    """The answer where no endpoint fits the request."""
 
     async def not_found(request: Any, _error: Exception) -> Any:
         if request.method in ("GET", "HEAD"):

@@ -1,4 +1,4 @@
-"""Door. The server as a process of its own, which `plake serve` begins."""
+"""Door. The server as a process of its own, which `plake serve` starts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def serve(
         newest_versions=newest_versions,
     )
     logging.getLogger("plake.server").setLevel(logging.INFO)
-    # What is there now stays: collections of garbage need not look at it, while clients wait.
+    # All objects that exist now stay: garbage collection, for which clients wait, need not visit
+    # them.
     gc.collect()
     gc.freeze()
     uvicorn.run(

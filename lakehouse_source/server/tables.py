@@ -1,4 +1,4 @@
-"""Door. Names and tables of a catalog, and the metadata that was made of them, while it is new."""
+"""Door. Names and tables of a catalog, and their metadata, kept while it is current."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ class Tables:
             return table_state(self.catalog, reader, address)
 
     def loaded(self, address: Address, state: TableState, *, refs_only: bool) -> bytes:
-        """The answer to the loading of a table, as JSON; made once for each state."""
+        """The answer to a request that loads a table, as JSON; made once for each state."""
         key = f"{address.key} {state.key} {refs_only}"
         with self._lock:
             lock = self._making.setdefault(address.key, threading.Lock())
-        with lock:  # others that ask for the same wait for it
+        with lock:  # other requests for the same table wait for it
             with self._lock:
                 found = self._made.get(key)
             if found is None:
@@ -86,7 +86,7 @@ class Tables:
                     found = error
                 self._keep(key, found)
         if isinstance(found, IcebergUnsupportedError):
-            raise found.with_traceback(None)  # else it keeps the frames of every request
+            raise found.with_traceback(None)  # else the error keeps the frames of every request
         return found
 
     def _load(self, address: Address, state: TableState, refs_only: bool) -> bytes:

@@ -1,7 +1,8 @@
 """Door. plake for Spark: `write`, `convert`, `open`, and the planner extension.
 
-`configure` and `enable` load the extension, `status` tells what of it works. Spark finds the data
-source itself, through the module `pyspark_plake`. Importing this package does not import pyspark.
+`configure` and `enable` load the extension; `status` tells which parts of it work. Spark finds the
+data source itself, through the module `pyspark_plake`. Importing this package does not import
+pyspark.
 
 >>> from pyspark.sql import SparkSession
 >>> spark = lake.spark.configure(SparkSession.builder).getOrCreate()
@@ -40,7 +41,7 @@ __all__ = [
     "write",
 ]
 
-# What needs pyspark, by the module that has it.
+# The names that need pyspark, by their module.
 _LATER = {
     "write": "writing.clustered_write",
     "convert": "tables.convert_folder",
@@ -51,7 +52,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """What needs pyspark, loaded when first asked for."""
+    """A name that needs pyspark, loaded at its first use."""
     if name in _LATER:
         return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

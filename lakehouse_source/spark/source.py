@@ -1,8 +1,7 @@
 """Door. The data source that Spark knows as `plake`.
 
-Each frame has one instance. The instance resolves its version when Spark makes it
-(`load()`), so every scan of the frame reads the same version, both sides of a self
-join too.
+Each frame has one instance. The instance resolves its version when Spark makes it (`load()`), so
+every scan of the frame reads the same version, even both sides of a self join.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class PlakeDataSource(DataSource):
         _refuse_own(self.options)
         # Options of the planner extension, which only `FromExtension` gives.
         self._own = dict(own or {})
-        # Executors get this object too. From here on it holds no password.
+        # Executors get this object too, so from here on it holds no password.
         if "catalog" in self.options:
             self.options["catalog"] = conceal(self.options["catalog"]) or ""
         self._request: ReadRequest | None = None
@@ -125,7 +124,7 @@ class PlakeDataSource(DataSource):
             self._error = error
 
     def _begin_changes(self, options: Mapping[str, str], storage: dict[str, str]) -> None:
-        """Find what a feed shows as a batch and as a stream: Spark tells later which it is."""
+        """Find the columns of a feed for a batch and a stream: Spark tells later which it is."""
         try:
             given = Options(options, CHANGES_STREAM_OPTIONS, STREAM_READING)
             self._streamed = StreamedChanges.of(given, opened(given, storage, None))
@@ -138,7 +137,7 @@ class PlakeDataSource(DataSource):
                 self._error = error
 
     def _answer_to(self, question: Mapping[str, Any], may_change: bool) -> str:
-        """The envelope for Spark's catalog. A table that it opens is what this instance reads."""
+        """The envelope for Spark's catalog. If it opens a table, this instance reads the table."""
         try:
             return answer(self._told(Request.of(question, self.options), may_change))
         except PlakeError as error:
@@ -159,11 +158,11 @@ class PlakeDataSource(DataSource):
         except PlakeError:
             if not may_change:
                 raise
-            # It was committed, and Spark's CREATE and ALTER TABLE do not look at the table.
+            # The change was committed, and Spark's CREATE and ALTER TABLE do not use the table.
             return commands.unread_table(request)
         self._schema_version = self._snapshot.schema_version
-        # The request has the version. A stream of the table, which has the same options, begins
-        # where its own say.
+        # The request has the version. A stream of the table has the same options, but begins where
+        # its own options say.
         self.options.pop("versionasof", None)
         return commands.table(request, place, self._snapshot)
 
@@ -192,7 +191,7 @@ class PlakeDataSource(DataSource):
         request = self._read_request()
         if request.metadata_table is not None:
             return metadata_schema(request.metadata_table)
-        # Spark asks in the process that made this instance, which still has the snapshot.
+        # Spark calls this in the process that made this instance, which still has the snapshot.
         snapshot = self._snapshot
         if snapshot is None:
             with request.opened() as (_, opened):
@@ -203,7 +202,7 @@ class PlakeDataSource(DataSource):
         if request.metadata_columns:
             unused = unused_names(METADATA_COLUMNS, snapshot.schema.names)
             for column, one in zip(METADATA_COLUMNS, spark_schema(pa.schema(unused)).fields):
-                # Statements of `spark.open` find the columns and the version by this.
+                # Statements of `spark.open` find the columns and the version here.
                 told = {MetadataKey.COLUMN: column.name, MetadataKey.VERSION: request.version}
                 fields.append(StructField(one.name, one.dataType, one.nullable, told))
         return StructType(fields)
@@ -233,7 +232,7 @@ class PlakeDataSource(DataSource):
             reader.feed()
             return reader
         request = self._read_request()
-        # `resolve` let the options of a stream through: nothing told what the frame is for.
+        # `resolve` accepted options of a stream, because the use of the frame was not known.
         Options(split_storage_options(self.options)[0], READ_OPTIONS, "reading")
         pushdown = read_pushdown(schema)
         if request.metadata_table is not None:
@@ -241,7 +240,7 @@ class PlakeDataSource(DataSource):
         if pushdown.aggregate is not None:
             return AggregateReader(request, pushdown)
         made = PlakeReader(request, pushdown)
-        # Spark pickles the reader next, which needs the plan and would hide an error of it.
+        # Spark pickles the reader next, which needs the plan and would hide the plan's error.
         made.plan()
         return made
 
@@ -252,7 +251,7 @@ class PlakeDataSource(DataSource):
             return begin_statement(every, self._own.get(Told.STATEMENT), schema)
         options, storage = split_storage_options(every)
         if self._own.get(Told.SETTINGS) and (isolation := options.pop("isolation", None)):
-            isolation_of(isolation)  # rows that are added or replaced are alike under both
+            isolation_of(isolation)  # adding and replacing rows is the same under both
         replaced = self._own.get(Told.OVERWRITE)
         kind = self._own.get(Told.MODE)
         table = self._own.get(Told.STAGED)
@@ -300,7 +299,7 @@ class PlakeDataSource(DataSource):
         path = given.path()
         check_no_secrets(path, storage)
         chosen = write_options(given, "overwrite" if overwrite else "append")
-        # A table that is dropped under a running query is not made anew, without a name.
+        # A table that is dropped while a query runs must not be made again without a name.
         chosen = replace(chosen, must_exist=kind == Mode.EXISTING)
         chosen.check()
         return PlakeStreamWriter(path, given.text("catalog"), storage, arrow_schema(schema), chosen)
@@ -309,10 +308,10 @@ class PlakeDataSource(DataSource):
 class FromExtension(DataSource):
     """The entry of the planner extension: makes the data source with the extension's own options.
 
-    Spark finds the data source `plake` by its name, and users choose its options. This class has
-    no name that Spark knows: only the extension's Java asks for it (`PlakeSource.java`), after it
-    has checked by its seal that it set these options itself. Who can name a Python class to Spark
-    runs code in it anyhow.
+    Spark finds the data source `plake` by its name, and users choose its options. This class has no
+    name that Spark knows: only the extension's Java uses it (`PlakeSource.java`), after it has
+    checked with its seal that it set these options itself. A user who can name a Python class to
+    Spark can run code anyway.
     """
 
     def __new__(cls, options: dict[str, str]) -> PlakeDataSource:  # type: ignore[misc]
@@ -325,7 +324,7 @@ class FromExtension(DataSource):
 
 
 def _refuse_own(options: MutableMapping[str, str]) -> None:
-    """Refuse options of the planner extension, but for its mark of a view, which Python ignores.
+    """Refuse options of the planner extension, except its mark of a view, which Python ignores.
 
     Raises:
         InvalidOptionError
@@ -339,12 +338,15 @@ def _refuse_own(options: MutableMapping[str, str]) -> None:
 
 
 def _own_version(reads: Sequence[tuple[str, int]], address: Address) -> int | None:
-    """The oldest version of the dataset that the rows of a write come from; None: they do not."""
+    """The oldest version of the dataset that a write's rows come from.
+
+    None: they come from elsewhere.
+    """
     return min((at for path, at in reads if Address(path, None).uri == address.uri), default=None)
 
 
 def _may_be_dynamic(options: WriteOptions) -> bool:
-    """Tell whether a write may follow the session's setting: what it says of itself counts more."""
+    """Tell whether a write may follow the session's setting, which its own options override."""
     whole = options.overwrite_where is None and not options.overwrite_schema
     return options.mode == "overwrite" and whole
 
@@ -358,7 +360,7 @@ def _is_partitioned(address: Address, catalog: Catalog, options: WriteOptions) -
 
 
 def _condition(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> PredicateSet:
-    """The condition of an overwrite from Spark's catalog, exactly.
+    """The exact condition of an overwrite from Spark's catalog.
 
     Raises:
         InvalidPredicateError: a column of the rows has another type than the condition.

@@ -3,11 +3,11 @@
 uris         one spelling per dataset's URI, checked relative paths, URIs without secrets
 options      the storage options of each kind of store, and their spellings
 protocols    which drivers of fsspec a URI may ask for
-location     a URI with what it takes to reach it
+location     a URI with the options to reach it
 filesystems  opens the filesystem of a location
 files        the files below one URI: read, write, list, delete, sync
 hashed       the SHA-256 of files, as they are written and as they are stored
-owner_files  the files in a folder that say which catalog it belongs to
+owner_files  the files in a folder that name the catalog that owns the folder
 """
 
 from lakehouse_source.storage.files import FoundFile, Storage

@@ -1,8 +1,8 @@
 """Edge. The files below one URI: read, write, list, delete, sync.
 
 All files of a dataset are below one base URI, and the catalog stores paths relative to
-it. Each path is checked here before every use, so that no row of a database can make a
-read or a delete touch a file outside of the dataset.
+it. Each path is checked here before every use, so no row of a database can cause a read or a delete
+outside the dataset.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Storage:
         self.location = StorageLocation.of(uri) if isinstance(uri, str) else uri
         self.uri = self.location.uri
         self.filesystem, self.root = open_filesystem(self.location)
-        # Folders that symbolic links do not lead out of the dataset, each looked at once.
+        # Folders whose symbolic links stay in the dataset; each folder is checked once.
         self._inside = {self.root}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -58,7 +58,7 @@ class Storage:
             CorruptDatasetError: the path leads out of the dataset.
         """
         full = f"{self.root}/{check_relative(relative)}"
-        # Symbolic links defeat a check of the prefix: the resolved path is compared.
+        # Symbolic links defeat a check of the prefix, so the resolved path is compared.
         if self.is_local:
             folder = full.rpartition("/")[0]
             if folder not in self._inside:
@@ -68,14 +68,14 @@ class Storage:
         return full
 
     def _check_kind(self, full: str, relative: str) -> None:
-        # To open a pipe waits for another program, for ever.
+        # Opening a pipe would wait for another program, maybe for ever.
         try:
             mode = os.lstat(full).st_mode
             if stat.S_ISLNK(mode):
                 self._check_resolved(full, relative)
                 mode = os.stat(full).st_mode
         except OSError:
-            return  # there is none, or the one who opens it tells why it cannot be
+            return  # there is none, or opening it gives the reason
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise CorruptDatasetError(path=relative, reason="it is no plain file")
 
@@ -91,13 +91,13 @@ class Storage:
         return f"{redact_uri(self.uri)}/{relative}"
 
     def size(self, relative: str) -> int | None:
-        """The file's size in bytes; None where there is no such file."""
+        """The file's size in bytes; None: there is no such file."""
         with self.errors(relative):
             info = self.filesystem.get_file_info(self.path(relative))
         return None if info.type != pafs.FileType.File else int(info.size)
 
     def sizes_at(self, paths: Sequence[str]) -> list[int | None]:
-        """The sizes in bytes of files at paths that `path` gave; None where there is no file."""
+        """The sizes in bytes of files at paths that `path` returned; None: there is no file."""
         with self.errors(""):
             found = self.filesystem.get_file_info(list(paths))
         return [None if one.type != pafs.FileType.File else int(one.size) for one in found]
@@ -155,7 +155,7 @@ class Storage:
                 _fsync(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
 
     def delete(self, relative: str) -> bool:
-        """Delete a data file; False where there is no such file."""
+        """Delete a data file; False: there is no such file."""
         full = self.path(relative)
         try:
             with self.errors(relative):
@@ -224,7 +224,7 @@ class _MaskedInput:
             with self._storage.errors(self._relative):
                 yield
         except StorageError as error:
-            # Arrow passes on the errors of Python that it knows, and their causes.
+            # Arrow passes on Python errors of known classes, and their causes.
             raise OSError(error.reason) from error.__cause__
 
 

@@ -1,4 +1,4 @@
-"""Edge. Opens the filesystem of a location: PyArrow's own clients, fsspec's for the rest."""
+"""Edge. Opens the filesystem of a location: with PyArrow's own clients, else with fsspec's."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from lakehouse_source.storage.uris import (
     redact_uri,
 )
 
-# Arrow's client reads these too. With an own endpoint there is no region to look up.
+# Arrow's client reads these too. With a custom endpoint there is no region to look up.
 _S3_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-# What clients raise while they work, and what they raise besides when they are made.
+# The errors of clients while they work, and further errors when they are made.
 CLIENT_ERRORS = (OSError, pa.ArrowException)
 _OPENING_ERRORS = (*CLIENT_ERRORS, ValueError, TypeError, ImportError)
 
@@ -63,7 +63,7 @@ def storage_errors(
         text = getattr(error, "strerror", None) or str(error)
         if location.mask(str(error)) == str(error):
             raise StorageError(path=shown, reason=text) from error
-        # The client's error has a secret in its text. A cause is printed and logged too.
+        # The text of the client's error has a secret, and a cause would be printed and logged too.
         kind = FileNotFoundError if isinstance(error, FileNotFoundError) else OSError
         masked = location.mask(text)
         raise StorageError(path=shown, reason=masked) from kind(masked)
@@ -97,7 +97,7 @@ def _azure(location: StorageLocation) -> tuple[pafs.FileSystem, str]:
     container, host = azure_names(location.given, given.get("account_name"))
     account, _, endpoint = host.partition(".")
     given["account_name"] = account
-    # Other clouds have other endpoints. A leading dot means: behind the account's name.
+    # Other clouds have other endpoints. A leading dot means: after the account's name.
     if endpoint != "dfs.core.windows.net":
         given.setdefault("dfs_storage_authority", f".{endpoint}")
         given.setdefault("blob_storage_authority", f".{endpoint.replace('dfs.', 'blob.', 1)}")
@@ -109,8 +109,7 @@ def _fsspec(location: StorageLocation) -> tuple[pafs.FileSystem, str]:
     import fsspec
 
     driver, root = fsspec.core.url_to_fs(location.given, **location.options)
-    # fsspec remembers listings, and answers sizes from them: another process's files would be
-    # missing.
+    # fsspec caches listings and takes sizes from them: files of other processes would be missing.
     cache = getattr(driver, "dircache", None)
     if cache is not None:
         cache.use_listings_cache = False

@@ -1,4 +1,4 @@
-"""Edge. Where a dataset is, with what it takes to reach it: a URI and storage options."""
+"""Edge. Where a dataset is, and how to reach it: a URI and storage options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lakehouse_source.storage.uris import (
     split_branch,
 )
 
-# Parameters of a URI's query that are no secret and may be part of many other words.
+# Parameters of a URI's query that are not secret and may be part of many other words.
 _PLAIN_PARAMETERS = ("region", "scheme", "endpoint_override")
 _SHORTEST_SECRET = 4
 
@@ -31,14 +31,14 @@ _SHORTEST_SECRET = 4
 class StorageLocation:
     """A URI as it was given, its canonical spelling, and the options of its store.
 
-    It can be pickled, secrets included, since executors need them to open files. It is
-    printed without them, and no catalog stores more of it than the canonical URI.
+    A location can be pickled, with its secrets, because executors need these to open files. It is
+    printed without secrets, and a catalog stores only its canonical URI.
     """
 
     given: str
     uri: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    # What came from the environment, under whichever option.
+    # Values that came from the environment, of any option.
     hidden: tuple[str, ...] = ()
 
     @classmethod
@@ -81,13 +81,13 @@ class StorageLocation:
     def is_shown_in_errors(self) -> bool:
         """Tell whether the store's client puts a secret into the texts of its errors.
 
-        The client of Azure names the URL of a request, of which a shared access signature is
-        a part (measured with PyArrow 26).
+        The client of Azure names the URL of a request, and a shared access signature is part of
+        this URL (measured with PyArrow 26).
         """
         return "sas_token" in self.options
 
     def sibling(self, given: str | os.PathLike[str]) -> StorageLocation:
-        """Another URI, with the options of this one where its store is of the same kind."""
+        """Another URI, with the options of this one if its store is of the same kind."""
         text = os.fspath(given).strip()
         mine, theirs = _kind(self.scheme), _kind(scheme_of(text))
         found = StorageLocation.of(text, self.options if mine == theirs else None)
@@ -125,7 +125,7 @@ def _kind(scheme: str) -> str:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts in an option's value; of a shared access signature each parameter too."""
+    """The texts in an option's value; for a shared access signature, also each parameter."""
     if isinstance(value, str):
         yield value
         for name, text in parse_qsl(value.lstrip("?")):

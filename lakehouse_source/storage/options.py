@@ -1,7 +1,7 @@
 """Edge. Storage options: the names that each kind of store knows, checked and converted.
 
-A store that PyArrow has a client for takes the keyword arguments of that client, and the
-names that fsspec and delta-rs have for the same thing. A driver of fsspec takes its own.
+If PyArrow has a client for the store, the options are the keyword arguments of this client, or the
+names of fsspec and delta-rs for them. A driver of fsspec takes its own options.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lakehouse_source.storage.uris import AZURE_SCHEMES, GCS_SCHEMES, HADOOP_SCH
 
 
 class Kind(Enum):
-    """What an option's value is. A SECRET is a text that must not be shown."""
+    """The type of an option's value. A SECRET is a text that must not be shown."""
 
     SECRET = auto()
     TEXT = auto()
@@ -119,12 +119,12 @@ _PLACES = frozenset({"host", "hostname", "port", "user", "username", "anon", "en
 
 
 def checked_options(scheme: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options by the names and with the values that the store's client takes.
+    """The options with the names and values that the store's client takes.
 
-    A value `env:NAME` is read from an environment variable, one that may be (`permitted`).
+    A value `env:NAME` is read from an environment variable, if that is permitted (`permitted`).
 
     Raises:
-        InvalidOptionError: the store has no such option, or not with this value. Values are
+        InvalidOptionError: the store does not know an option, or its value is wrong. Values are
             not in the error.
     """
     store = _store(scheme)
@@ -142,7 +142,8 @@ def checked_options(scheme: str, given: Mapping[str, Any]) -> dict[str, Any]:
     if store in (S3, GCS) and "://" in found.get("endpoint_override", ""):
         _split_endpoint(spelled["endpoint_override"], found)
     if "sas_token" in found and store is AZURE:
-        # PyArrow appends it to a URL as it is; others also take it without the question mark.
+        # PyArrow appends the text unchanged to a URL; other clients also take it without the
+        # question mark.
         found["sas_token"] = "?" + found["sas_token"].removeprefix("?")
     if "access_token" in found and "credential_token_expiration" not in found:
         raise _refused("access_token", "needs credential_token_expiration too.")
@@ -150,7 +151,7 @@ def checked_options(scheme: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def may_be_secret(scheme: str, name: str) -> bool:
-    """Tell whether an option's value must not be shown. An unknown option's must not."""
+    """Tell whether an option's value must not be shown, as for every unknown option."""
     store = _store(scheme)
     if store is None:
         return name.lower() not in _PLACES
@@ -164,7 +165,7 @@ def is_from_environment(value: object) -> bool:
 
 
 def resolved_texts(given: Mapping[str, Any]) -> tuple[str, ...]:
-    """What environment variables hold that checked options took; none of it may be shown."""
+    """The values of environment variables in checked options, which must not be shown."""
     names = [name for name in map(variable_named, given.values()) if name is not None]
     return tuple(os.environ[name] for name in names if may_be_read(name) and name in os.environ)
 
@@ -190,7 +191,7 @@ def _name_in(store: Store, name: str) -> str:
 def _name_in_driver(scheme: str, name: str) -> str:
     """The name as the driver of fsspec spells it. Spark passes names in lower case.
 
-    Drivers accept any name, so a name that is in no signature is passed on as it is.
+    Drivers accept any name, so a name that is in no signature is passed on unchanged.
     """
     if scheme == "file" or scheme in HADOOP_SCHEMES:
         where = "A local folder" if scheme == "file" else "HDFS, which its own settings describe,"
@@ -200,7 +201,7 @@ def _name_in_driver(scheme: str, name: str) -> str:
     try:
         driver = fsspec.get_filesystem_class(scheme)
     except (ImportError, ValueError):
-        return name  # opening the filesystem tells what is missing
+        return name  # opening the filesystem reports what is missing
     for base in driver.__mro__[:-1]:
         for known in inspect.signature(base.__init__).parameters:
             if known.lower() == name.lower():
@@ -225,7 +226,7 @@ def _converted(name: str, value: Any, kind: Kind) -> Any:
         return _CONVERSIONS[kind](value)
     except (TypeError, ValueError):
         pass
-    # Raised here and not above: the failed conversion has the value in its text.
+    # Raised outside the handler, because the text of the failed conversion has the value.
     raise _refused(name, f"must be {_MUST_BE[kind]}.")
 
 
@@ -273,7 +274,7 @@ _CONVERSIONS: Mapping[Kind, Callable[[Any], Any]] = {
 
 
 def _split_endpoint(name: str, found: dict[str, Any]) -> None:
-    """Replace an endpoint that is a URL, as fsspec and delta-rs take it, by scheme and host."""
+    """Replace an endpoint that is a URL, as in fsspec and delta-rs, by scheme and host."""
     parts = urlsplit(found["endpoint_override"])
     if parts.path.strip("/") or parts.query or "@" in parts.netloc or not parts.netloc:
         raise _refused(name, "must be a host and a port, or a URL of them without a path.")

@@ -1,10 +1,10 @@
-"""Edge. Whose a folder is: a file in it, named after the catalog that may delete files there.
+"""Edge. The owner of a folder: a file in the folder names the catalog that may delete files there.
 
-No store needs a conditional write for it: who claims a folder looks, puts an empty file with a
-name of its own, and looks again. Of two that do so at once each one that looks last sees the other,
-and takes its file away. Who sees no other one writes a text into its file. An empty file of the
-same catalog may still be taken away, and so claims nothing for others. A store that shows a file to
-everybody once it is written (local disks, S3, Google's and Azure's) is all that it takes.
+This needs no conditional write. A claimant lists the owner files, writes an empty file with a name
+of its own, and lists again. If two claim at once, the one that lists last sees the other's file,
+and deletes its own file. A claimant that sees no other file writes a text into its own. An empty
+file of the same catalog may still be deleted, so it claims nothing for others. The store must show
+a file to everybody once it is written (local disks, S3, Google's and Azure's stores do).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAME = re.compile(r"owner-([0-9a-f]{32})-[0-9a-f]{8}")
 
 
 def owner_files(storage: Storage) -> dict[str, str]:
-    """The files that say whose a folder is: the id of the catalog by the path of each.
+    """The files that name the owner of a folder: the catalog's id by the path of each file.
 
     Raises:
         CorruptDatasetError: a link leads out of the folder.
@@ -33,13 +33,13 @@ def owner_files(storage: Storage) -> dict[str, str]:
 
 
 def _listed(storage: Storage) -> dict[str, tuple[str, bool]]:
-    """The same, each with whether its claim has ended well."""
+    """The same files, each with whether its claim has succeeded."""
     folder = storage.path(f"{RESERVED_FOLDER}/owner").rpartition("/")[0]
     selector = pafs.FileSelector(folder, allow_not_found=True)
     with storage.errors(RESERVED_FOLDER):
         try:
             listed = storage.filesystem.get_file_info(selector)
-        except FileNotFoundError:  # it was missing, and then it was there: somebody made it
+        except FileNotFoundError:  # the folder was missing and now exists: somebody made it
             listed = storage.filesystem.get_file_info(selector)
     return {
         f"{RESERVED_FOLDER}/{info.base_name}": (match[1], bool(info.size))
@@ -49,7 +49,7 @@ def _listed(storage: Storage) -> dict[str, tuple[str, bool]]:
 
 
 def claim_folder(storage: Storage, catalog_id: str) -> str | None:
-    """Make a folder a catalog's own, durably; answers the file of another one that has it."""
+    """Claim a folder for a catalog, durably; returns the file of another catalog that owns it."""
     before = _listed(storage)
     other = _of_another(before, catalog_id)
     if other is not None or any(is_sure for _, is_sure in before.values()):
@@ -76,7 +76,7 @@ def _put(storage: Storage, path: str, text: str) -> None:
 
 
 def release_folder(storage: Storage, catalog_id: str) -> None:
-    """Let a folder be nobody's again."""
+    """Release a folder."""
     for path, owner in owner_files(storage).items():
         if owner == catalog_id:
             storage.delete(path)

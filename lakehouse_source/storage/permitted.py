@@ -1,9 +1,8 @@
-"""Edge. What of this machine a text from outside may use: variables by name, hosts for secrets.
+"""Edge. What a text from outside may use on this machine: variables by name, hosts for secrets.
 
-`env:NAME` stands in options, in settings and in SQL, and so does the host that gets the value.
-Who may write such a text must not thereby read any variable and send it anywhere. What is
-permitted is told by the environment of the process; Spark's door adds what the application's
-own configuration says.
+`env:NAME`, and the host that gets its value, stand in options, in settings and in SQL. A user who
+may write such a text must not be able to read every variable and send it anywhere. The environment
+of the process tells what is permitted; Spark's door adds the application's own configuration.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ VARIABLES_SETTING = "PLAKE_ENV_ALLOWED"
 HOSTS_SETTING = "PLAKE_HOSTS_ALLOWED"
 _OURS = "PLAKE_*"
 _ENVIRONMENT = "env:"
-# What every client reads in the same way. Azure's authorities begin with a dot.
+# A host that every client reads in the same way. Azure's authorities begin with a dot.
 _HOST = re.compile(
     r"(?:[a-z][a-z0-9+.-]*://)?(?P<name>\.?[a-z0-9_][a-z0-9_.-]*|\[[0-9a-f:.]+\])"
     r"(?::(?P<port>[0-9]{1,5}))?(?:/[^\x00-\x20\\]*)?",
@@ -34,20 +33,20 @@ def allow(variables: str | None = None, hosts: str | None = None) -> None:
 
 
 def variable_named(value: object) -> str | None:
-    """NAME of `env:NAME`; None where a value is no such text."""
+    """NAME of `env:NAME`; None: the value is not such a text."""
     if isinstance(value, str) and value.startswith(_ENVIRONMENT):
         return value.removeprefix(_ENVIRONMENT)
     return None
 
 
 def may_be_read(variable: str) -> bool:
-    """Tell whether `env:` may read a variable: one of plake's, or one of the list."""
+    """Tell whether `env:` may read a variable: a variable of plake, or of the list."""
     patterns = (_OURS, *_listed(os.environ.get(VARIABLES_SETTING)), *_variables)
     return any(_matches(variable, pattern) for pattern in patterns)
 
 
 def how_to_permit(variable: str) -> str:
-    """What to do about a variable that may not be read, after its name."""
+    """The rest of an error, after the variable's name: what to do if it may not be read."""
     return (
         f"may not be read: only {_OURS} may. Rename it, or name it in the environment variable "
         f"{VARIABLES_SETTING}={variable} (in Spark also spark.plake.env.allowed, in the "
@@ -78,8 +77,8 @@ def gets_secrets(host: str) -> bool:
 def split_host(text: str) -> tuple[str, str]:
     """The name and the port, empty where there is none, of `host`, `host:port` or a URL of them.
 
-    Both are empty for any text that clients may read in different ways: some take `a:1@b` for the
-    host a, some for b (the client of S3 does the one, Python the other).
+    Both are empty for a text that clients may read in different ways: for `a:1@b`, the client of S3
+    and Python disagree whether the host is a or b.
     """
     if text.startswith(("/", "@")):
         return text, ""  # the folder of a Unix socket
@@ -88,7 +87,7 @@ def split_host(text: str) -> tuple[str, str]:
         port = match["port"]
         return match["name"].strip("[]").lower().rstrip("."), str(int(port)) if port else ""
     try:
-        return str(ip_address(text)), ""  # an IPv6 address by itself
+        return str(ip_address(text)), ""  # only an IPv6 address
     except ValueError:
         return "", ""
 

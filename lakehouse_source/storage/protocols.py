@@ -1,8 +1,8 @@
-"""Edge. Which drivers of fsspec a URI may ask for: a list, for fsspec knows drivers of any kind.
+"""Edge. The list of fsspec's drivers that a URI may ask for: fsspec has drivers of any kind.
 
-Some of them run or reach more than a store: `reference` reads whatever a file names, caches
-write to the disk, `dask` and `jupyter` are servers that run code, `git`, `zip` and `tar` open
-files of strangers. Who wants another driver names it in the environment, which a URI cannot.
+Some drivers do more than reach a store: `reference` reads every path that a file names, caches
+write to the disk, `dask` and `jupyter` are servers that run code, `git`, `zip` and `tar` open files
+of strangers. The environment can allow another driver, but a URI cannot.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from lakehouse_source.storage.uris import (
     scheme_of,
 )
 
-# A comma between the names of protocols that are allowed beside these.
+# Further protocols that are allowed, separated by commas.
 ALLOWED_VARIABLE = "PLAKE_PROTOCOLS_ALLOWED"
-# Stores that PyArrow has clients for, object stores, and plain remote stores.
+# Stores for which PyArrow has clients, object stores, and plain remote stores.
 _OWN = {"file"} | S3_SCHEMES | GCS_SCHEMES | AZURE_SCHEMES | HADOOP_SCHEMES
 _OBJECT_STORES = {"adl", "oci", "ocilake", "oss", "tos", "tosfs", "hf", "lakefs", "dbfs"}
 _PLAIN = {"memory", "http", "https", "ftp", "sftp", "ssh", "smb", "webdav", "webhdfs", "root"}
@@ -45,7 +45,7 @@ def check_protocol(uri: str, options: Mapping[str, Any]) -> None:
             f"{ALLOWED_VARIABLE}={scheme} to allow it.",
             known=sorted(ALLOWED),
         )
-    # fsspec takes both for a chain of drivers, or for another driver than the URI names.
+    # fsspec reads both as a chain of drivers, or as another driver than the URI names.
     if "::" in uri:
         raise InvalidOptionError(
             option="path", value=redact_uri(uri), reason="is a chain of URLs, which is not allowed."

@@ -19,8 +19,8 @@ HADOOP_SCHEMES = frozenset({"hdfs", "viewfs"})
 # take paths literally.
 _ENCODED = S3_SCHEMES | GCS_SCHEMES | AZURE_SCHEMES | HADOOP_SCHEMES
 _AZURE_HOST = "dfs.core.windows.net"
-# What stands between the folder of a dataset and the name of one of its branches. A canonical
-# URI has no other `#`.
+# The text between the folder of a dataset and the name of a branch. A canonical URI has no other
+# `#`.
 BRANCH = "#branch="
 # Every character that a URI may contain, `%` included.
 _LEGAL = "%/:?#[]@!$&'()*+,;=-._~"
@@ -30,8 +30,8 @@ def canonical_uri(uri: str | os.PathLike[str], account_name: str | None = None) 
     """The one spelling of a dataset's URI: `file:///abs/path` for local paths, no final slash.
 
     Local paths become absolute; symbolic links in them are kept. Credentials and query
-    parameters of remote URIs are dropped: they tell how to reach a dataset, not which
-    dataset it is. The name of a branch is dropped too: its files are in the dataset's folder.
+    parameters of remote URIs are dropped: they tell how to reach a dataset, not which dataset this
+    is. The name of a branch is dropped too: its files are in the dataset's folder.
 
     Args:
         account_name: the storage account of an Azure URI that does not name one.
@@ -89,7 +89,7 @@ def _local_uri(path: str) -> str:
 
 
 def encoded(path: str) -> str:
-    """The path with every character percent-encoded that no URI may contain."""
+    """The path; characters that a URI must not contain are percent-encoded."""
     single = re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", path)
     return quote(single, safe=_LEGAL)
 
@@ -104,8 +104,8 @@ def decoded(text: str) -> str:
 def azure_names(uri: str, account_name: str | None) -> tuple[str, str]:
     """The container and the account's host of an Azure URI.
 
-    The URI is `abfs://container@account.dfs.core.windows.net/path`, or
-    `abfs://container/path` where `account_name` is given.
+    The URI is `abfs://container@account.dfs.core.windows.net/path`, or `abfs://container/path` if
+    `account_name` is given.
     """
     parts = urlsplit(uri)
     container, _, host = parts.netloc.rpartition("@")
@@ -123,7 +123,7 @@ def azure_names(uri: str, account_name: str | None) -> tuple[str, str]:
             value=redact_uri(uri),
             reason="must be abfs://container@account.dfs.core.windows.net/path, or "
             "abfs://container/path with the storage option account_name. Keys are storage "
-            "options and no part of the URI.",
+            "options and not part of the URI.",
         )
     return container, host
 

@@ -203,7 +203,7 @@ def test_a_row_that_came_out_otherwise_ends_the_copy(
         insert(self, table, columns, rows)
 
     monkeypatch.setattr(_SqliteSession, "insert", bad)
-    with pytest.raises(CatalogUnavailableError, match="dataset_tags did not come out"):
+    with pytest.raises(CatalogUnavailableError, match="dataset_tags differs"):
         copied(source, f"sqlite://{tmp_path}/target.db")
     assert not list(tmp_path.iterdir())
 

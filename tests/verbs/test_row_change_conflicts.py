@@ -377,7 +377,7 @@ def test_a_statement_on_a_dataset_that_was_made_anew_since_it_was_read_is_a_conf
     options = WriteOptions(mode="overwrite", reads_own_rows=True)
     with (
         dataset._address.open() as opened,
-        pytest.raises(lake.CommitConflictError, match="made anew"),
+        pytest.raises(lake.CommitConflictError, match="made again"),
     ):
         begin(opened, dataset._address, FIRST.schema, options, base_version=2)
     assert lake.write_dataset(FIRST, dataset.uri, catalog=catalog).version == 2

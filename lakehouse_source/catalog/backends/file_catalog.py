@@ -1,4 +1,4 @@
-"""What the catalogs in one local file have in common: their path, and who made its tables."""
+"""The common part of catalogs in one local file: the path, and whether plake made the tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.storage import RESERVED_FOLDER
 
 BUSY_SECONDS = 30.0
-# Set to 1, it lets the group of the folder use the catalogs that this process makes there.
+# The value 1 lets the folder's group use the catalogs that this process makes there.
 SHARED = "PLAKE_CATALOG_SHARED"
 # The kind of an object of a database, its name, and its definition.
 DatabaseObject: TypeAlias = tuple[str, str, str]
@@ -30,7 +30,7 @@ class FileCatalog(PooledCatalog[Connection]):
     """
 
     scheme: ClassVar[str]
-    # What the names of the files end with that the database makes beside its own.
+    # The suffixes of the other files that the database makes.
     beside: ClassVar[tuple[str, ...]]
     absent = "there is no such file"
 
@@ -58,11 +58,11 @@ class FileCatalog(PooledCatalog[Connection]):
             raise self._missing(self.absent)
 
     def _check_file(self) -> bool:
-        """Tell whether the file is there already. Where it is not, it may be made now.
+        """Tell whether the file exists. If it does not, it may be made now.
 
         Raises:
             CatalogUnavailableError, DatasetNotFoundError: there is no file and none may be made.
-            CatalogUnavailableError: it is a link, or a file beside it is.
+            CatalogUnavailableError: the file, or a file beside it, is a link.
         """
         folder = os.path.dirname(self.path)
         if os.path.basename(folder) == RESERVED_FOLDER and os.path.islink(folder):
@@ -92,13 +92,13 @@ class FileCatalog(PooledCatalog[Connection]):
 
     @contextmanager
     def _new_file(self) -> Iterator[str]:
-        """Where the file is made that gets its name when it is whole and durable."""
+        """The path at which the file is made; it gets its name when it is complete and durable."""
         folder, part = os.path.dirname(self.path), f"{self.path}.{secrets.token_hex(8)}.part"
         beside = [self.path + suffix for suffix in ("", *self.beside)]
         if any(os.path.lexists(path) for path in beside):
             raise self._taken()
         try:
-            # Before a row is in it, and with nobody's link in its place.
+            # Before the file has a row, and where nobody has put a link.
             os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             if self.scheme == "duckdb":
                 os.remove(part)  # DuckDB opens no empty file
@@ -121,7 +121,7 @@ class FileCatalog(PooledCatalog[Connection]):
                     os.remove(part + suffix)
 
     def _share(self, folder: str) -> None:
-        """Give a new file the group of its folder, which may read and write it, if asked to."""
+        """Give a new file the group of its folder, with read and write access, if asked to."""
         if os.environ.get(SHARED) == "1":
             group = os.stat(folder).st_gid
             if hasattr(os, "chown") and os.stat(self.path).st_gid != group:
@@ -129,9 +129,10 @@ class FileCatalog(PooledCatalog[Connection]):
             os.chmod(self.path, 0o660)
 
     def _is_file(self, path: str) -> bool | None:
-        """Tell whether a plain file is at a path; None: nothing is. Links are not followed.
+        """Tell whether a plain file is at a path; None: nothing is there.
 
-        A database writes to what a link leads to, and deletes journals when it is done.
+        Links are not followed. A database would write to the target of a link, and delete journals
+        at the end.
         """
         try:
             return stat.S_ISREG(os.lstat(path).st_mode)
@@ -143,13 +144,13 @@ class FileCatalog(PooledCatalog[Connection]):
     def _checked_format(
         self, found: frozenset[DatabaseObject], number: int, expected: frozenset[DatabaseObject]
     ) -> int:
-        """The format of a database with these objects, which has to be exactly a catalog.
+        """The format of a database with these objects, which must be exactly those of a catalog.
 
-        A file of strangers may have triggers, views or columns that run code when rows are read
-        or written, and the file of another program is not to be changed.
+        A file from a stranger may have triggers, views or columns that run code when rows are read
+        or written, and the file of another program must not be changed.
 
         Raises:
-            CatalogUnavailableError: it has other objects than a catalog of its format.
+            CatalogUnavailableError: the database has other objects than a catalog of its format.
         """
         if number > migrations.LATEST:
             return number  # refused by its number

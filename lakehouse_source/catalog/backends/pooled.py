@@ -1,4 +1,4 @@
-"""What the backends have in common: a pool of connections, and transactions on one of them.
+"""The common part of all backends: a pool of connections, and transactions on a connection.
 
 After a fork the child opens new connections and does not touch those of its parent.
 """
@@ -53,7 +53,7 @@ class OpenSession(ABC, Generic[Connection]):
         self.redacted_url = catalog.redacted_url
         self.catalog_path = catalog_path
         self.catalog = catalog
-        # None after the transaction: it refuses further statements of whoever kept it.
+        # None after the transaction, so that further statements are refused.
         self.connection: Connection | None = connection
 
     def _open(self) -> Connection:
@@ -86,7 +86,7 @@ class OpenSession(ABC, Generic[Connection]):
 class PooledCatalog(Catalog, Generic[Connection]):
     """A catalog over connections that are opened when needed and used again."""
 
-    # What is wrong where there is no catalog and none may be made.
+    # The reason in the error if there is no catalog and none may be made.
     absent: ClassVar[str]
 
     def __init__(
@@ -101,11 +101,14 @@ class PooledCatalog(Catalog, Generic[Connection]):
         self._process = os.getpid()
         self._closed = False
         self._recovered = False
-        # For catalogs that nobody closes, such as that of a dataset held until the program ends.
+        # For catalogs that nobody closes, such as the catalog of a dataset that is never released.
         weakref.finalize(self, _close_idle, self._idle, self._disconnect, self._process)
 
     def _missing(self, reason: str) -> PlakeError:
-        """The error where there is no catalog. Whoever opens a dataset is told of the dataset."""
+        """The error if there is no catalog.
+
+        When a dataset is opened, the error names the dataset.
+        """
         if self._dataset is None:
             return self._unavailable(reason)
         return DatasetNotFoundError(dataset=self._dataset, catalog=self.redacted_url)
@@ -123,7 +126,7 @@ class PooledCatalog(Catalog, Generic[Connection]):
         )
 
     def _refused_row(self, reason: object) -> CommitConflictError:
-        """What to raise where a constraint of the catalog's tables is not met."""
+        """The error if a constraint of the catalog's tables is violated."""
         return CommitConflictError(
             dataset=self._dataset or self.redacted_url,
             base_version=0,
@@ -132,7 +135,7 @@ class PooledCatalog(Catalog, Generic[Connection]):
         )
 
     def _check_format(self, connection: Connection) -> None:
-        """Bring the tables to the newest format; where there are none, make them if allowed.
+        """Bring the tables to the newest format; if there are none, make them if allowed.
 
         Raises:
             CatalogUnavailableError: the format is newer than this version of plake.
@@ -150,13 +153,13 @@ class PooledCatalog(Catalog, Generic[Connection]):
 
     @abstractmethod
     def _format_of(self, connection: Connection) -> int:
-        """The format of the catalog's tables; 0 where there are none."""
+        """The format of the catalog's tables; 0 if there are none."""
 
     @abstractmethod
     def _migrate(self, connection: Connection) -> int:
-        """Run the migrations in one transaction; answer the format found when it began.
+        """Run the migrations in one transaction; return the format at its beginning.
 
-        Another process may have run them since the format was looked up.
+        Another process may have run them after the format was looked up.
         """
 
     @abstractmethod
@@ -178,14 +181,14 @@ class PooledCatalog(Catalog, Generic[Connection]):
 
     @abstractmethod
     def _commit(self, connection: Connection, session: OpenSession[Connection]) -> None:
-        """Run what was sent, and commit. Or raise.
+        """Run what was sent, and commit; or raise.
 
-        With `outcome_unknown` only where the COMMIT may have been carried out.
+        The error has `outcome_unknown` only if the COMMIT may have been carried out.
         """
 
     @abstractmethod
     def _rollback(self, connection: Connection) -> bool:
-        """Roll the transaction back; False where the connection cannot be used again."""
+        """Roll the transaction back; False if the connection cannot be used again."""
 
     @abstractmethod
     def _session(self, connection: Connection) -> OpenSession[Connection]:
@@ -198,7 +201,7 @@ class PooledCatalog(Catalog, Generic[Connection]):
 
     @abstractmethod
     def _translate(self, error: Any) -> PlakeError:
-        """The error of plake for one of the database."""
+        """The error of plake for an error of the database."""
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -245,8 +248,8 @@ class PooledCatalog(Catalog, Generic[Connection]):
     def _recover(self) -> None:
         """Before the first change, abandon writes that had no heartbeat for a day.
 
-        In a transaction of its own: one that locks its dataset and also the rows of other
-        writes could deadlock with them.
+        In a transaction of its own: a transaction that locks its dataset and also the rows of other
+        writes could deadlock with these writes.
         """
         if self._recovered:
             return
@@ -260,8 +263,8 @@ class PooledCatalog(Catalog, Generic[Connection]):
     def _start(self, read_only: bool) -> Connection:
         """A connection with a transaction just begun.
 
-        Nothing was asked of the database yet. A lost connection (it was idle for too long,
-        or the server was restarted) is therefore replaced, and is no error.
+        No statement has run on the connection yet. So a lost connection (idle for too long, or the
+        server was restarted) is replaced and is no error.
         """
         give_up = time.monotonic() + _RETRY_SECONDS
         pause = _FIRST_PAUSE_SECONDS
@@ -275,7 +278,7 @@ class PooledCatalog(Catalog, Generic[Connection]):
                     raise
                 self._drop_idle()  # most likely lost together with the one just tried
                 if attempt == _ATTEMPTS or time.monotonic() + pause > give_up:
-                    # Not `retryable`: nobody should multiply these attempts by their own.
+                    # Not `retryable`: callers must not repeat attempts that were repeated here.
                     raise CatalogUnavailableError(
                         catalog=self.redacted_url, reason=error.reason, attempts=attempt
                     ) from error
@@ -323,9 +326,9 @@ class PooledCatalog(Catalog, Generic[Connection]):
     def _guard(self) -> threading.Lock:
         process = os.getpid()
         if process != self._process:
-            # This is a forked child. Closing a connection here would end the parent's
-            # session or release its file locks. The old lock may be held by a thread
-            # that does not exist in this process.
+            # This is a forked child. Closing a connection here would end the parent's session or
+            # release its file locks. A thread that does not exist in this process may hold the old
+            # lock.
             _of_parents.append(list(self._idle))
             self._idle = []
             self._lock = threading.Lock()

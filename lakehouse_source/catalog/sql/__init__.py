@@ -1,1 +1,1 @@
-"""Edge. What is asked of a catalog, in SQL that all databases share, one subject a file."""
+"""Edge. The queries of a catalog, in SQL that all databases share; each file has one subject."""

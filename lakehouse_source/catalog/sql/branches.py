@@ -1,8 +1,9 @@
-"""Branches: datasets of their own, whose files are in the folder of another one. All SQL on them.
+"""Branches: datasets of their own, whose files are in the folder of another dataset.
 
-A branch has the files of one version of its dataset, its base, under rows of its own, and
-the versions that were committed to it since. So all that reads or changes a dataset works on a
-branch. Its key in the catalog is that of the dataset and its name (`storage.with_branch`).
+All SQL on them. A branch has its own rows for the files of one version of its dataset, the base,
+and has the versions that were committed to the branch. So all code that reads or changes a dataset
+works on a branch. Its key in the catalog is that of the dataset and its name
+(`storage.with_branch`).
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _BEGIN = (
     "UPDATE datasets SET current_version = ?, oldest_version = ?, next_row_id = ?, "
     "properties_json = ? WHERE id = ?"
 )
-# The history of the dataset, so that streams and idempotency pairs go on. Ids of writes are unique:
-# those of the copies begin with the id of the write that made the branch.
+# The branch gets the history of the dataset, so that streams and idempotency pairs continue. Ids of
+# writes are unique: those of the copies begin with the id of the write that made the branch.
 _COPY_HISTORY = (
     "INSERT INTO transactions (dataset_id, version, timestamp, operation, metadata_json, "
     "summary_json, write_id, txn_app_id, txn_version, committed_by, committer_json) "
@@ -43,7 +44,7 @@ _COPY_HISTORY = (
 
 
 def _copies(table: str, columns: tuple[str, ...], key: str = "file_id") -> str:
-    """Insert the rows of files for other files: `m` has the old ids and the new ones."""
+    """Copy the rows of files to other files: `m` has the old ids and the new ids."""
     names = ", ".join((key, *columns))
     values = ", ".join(("m.new_id", *(f"x.{column}" for column in columns)))
     return (
@@ -53,14 +54,14 @@ def _copies(table: str, columns: tuple[str, ...], key: str = "file_id") -> str:
 
 
 def _of_dataset(statement: str) -> str:
-    """The same statement for rows with a dataset, whose id is the first value then."""
+    """The same statement for rows with a dataset, whose id is then the first value."""
     return statement.replace("x.dataset_id", "CAST(? AS BIGINT)")
 
 
 _COPY_FILES = _of_dataset(_copies("files", sql.FILE_COLUMNS[1:], "id"))
 _COPY_ROW_GROUPS = _copies("row_groups", sql.ROW_GROUP_COLUMNS[1:])
 _COPY_PARTITIONS = _copies("partitions", sql.PARTITION_COLUMNS[1:])
-# In the order of the primary key: neighbours are written to one page.
+# In the order of the primary key, so that neighbours are written to one page.
 _COPY_BOUNDS = (
     _of_dataset(
         _copies("column_bounds", tuple(one for one in sql.BOUNDS_COLUMNS if one != "file_id"))
@@ -85,7 +86,7 @@ def _expire_again(table: str) -> str:
 
 
 def _insert_expired(table: str) -> str:
-    """Insert files that a branch has and its dataset has not, as those of an expired version 0."""
+    """Insert files that only the branch has as files of an expired version 0 of its dataset."""
     of_branch = f"SELECT file_path FROM {table} WHERE dataset_id = ?"
     return (
         "INSERT INTO files (dataset_id, version, removed_version, schema_version, file_path, "
@@ -109,7 +110,7 @@ FORGET_BRANCH = "DELETE FROM dataset_branches WHERE branch_id = ?"
 class Branch:
     """A branch of a dataset.
 
-    `dataset_id` is its own. Up to `base_version` its versions are those of the dataset, and
+    `dataset_id` is the branch's own id. Up to `base_version` its versions are those of the dataset;
     `version` is its newest one.
     """
 
@@ -133,10 +134,10 @@ class BranchChanges(BranchReader):
     """The branches of datasets, which one transaction may change."""
 
     def insert_branch(self, dataset: DatasetRecord, branch: Branch, write_id: str) -> None:
-        """Make a registered dataset a branch of another one, as that is at the branch's base.
+        """Make a registered dataset a branch of another dataset, as of the branch's base.
 
-        It gets the history up to its base, and the files and deletion vectors of that version.
-        The schemas are not copied. `write_id` makes the ids of the copied history unique.
+        The branch gets the history up to its base, and the files and deletion vectors of that
+        version. The schemas are not copied. `write_id` makes the ids of the copied history unique.
         """
         base, mine = branch.base_version, branch.dataset_id
         document = to_rows.json_text(dataset.properties.to_json(), "properties")
@@ -149,9 +150,9 @@ class BranchChanges(BranchReader):
             self._session.execute(_COPY_VECTORS, (mine, _pairs(ids), base, base))
 
     def copy_files(self, dataset_id: int, file_ids: Iterable[int]) -> dict[int, int]:
-        """Record files of one dataset for another one too; answers the new ids by the old ones.
+        """Record files of one dataset for another one too; returns the new ids by the old ids.
 
-        With their versions, statistics and bounds, and without their deletion vectors.
+        Versions, statistics and bounds are copied; deletion vectors are not.
         """
         old = sorted(file_ids)
         if not old:
@@ -166,13 +167,13 @@ class BranchChanges(BranchReader):
         return ids
 
     def set_branch_base(self, branch_id: int, version: int) -> None:
-        """Say up to which version a branch and its dataset are the same."""
+        """Record the version up to which a branch and its dataset are the same."""
         self._session.execute(_SET_BASE, (version, branch_id))
 
     def expire_branch(self, dataset_id: int, branch_id: int) -> None:
         """Let the files of a branch expire now, in the catalog's rows of its dataset.
 
-        A vacuum of the dataset deletes those that no other version needs, after its retention.
+        After its retention, a vacuum of the dataset deletes the files that no other version needs.
         """
         for statement in _EXPIRE_AGAIN:
             self._session.execute(statement, (dataset_id, branch_id))

@@ -1,6 +1,7 @@
-"""Consumers: readers of the change feed that come back, by name. All SQL about them.
+"""Consumers: named readers of the change feed.
 
-A consumer keeps the version up to which its reader has done its work, and those after it.
+All SQL about them. A consumer keeps the version up to which its reader has processed changes, and
+all later ones.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ class ConsumerChanges(ConsumerReader):
     """The consumers of change feeds, which one transaction may change."""
 
     def add_consumer(self, dataset_id: int, name: str, version: int, keep_seconds: int) -> bool:
-        """Add a consumer of the change feed; False where the dataset has one of that name."""
+        """Add a consumer of the change feed; False if the dataset has one of that name."""
         values = (dataset_id, to_rows.without_nul(name, "consumer"), version, keep_seconds)
         return self._session.execute(_ADD, values) == 1
 
     def advance_consumer(self, dataset_id: int, name: str, version: int) -> None:
-        """Move a consumer to a version, at this time."""
+        """Move a consumer to a version, and restart its time."""
         self._session.execute(_ADVANCE, (version, dataset_id, name))
 
     def drop_consumer(self, dataset_id: int, name: str) -> bool:
-        """Remove a consumer; False where there is none."""
+        """Remove a consumer; False if there is none."""
         return self._session.execute(_DROP, (dataset_id, name)) == 1

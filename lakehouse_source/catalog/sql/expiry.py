@@ -108,7 +108,7 @@ class ExpiryReader(HistoryReader):
         ]
 
     def commits_to_forget(self, dataset_id: int, retention_seconds: float) -> list[int]:
-        """The expired versions whose commits nothing needs, if so old by the database's clock."""
+        """The expired versions whose commits nothing needs, if older than this."""
         values = (dataset_id, round(retention_seconds * 1_000_000), dataset_id, dataset_id)
         return [row[0] for row in self._session.query(_COMMITS_TO_FORGET, values)]
 

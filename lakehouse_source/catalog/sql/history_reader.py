@@ -34,8 +34,8 @@ class Current:
     """A dataset at its newest version, the schema in force, and the state of a write.
 
     `schema_version` is the version at which the schema came into force. Before the first version
-    it is 0 and `schema` is None. `write_state` is None where the write is unknown or committed.
-    `is_claimed`: the folder of the dataset was made the catalog's own.
+    it is 0 and `schema` is None. `write_state` is None if the write is unknown or committed.
+    `is_claimed`: the catalog owns the folder of the dataset.
     """
 
     dataset: DatasetRecord
@@ -46,7 +46,7 @@ class Current:
 
 
 class HistoryReader(TagReader, ConsumerReader, BranchReader):
-    """What the catalog has of datasets beside their files."""
+    """What the catalog has about datasets, besides their files."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -55,16 +55,15 @@ class HistoryReader(TagReader, ConsumerReader, BranchReader):
     def dataset(self, base_uri: str) -> DatasetRecord | None:
         """The dataset at a base URI; `.` is the dataset in whose folder the catalog is.
 
-        A dataset in a local folder is found by every path that leads there, also where
-        the catalog has it under another one. The record says under which it has it.
+        A dataset in a local folder is found by every path that leads there, even if the catalog has
+        it under another path. The record has the catalog's path.
         """
         return self._one_dataset(sql.DATASET, base_uri)
 
     def description(self, base_uri: str, version: int | None = None) -> Description | None:
         """The dataset at a base URI and one version (default: the newest), in one query.
 
-        The summary is empty if there is no such version. The answer for equal rows is one
-        object.
+        The summary is empty if there is no such version. Equal rows give the same object.
         """
         wanted = None if version is None else within_int64(version)
         rows = self._rows_of(
@@ -80,11 +79,11 @@ class HistoryReader(TagReader, ConsumerReader, BranchReader):
         return self._current(rows)
 
     def datasets(self) -> list[DatasetRecord]:
-        """All datasets but branches, in the order in which they were registered."""
+        """All datasets except branches, in the order in which they were registered."""
         return [self._dataset_record(row) for row in self._session.query(sql.DATASETS)]
 
     def taken_uris(self, prefix: str) -> set[str]:
-        """The URIs with a prefix at which a dataset is, or was dropped and still has files."""
+        """The URIs with a prefix where a dataset is, or where a dropped dataset still has files."""
         return {row[0] for row in self._session.query(sql.TAKEN_URIS, (len(prefix), prefix))}
 
     def dropped_datasets(self) -> list[DatasetRecord]:
@@ -131,7 +130,7 @@ class HistoryReader(TagReader, ConsumerReader, BranchReader):
         return self._transactions(sql.FIRST_TRANSACTIONS_SINCE, dataset_id, version, limit)
 
     def all_since(self, dataset: DatasetRecord, version: int) -> list[TransactionRecord] | None:
-        """What was committed after a version, oldest first; None: vacuum has forgotten a part."""
+        """What was committed after a version, oldest first; None: vacuum has removed a part."""
         found = self.transactions_since(dataset.id, version)
         return found if len(found) == dataset.current_version - version else None
 
@@ -140,7 +139,7 @@ class HistoryReader(TagReader, ConsumerReader, BranchReader):
         return self._one_transaction(sql.TRANSACTION, dataset_id, within_int64(version))
 
     def transaction_by_write_id(self, write_id: str) -> TransactionRecord | None:
-        """The commit of a write, in any dataset; None where it is not committed."""
+        """The commit of a write, in any dataset; None: the write is not committed."""
         return self._one_transaction(sql.TRANSACTION_BY_WRITE_ID, write_id)
 
     def write_id_of(self, dataset_id: int, version: int) -> str | None:
@@ -157,9 +156,9 @@ class HistoryReader(TagReader, ConsumerReader, BranchReader):
         )
 
     def repeated(self, dataset_id: int, app_id: str, txn_version: int) -> TransactionRecord | None:
-        """The commit that a write repeats: of the same application, with its number or a later one.
+        """The commit that a write repeats: its application committed this number or a later one.
 
-        With its own number, or else the last one.
+        The commit with the same number, or else the last commit.
         """
         pair = app_id, txn_version
         return self._repeated_by(pair, *self._session.query_all(repeating(dataset_id, pair)))
@@ -185,10 +184,10 @@ class HistoryReader(TagReader, ConsumerReader, BranchReader):
         return self._dataset_record(rows[0]) if rows else None
 
     def _rows_of(self, base_uri: str, ask: Callable[[str], list[Row]]) -> list[Row]:
-        """The answer to a question about a dataset, however its folder is spelled.
+        """The result of a query about a dataset, however its folder is spelled.
 
-        The spelling that is asked for comes first and costs nothing more. The others are
-        tried only where there is no such dataset: it is about to be made, or missing.
+        The given spelling is tried first and costs nothing more. Other spellings are tried only if
+        it finds no dataset: the dataset is new, or missing.
         """
         rows = ask(base_uri)
         if not rows:
@@ -198,7 +197,7 @@ class HistoryReader(TagReader, ConsumerReader, BranchReader):
         return rows
 
     def _registered_as(self, base_uri: str) -> str | None:
-        """The first key in the catalog that means the same local folder, and the same branch."""
+        """The first key in the catalog for the same local folder and the same branch."""
         folder, branch = split_branch(base_uri)
         for (registered,) in self._session.query(sql.LOCAL_DATASETS):
             if is_dataset_at(registered, folder, self._session.catalog_path):
@@ -233,7 +232,7 @@ class HistoryReader(TagReader, ConsumerReader, BranchReader):
     def _repeated_by(
         self, pair: tuple[str, int], same: Iterable[Row], last: Iterable[Row]
     ) -> TransactionRecord | None:
-        """What the answers to `repeating` say."""
+        """The result of the queries of `repeating`."""
         for record in self._transaction_records([*same, *last]):
             if record.txn_version is not None and record.txn_version >= pair[1]:
                 return record
@@ -244,7 +243,7 @@ class HistoryReader(TagReader, ConsumerReader, BranchReader):
 
 
 def repeating(dataset_id: int, pair: tuple[str, int]) -> list[Statement]:
-    """What to ask for the commit that a write with an idempotency pair repeats."""
+    """The queries for the commit that a write with an idempotency pair repeats."""
     app_id, txn_version = pair
     return [
         (sql.TRANSACTION_BY_TXN, (dataset_id, app_id, within_int64(txn_version))),
@@ -255,7 +254,7 @@ def repeating(dataset_id: int, pair: tuple[str, int]) -> list[Statement]:
 def within_int64(number: int) -> int:
     """The nearest number that a database can hold.
 
-    Versions come from users. Every number beyond the limit gives the same answer as the limit:
+    Versions come from users. Every number beyond the limit gives the same result as the limit:
     nothing, or everything.
     """
     return max(-_LARGEST - 1, min(_LARGEST, number))

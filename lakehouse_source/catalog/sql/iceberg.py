@@ -1,7 +1,7 @@
-"""Edge. Files for readers of Iceberg: what the catalog records of them. All SQL about them.
+"""Edge. Files for readers of Iceberg: their records in the catalog. All SQL about them.
 
-A row is only ever inserted, marked as expired, and deleted once a vacuum has deleted its files.
-Rows of an older erasure, or of another location of the dataset, are not used any more.
+A row is inserted, marked as expired, and deleted once a vacuum has deleted its files. Rows of an
+older erasure, or of another location of the dataset, are no longer used.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class IcebergFile:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The files that the row keeps: its own, and those of the manifests of a snapshot."""
+        """The files that the row keeps: its own file, and those of a snapshot's manifests."""
         manifests = self.document.get("manifests", ())
         named = [str(one[key]) for one in manifests for key in ("path", "puffin") if one.get(key)]
         return (self.path, *named)
@@ -90,7 +90,7 @@ Key = tuple[int, int]
 
 
 class IcebergFiles:
-    """Reads what the catalog has of files for readers of Iceberg."""
+    """Reads the catalog's records of files for readers of Iceberg."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -100,7 +100,7 @@ class IcebergFiles:
         return [self._file(row) for row in self._session.query(_ALL, (dataset_id,))]
 
     def nearest(self, dataset: DatasetRecord, version: int, location: str) -> IcebergFile | None:
-        """The snapshot of the greatest version up to one."""
+        """The snapshot of the greatest version up to the given one."""
         values = (dataset.id, version, dataset.properties.erased_version, location)
         rows = self._session.query(_NEAREST, values)
         return self._file(rows[0]) if rows else None
@@ -108,7 +108,7 @@ class IcebergFiles:
     def listed(
         self, dataset: DatasetRecord, kind: str, location: str
     ) -> dict[int, tuple[str, Mapping[str, Any]]]:
-        """Path and document of the first row of a kind of each version, by version."""
+        """Path and document of each version's first row of a kind, by version."""
         values = (dataset.id, kind, dataset.properties.erased_version, location)
         return {
             version: (path, document(text, self._session.redacted_url))
@@ -116,13 +116,13 @@ class IcebergFiles:
         }
 
     def gone(self, dataset_id: int, since: int, version: int, *, vectors: bool) -> list[Key]:
-        """Files, or vectors, of version `since` that version `version` does not have."""
+        """Files, or vectors, that version `since` has and version `version` lacks."""
         statement = _VECTORS_GONE if vectors else _FILES_GONE
         rows = self._session.query(statement, (dataset_id, since, version, since))
         return [(row[0], row[1]) for row in rows]
 
     def keys(self, dataset_id: int, after: int, version: int, *, vectors: bool) -> list[Key]:
-        """Files with rows, or vectors, of a version that were added after another one, ordered."""
+        """Files with rows, or vectors, of a version, ordered, if added after another version."""
         statement = _VECTOR_KEYS if vectors else _FILE_KEYS
         rows = self._session.query(statement, (dataset_id, after, version, version))
         return [(row[0], row[1]) for row in rows]
@@ -153,7 +153,7 @@ class IcebergChanges(IcebergFiles):
         self._session.insert("iceberg_files", _COLUMNS, [row])
 
     def expire(self, dataset_id: int, oldest_version: int) -> None:
-        """Let the files of versions below one expire now, but those of versions with a tag."""
+        """Let the files of versions below a version expire now, except those of tagged versions."""
         self._session.execute(_EXPIRE, (dataset_id, oldest_version))
 
     def forget(self, dataset_id: int, paths: Iterable[str]) -> None:

@@ -1,7 +1,7 @@
 """The catalog's tables, as ordered migrations: the same ones for every backend.
 
 A released migration is never edited: each change of format is a new entry. A catalog
-with a format newer than the last entry is refused, because its meaning is not known here.
+with a format newer than the last entry is refused, because this release does not know its meaning.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ _MOST_DIGITS = 80  # of a key
 
 
 def _digits_in_common(fewest: int, most: int) -> str:
-    """SQL: how many digits `low` and `high`, two different texts, have in common at the front."""
+    """SQL: the length of the common prefix of `low` and `high`, two different texts."""
     if fewest == most:
         return str(fewest)
     middle = (fewest + most + 1) // 2
@@ -177,9 +177,9 @@ _THIRD: Sequence[str] = (
 )
 
 # No table changes. From this format on, a file's rows in `partitions` carry the names that the
-# partition columns had in the file's own schema. A reader of an older format looks values up by
-# the present names, and would take those of a renamed column for NULL. Nor does it find the
-# columns of files that others wrote by their names. It has to be refused.
+# partition columns had in the file's own schema. A reader of an older format looks values up by the
+# present names, and would read NULL for a renamed column. It does not find the columns of foreign
+# files by name either. It has to be refused.
 _FOURTH: Sequence[str] = ()
 
 # No table changes. From this format on, a field of a schema may have a default value in its
@@ -273,7 +273,7 @@ _EIGHTH: Sequence[str] = (
 )
 
 # From this format on, a vacuum removes commits of expired versions from the history. An older
-# format would check a slow write against what is left of it, and miss conflicts. It has to be
+# format would check a slow write against the rest of the history, and miss conflicts. It has to be
 # refused. The tables stay as they are.
 _NINTH: Sequence[str] = ()
 
@@ -281,9 +281,9 @@ _NINTH: Sequence[str] = ()
 # NULL where the release that wrote them did not compute it), and a commit tells who made it:
 # `committed_by` is the login of the database, or the system user where it has none;
 # `committer_json` says the rest (host, engine and its version, application, query). `claimed_at` is
-# when a dataset's folder became this catalog's own; NULL: it is not checked yet whose it is.
-# `managed`: plake chose the dataset's location, so that a vacuum of the catalog may delete it some
-# time after its name was dropped; NULL: unknown, or a user chose it.
+# when a dataset's folder became this catalog's own; NULL: its owner is not checked yet. `managed`:
+# plake chose the dataset's location, so that a vacuum of the catalog may delete it some time after
+# its name was dropped; NULL: unknown, or a user chose it.
 _TENTH: Sequence[str] = (
     # Without NOT NULL: DuckDB 1 adds no column that has a constraint.
     "ALTER TABLE files ADD COLUMN sha256 {bytes_type}",
@@ -292,7 +292,7 @@ _TENTH: Sequence[str] = (
     "ALTER TABLE transactions ADD COLUMN committer_json TEXT",
     "ALTER TABLE datasets ADD COLUMN claimed_at BIGINT",
     "ALTER TABLE datasets ADD COLUMN managed BOOLEAN",
-    # Names that were taken away from datasets which the catalog still has.
+    # Dropped names of datasets that the catalog still has.
     """CREATE TABLE dataset_drops (
         dataset_id BIGINT PRIMARY KEY,
         namespace TEXT NOT NULL,

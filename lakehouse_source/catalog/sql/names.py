@@ -1,8 +1,8 @@
-"""The names of datasets, in namespaces: all SQL about them, and what it decides.
+"""The names of datasets, in namespaces: all SQL about them, and its rules.
 
-A name is one namespace and one name in it. Both keep the case that they were given in and
-are found in any case, as Spark finds tables. The catalog has them in lower case too, so that
-a key of the database keeps names unique.
+A name is one namespace and one name in it. Both keep their case and are found in any case, as Spark
+finds tables. The catalog has them in lower case too, so that a key of the database keeps names
+unique.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ _GIVE = (
     "ON CONFLICT (namespace, lookup) DO NOTHING"
 )
 _REMOVE = "DELETE FROM dataset_names WHERE namespace = ? AND lookup = ?"
-# Of several that had a name, the one that was dropped last comes first.
+# If several datasets had a name, the dataset that was dropped last comes first.
 _DROPPED = (
     "SELECT x.namespace, x.name, x.dataset_id, d.base_uri, d.current_version "
     "FROM dataset_drops AS x JOIN datasets AS d ON d.id = x.dataset_id "
     "WHERE d.dropped_at IS NULL AND d.current_version > 0 ORDER BY x.dropped_at DESC, d.id DESC"
 )
-# Nobody writes to such a dataset by its path: one that was committed to after its name was dropped,
-# or whose branch was, is not answered. Times of commits that follow closely run ahead of the clock.
+# A dataset is left out if a commit to it, or to a branch of it, came after the drop of its name:
+# somebody writes to it by its path. Times of commits in quick succession run ahead of the clock.
 _ITS_BRANCHES = "(SELECT b.branch_id FROM dataset_branches AS b WHERE b.dataset_id = d.id)"
 _LONG_DROPPED = (
     "SELECT x.namespace, x.name, x.dataset_id, d.base_uri, d.current_version "
@@ -131,7 +131,7 @@ class Names:
         return found
 
     def of_dataset(self, dataset_id: int) -> NamedDataset | None:
-        """The name of a dataset, where it has one."""
+        """The name of a dataset, if it has one."""
         rows = self._session.query(_FIND_BY_DATASET, (dataset_id,))
         return NamedDataset(*rows[0]) if rows else None
 
@@ -145,16 +145,16 @@ class Names:
         return [NamedDataset(*row) for row in rows]
 
     def dropped(self) -> list[NamedDataset]:
-        """Datasets whose names were taken away and that are there still, the last one first.
+        """Datasets that still exist but whose names were dropped, the last drop first.
 
-        Each with the name that it had.
+        Each has its old name.
         """
         return [NamedDataset(*row) for row in self._session.query(_DROPPED)]
 
     def long_dropped(self, seconds: float) -> list[NamedDataset]:
-        """Managed datasets without a name since that time, which nobody has changed since.
+        """Managed datasets that lost their names over `seconds` ago and were not changed since.
 
-        Each with the name that it had.
+        Each has its old name.
         """
         rows = self._session.query(_LONG_DROPPED, (int(seconds * 1_000_000),))
         return [NamedDataset(*row) for row in rows]
@@ -165,7 +165,7 @@ class Names:
         return [row[0] for row in self._session.query(_LIST_NAMES, (lookup(namespace),))]
 
     def view(self, name: QualifiedName) -> dict[str, Any] | None:
-        """What is kept of the view with a name."""
+        """The stored text of the view with a name."""
         text = views.find(self._session, name)
         return None if text is None else records.document(text, self._session.redacted_url)
 
@@ -208,7 +208,7 @@ class NameChanges(Names):
     _one_namespace = _NAMESPACE_LOCKED
 
     def give(self, name: QualifiedName, dataset_id: int) -> None:
-        """Give a name to a dataset. Nothing happens where it has that name."""
+        """Give a name to a dataset. Nothing happens if it has that name already."""
         check_name(name)
         self.namespace(name[0])
         if self.view(name) is not None:
@@ -254,7 +254,7 @@ class NameChanges(Names):
     def put_view(
         self, name: QualifiedName, document: Mapping[str, Any], *, replace: bool = False
     ) -> None:
-        """Make a view, or give one another text."""
+        """Make a view, or replace the text of a view."""
         check_name(name)
         self.namespace(name[0])
         text = _text(document, "view")
@@ -295,10 +295,10 @@ class NameChanges(Names):
         self._session.execute(_DROP_NAMESPACE, (lookup(name),))
 
     def first_setting(self, name: str, value: str) -> str:
-        """Set a setting of the whole catalog that has no value yet; answers the one it has."""
+        """Set a setting of the whole catalog if it has no value yet; returns its value."""
         self._session.execute(_FIRST_SETTING, (name, value))
         found = self.setting(name)
-        assert found is not None  # who came first has committed it: the insert waited
+        assert found is not None  # the insert waited for another transaction, which committed
         return found
 
     def set_setting(self, name: str, value: str) -> None:

@@ -1,4 +1,4 @@
-"""Reading from the catalog, in one consistent snapshot: files, and all that `HistoryReader` has."""
+"""Reads from the catalog, in one consistent snapshot: files, and all that `HistoryReader` reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lakehouse_source.pruning.ranges import Search
 
 _PATHS_AT_ONCE = 1000
 
-# Gives records of files, by id, for some of the ids that it is asked for.
+# Returns records of files, by id, for some of the requested ids.
 KnownRecords: TypeAlias = Callable[[Sequence[int]], Mapping[int, FileRecord]]
 
 
@@ -53,7 +53,7 @@ class CatalogReader(ExpiryReader, WriteStateReader, SweepReader):
     def files(
         self, dataset_id: int, version: int, search: Search | None = None
     ) -> list[FileRecord]:
-        """The files live at a version, ordered by version and id; with `search`, those it finds."""
+        """The files live at a version, ordered by version and id; `search` selects some of them."""
         version = within_int64(version)
         if search is None:
             return self._files(sql.FILES, (dataset_id, version, version))
@@ -63,7 +63,7 @@ class CatalogReader(ExpiryReader, WriteStateReader, SweepReader):
         )
 
     def small_files(self, dataset_id: int, size_bytes: int) -> list[FileRecord]:
-        """The files of the newest version that are smaller, ordered by version and id."""
+        """The files of the newest version below this size, ordered by version and id."""
         return self._files(sql.SMALL_FILES, (dataset_id, within_int64(size_bytes)))
 
     def files_by_id(self, file_ids: Sequence[int]) -> list[FileRecord]:
@@ -84,9 +84,9 @@ class CatalogReader(ExpiryReader, WriteStateReader, SweepReader):
     ) -> Iterator[list[FileRecord]]:
         """The records that `files` lists, in lists of at most `at_once`.
 
-        One query gives the first list. For the others only ids are held in memory. With
-        `without` the files that `count_certain_rows` counts are left out. `known` gives the
-        records that the caller has already, by id: they are not made again.
+        One query gives the first list. For the others only ids are held in memory. With `without`
+        the files that `count_certain_rows` counts are left out. `known` gives records, by id, that
+        the caller has already: these are not made again.
         """
         values: tuple[Any, ...] = (dataset_id, *[within_int64(version)] * 2)
         first, every = sql.FIRST_FILES, sql.FILE_IDS
@@ -111,15 +111,15 @@ class CatalogReader(ExpiryReader, WriteStateReader, SweepReader):
     ) -> int:
         """The rows of files that `search` finds and whose bounds are within those of `certain`.
 
-        All bounds of a column are within one range, and no value of it is NULL. Deleted rows
-        are not counted.
+        All bounds of each column are within one range, and no value of the column is NULL. Deleted
+        rows are not counted.
         """
         condition = searching.compile_certain(certain)
         if condition is None:
             return 0
         found = searching.compile_search(self._session, dataset_id, search)
         version = within_int64(version)
-        # The version comes first: the part of the statement about deleted rows does.
+        # The version comes first, because the part about deleted rows comes first in the statement.
         values = (version, version, *found.values, dataset_id, version, version)
         values += condition.values
         rows = self._session.query(sql.sum_rows_found(found.statement, condition.statement), values)
@@ -140,7 +140,7 @@ class CatalogReader(ExpiryReader, WriteStateReader, SweepReader):
     def removed_files(self, dataset_id: int, paths: Sequence[str]) -> list[RemovedFile]:
         """What is known of files at these paths that a version of a dataset removed.
 
-        Of a branch, versions of its dataset up to its base are versions of the branch too.
+        For a branch, versions of its dataset up to its base are versions of the branch too.
         """
         found = []
         for start in range(0, len(paths), _PATHS_AT_ONCE):
@@ -163,7 +163,7 @@ class CatalogReader(ExpiryReader, WriteStateReader, SweepReader):
         return {str(path) for (path,) in rows}
 
     def files_added_since(self, dataset_id: int, version: int) -> list[FileRecord]:
-        """Every file that was added after a version, those removed since then too."""
+        """Every file that was added after a version, even if it was removed later."""
         return self._files(sql.FILES_ADDED_SINCE, (dataset_id, within_int64(version)))
 
     def files_following(
@@ -178,8 +178,8 @@ class CatalogReader(ExpiryReader, WriteStateReader, SweepReader):
     ) -> list[FileRecord]:
         """The first files that versions up to `through` added and that follow a file.
 
-        Files are ordered by the version that added them and by id. Removed ones are among them;
-        with `live_at` only those that this version has.
+        Files are ordered by the version that added them and by id. Removed files are included; with
+        `live_at` only files that this version has are.
         """
         version = within_int64(version)
         values = (dataset_id, version, within_int64(through), version, within_int64(file_id))
@@ -205,7 +205,7 @@ class CatalogReader(ExpiryReader, WriteStateReader, SweepReader):
         return {row[0]: records.stored_bytes(row[1]) for row in rows}
 
     def live_among(self, file_ids: Sequence[int]) -> set[int]:
-        """Those of the files that the newest version has."""
+        """The files that the newest version has."""
         rows = self._session.query(sql.LIVE_AMONG, (self._session.id_list(file_ids),))
         return {row[0] for row in rows}
 
@@ -247,7 +247,7 @@ class CatalogReader(ExpiryReader, WriteStateReader, SweepReader):
     def row_groups(
         self, file_ids: Sequence[int], *, statistics: bool = True
     ) -> dict[int, list[RowGroupMetadata]]:
-        """The row groups of files, ordered by index; an entry for every id asked for.
+        """The row groups of files, ordered by index; there is an entry for every requested id.
 
         Without `statistics` they hold counts and sizes only.
         """
@@ -261,7 +261,7 @@ class CatalogReader(ExpiryReader, WriteStateReader, SweepReader):
     def file_bounds(
         self, file_ids: Sequence[int], column_ids: Sequence[int]
     ) -> dict[int, dict[int, FileBounds]]:
-        """What the search index has of columns over whole files: by file id, by column id."""
+        """The bounds of columns over whole files in the search index: by file id, by column id."""
         result: dict[int, dict[int, FileBounds]] = {}
         if file_ids and column_ids:
             ids = self._session.id_list

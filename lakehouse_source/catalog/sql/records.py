@@ -1,7 +1,7 @@
 """Edge. Rows of the catalog as values, and its timestamps.
 
-Equal rows of a description are parsed once in a process. They hold everything that the
-answer is made of, so that a cached answer is never out of date.
+Equal rows of a description are parsed once in a process. The rows hold everything that the result
+is made of, so a cached result is never out of date.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def to_microseconds(instant: datetime) -> int:
 
 
 class SchemasByVersion(dict[int, pa.Schema]):
-    """Schemas by version. One that a file has and the catalog lacks is an error."""
+    """Schemas by version. It is an error if a file has a schema that the catalog lacks."""
 
     def __missing__(self, version: int) -> pa.Schema:
         raise CorruptDatasetError(
@@ -65,7 +65,7 @@ class SchemasByVersion(dict[int, pa.Schema]):
 class Description:
     """A dataset, all of its schemas by their version, and the summary of one version.
 
-    `write_id` is that of the write that made the newest version, None before the first.
+    `write_id` is the id of the write that made the newest version, None before the first.
     `has_vectors`: a version of the dataset has, or had, a file with deleted rows.
     """
 
@@ -168,7 +168,10 @@ def row_group(row: Sequence[Any]) -> RowGroupMetadata:
 
 
 def stored_bytes(value: object) -> bytes:
-    """A value of a column of bytes. SQLite keeps any value there, and `bytes(10**10)` is 10 GB."""
+    """A value of a column of bytes.
+
+    SQLite keeps any value there: `bytes(10**10)` would be 10 GB.
+    """
     if not isinstance(value, (bytes, memoryview, bytearray)):
         raise CorruptDatasetError(
             path="the catalog", reason=f"a value of type {type(value).__name__} stands for bytes"

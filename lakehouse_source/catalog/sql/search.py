@@ -1,9 +1,9 @@
 """Turns a search tree into one SELECT of file ids over the bounds index.
 
 The answer is exact with respect to the index: the files whose keys overlap the ranges of
-the search, and no others. The cost grows with the answer, not with the table: each level
-of the index (pruning/index_levels.py) is searched by itself, from the first file that ends at or
-above the start of a range to the last that can begin in it.
+the search, and no others. The cost grows with the answer, not with the table: each level of the
+index (pruning/index_levels.py) is searched separately, from the first file that ends at or above
+the start of a range to the last file that can begin in the range.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from lakehouse_source.pruning.ranges import (
     one_per_column,
 )
 
-# A condition of so many ranges is part of the statement. The files of one with more ranges
-# are looked up before.
+# A condition of up to this many ranges is part of the statement. The files of a condition with more
+# ranges are looked up before.
 _MOST_RANGES = 8
 # The same for the terms of an AND or OR, and for values: SQLite allows 32,766.
 _MOST_TERMS = 50
@@ -34,12 +34,12 @@ _MOST_VALUES = 8000
 # Spans of one statement: four values each, or four lists of values.
 _SPANS_AT_ONCE = 200
 _SPANS_IN_LISTS = 10_000
-# Reading so many rows of the index takes as long as looking for one range in it.
+# Reading this many rows of the index takes as long as looking for one range in it.
 _ROWS_PER_RANGE = 10
-# Up to so many files that one condition of an AND leaves, the other conditions are
-# checked file by file; a condition is asked for the second number only where none has few.
+# If one condition of an AND matches at most this many files, the other conditions are checked file
+# by file. The second number is used only if no condition matches at most the first number.
 _FEW_FILES = (1000, 20_000)
-# Checking a file takes as long as reading so many neighbouring rows of the index.
+# Checking a file takes as long as reading this many neighbouring rows of the index.
 _ROWS_PER_FILE = 16
 
 
@@ -64,8 +64,8 @@ def compile_search(session: Session, dataset_id: int, search: Search) -> Found:
 def compile_certain(search: Search) -> Found | None:
     """A condition on files `f`: the bounds of each of its columns are within one range.
 
-    It holds of no file that may have a NULL in one of the columns. None: there are too
-    many ranges for one statement.
+    It does not hold for a file that may have a NULL in one of the columns. None: there are too many
+    ranges for one statement.
     """
     if isinstance(search, SearchRanges):
         spans = disjoint(search.ranges)
@@ -83,9 +83,9 @@ def compile_certain(search: Search) -> Found | None:
 
 
 def _all(session: Session, dataset_id: int, terms: Sequence[Search]) -> Found:
-    """An AND. Where one condition matches few files, the others are checked on these alone.
+    """An AND. If one condition matches few files, the others are checked on these files alone.
 
-    Which condition that is cannot be known before, so each is asked for its first files.
+    Which condition this is cannot be known before, so the first files of each are looked up.
     """
     leaves = [term for term in terms if isinstance(term, SearchRanges)]
     others = [term for term in terms if not isinstance(term, SearchRanges)]
@@ -107,7 +107,7 @@ def _all(session: Session, dataset_id: int, terms: Sequence[Search]) -> Found:
 def _fewest(
     session: Session, dataset_id: int, leaves: Sequence[SearchRanges]
 ) -> tuple[SearchRanges | None, list[int] | None]:
-    """A condition that few files match, and these files; None where each matches many."""
+    """A condition that few files match, and these files; None: each matches many."""
     looked_up: dict[int, list[int]] = {}
     for most in _FEW_FILES:
         for number, leaf in enumerate(leaves):
@@ -123,7 +123,7 @@ def _fewest(
 
 
 def _first_files(session: Session, dataset_id: int, leaf: SearchRanges, most: int) -> list[int]:
-    """The files of one condition; of more than `most` files at least one more than these."""
+    """The files of one condition; if there are more than `most`, at least `most` + 1 of them."""
     ranges = disjoint(leaf.ranges)
     if len(ranges) > _MOST_RANGES:
         return _overlapping_any(session, dataset_id, leaf.column_id, ranges)
@@ -135,12 +135,13 @@ def _first_files(session: Session, dataset_id: int, leaf: SearchRanges, most: in
 def _those_overlapping(
     session: Session, dataset_id: int, leaf: SearchRanges, ids: Sequence[int]
 ) -> list[int]:
-    """Those of some files that a condition matches."""
+    """The files, of the given ones, that a condition matches."""
     if not ids:
         return []
     most = _ROWS_PER_FILE * len(ids)
     if len(ids) > _FEW_FILES[0]:
-        # The files lie anywhere in the index, what the condition matches lies together.
+        # The given files lie anywhere in the index; the files that the condition matches lie
+        # together.
         found = _first_files(session, dataset_id, leaf, most)
         if len(found) <= most:
             return sorted(set(ids).intersection(found))

@@ -20,7 +20,7 @@ class Session(Protocol):
 
     dialect: Dialect
     redacted_url: str
-    # Of a catalog that may be in the folder of a dataset.
+    # The path of a catalog that may be in the folder of a dataset.
     catalog_path: str | None
 
     def query(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
@@ -30,13 +30,12 @@ class Session(Protocol):
         """The rows of each of several statements, which are run one after the other."""
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> int:
-        """Run a statement; answer how many rows it changed."""
+        """Run a statement; return how many rows it changed."""
 
     def send(self, statement: str, values: Sequence[Any] = ()) -> None:
-        """Run a statement whose answer nobody needs, before the next one or later.
+        """Run a statement whose result is not needed, now or later.
 
-        It is run before any statement that comes after it and before COMMIT; what it
-        fails with is raised there.
+        It is run before any later statement and before COMMIT; its error is raised there.
         """
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:

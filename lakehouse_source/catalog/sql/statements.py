@@ -16,7 +16,7 @@ _DATASET = (
 DATASET = f"{_DATASET} WHERE base_uri = ? AND dropped_at IS NULL"
 DATASET_LOCKED = f"{DATASET}{{lock}}"
 DATASET_BY_ID = f"{_DATASET} WHERE id = ?"
-# The key of a branch, and no other one, has a `#`.
+# Only the key of a branch has a `#`.
 _NO_BRANCH = "base_uri NOT LIKE '%#%'"
 DATASETS = f"{_DATASET} WHERE dropped_at IS NULL AND {_NO_BRANCH} ORDER BY id"
 LOCAL_DATASETS = (
@@ -106,7 +106,7 @@ LIVE = (
 _ORDER = "ORDER BY f.version, f.id"
 FILES = f"SELECT {_FILE} FROM files AS f WHERE {LIVE} {_ORDER}"
 FIRST_FILES = f"{FILES} LIMIT ?"
-# Of the newest version, where the index of removals finds them.
+# Files of the newest version, which the index of removals finds.
 SMALL_FILES = (
     f"SELECT {_FILE} FROM files AS f WHERE f.dataset_id = ? AND f.removed_version IS NULL "
     f"AND f.file_size_bytes < ? {_ORDER}"
@@ -121,7 +121,7 @@ FILES_ADDED_BETWEEN = (
     f"SELECT {_FILE} FROM files AS f "
     f"WHERE f.dataset_id = ? AND f.version > ? AND f.version <= ? {_ORDER}"
 )
-# The files that follow one, in the order of the version that added them and of their ids.
+# The files that follow a file, ordered by the version that added them and by id.
 _FOLLOWING = (
     f"SELECT {_FILE} FROM files AS f WHERE f.dataset_id = ? AND f.version BETWEEN ? AND ? "
     "AND (f.version > ? OR f.id > ?)"
@@ -130,7 +130,7 @@ FILES_FOLLOWING = f"{_FOLLOWING} {_ORDER} LIMIT ?"
 LIVE_FILES_FOLLOWING = (
     f"{_FOLLOWING} AND (f.removed_version IS NULL OR f.removed_version > ?) {_ORDER} LIMIT ?"
 )
-# The vectors that are live at a version, of some files; the same of a whole dataset.
+# The vectors that are live at a version: those of some files, and those of a whole dataset.
 _VECTORS = (
     "SELECT x.file_id, x.version, x.file_path, x.file_size_bytes, x.blob_offset, x.blob_length, "
     "x.cardinality, x.small_blob, x.sha256 FROM deletion_vectors AS x"
@@ -145,8 +145,8 @@ VECTORS_SINCE = (
     f"{_VECTORS} WHERE x.file_id {{among}} AND x.version > ? ORDER BY x.file_id, x.version"
 )
 CHECKSUMS = "SELECT id, sha256 FROM files WHERE id {among} AND sha256 IS NOT NULL"
-# With the version that removed each, last.
-# A version with a tag has the file, or the vector: such a version can be read, however old it is.
+# The last column is the version that removed the file or vector. If a tagged version has it, it is
+# readable, because a tagged version can be read, however old it is.
 TAGGED = (
     "EXISTS (SELECT 1 FROM dataset_tags AS g WHERE g.dataset_id = {0}.dataset_id "
     "AND g.version >= {0}.version AND g.version < {0}.removed_version)"
@@ -169,7 +169,7 @@ ROW_GROUPS = (
     "null_counts_json, nan_json, total_byte_size, compressed_byte_size "
     "FROM row_groups WHERE file_id {among} ORDER BY file_id, row_group_index"
 )
-# Without the statistics, which are most of a row: half a kilobyte and more.
+# Without the statistics, which are most of a row: over half a kilobyte.
 BARE_ROW_GROUPS = (
     "SELECT file_id, row_group_index, row_count, '{}', '{}', '{}', '{}', "
     "total_byte_size, compressed_byte_size "
@@ -178,7 +178,7 @@ BARE_ROW_GROUPS = (
 
 
 def removed_files(paths: int) -> str:
-    """The records of removed files at so many paths, those that a branch shares among them.
+    """The records of removed files at these paths, including files that a branch shares.
 
     The values are the dataset twice and the paths.
     """
@@ -194,7 +194,8 @@ def removed_files(paths: int) -> str:
 def rewritten_paths(moving: int, keeping: int) -> str:
     """The paths of files with rows that a rewrite removed, after which no commit removed rows.
 
-    The values are the dataset and so many names of operations, and the same once more.
+    The values are the dataset and the names of `moving`, then the dataset and the names of
+    `keeping`.
     """
     return (
         "SELECT f.file_path FROM files AS f JOIN transactions AS t "
@@ -260,9 +261,9 @@ def in_spans(columns: str, spans: str) -> str:
 
 
 def bounds_within(ranges: int) -> str:
-    """A condition on files `f`: the bounds of a column are within one of so many ranges.
+    """A condition on files `f`: the bounds of a column are within one of `ranges` ranges.
 
-    The column has no NULL in these files. A file whose bounds are not known does not match.
+    The column has no NULL in these files. A file with unknown bounds does not match.
     """
     spans = " OR ".join(["(c.lower >= ? AND c.upper <= ?)"] * ranges)
     return (
@@ -291,7 +292,7 @@ ADVANCE = (
     "WHERE id = ? AND current_version = ?"
 )
 INSERT_SCHEMA = "INSERT INTO schema_versions (dataset_id, version, arrow_schema) VALUES (?, ?, ?)"
-# Comes after ADVANCE, and does nothing where ADVANCE changed nothing.
+# Comes after ADVANCE, and does nothing if ADVANCE changed nothing.
 INSERT_TRANSACTION = (
     "INSERT INTO transactions (dataset_id, version, timestamp, operation, metadata_json, "
     "summary_json, write_id, txn_app_id, txn_version, committed_by, committer_json) SELECT ?, ?, "
@@ -315,13 +316,13 @@ SET_CLAIMED = "UPDATE datasets SET claimed_at = {now} WHERE id = ?"
 SET_MANAGED = "UPDATE datasets SET managed = TRUE WHERE id = ?"
 DROP_DATASET = "UPDATE datasets SET dropped_at = {now} WHERE id = ? AND dropped_at IS NULL"
 DROPPED_DATASETS = f"{_DATASET} WHERE dropped_at IS NOT NULL ORDER BY id"
-# Where a new dataset cannot be made: there is one, or the files of one are being deleted.
+# A new dataset cannot be made here: there is one, or files of a dropped one are being deleted.
 TAKEN_URIS = (
     "SELECT base_uri FROM datasets WHERE (current_version > 0 OR dropped_at IS NOT NULL) "
     "AND lower(substr(base_uri, 1, CAST(? AS INTEGER))) = lower(CAST(? AS TEXT))"
 )
 _ITS_FILES = "file_id IN (SELECT id FROM files WHERE dataset_id = ?)"
-# Rows that refer to others first: DuckDB has no cascades.
+# Rows that refer to other rows come first: DuckDB has no cascades.
 FORGET_DATASET = (
     "DELETE FROM deletion_vectors WHERE dataset_id = ?",
     "DELETE FROM column_bounds WHERE dataset_id = ?",
@@ -336,7 +337,7 @@ FORGET_DATASET = (
     "DELETE FROM iceberg_files WHERE dataset_id = ?",
 )
 FORGET_DATASET_ROW = "DELETE FROM datasets WHERE id = ? AND dropped_at IS NOT NULL"
-# What commits after a version, up to another one, took out of a dataset.
+# What the commits after a version, up to another version, took out of a dataset.
 FILES_REMOVED_BETWEEN = (
     "SELECT removed_version, id FROM files WHERE dataset_id = ? AND removed_version > ? "
     "AND removed_version <= ? ORDER BY removed_version, id"
@@ -345,7 +346,7 @@ VECTORS_REMOVED_BETWEEN = (
     "SELECT removed_version, file_id FROM deletion_vectors WHERE dataset_id = ? "
     "AND removed_version > ? AND removed_version <= ? ORDER BY removed_version, file_id"
 )
-# Rows that refer to others first: DuckDB has no cascades.
+# Rows that refer to other rows come first: DuckDB has no cascades.
 FORGET_FILES = (
     "DELETE FROM deletion_vectors WHERE file_id {among}",
     "DELETE FROM column_bounds WHERE file_id {among}",

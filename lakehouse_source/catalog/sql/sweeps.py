@@ -1,7 +1,6 @@
 """Passes over all files of a dataset, a page at a time: their sizes, ranges and partitions.
 
-A dataset may have more files than records of them fit into memory. The caller keeps a few numbers
-of each file.
+The records of all files may not fit into memory. The caller keeps a few numbers per file.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from lakehouse_source.model import DatasetRecord
 
 PAGE = 50_000
 
-# The rest of a version, and the versions after it, in the order of the index of versions: a page is
-# read from where the one before ended. Sorted, if at all, are the files of each version by itself.
+# The rest of a version, and then the later versions, in the order of the index of versions: a page
+# begins where the page before ended. If the database sorts, it sorts only the files of one version.
 _FILE = "SELECT f.id, f.file_size_bytes, f.row_count, f.schema_version, f.version FROM files AS f"
 _REST = (
     f"{_FILE} WHERE f.dataset_id = ? AND f.version = ? AND f.id > ? "
@@ -27,14 +26,14 @@ _PARTITIONS = (
     "SELECT p.file_id, p.key, p.value FROM files AS f JOIN partitions AS p ON p.file_id = f.id "
     f"WHERE {LIVE} AND f.id BETWEEN ? AND ? ORDER BY p.file_id, p.key"
 )
-# In the order of the primary key, which a page begins behind the last row of the one before.
+# In the order of the primary key: a page begins after the last row of the page before.
 _BOUNDS = (
     "SELECT level, upper, lower, file_id FROM column_bounds "
     "WHERE dataset_id = ? AND column_id = ? AND (level, upper, lower, file_id) > (?, ?, ?, ?) "
     "ORDER BY level, upper, lower, file_id LIMIT ?"
 )
-# A file that was restored has several rows: it is freed when none of them needs it. A vacuum
-# frees those of class 0, and an expiry of old versions and a vacuum those of class 1.
+# A file that was restored has several rows: it is freed when no row needs it. A vacuum frees files
+# of class 0; an expiry of old versions and then a vacuum free files of class 1.
 _OLD_BYTES = f"""SELECT class, count(*), sum(size) FROM (
     SELECT max(CASE WHEN removed_version IS NULL THEN 2
             WHEN {TAGGED.format("files")} THEN 2
@@ -51,7 +50,7 @@ class SweepReader:
     _session: Session
 
     def sweep_files(self, dataset_id: int, version: int) -> Iterator[list[Row]]:
-        """Of each live file: id, bytes, rows, schema version and version, by version and id."""
+        """Id, bytes, rows, schema version and version of each live file, by version and id."""
         version, begun, last = within_int64(version), -1, -1
         while True:
             page = self._session.query(_REST, (dataset_id, begun, last, version, PAGE))
@@ -82,7 +81,7 @@ class SweepReader:
             after = page[-1]
 
     def old_files(self, dataset: DatasetRecord) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Files and bytes that only expired versions have; those that only older versions have."""
+        """Files and bytes that only expired versions have, and that only older versions have."""
         if not self._session.query(_ANY_REMOVED, (dataset.id,)):
             return (0, 0), (0, 0)
         rows = self._session.query(_OLD_BYTES, (dataset.oldest_version, dataset.id))

@@ -1,6 +1,6 @@
 """Tags: names of versions of one dataset. All SQL about them.
 
-A version that has a tag can be read, also where the versions around it were expired.
+A version that has a tag can be read, even if the versions around it were expired.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class TagChanges(TagReader):
     """The tags of datasets, which one transaction may change."""
 
     def set_tag(self, dataset_id: int, name: str, version: int) -> bool:
-        """Give a tag to a version; False where the dataset has that tag already."""
+        """Give a tag to a version; False if the dataset has that tag already."""
         values = (dataset_id, to_rows.without_nul(name, "tag"), version)
         return self._session.execute(_SET, values) == 1
 
     def drop_tag(self, dataset_id: int, name: str) -> bool:
-        """Remove a tag; False where there is none."""
+        """Remove a tag; False if there is none."""
         return self._session.execute(_DROP, (dataset_id, name)) == 1

@@ -1,6 +1,6 @@
 """Edge. Values as rows of the catalog's tables, in the order of the columns in `statements`.
 
-What the database could not store is refused here.
+Values that the database cannot store are refused here.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def of_vectors(
 
 
 def idempotency_pair(app_id: str | None, number: int | None) -> tuple[str, int] | None:
-    """An application's id and the number of its transaction: both, or none."""
+    """An application's id and the number of its transaction: both or neither."""
     if app_id is None and number is None:
         return None
     if app_id is None or number is None:

@@ -1,6 +1,6 @@
 """The views of a catalog: texts with a name, and all SQL about them.
 
-What a text means is known to the engine that made it. A view and a dataset of one namespace have
+The engine that made a text knows its meaning. A view and a dataset of one namespace have
 different names.
 """
 

@@ -7,7 +7,7 @@
              PENDING, ABANDONED ── forget ──> nothing
 
 FENCED and COMMITTED are final, and exclude each other: a commit and a fence write the same
-row first (`claim`), so that one waits for the other and then sees what it did.
+row first (`claim`), so one waits for the other and then sees the other's result.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from lakehouse_source.errors import CorruptDatasetError
 class WriteState(Enum):
     """What became of a write. The values are those in the catalog, which never change.
 
-    COMMITTED is a row of `transactions`; the others are rows of `pending_writes`. A write
-    that has neither is one that the catalog never heard of, or that it was told to forget.
+    COMMITTED is a row of `transactions`; the others are rows of `pending_writes`. A write without
+    either row is unknown to the catalog, or was forgotten.
     """
 
     PENDING = "pending"
@@ -40,7 +40,7 @@ class WriteState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """A write's state, and the dataset that it writes to where the catalog knows it."""
+    """A write's state, and its dataset, if the catalog knows it."""
 
     state: WriteState
     dataset_id: int | None
@@ -48,7 +48,7 @@ class WriteStatus:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One way from states to a state; None is a write that the catalog does not know."""
+    """A transition from states to a state; None is a write that the catalog does not know."""
 
     name: str
     before: tuple[WriteState | None, ...]
@@ -143,7 +143,7 @@ _SILENT = "heartbeat_at <= {now} - ?"
 
 # A column of another statement: the state of a write that is not committed.
 STATE_OF = "(SELECT p.state FROM pending_writes AS p WHERE p.write_id = ?)"
-# A condition of another statement: a write that goes on began before the commit `t`.
+# A condition of another statement: a running write began before the commit `t`.
 BEGAN_BEFORE = (
     "EXISTS (SELECT 1 FROM pending_writes AS p WHERE p.dataset_id = t.dataset_id "
     f"AND p.state = {_text(_P)} AND p.started_at <= t.timestamp)"
@@ -199,10 +199,10 @@ _SILENT_WRITES = (
 
 
 def claim(write_id: str, dataset_id: int | None) -> list[Statement]:
-    """What to run, in this order, before a commit or a fence.
+    """The statements to run, in this order, before a commit or a fence.
 
-    After it nobody else changes the write's state until the transaction ends. The second
-    answer is for `claimed`.
+    Afterwards nobody else changes the write's state until the transaction ends. The second result
+    is for `claimed`.
     """
     return [(_CLAIM, (write_id, dataset_id)), (_STATE, (write_id,))]
 

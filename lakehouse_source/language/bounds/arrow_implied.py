@@ -1,10 +1,9 @@
-"""Pure. What an Arrow expression implies in the condition language: pruning goes by that.
+"""Pure. What an Arrow expression implies in the condition language, for pruning.
 
 Arrow decides rows by its own rules: NaN equals nothing and is less than nothing,
-`is_in` is never NULL and tells -0.0 from 0.0. A translation holds on every row on
-which the expression is true, and it may hold on more. A part that has no
-translation implies nothing. NOT turns "true" into "false", so that a part is
-translated for either truth value.
+`is_in` is never NULL and tells -0.0 from 0.0. A translation holds on every row where the expression
+is true, and maybe on more rows. A part that has no translation implies nothing. Because of NOT, a
+part is translated for either truth value.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ _KINDS_COMPARED = ("bool", "string", "binary", "date", "time", "duration")
 class Implied:
     """A condition that every row kept by an expression satisfies.
 
-    `unused` are the conjuncts of the expression that it says nothing of, as text.
+    `unused` are the conjuncts of the expression that the condition does not cover, as text.
     """
 
     condition: BoundNode
@@ -138,7 +137,7 @@ class _Translator:
     def _combined(
         self, terms: Sequence[BoundNode | None], name: str, truth: bool
     ) -> BoundNode | None:
-        # An AND is true where both terms are; where it is false, at least one is.
+        # If an AND is true, both terms are true; if it is false, at least one term is false.
         if (name in _AND) is truth:
             known = [term for term in terms if term is not None]
             return conjunction(known) if known else None
@@ -261,8 +260,8 @@ def _comparison(operand: _Operand, op: str, value: pa.Scalar, truth: bool) -> No
 def _compares_alike(column: Domain, value: pa.Scalar) -> bool:
     """Tell whether Arrow compares a column and a literal by their exact values.
 
-    Arrow finds a common type first. Of pairs that it may round in doing so, or refuses,
-    nothing is said.
+    Arrow finds a common type first. If this may round a value, or Arrow refuses the pair, nothing
+    is implied.
     """
     other = domain(value.type)
     if column.kind in _KINDS_COMPARED and other.kind == column.kind:
@@ -306,7 +305,7 @@ def _is_in(operand: _Operand, options: pa.StructScalar, truth: bool) -> Node | N
 def _lists_alike(column: pa.DataType, listed: pa.DataType) -> bool:
     """Tell whether Arrow looks a column's values up in a list by their exact values.
 
-    Arrow casts the list to the type of the column: nothing is said where that may round.
+    Arrow casts the list to the column's type; if this may round, nothing is implied.
     """
     mine, other = domain(column), domain(listed)
     if column == listed:
@@ -335,7 +334,7 @@ def _starts_with(operand: _Operand, options: pa.StructScalar, truth: bool) -> No
 def _keeps_values(stored: pa.DataType, to: pa.DataType) -> bool:
     """Tell whether Arrow's checked cast keeps each value, or raises.
 
-    A finer unit of time has a shorter range. Arrow raises for a moment outside of it.
+    A finer unit of time has a shorter range. Arrow raises for a moment outside this range.
     """
     t = pa.types
     if t.is_temporal(to) and fit(stored, to) is Fit.CHECKED:

@@ -1,4 +1,4 @@
-"""Pure. What a bound condition says of columns, as nodes that can be bound again elsewhere."""
+"""Pure. What a bound condition says about columns, as nodes that can be bound again elsewhere."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ _TRUE = constant(True)
 def as_nodes(bound: BoundNode) -> tuple[Node, bool]:
     """A condition that is TRUE wherever `bound` is, and whether it is the same on every row.
 
-    It depends on no time zone. Of an expression that rows decide it is what that implies.
+    The condition depends on no time zone. For an expression that rows decide, it is what the
+    expression implies.
     """
     if isinstance(bound, BoundConstant):
         return constant(bound.value), True

@@ -1,7 +1,7 @@
-"""Pure. Binds conditions to a schema: as tests of columns where they are such, else for rows.
+"""Pure. Binds conditions to a schema: as tests of columns if possible, else for evaluation on rows.
 
-A conjunct of SQL that tests columns with constants becomes those tests. Any other is decided by the
-evaluator of rows, with what it implies about columns beside it.
+A conjunct of SQL that tests columns with constants becomes those tests. The evaluator of rows
+decides any other conjunct, which also keeps what it implies about columns.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Binder:
         self.meanings: list[Meaning] = []
 
     def whole(self, node: Node) -> BoundNode:
-        """The root of a condition. Its conjuncts in SQL may say more together."""
+        """The root of a condition. SQL conjuncts may imply more together than alone."""
         if not isinstance(node, Call) or node.name != "and":
             return self._bind(node)
         terms, roots = list[BoundNode](), list[Node]()
@@ -102,7 +102,7 @@ class _Binder:
         except InvalidPredicateError as error:
             if missing_columns(node, self._schema):
                 raise
-            try:  # Spark casts what does not compare as it is
+            try:  # Spark casts values that do not compare directly
                 return self._sql(node)
             except InvalidPredicateError:
                 raise error from None
@@ -135,7 +135,7 @@ class _Binder:
         return BoundExpression(rows, above, found, (text,) if found == TRUE else ())
 
     def _together(self, terms: list[BoundNode], roots: list[Node]) -> None:
-        """Adds what SQL conjuncts imply together to one that rows decide."""
+        """Adds what SQL conjuncts imply together to a conjunct that rows decide."""
         place = next((at for at, one in enumerate(terms) if isinstance(one, BoundExpression)), None)
         if place is None:
             return
@@ -178,7 +178,7 @@ class _Binder:
 
 
 def is_sql(node: Node) -> bool:
-    """Tell whether SQL says all of a condition: no part of it is Python's or Arrow's."""
+    """Tell whether a condition is SQL alone: no part comes from Python or Arrow."""
     return not any(
         isinstance(one, Value | Arrow) or (isinstance(one, Name) and one.dotted)
         for one in walk(node)

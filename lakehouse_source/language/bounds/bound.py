@@ -1,8 +1,8 @@
 """Pure. Conditions bound to a schema: columns by id, literals as ordinals, normalised.
 
-Every leaf names one column. NOT stands only before a leaf whose opposite is no leaf.
-A literal is always a value of its column: a comparison with another one (`tiny = 300`)
-has become an `IfPresent`.
+Every leaf names one column. NOT stands only before a leaf whose opposite is not a leaf. A literal
+is always a value of its column: a comparison with any other literal (`tiny = 300`) has become an
+`IfPresent`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class BoundColumn:
 
     @classmethod
     def of(cls, id: int, path: tuple[str, ...], field: pa.Field) -> BoundColumn:
-        """The column that a field with an id is."""
+        """The column of a field with an id."""
         type_ = field.type
         kind = "nested" if pa.types.is_nested(type_) else domain(type_).kind
         return cls(id, path, type_, kind, initial_ordinal(field))
@@ -105,7 +105,7 @@ class IfPresent:
 
 @dataclass(frozen=True, slots=True)
 class BoundColumns:
-    """`left op right` of two columns whose ordinals compare. Only what is implied has it."""
+    """`left op right` of two columns whose ordinals compare. Occurs only in implied conditions."""
 
     left: BoundColumn
     op: str
@@ -114,11 +114,11 @@ class BoundColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundExpression:
-    """An expression over `columns`, which are top-level ones, that rows decide.
+    """An expression over the top-level columns `columns`, which is evaluated on rows.
 
-    Arrow decides an Arrow expression, the evaluator an SQL one. `implied` is TRUE on every row on
-    which the expression is true, and prunes for it. `unused` are the conjuncts, as text, of which
-    `implied` says nothing.
+    Arrow evaluates an Arrow expression, plake's evaluator an SQL expression. `implied` is TRUE on
+    every row where the expression is true, and prunes in its place. `unused` are the conjuncts, as
+    text, that `implied` does not cover.
     """
 
     expression: pc.Expression | SqlRows
@@ -187,7 +187,7 @@ NULL = BoundConstant(None)
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a conjunct says of columns. If `whole`, it is that condition and nothing besides."""
+    """What a conjunct says about columns. If `whole`, the conjunct equals this condition."""
 
     text: str
     condition: BoundNode
@@ -198,7 +198,8 @@ class Meaning:
 class BoundPredicate:
     """A condition over one schema, ready to prune and to filter.
 
-    `meanings` are SQL conjuncts that are no plain comparisons, each with what it says of columns.
+    `meanings` are SQL conjuncts that are not plain comparisons, each with what it says about
+    columns.
     """
 
     root: BoundNode
@@ -275,12 +276,12 @@ def _never(node: BoundNode) -> bool:
 
 
 def conjunction(terms: list[BoundNode]) -> BoundNode:
-    """AND of normalised terms: flat, without TRUE and repetitions, FALSE where one is FALSE."""
+    """AND of normalised terms: flat, without TRUE and repetitions, FALSE if a term is FALSE."""
     return _gather(terms, BoundAnd, neutral=TRUE, absorbing=FALSE)
 
 
 def disjunction(terms: list[BoundNode]) -> BoundNode:
-    """OR of normalised terms: flat, without FALSE and repetitions, TRUE where one is TRUE."""
+    """OR of normalised terms: flat, without FALSE and repetitions, TRUE if a term is TRUE."""
     return _gather(terms, BoundOr, neutral=FALSE, absorbing=TRUE)
 
 

@@ -30,7 +30,7 @@ class Columns:
         """The column that a name means.
 
         Raises:
-            InvalidPredicateError: there is none, or it is inside a list or map.
+            InvalidPredicateError: there is no such column, or it is inside a list or map.
         """
         found = self._found.get(name)
         if found is None:
@@ -41,7 +41,7 @@ class Columns:
         """A column whose values compare.
 
         Raises:
-            InvalidPredicateError: there is none, or it has no order that is known here.
+            InvalidPredicateError: there is no such column, or plake does not know its order.
         """
         column = self.find(name)
         if column.kind == "nested":

@@ -61,7 +61,7 @@ _FORMS = {"startswith": "prefix", "endswith": "suffix", "contains": "contains"}
 
 
 class NoComparison(Exception):
-    """A part of a condition is no test of a column with constants."""
+    """A part of a condition is not a test of a column with constants."""
 
 
 class Comparisons:
@@ -71,10 +71,10 @@ class Comparisons:
         self._columns, self._zone = columns, zone
 
     def test(self, node: Node) -> BoundNode:
-        """A condition whose parts all are such tests, joined by AND, OR and NOT.
+        """A condition whose parts are all such tests, joined by AND, OR and NOT.
 
         Raises:
-            NoComparison: another part is in it.
+            NoComparison: the condition has another part.
             InvalidPredicateError: a column is missing or does not compare with a constant.
         """
         if isinstance(node, Name):
@@ -219,7 +219,7 @@ class Comparisons:
         whole = BoundLike(column, tuple(pieces))
         if pieces[0] in (like.ANY_TEXT, like.ONE_CHARACTER):
             return whole
-        # The text before the first wildcard is implied, and the index can be searched by it.
+        # The text before the first wildcard is implied, and can be searched in the index.
         return conjunction([BoundText(column, "prefix", pieces[0].encode()), whole])
 
     def _text(self, column: BoundColumn, form: str, text: str | bytes) -> BoundNode:
@@ -281,10 +281,10 @@ def _widened(column: BoundColumn, values: Sequence[Constant]) -> list[constants.
 
 
 def constant_of(node: Node) -> Constant:
-    """The value of a literal, or of casts of one, as columns are compared with it.
+    """The value of a literal, or of casts of a literal, in the form for comparisons.
 
     Raises:
-        NoComparison: it is something else, or has no value.
+        NoComparison: the node is something else, or has no value.
     """
     if isinstance(node, Value) and not isinstance(node.value, tuple):
         return constants.literal(node.value)
@@ -308,11 +308,11 @@ def constant_of(node: Node) -> Constant:
 
 
 def _computed(node: Node) -> Literal:
-    """A literal, or the value of casts of one.
+    """A literal, or the value of casts of a literal.
 
     Raises:
-        NoComparison: it is neither.
-        Failure: it has no value.
+        NoComparison: the node is neither.
+        Failure: the node has no value.
     """
     if isinstance(node, Literal):
         return node
@@ -334,7 +334,7 @@ def _moment(value: Constant, to: pa.DataType) -> Constant:
     """A literal as a date, a time of day or a timestamp; its time zone may be that of a session.
 
     Raises:
-        ValueError: the text is none.
+        ValueError: the text is not such a value.
     """
     if value is None:
         return None

@@ -1,9 +1,9 @@
-"""Pure. What an SQL condition says of columns: as a condition that bounds can answer.
+"""Pure. What an SQL condition says about columns, as a condition that bounds can answer.
 
-Of an expression there are three truths. It may be the same as a condition on columns
-(`year(day) = 2024` is a range of `day`), it may imply one (`year(day) = year(made)`: neither is
-NULL), or nothing is known, and the rows alone can tell. Nothing is guessed: a part that is not
-understood implies nothing, which keeps every file.
+There are three cases. An expression equals a condition on columns (`year(day) = 2024` is a range of
+`day`), it implies a condition (`year(day) = year(made)`: neither is NULL), or nothing is known, and
+only rows can tell. Nothing is guessed: a part that is not understood implies nothing, which keeps
+every file.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 _WIDENED = {(one, to) for place, to in enumerate(INTEGERS) for one in INTEGERS[:place]}
-# Of longer lists of values that are no columns' nothing is said: each takes a search.
+# A longer IN list of an expression implies nothing, because each value takes a search.
 _MOST_VALUES = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A condition that holds wherever an expression is TRUE; if `exact`, it is the same."""
+    """A condition that holds wherever an expression is TRUE; if `exact`, both are equal."""
 
     condition: BoundNode
     exact: bool
@@ -76,7 +76,7 @@ class Implied(Parts):
     """Reads conditions over one schema."""
 
     def exact(self, node: Node) -> BoundNode | None:
-        """The condition on columns that an expression is, row by row; None: it is none."""
+        """The condition on columns that equals an expression on every row; None: there is none."""
         if isinstance(node, Call) and node.name in ("and", "or", "not"):
             parts = [self.exact(one) for one in node.arguments]
             known = [part for part in parts if part is not None]
@@ -211,7 +211,7 @@ class Implied(Parts):
         return self._range(node, op, other)
 
     def _uncast(self, node: Node) -> Node:
-        """The node without casts that leave every value what it is."""
+        """The node without casts that change no value."""
         while isinstance(node, Cast):
             own = self._binder.bind(node.value).type
             wider = (own, node.to) in _WIDENED
@@ -319,7 +319,7 @@ class Implied(Parts):
         return Found(disjunction(found), exact)
 
     def _combined(self, node: Node, type_: pa.DataType) -> Node | None:
-        """A value in the type in which it is combined with others; None: it may change there."""
+        """A value in the type for combining it with others; None: the cast may change it."""
         own = self._binder.bind(node).type
         if own == type_ or (own in INTEGERS and type_ in INTEGERS):
             return node
@@ -339,7 +339,7 @@ class Implied(Parts):
         return Found(disjunction(found), False)
 
     def chosen(self, node: Call, op: str, other: Node) -> Found | None:
-        """`nullif` and `nvl2`, which are choices."""
+        """`nullif` and `nvl2`, which choose among their arguments."""
         first, *rest = node.arguments
         if node.name == "nullif":
             empty = Literal(None, pa.null())
@@ -369,10 +369,7 @@ class Implied(Parts):
     # --- months and quarters of a year ---
 
     def together(self, terms: tuple[Node, ...]) -> BoundNode:
-        """What terms of one AND imply together and not alone.
-
-        `year(e) = 2024 AND month(e) IN (1, 2)` are ranges of days of `e`.
-        """
+        """What terms of one AND imply together: `year(e) = 2024 AND month(e) = 1` is a month."""
         found = []
         for term in terms:
             if not isinstance(term, Call) or term.name != "=":

@@ -1,4 +1,4 @@
-"""Pure. What is known of the parts of an SQL condition: constants, NULL, and what has no value."""
+"""Pure. What is known of the parts of an SQL condition: constants, NULL, and failures."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from lakehouse_source.language.tree.nodes import (
 )
 from lakehouse_source.language.tree.types import is_float
 
-# Rows ask for the first argument, and for others where they need them.
+# Only the first argument is evaluated on every row; the others where a row needs them.
 _LAZY = frozenset({"and", "or", "coalesce", "nvl", "ifnull", "nvl2"})
-# Operators whose result is NULL where an operand is, and nowhere else.
+# Operators whose result is NULL exactly if an operand is NULL.
 _STRICT = frozenset({*COMPARISONS, *order.OPERATORS, "%", "not"} - {"<=>"})
-# NULL where an argument is NULL, and in other cases too.
+# NULL if an argument is NULL, and in other cases too.
 _NULL_PASSES = frozenset({"trunc", "date_trunc"})
 
 
@@ -54,9 +54,9 @@ class Parts:
         self._session = Session(scope.timezone, self._binder.zone, scope.now)
 
     def without_value(self, node: Node) -> str | None:
-        """Why a part without columns, as `CAST('x' AS INT)`, fails on every row that asks for it.
+        """Why a part without columns, as `CAST('x' AS INT)`, fails on each row that evaluates it.
 
-        Parts that a row may not ask for are left alone.
+        Parts that a row may not evaluate are left alone.
         """
         if isinstance(node, (Literal, Name, Interval, Case)):
             return None
@@ -86,7 +86,7 @@ class Parts:
         return None
 
     def _plain(self, condition: Node) -> BoundNode | None:
-        """A condition as tests of columns with constants; None: it is something else."""
+        """A condition as tests of columns with constants; None: the condition is something else."""
         try:
             return self._comparisons.test(condition)
         except (NoComparison, InvalidPredicateError):  # it does not compare such values
@@ -123,7 +123,7 @@ class Parts:
         return TRUE if found is None else found
 
     def _is_strict(self, node: Node) -> bool:
-        """Tell whether a node is NULL where a part of it is, and nowhere else."""
+        """Tell whether a node is NULL exactly where one of its parts is NULL."""
         if isinstance(node, Cast):
             from_ = self._binder.bind(node.value).type
             # NaN and infinity become NULL.
@@ -136,7 +136,7 @@ class Parts:
     # --- constants ---
 
     def _constant(self, node: Node) -> Any:
-        """The value of a node without columns; UNKNOWN: it has none, or none that is compared."""
+        """The value of a node without columns; UNKNOWN: it has no value that can be compared."""
         if isinstance(node, Interval):
             return node
         if names(node):

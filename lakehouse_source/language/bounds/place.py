@@ -1,11 +1,11 @@
 """Pure. Finds the place of a literal among the values of a column, without narrowing.
 
 A literal need not be a value of the column: a TINYINT does not hold 300, an INT does
-not hold 1.5, and a column of milliseconds holds no microseconds. `place` therefore
-answers two values of the column: the least one that is not below the literal and the
-greatest one that is not above it. Every comparison follows from these two. They are
-equal where the literal is a value of the column. They enclose a range where Spark's
-widening makes several values equal to the literal (a BIGINT against a DOUBLE).
+not hold 1.5, and a column of milliseconds holds no microseconds. So `place` returns two values of
+the column: the least value that is not below the literal, and the greatest value that is not above
+it. Every comparison follows from these two. They are equal if the literal is a value of the column.
+They enclose a range if Spark's widening makes several values equal to the literal (a BIGINT against
+a DOUBLE).
 
 Source: Spark's ANSI type coercion (`AnsiTypeCoercion`): numbers against a float
 or a double literal compare as doubles, numbers against text of a fraction too,
@@ -43,7 +43,7 @@ from lakehouse_source.schema.ordinal import (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a literal lies among a column's values.
+    """The place of a literal among a column's values.
 
     `ceiling` is the least ordinal that is not below it, `floor` the greatest one
     that is not above it; None: there is no such value.
@@ -56,8 +56,8 @@ class Place:
 def place(value: Literal, column: Domain, zone: tzinfo) -> Place:
     """Place a literal among the values of a column.
 
-    Callers handle NaN against a float column themselves. `zone` is the time zone of
-    wall clock times and dates that are compared with instants.
+    Callers themselves handle NaN with a float column. `zone` is the time zone of wall clock times
+    and dates that are compared with instants.
 
     Raises:
         ValueError: the two cannot be compared; the message says why.
@@ -182,7 +182,7 @@ def _representable(double: float, bits: int) -> Place:
 
 
 def parse_number(text: str, *, exact: bool) -> int | float:
-    """Text as the number that Spark would cast it to: a long, or a double."""
+    """Text as the number to which Spark would cast it: a long, or a double."""
     try:
         return whole_of_text(text) if exact else double_of_text(text)
     except ValueError:
@@ -208,7 +208,7 @@ def text_bytes(value: Literal, column: Domain) -> bytes:
     """Text or bytes as the ordinal of a string or binary column.
 
     Raises:
-        ValueError: it is neither, or the column is a string and the bytes are not UTF-8.
+        ValueError: the value is neither, or the column is a string and the bytes are not UTF-8.
     """
     if isinstance(value, str):
         try:
@@ -252,7 +252,7 @@ def _place_date(value: Literal, column: Domain, zone: tzinfo) -> Place:
         raise _refusal(value, column)
     if not moment.zoned:
         return _split(moment.nanoseconds, column)
-    # Spark makes the date an instant, its midnight in the session's zone.
+    # Spark turns the date into an instant: its midnight in the session's zone.
     near = (moment.nanoseconds + offset_at(moment.nanoseconds, zone)) // DAY_NS
     midnights = {day: to_instant(day * DAY_NS, zone) for day in range(near - 2, near + 3)}
     return _within(

@@ -1,9 +1,8 @@
-"""Pure. The values of a column on which a comparison of a monotone expression of it is TRUE.
+"""Pure. The values of a column for which a comparison of a monotone expression is TRUE.
 
-The ends of the range are searched for with the expression itself, as rows are decided: what
-rounding, overflow and calendars do to it is in the answer. Where it has no value (an overflow),
-or where clocks of the zone change near an end, the range is wider and holds only in one
-direction.
+The ends of the range are searched with the expression itself, evaluated as on rows, so rounding,
+overflow and calendars are included. If the expression has no value (an overflow), or clocks of the
+zone change near an end, the range is wider and holds only in one direction.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _X = Name(("x",))
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A column, and how an expression of it orders: `sign` is -1 where it falls.
+    """A column, and the direction of an expression of it: `sign` is -1 if the expression falls.
 
     `zoned` counts the steps over the wall clock of a zone.
     """
@@ -51,7 +50,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A condition that follows from a comparison; if `exact`, it is the same on every row."""
+    """A condition that follows from a comparison; if `exact`, both are equal on every row."""
 
     condition: Node
     exact: bool
@@ -71,7 +70,7 @@ def range_of(
 ) -> Range | None:
     """The range of `path.column`, of a Spark type, on which `left op right` is TRUE.
 
-    `left` is the expression of the column and `right` reads none. None: it is not known.
+    `left` is the expression of the column; `right` reads no column. None: the range is unknown.
     """
     line, moves = _line(type_), bool(path.zoned) and session.zone is not timezone.utc
     if line is None or (moves and type_ not in (DATE, INSTANT, WALL)):
@@ -82,7 +81,7 @@ def range_of(
     found = probe.between(op)
     if found is None:
         return None
-    # At both ends and at NaN there is a value: then there is one everywhere.
+    # There is a value at both ends and at NaN, so there is a value everywhere.
     exact = probe.has_values()
     first, last = found
     if moves:
@@ -104,7 +103,7 @@ def _spelled(column: Name, line: _Line, first: int, last: int, nan: bool) -> Nod
         if line.is_float and not (nan and high == line.high):
             terms.append(compare(column, "<=", line.value(high)))
         elif high < line.high:
-            # Not `<= high`: a column of a finer unit has values between it and the next one.
+            # Not `<= high`: a column of a finer unit has values between `high` and the next value.
             terms.append(compare(column, "<", line.value(high + 1)))
         if not terms:
             terms.append(compare(column, ">=", line.value(low)))
@@ -118,7 +117,7 @@ def _spelled(column: Name, line: _Line, first: int, last: int, nan: bool) -> Nod
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The values of a type by their place in its order. NaN has none."""
+    """The values of a type by their place in the type's order. NaN has no place."""
 
     type: pa.DataType
     low: int
@@ -185,7 +184,7 @@ def _line(type_: pa.DataType) -> _Line | None:
 class _Probe:
     """Evaluates comparisons of an expression over values of its only column, `x`.
 
-    It is searched on an axis on which the expression grows: places times the sign.
+    The search runs on an axis on which the expression grows: places times the sign.
     """
 
     def __init__(self, scope: Scope, left: Node, right: Node, line: _Line, sign: int) -> None:
@@ -197,9 +196,9 @@ class _Probe:
         self._ends = sorted(one * sign for one in line.ends)
 
     def between(self, op: str) -> tuple[int, int] | None:
-        """The first and the last place at which `op` is TRUE; None: it cannot be told."""
+        """The first and the last place at which `op` is TRUE; None: they are unknown."""
         if self._at(0, self._value) is None:
-            return None  # the place from which an overflow is known to be above or below
+            return None  # the place that tells whether an overflow lies above or below
         low, high = self._low, self._high
         if op in ("=", "<=>", ">="):
             low = self._first(">=")
@@ -233,7 +232,7 @@ class _Probe:
     def _first(self, op: str) -> int:
         """The first place on the axis at which `op` is TRUE; one above the last if none is."""
         low, high = self._low, self._high
-        # Outside of the years that Spark has, a value may fail: nearly all borders are inside.
+        # Outside Spark's years a value may fail, but nearly all ends lie inside.
         inside, above = self._truths(self._ends, self._truth(op))
         if inside:
             high = self._ends[0]
@@ -253,14 +252,14 @@ class _Probe:
 
     def _truths(self, places: list[int], bound: Bound) -> list[bool]:
         values = self._run(self._line.array([one * self._sign for one in places]), bound)
-        # Above the values that it has, an expression is taken to be as large as can be.
+        # Above its last value, an expression is assumed to be as large as possible.
         return [place > 0 if one is None else bool(one) for place, one in zip(places, values)]
 
     def _at(self, place: int, bound: Bound) -> Any:
         return self._run(self._line.array([place * self._sign]), bound)[0]
 
     def _run(self, values: pa.Array, bound: Bound) -> list[Any]:
-        """The value on each; None where there is none."""
+        """The value at each place; None: there is no value."""
         try:
             return listed(bound.run(Rows(len(values), lambda _: values)))
         except (InvalidExpressionError, pa.ArrowException):
@@ -276,7 +275,7 @@ _MARGIN_DAYS = 2
 
 
 def _widened(first: int, last: int, line: _Line, steps: int, zone: tzinfo) -> tuple[int, int, bool]:
-    """The range with a margin at the ends near which clocks change, and whether none does."""
+    """The range with a margin at ends near a change of clocks, and whether there is no such end."""
     day = 1 if line.type == DATE else DAY_US
     margin = _MARGIN_DAYS * day * steps
     calm = [
@@ -301,7 +300,7 @@ def _is_calm(place: int, day: int, zone: tzinfo) -> bool:
 def follow(node: Node, step: Callable[[Node], tuple[Node, int, bool] | None]) -> Path | None:
     """The path from the only column of an expression; None: it is not monotone.
 
-    `step` tells of a node which node below it it follows, the sign, and whether a zone matters.
+    `step` gives, for a node, the child that it follows, the sign, and whether a zone matters.
     """
     if len(names(node)) != 1:
         return None
@@ -316,5 +315,5 @@ def follow(node: Node, step: Callable[[Node], tuple[Node, int, bool] | None]) ->
 
 
 def with_cast(path: Path, zoned: bool) -> Path:
-    """The path with one more step, in the order."""
+    """The path with one more step."""
     return replace(path, zoned=path.zoned + zoned)

@@ -28,7 +28,7 @@ from lakehouse_source.language.tree.spelling import spell_name
 from lakehouse_source.model import Ordinal
 from lakehouse_source.schema.ordinal import domain, from_ordinal
 
-# Of a longer condition only so many terms are shown.
+# At most this many terms of a condition are shown.
 _MOST_TERMS = 12
 _FORMS = {"prefix": "startswith", "suffix": "endswith", "contains": "contains"}
 

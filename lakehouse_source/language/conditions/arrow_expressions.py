@@ -1,8 +1,7 @@
 """Pure. Reads Arrow expressions as trees and computes them over tables in memory.
 
-Arrow's interface does not let a caller take an expression apart. It is read from
-the form in which it is pickled: a list of entries in the metadata of a batch whose
-columns hold the literals and options.
+Arrow has no interface to take an expression apart. So the expression is read from its pickled form:
+a list of entries in the metadata of a batch whose columns hold the literals and options.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ Tree: TypeAlias = FieldRef | Scalar | Call
 
 
 class NotUnderstood(Exception):
-    """The pickled form of an expression holds something that is not read here."""
+    """The pickled form of an expression holds something unknown."""
 
 
 _ENTRY = re.compile(r"^(call|end|field_ref|nested_field_ref|literal|options): '(.*)'$")
@@ -53,11 +52,11 @@ def read(expression: pc.Expression) -> Tree:
     """The tree of an expression.
 
     A column name with a line break in it can be misread: the entries are separated by
-    line breaks. A caller rules such names out (`names_hold`), or builds the
-    expression again and compares.
+    line breaks. A caller excludes such names (`names_hold`), or builds the expression again and
+    compares.
 
     Raises:
-        NotUnderstood: it cannot be pickled, or its form is unknown.
+        NotUnderstood: the expression cannot be pickled, or its form is unknown.
     """
     try:
         raw = expression.__reduce__()[1][0]
@@ -133,9 +132,9 @@ def compute(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
     """The value of an expression on each row of a table that has at least one column.
 
     Raises:
-        pa.ArrowException: it does not fit the table.
+        pa.ArrowException: the expression does not fit the table.
     """
-    # Imported here: it loads Arrow's dataset module, which other conditions do not need.
+    # Imported here: this loads Arrow's dataset module, which other conditions do not need.
     from pyarrow import acero
 
     rows = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))

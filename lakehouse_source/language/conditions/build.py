@@ -1,4 +1,4 @@
-"""Pure. Conditions made in Python, of columns and of values that are compared as they are."""
+"""Pure. Conditions made in Python, of columns and of values that are compared without a cast."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def compare(column: Name, op: str, value: constants.Literal | None) -> Node:
     """`column op value`; a value of None is NULL.
 
     Raises:
-        InvalidPredicateError: `op` is no comparison.
+        InvalidPredicateError: `op` is not a comparison.
     """
     if op not in COMPARISONS:
         raise InvalidPredicateError(

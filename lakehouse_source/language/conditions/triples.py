@@ -87,7 +87,7 @@ def is_triple(value: Any) -> bool:
     column, op = value[0], value[1]
     if _operator(op) in _BUILDERS:
         return isinstance(column, (str, Name)) or _is_path(column)
-    # A list of texts is a list of SQL conditions, as is what follows another triple.
+    # A list of texts is a list of SQL conditions, and so is a list that begins with a triple.
     texts = isinstance(value, list) and all(isinstance(part, str) for part in value)
     path = _is_path(column) and not is_triple(column)
     return isinstance(op, str) and not texts and (isinstance(column, (str, Name)) or path)

@@ -101,7 +101,7 @@ def _integers(op: str) -> Kernel:
 
 
 def _overflow_named(kernel: Callable[..., Any]) -> Kernel:
-    """The kernel with its errors told by the values at which it fails."""
+    """The kernel, whose errors name the values at which it fails."""
 
     def checked(*values: pa.Array) -> pa.Array:
         try:
@@ -127,7 +127,7 @@ def _require_divisor(left: pa.Array, right: pa.Array) -> None:
 def _divisor_checked(kernel: Kernel) -> Kernel:
     def checked(left: pa.Array, right: pa.Array) -> pa.Array:
         _require_divisor(left, right)
-        # Left is NULL where a divisor is still zero.
+        # The left side is NULL where a divisor is still zero.
         return kernel(left, right)
 
     return checked
@@ -146,13 +146,13 @@ def _whole_quotient(left: pa.Array, right: pa.Array) -> pa.Array:
 def _whole_rest(left: pa.Array, right: pa.Array) -> pa.Array:
     divisor = _without_zero(left, right)
     one, minus = pa.scalar(1, right.type), pa.scalar(-1, right.type)
-    # Dividing the lowest integer by -1 overflows; the rest by 1 is the same.
+    # Dividing the lowest integer by -1 overflows; the remainder by 1 is the same.
     divisor = pc.if_else(pc.equal(divisor, minus), one, divisor)
     return pc.subtract(left, pc.multiply(pc.divide(left, divisor), divisor))
 
 
 def _float_rest(left: float, right: float) -> float:
-    """Java's % of doubles: the sign is the dividend's, and infinity has no rest."""
+    """Java's % of doubles: the sign is the dividend's, and infinity has no remainder."""
     if math.isinf(left) or left != left or right != right:
         return math.nan
     return math.fmod(left, right)
@@ -206,7 +206,7 @@ def _rest(left: Decimal, right: Decimal) -> Decimal:
 
 def _quotient(left: Decimal, right: Decimal) -> Decimal:
     found = EXACT.divide_int(left, right)
-    if found.adjusted() > MAX_PRECISION:  # Java gives up as well
+    if found.adjusted() > MAX_PRECISION:  # Java fails here too
         raise Failure
     return found
 

@@ -1,4 +1,4 @@
-"""Pure. Comparisons as Spark makes them: NaN equals NaN and is the greatest, -0.0 equals 0.0."""
+"""Pure. Comparisons as in Spark: NaN equals NaN and is the greatest value, -0.0 equals 0.0."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _null_safe(node: Node, left: Bound, right: Bound) -> Bound:
 
 
 def is_in(node: Node, value: Bound, values: Sequence[Bound]) -> Bound:
-    """`value IN (values)`, all of one type. A value after the one that is equal is not evaluated.
+    """`value IN (values)`, all of one type. Values after an equal value are not evaluated.
 
     Raises:
         Failure: values of the type are not compared.
@@ -129,7 +129,7 @@ def extreme(node: Node, values: Sequence[Bound], *, greatest: bool) -> Bound:
         best = values[0].run(rows)
         for value in values[1:]:
             other = value.run(rows)
-            # The first of equal values stays, which tells 0.0 from -0.0.
+            # The first of equal values stays; this matters for 0.0 and -0.0.
             wins = pc.or_(
                 pc.fill_null(better(other, best), False),
                 pc.and_(pc.is_null(best), pc.is_valid(other)),

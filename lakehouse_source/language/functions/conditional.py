@@ -19,12 +19,12 @@ from lakehouse_source.language.tree.nodes import Node
 
 
 def all_true(node: Node, terms: Sequence[Bound]) -> Bound:
-    """`a AND b`: a row that is FALSE already does not ask for the terms that follow."""
+    """`a AND b`: later terms are not evaluated on a row that is FALSE already."""
     return _chain(node, terms, stops_at=False)
 
 
 def any_true(node: Node, terms: Sequence[Bound]) -> Bound:
-    """`a OR b`: a row that is TRUE already does not ask for the terms that follow."""
+    """`a OR b`: later terms are not evaluated on a row that is TRUE already."""
     return _chain(node, terms, stops_at=True)
 
 
@@ -78,7 +78,7 @@ def choice(node: Node, branches: Sequence[tuple[Bound, Bound]], otherwise: Bound
 
 
 def first_valid(node: Node, values: Sequence[Bound]) -> Bound:
-    """COALESCE: what follows the first value that is not NULL is not evaluated."""
+    """COALESCE: arguments after the first value that is not NULL are not evaluated."""
 
     def run(rows: Rows) -> pa.Array:
         found = values[0].run(rows)

@@ -135,7 +135,7 @@ def date_trunc(context: Context, call: Call, given: list[Bound]) -> Bound:
 
 
 def _begin(micros: int, length: int, zone: tzinfo) -> int:
-    """The beginning of an hour, a day… Java keeps the offset of the moment where it can."""
+    """The beginning of an hour, a day… Java keeps the offset of the moment if possible."""
     wall = wall_us(micros, zone)
     begin = wall - wall % length
     kept = micros - wall % length

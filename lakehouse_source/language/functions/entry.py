@@ -1,6 +1,6 @@
-"""Pure. What is said of a function: its arguments, types, NULL, and what a comparison implies.
+"""Pure. The description of a function: its arguments, types, NULL, and what a comparison implies.
 
-What a function means is what Spark says of that name: docs/latest/api/sql/index.html.
+Spark's documentation defines each function: docs/latest/api/sql/index.html.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NEVER = "never NULL"
 
 
 class Context(Protocol):
-    """What functions need of the binder."""
+    """The part of the binder that functions need."""
 
     zone: tzinfo
     now_us: int
@@ -50,10 +50,10 @@ Builder = Callable[[Context, Call, list[Bound]], Bound]
 class Function:
     """A function of expressions.
 
-    It takes from `least` to `most` arguments; None: any number. `build` gives types and makes it.
-    `takes` and `result` are the types, or how they are found. `order` tells which argument the
-    result follows, so that a comparison of it is a range of that argument. `nulls` is the rule for
-    NULL. `prunes` says what else a comparison implies.
+    It takes from `least` to `most` arguments; None: any number. `build` finds the types and makes
+    the bound node. `takes` and `result` are the types, or describe them. `order` tells which
+    argument the result follows, so that a comparison of it is a range of that argument. `nulls` is
+    the rule for NULL. `prunes` says what else a comparison implies.
     """
 
     least: int
@@ -67,14 +67,14 @@ class Function:
 
     @property
     def is_strict(self) -> bool:
-        """Tell whether the result is NULL where an argument is NULL, and nowhere else."""
+        """Tell whether the result is NULL exactly if an argument is NULL."""
         return self.nulls == NULL_IN
 
 
 class Argument(NamedTuple):
-    """An argument of a type: as it is listed, the types that it takes, and what Spark makes it.
+    """An argument: its text in lists, its types, and the type to which Spark casts it.
 
-    `to` None: it stays what it is.
+    `to` None: there is no cast.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Argument(NamedTuple):
         """A value as the argument.
 
         Raises:
-            Failure: it is of a type that Spark does not cast to it by itself.
+            Failure: Spark does not cast the value's type implicitly.
         """
         if not self.takes(value.type) and not (
             self.to is not None and pa.types.is_null(value.type)
@@ -117,7 +117,7 @@ def function(
     order: Order | None = None,
     prunes: str = "",
 ) -> Function:
-    """A function that is NULL where an argument is. `defaults` are the last ones if left out."""
+    """A function that is NULL if an argument is. `defaults` are for omitted last arguments."""
 
     def build(context: Context, call: Call, given: list[Bound]) -> Bound:
         left_out = zip(takes[len(given) :], defaults[len(given) - len(takes) :])
@@ -132,5 +132,5 @@ def function(
 
 
 def by_row(one: Callable[..., Any], result: pa.DataType, *takes: Argument, **said: Any) -> Function:
-    """The same of a function of Python's that is called for each row without NULL."""
+    """The same for a Python function that is called for each row without NULL."""
     return function(each(one, result), result, *takes, **said)

@@ -14,7 +14,7 @@ from lakehouse_source.schema.fields import is_list_like
 
 
 def struct(context: Context, call: Call, given: list[Bound]) -> Bound:
-    """A struct of values; one without a name is called by its place, `col1` for the first."""
+    """A struct of values; a value without a name is named by its place, `col1` for the first."""
     if call.name == "named_struct":
         if len(given) % 2:
             raise Failure("named_struct takes names and values in turn")
@@ -56,7 +56,7 @@ def array(context: Context, call: Call, given: list[Bound]) -> Bound:
 
 
 def size(context: Context, call: Call, given: list[Bound]) -> Bound:
-    """How many elements a list has, or entries a map. Of NULL it is NULL, as in ANSI mode."""
+    """How many elements a list has, or entries a map. For NULL it is NULL, as in ANSI mode."""
     type_ = given[0].type
     if not (is_list_like(type_) or pa.types.is_map(type_)):
         raise Failure(f"{spark_name(type_)} stands where an array or a map should")

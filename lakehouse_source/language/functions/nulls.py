@@ -1,4 +1,4 @@
-"""Pure. Functions of NULL, which choose among their arguments."""
+"""Pure. Functions about NULL, which choose among their arguments."""
 
 from __future__ import annotations
 

@@ -36,13 +36,13 @@ from lakehouse_source.language.tree.types import (
 )
 from lakehouse_source.schema.ordinal import EXACT
 
-# Enough for the digits of every double before its point and of a scale after it.
+# Enough for all digits of a double before the point and of a scale after the point.
 _WIDE = Digits(prec=1500, Emax=10**6, Emin=-(10**6))
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 
 
 def absolute(context: Context, node: Call, given: list[Bound]) -> Bound:
-    """The value without its sign; the lowest integer has none."""
+    """The value without its sign; for the lowest integer there is no such value."""
     value = NUMBER.of(context, given[0])
     if value.type not in INTEGERS:
         kernel = with_few_digits(pc.abs, negative_only=True) if is_decimal(value.type) else pc.abs
@@ -58,7 +58,7 @@ def absolute(context: Context, node: Call, given: list[Bound]) -> Bound:
 
 
 def rounded(node: Node, value: Bound, scale: int) -> Bound:
-    """`round(value, scale)`: half up, away from zero. A FLOAT is rounded as the double it is."""
+    """`round(value, scale)`: half up, away from zero. A FLOAT is rounded as a double."""
     type_ = value.type
     if is_decimal(type_):
         to = _rounded_decimal(type_, scale)
@@ -135,7 +135,7 @@ _EXACT_INTEGERS = 1 << 53
 
 
 def power(base: float, exponent: float) -> float:
-    """`base ** exponent`, where a double holds it exactly; others are not known to the last bit."""
+    """`base ** exponent`, if a double holds it exactly; the last bit of others is not known."""
     if exponent == 0:
         return 1.0
     if base == int_or_none(base) and exponent == int_or_none(exponent) and 0 < exponent < 64:
@@ -217,7 +217,7 @@ _FLOOR = Function(1, 1, _whole(math.floor, "ROUND_FLOOR"), NUMBER.name, _WHOLE, 
 _CEILING = Function(1, 1, _whole(math.ceil, "ROUND_CEILING"), NUMBER.name, _WHOLE, order.first)
 _POWER = by_row(power, pa.float64(), DOUBLE, DOUBLE, can_fail=True)
 _EXTREME = ("values of one type", "common type", None, "arguments without NULL")
-# Not of Spark's SQL, and no name that SQL text can have: what Spark's joins do to keys.
+# What Spark's joins do to keys. The function is not in Spark's SQL, and SQL text cannot name it.
 NORMALISED_KEY = "normalised key"
 
 FUNCTIONS: dict[str, Function] = {

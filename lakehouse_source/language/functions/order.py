@@ -1,7 +1,7 @@
-"""Pure. Which argument of a function its result follows in order: larger values, larger results.
+"""Pure. The argument of a function that its result follows: larger values, larger results.
 
-A result may stay the same where the argument grows. In a zone whose clocks change, local
-time runs backwards for an hour or a day: a step that is `zoned` keeps the order but for that.
+A result may stay the same while the argument grows. In a zone whose clocks change, local time runs
+backwards for an hour or a day: a `zoned` step keeps the order except there.
 
 Source: the definitions of Spark's functions; rounding to the nearest keeps order too.
 """
@@ -30,14 +30,14 @@ DATE = pa.date32()
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The place of the argument; `sign` is 1 or, where the order turns around, -1."""
+    """The place of the argument; `sign` is 1, or -1 if the order is reversed."""
 
     argument: int
     sign: int = 1
     zoned: bool = False
 
 
-# The value of an argument that reads no column; a special one for others.
+# The value of an argument that reads no column; a marker for other arguments.
 UNKNOWN = object()
 
 
@@ -51,7 +51,7 @@ class Arguments:
 
     @property
     def varying(self) -> int | None:
-        """The place of the only argument that reads columns; None: there is not one alone."""
+        """The place of the only argument that reads columns; None: there is not exactly one."""
         places = [place for place, value in enumerate(self.values) if value is UNKNOWN]
         return places[0] if len(places) == 1 else None
 
@@ -65,7 +65,7 @@ def first(given: Arguments) -> Step | None:
 
 
 def turned(given: Arguments) -> Step | None:
-    """The result goes against the only argument, a number."""
+    """The result falls as the only argument, a number, grows."""
     return Step(0, -1) if is_number(given.types[0]) else None
 
 
@@ -109,7 +109,7 @@ def _is_shift(given: Arguments, place: int) -> bool:
 def _moved(given: Arguments, place: int) -> Step:
     other, type_ = given.nodes[1 - place], given.types[place]
     hours = isinstance(other, Interval) and not other.whole_days
-    # Days of the calendar are added on the wall clock; hours make a date an instant.
+    # Days are added on the wall clock; adding hours turns a date into an instant.
     return Step(place, zoned=(type_ == INSTANT) or (type_ == DATE and hours))
 
 
@@ -121,7 +121,7 @@ def times(given: Arguments) -> Step | None:
 
 
 def over(given: Arguments) -> Step | None:
-    """A quotient follows what is divided. Division by a column has a gap at 0."""
+    """A quotient follows the dividend. Division by a column has a gap at 0."""
     if given.varying != 0 or not all(is_number(one) for one in given.types):
         return None
     return _by_sign(0, given.values[1])
@@ -145,7 +145,7 @@ def days_added(given: Arguments) -> Step | None:
 
 
 def days_taken(given: Arguments) -> Step | None:
-    """`date_sub` and `datediff` follow the first argument and go against the second."""
+    """`date_sub` and `datediff` follow the first argument and fall as the second grows."""
     return _days(given, -1)
 
 
@@ -157,7 +157,7 @@ def _days(given: Arguments, second: int) -> Step | None:
 
 
 def of_cast(from_: pa.DataType, to: pa.DataType) -> Step | None:
-    """The order of a cast. Text orders as no other type does."""
+    """The order of a cast. The order of text differs from that of every other type."""
     if from_ == to:
         return Step(0)
     if is_number(from_) and is_number(to):

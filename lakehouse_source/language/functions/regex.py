@@ -1,4 +1,4 @@
-"""Pure. Java's regular expressions in RE2's syntax, as far as both mean the same by them.
+"""Pure. Translates Java's regular expressions to RE2's syntax, as far as both mean the same.
 
 Literal characters, `.`, classes of ASCII characters, groups, alternatives, quantifiers, `^` at
 the start and `$` at the end are translated; everything else is refused. Whether a pattern
@@ -33,7 +33,7 @@ def to_re2(pattern: str) -> str:
     """The pattern in RE2's syntax.
 
     Raises:
-        Failure: a part of it is not supported.
+        Failure: a part of the pattern is not supported.
     """
     found: list[str] = []
     at, quantifiable, depth = 0, False, 0
@@ -63,7 +63,7 @@ def to_re2(pattern: str) -> str:
 def _single(pattern: str, at: int, depth: int) -> tuple[str, int]:
     character = pattern[at]
     if character == "^" and at == 0:
-        # Alternatives beside an anchor would have it on one side only, in Java as here.
+        # An anchor beside alternatives would apply to one alternative only, in Java as here.
         return r"\A", depth
     if character == "$" and at == len(pattern) - 1:
         return _END, depth

@@ -1,7 +1,7 @@
 """Pure. Bound nodes, the rows they are evaluated on, and rows taken apart and put together.
 
-Spark evaluates lazily: a branch that a row does not take cannot fail there. So a part that
-can fail is evaluated on those rows only that ask for its value.
+Spark evaluates lazily: a branch that a row does not take cannot fail there. So a part that can fail
+is evaluated only on the rows that need its value.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Rows:
 class Bound:
     """A node with a type.
 
-    `can_fail`: on some values `run` raises an error. `constant`: it reads no column.
+    `can_fail`: `run` raises an error for some values. `constant`: the node reads no column.
     """
 
     node: Node
@@ -61,7 +61,7 @@ class Bound:
 
 
 def once(bound: Bound) -> Bound:
-    """A value without columns, computed for the first row that asks for it."""
+    """A value without columns, computed when a row first needs it."""
     known: list[pa.Scalar] = []
 
     def load(key: Key) -> pa.Array:
@@ -78,7 +78,7 @@ def once(bound: Bound) -> Bound:
 
 
 def literal(bound: Bound) -> Literal | None:
-    """The literal that a value is; None for one that was cast to another type, but for NULL."""
+    """The literal of a value; None: the value was cast to another type and is not NULL."""
     node = bound.node
     if isinstance(node, Literal) and (node.type == bound.type or node.value is None):
         return node
@@ -86,7 +86,7 @@ def literal(bound: Bound) -> Literal | None:
 
 
 def flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """One array; kernels answer a chunked one now and then."""
+    """One array; kernels sometimes return a chunked array."""
     if isinstance(values, pa.ChunkedArray):
         return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
     return values
@@ -126,7 +126,7 @@ def run_where(bound: Bound, rows: Rows, wanted: pa.Array) -> pa.Array:
 def run_strict(rows: Rows, arguments: Sequence[Bound], order: Sequence[int]) -> list[pa.Array]:
     """The arguments of a function that is NULL where one of them is.
 
-    They are evaluated in Spark's order, each only where those before it are not NULL.
+    They are evaluated in Spark's order, each only where the earlier ones are not NULL.
     """
     found: dict[int, pa.Array] = {}
     for index in order:
@@ -192,7 +192,7 @@ def each(function: Callable[..., Any], type_: pa.DataType) -> Kernel:
         found: list[Any] = []
         if len(arrays) == 1:
             known: dict[Any, Any] = {}
-            # Signed zeros are equal and not the same.
+            # Signed zeros are equal but not identical.
             share = not pa.types.is_floating(arrays[0].type)
             for value in listed(arrays[0]):
                 if value is None:

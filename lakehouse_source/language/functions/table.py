@@ -21,7 +21,7 @@ FUNCTIONS: dict[str, Function] = {
     **dates.FUNCTIONS,
     **nested.FUNCTIONS,
 }
-# What gives another value each time, or on each row: a condition must not.
+# Functions whose value changes from call to call or from row to row: refused in conditions.
 NOT_DETERMINISTIC = frozenset(
     {
         *("rand", "random", "randn", "randstr", "uniform", "shuffle", "uuid", "reflect"),
@@ -35,7 +35,7 @@ def check_known(name: str) -> None:
     """Check that there is a function of a name.
 
     Raises:
-        Failure: there is not. The message names those that are written most like it.
+        Failure: there is no such function. The message names the most similar names.
     """
     if name in FUNCTIONS:
         return
@@ -50,7 +50,7 @@ def build(context: Context, call: Call) -> Bound:
     """The function that a call names.
 
     Raises:
-        Failure: it is not known, or does not take these arguments.
+        Failure: the function is not known, or does not take these arguments.
     """
     check_known(call.name)
     known, count = FUNCTIONS[call.name], len(call.arguments)

@@ -27,8 +27,8 @@ from lakehouse_source.language.tree.failures import Failure
 from lakehouse_source.language.tree.nodes import Call, Literal
 
 STRING, BOOLEAN = pa.string(), pa.bool_()
-# Scripts with upper and lower case that Unicode may still add to lie below this character,
-# but for some that are as old as it: Python and Java may know different versions of Unicode.
+# Python and Java may know different versions of Unicode. Scripts with case that later versions add
+# lie below this character; old scripts may lie above.
 _FIRST_WITHOUT_CASE = 0x1F000
 # Unicode 16 gave these an upper case.
 _LATE_UPPER_CASE = frozenset("\u019b\u0264\ua7d3\ua7d5")
@@ -113,12 +113,12 @@ def _padding(text: str, size: int, filling: str) -> str:
 # --- search -----------------------------------------------------------------
 
 
-# RE2 takes a time that grows with the square of an expression's length, then refuses it.
+# RE2's time grows with the square of an expression's length, and then RE2 refuses it.
 _LONGEST_REGEX = 10_000
 
 
 def matching_like(values: pa.Array | pa.ChunkedArray, pieces: Sequence[str]) -> Any:
-    """Which of the values match a LIKE pattern: by Arrow, but for very long patterns."""
+    """Which of the values match a LIKE pattern: decided by Arrow, except for very long patterns."""
     if sum(map(len, pieces)) <= _LONGEST_REGEX:
         return pc.match_substring_regex(values, pattern=rf"(?s)\A(?:{like.regex(pieces)})\z")
     found = (None if text is None else like.matches(pieces, text) for text in values.to_pylist())
@@ -169,7 +169,7 @@ def _matches(text: str, pattern: str, escape: str) -> bool:
 
 def _case(kernel: Kernel) -> Builder:
     def build(context: Context, call: Call, given: list[Bound]) -> Bound:
-        # Spark's optimiser makes `lower(upper(s))` `lower(s)`, which is not the same for 'ﬁ'.
+        # Spark's optimiser replaces `lower(upper(s))` by `lower(s)`, which differs for 'ﬁ'.
         inner = call.arguments[0]
         while isinstance(inner, Call) and inner.name in ("upper", "ucase", "lower", "lcase"):
             inner = inner.arguments[0]
@@ -251,7 +251,7 @@ _SEARCHED = "two STRING or two BINARY"
 FUNCTIONS: dict[str, Function] = {
     **dict.fromkeys(("upper", "ucase"), _UPPER),
     **dict.fromkeys(("lower", "lcase"), _LOWER),
-    # Spaces are taken away, and no other white space.
+    # Only spaces are removed, no other white space.
     "trim": function(partial(pc.utf8_trim, characters=" "), STRING, TEXT),
     "ltrim": function(partial(pc.utf8_ltrim, characters=" "), STRING, TEXT),
     "rtrim": function(partial(pc.utf8_rtrim, characters=" "), STRING, TEXT),

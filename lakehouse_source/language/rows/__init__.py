@@ -1,1 +1,1 @@
-"""Pure. Trees are bound to tables and decide rows, with the meaning of Spark's ANSI mode."""
+"""Pure. Trees are bound to tables and evaluated on rows, with the meaning of Spark's ANSI mode."""

@@ -1,4 +1,4 @@
-"""Pure. Binds an expression to a scope: finds columns, gives types, casts as Spark's ANSI mode.
+"""Pure. Binds an expression to a scope: finds columns and types, and casts as in Spark's ANSI mode.
 
 Source: Spark's `AnsiTypeCoercion` and `DecimalPrecisionTypeCoercion`.
 """
@@ -108,7 +108,7 @@ class Binder:
         return self._call(node)
 
     def cast(self, value: Bound, to: pa.DataType) -> Bound:
-        """The value in the type in which it is combined with others."""
+        """The value, cast to the type for combining it with others."""
         found = casts.cast(value.node, value, to, self.zone)
         return once(found) if value.constant and found is not value else found
 
@@ -138,7 +138,7 @@ class Binder:
             try:
                 return values.cast(type_)
             except pa.ArrowInvalid as exc:
-                fail(node, f"a value of type {stored} is no {spark_name(type_)}: {exc}")
+                fail(node, f"a value of type {stored} does not fit {spark_name(type_)}: {exc}")
 
         unit_changes = pa.types.is_timestamp(stored) and stored.unit != "us"
         return Bound(node, type_, run, bool(unit_changes))
@@ -193,7 +193,7 @@ class Binder:
         """The type in which two values are compared.
 
         Raises:
-            Failure: there is none.
+            Failure: there is no such type.
         """
         if is_decimal(left.type) != is_decimal(right.type):
             a, b = (_decimal_type(one) for one in (left, right))
@@ -245,7 +245,7 @@ class Binder:
         if value.type not in (INSTANT, WALL):
             raise Failure(f"an interval is not added to {spark_name(value.type)}")
         zoned, zone = value.type == INSTANT, self.zone
-        # Days of the calendar, then a length of time: a day may have 23 or 25 hours.
+        # First days of the calendar, then a length of time: a day may have 23 or 25 hours.
         days_us = abs(micros) // DAY_US * DAY_US * (1 if micros >= 0 else -1)
         rest_us = micros - days_us
 
@@ -262,7 +262,7 @@ class Binder:
 
 
 def _decimal_type(value: Bound) -> pa.DataType | None:
-    """The decimal that an operand becomes beside a decimal; None: it does not become one."""
+    """The decimal type that an operand gets beside a decimal; None: it gets none."""
     if is_decimal(value.type):
         return value.type
     if value.type not in INTEGERS or is_float(value.type):
@@ -282,7 +282,7 @@ def _literal(node: Literal) -> Bound:
 
 
 def load(values: pa.ChunkedArray, key: Key) -> pa.ChunkedArray:
-    """The column, or the field inside it, that a key means; NULL where a struct above is NULL."""
+    """The column or nested field that a key means; NULL where a struct above it is NULL."""
     for place in key[2]:
         values = pc.struct_field(values, [place])
     return values

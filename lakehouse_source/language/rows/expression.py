@@ -1,15 +1,15 @@
 """Pure. SQL expressions with Spark's meaning, evaluated over Arrow tables in memory.
 
 The meaning is that of Spark 4 in ANSI mode: an overflow, a division by zero and a cast that
-is not possible are errors; NULL is unknown; parts that a row does not need are not evaluated
-there. What is not exact is refused.
+is not possible are errors; NULL is unknown; parts that a row does not need are not evaluated there.
+Functions that are not exact are refused.
 
     scope = Scope({"target": flights.schema, "source": changes.schema})
     bound = Expression.parse("target.delay + source.delay / 2").bind(scope)
     values = bound.evaluate({"target": flights, "source": changes}, flights.num_rows)
 
-Not exact in one point: a cast of FLOAT and DOUBLE to STRING or DECIMAL, and `round`, take the
-shortest digits, as Java does from version 19 on; older ones print a digit more now and then.
+There is one exception: a cast of FLOAT or DOUBLE to STRING or DECIMAL, and `round`, use the
+shortest digits, as Java 19 and later do; older versions sometimes print one more digit.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Expression:
         """The expression in SQL text.
 
         Raises:
-            InvalidExpressionError: it is not an expression, or not a supported one.
+            InvalidExpressionError: the text is not an expression, or is not supported.
         """
         return cls(parse(text), text)
 
@@ -54,7 +54,7 @@ class Expression:
         """SQL text, or any other Python value as a literal.
 
         Raises:
-            InvalidExpressionError: it is not an expression, or no value of Spark's types.
+            InvalidExpressionError: the text is not an expression, or no Spark type holds the value.
         """
         if isinstance(value, Expression):
             return value
@@ -71,7 +71,7 @@ class Expression:
         """
         binder = Binder(scope)
         if isinstance(self.root, Name):
-            # A column as it is keeps the type in which it is stored.
+            # A plain column keeps its stored type.
             found = scope.find(self.root)
             column = ((found.qualifier, found.path[0].name),)
             return BoundValue(found.type, column, None, found.key)
@@ -83,7 +83,7 @@ class Expression:
 
     @property
     def columns(self) -> tuple[tuple[str, ...], ...]:
-        """The names of columns as they are written, their parts from the left to the right.
+        """The names of columns as written, with their parts from left to right.
 
         Only a scope knows whether the first part is a qualifier.
         """
@@ -93,7 +93,7 @@ class Expression:
         return self.text
 
 
-# Rows are evaluated in slices of this many, which bounds the memory of what is in between.
+# Rows are evaluated in slices of this many, which bounds the memory of intermediate values.
 _SLICE_ROWS = 1 << 16
 _SLICE_BYTES = 1 << 29
 
@@ -139,7 +139,7 @@ def mask(bound: BoundValue, tables: Mapping[str, pa.Table], rows: int) -> pa.Chu
     """True on the rows where a condition is TRUE, false on the others.
 
     Raises:
-        InvalidExpressionError: it is no condition, or a value has no result.
+        InvalidExpressionError: it is not a condition, or a value has no result.
     """
     require_condition(bound)
     found = bound.evaluate(tables, rows)
@@ -162,7 +162,7 @@ def require_condition(bound: BoundValue) -> None:
 
 
 def conjuncts(expression: Expression) -> tuple[Expression, ...]:
-    """The terms of the outermost AND; the expression itself if it is no AND."""
+    """The terms of the outermost AND; the expression itself if it is not an AND."""
     found, waiting = [], [expression.root]
     while waiting:
         node = waiting.pop()
@@ -198,8 +198,8 @@ class Equality:
     """`left = right`, or `left <=> right` if `null_safe`: each side reads one qualifier.
 
     Both sides have one type, and values that Spark finds equal are the same value: NaN and
-    zero have one form. So rows can be joined on them by any hash join; NULL joins NULL only
-    if `null_safe`.
+    zero have one form. So any hash join can join rows on these values; NULL joins NULL only if
+    `null_safe`.
     """
 
     left_qualifier: str
@@ -210,9 +210,9 @@ class Equality:
 
 
 def equality(expression: Expression, scope: Scope) -> Equality | None:
-    """A conjunct as the equality of two sides that read one qualifier each, and not the same.
+    """A conjunct as an equality whose two sides read one qualifier each, different ones.
 
-    None: it is anything else.
+    None: the conjunct is something else.
 
     Raises:
         InvalidExpressionError: a name or function is not known, or types do not fit.

@@ -1,4 +1,4 @@
-"""Pure. What the names in an expression mean: columns of tables that stand side by side."""
+"""Pure. The meaning of names in an expression: columns of tables side by side."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Scope:
         """The column that a name means.
 
         Raises:
-            InvalidExpressionError: there is none, or there are several.
+            InvalidExpressionError: there is no such column, or there are several.
         """
         first, *rest = name.parts
         found = []
@@ -82,12 +82,12 @@ class Found:
 
     @property
     def has_collation(self) -> bool:
-        """Tell whether only Spark can compare its text."""
+        """Tell whether only Spark can compare the column's text."""
         return any(map(schemas.has_collation, self.path))
 
     @property
     def key(self) -> Key:
-        """Where the column is in its table."""
+        """The place of the column in its table."""
         places = tuple(
             above.type.get_field_index(below.name) for above, below in zip(self.path, self.path[1:])
         )

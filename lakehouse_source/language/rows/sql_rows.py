@@ -1,6 +1,6 @@
-"""Pure. An SQL condition that rows decide: the evaluator of expressions, over one table.
+"""Pure. An SQL condition that is evaluated on the rows of one table.
 
-It can be pickled: what is bound to a schema is bound again where rows are read.
+It can be pickled: a condition that is bound to a schema is bound again where rows are read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SqlRows:
     zone: str
 
     def equals(self, other: object) -> bool:
-        """Tell whether both are the same condition. A text tells -0.0 from 0.0."""
+        """Tell whether both are the same condition. Their texts tell -0.0 from 0.0."""
         return (
             isinstance(other, SqlRows)
             and (str(self.node), self.zone) == (str(other.node), other.zone)
@@ -51,10 +51,10 @@ class SqlRows:
         return {name: getattr(self, name) for name in ("node", "text", "fields", "zone")}
 
     def matching(self, rows: pa.Table) -> pa.ChunkedArray:
-        """True for the rows on which it is TRUE, false for the others.
+        """True for the rows on which the condition is TRUE, false for the others.
 
         Raises:
-            InvalidExpressionError: it has no value on a row, as in an overflow.
+            InvalidExpressionError: the condition has no value on a row, as in an overflow.
         """
         return mask(self._bound(), {_TABLE: rows}, rows.num_rows)
 
@@ -81,7 +81,7 @@ def scope_of(fields: pa.Schema, zone: str, now: datetime | None = None) -> Scope
 
 
 def at_one_time(node: Node, scope: Scope) -> Node:
-    """The node with the times of `now` as literals."""
+    """The node with literals in place of `now()` and the like."""
 
     def fixed(part: Node) -> Node:
         if not isinstance(part, Call) or part.name not in _NOW or part.arguments:

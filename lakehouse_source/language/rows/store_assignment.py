@@ -28,7 +28,7 @@ t = pa.types
 
 
 def require_assignable(from_: pa.DataType, to: pa.Field) -> None:
-    """Refuse a type whose values a column does not take.
+    """Refuse a type whose values a column does not accept.
 
     Raises:
         SchemaMismatchError: the column does not take them.

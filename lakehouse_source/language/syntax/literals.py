@@ -17,7 +17,8 @@ from lakehouse_source.language.tree.moments import parse_date, parse_time, parse
 from lakehouse_source.language.tree.nodes import Cast, Interval, Literal, Node
 from lakehouse_source.language.tree.types import INSTANT, NAMED, WALL
 
-# The types that may stand before a text, and what reads it: a value that it has not is no literal.
+# The types that may stand before a text, and the function that reads each: a text that the type
+# does not have is not a literal.
 _TYPED: dict[str, tuple[pa.DataType, Callable[[str], Any]]] = {
     "DATE": (pa.date32(), parse_date),
     "TIME": (pa.time64("us"), parse_time),
@@ -30,7 +31,7 @@ _LARGEST_FLOAT = 3.4028235677973366e38
 _SECONDS = {"DAY": 86_400, "HOUR": 3600, "MINUTE": 60, "SECOND": 1}
 _UNITS = {*_SECONDS, "YEAR", "MONTH", "WEEK", "MILLISECOND", "MICROSECOND"}
 _LENGTH = re.compile(r"\s*([+-]?\d+(\.\d+)?)\s*(?:([A-Za-z]+)\s*)?", re.ASCII)
-# How many numbers in parentheses may follow a type; none for the others.
+# How many numbers in parentheses may follow a type; other types take none.
 _NUMBERS = {
     **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC"), range(3)),
     **dict.fromkeys(("CHAR", "CHARACTER", "VARCHAR"), range(1, 2)),
@@ -57,7 +58,7 @@ class Literals(Tokens):
         return Literal("".join(parts), pa.string())
 
     def _typed(self, word: str) -> Node:
-        """A text behind the name of its type."""
+        """A text after the name of its type."""
         if word not in _TYPED and word != "X":
             self._fail("an operator or the end is expected")
         text = self._unescaped(self._see())
@@ -151,7 +152,7 @@ class Literals(Tokens):
 
 
 def _number(digits: str, suffix: str) -> Node:
-    """A number with its sign, by the letters behind it.
+    """A number with its sign; the letters after the number give its type.
 
     Raises:
         ValueError, InvalidExpressionError: its type has no such value.

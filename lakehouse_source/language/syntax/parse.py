@@ -1,8 +1,8 @@
 """Pure. SQL texts become trees, by Spark's grammar.
 
-A text is read whole or refused at the first token that does not fit. What belongs to the grammar
-and is not supported becomes a `Refused`, so that the conjuncts beside it can still prune.
-Functions stay names with arguments: what they mean is decided in one place, `functions`.
+A text is read completely, or refused at the first token that does not fit. A part that belongs to
+the grammar but is not supported becomes a `Refused`, so that other conjuncts can still prune.
+Functions stay names with arguments; only `functions` gives them a meaning.
 
 Source: Spark's `SqlBaseParser.g4`, from `booleanExpression` down.
 """
@@ -60,7 +60,7 @@ _CONSTANTS = {
     "TRUE": Literal(True, pa.bool_()),
     "FALSE": Literal(False, pa.bool_()),
 }
-# Spark's own reader ends at a few hundred too; what binds a tree takes several calls a level.
+# Spark's own parser also ends at a few hundred; binding a tree takes several calls per level.
 _DEEPEST = 250
 _FUNCTION = re.compile(r"[a-z_][a-z0-9_]*")
 
@@ -105,9 +105,10 @@ def read(text: str) -> Node:
 
 
 def _check_size(node: Node, text: str) -> None:
-    """Refuse a tree that is too deep for what walks it, or that has parts in too many places.
+    """Refuse a tree that is too deep to walk, or that repeats parts too often.
 
-    BETWEEN and CASE of a value have that value several times: nested, its number doubles each time.
+    BETWEEN and CASE of a value repeat this value: each level of nesting doubles the number of
+    copies.
 
     Raises:
         InvalidPredicateError
@@ -208,7 +209,7 @@ class _Reader(Literals):
     # --- values ---
 
     def _value(self, least: int = 1) -> Node:
-        """A value of operators that bind at least so strongly, those of one level from the left."""
+        """A value of operators that bind at least this strongly, from the left within a level."""
         first = self._see()
         found = self._operand()
         while (operator := _BINARY.get(self._see().upper, ("", 0)))[1] >= least:
@@ -224,7 +225,7 @@ class _Reader(Literals):
     def _operand(self) -> Node:
         first = self._see()
         if self._take("+"):
-            # Before anything but a number it is an error of types.
+            # Before anything except a number, + is an error of types.
             if self._see().kind != "number" and self._see().upper not in ("+", "-"):
                 self._fail("a number is expected after the sign +")
             return self._operand()
@@ -240,7 +241,7 @@ class _Reader(Literals):
         return self._fields(first, self._primary())
 
     def _fields(self, first: Token, value: Node) -> Node:
-        """A value, and what is taken of it by the signs behind it."""
+        """A value, with the field or element that signs after it select."""
         while True:
             if self._take("."):
                 if self._see().kind not in ("word", "quoted"):
@@ -322,7 +323,7 @@ class _Reader(Literals):
     # --- functions and lists ---
 
     def _function(self, token: Token) -> Node:
-        """A function, of which the opening parenthesis was read."""
+        """A function whose opening parenthesis was read."""
         name, arguments = name_of(token).lower(), list[Node]()
         first = self._see()
         if self._take("DISTINCT"):

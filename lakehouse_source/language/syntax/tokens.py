@@ -1,4 +1,4 @@
-"""Pure. Texts of SQL as tokens, and what a token of text stands for.
+"""Pure. SQL texts as tokens, and the value of a token of text.
 
 Source: Spark's `SqlBaseLexer.g4` and `SparkParserUtils.unescapeSQLString`.
 """
@@ -34,9 +34,10 @@ _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 
 
 class Token(NamedTuple):
-    """`kind` is of the groups of `_TOKEN`, "end" behind the last one.
+    """`kind` is a group of `_TOKEN`, or "end" after the last token.
 
-    `upper` is as keywords are written; empty where it can be no keyword, as a quoted name.
+    `upper` is the text in upper case; it is empty if the token cannot be a keyword, as a quoted
+    name.
     """
 
     kind: str
@@ -46,7 +47,7 @@ class Token(NamedTuple):
 
 
 def refuse(text: str, reason: str, position: int) -> NoReturn:
-    """Raise the error of a text that is no SQL."""
+    """Raise the error of a text that is not SQL."""
     raise InvalidPredicateError(reason=reason, text=text, position=position)
 
 
@@ -70,7 +71,7 @@ def tokens(text: str) -> list[Token]:
         if kind not in ("space", "comment"):
             upper = match[0].upper() if kind in ("word", "sign") else ""
             found.append(Token(kind, match[0], place, upper))
-        elif match[0].startswith("--") and match[0].endswith("\\"):  # goes on in Spark only
+        elif match[0].startswith("--") and match[0].endswith("\\"):  # continues in Spark only
             refuse(text, "a comment ends its line with a backslash", place)
         place = end
     return [*found, *[Token("end", "", len(text), "")] * 2]  # one may be looked at ahead
@@ -84,7 +85,7 @@ def _check_word(text: str, word: str, place: int) -> None:
 
 
 def _end_of_comment(text: str, start: int) -> int:
-    """Where a comment ends, in which others may be nested."""
+    """The end of a comment, in which others may be nested."""
     if text.startswith("/*+", start):
         refuse(text, "hints are not supported", start)
     depth = 0
@@ -96,10 +97,10 @@ def _end_of_comment(text: str, start: int) -> int:
 
 
 def unescaped(written: str) -> str:
-    """What a text in quotes stands for. Half a surrogate pair is a question mark, as in Java.
+    """The value of a text in quotes. Half a surrogate pair is a question mark, as in Java.
 
     Raises:
-        ValueError: it holds a number that is no character's.
+        ValueError: the text has an escape for a character that does not exist.
     """
     found = written[2:-1] if written[0] in "rR" else _ESCAPED.sub(_escaped, written[1:-1])
     whole = found.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
@@ -118,7 +119,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def name_of(token: Token) -> str:
-    """The name that a word, or a text in backquotes, is."""
+    """The name that a word or a text in backquotes means."""
     quoted = token.kind == "quoted"
     return token.written[1:-1].replace("``", "`") if quoted else token.written
 
@@ -154,7 +155,7 @@ class Tokens:
         refuse(self._text, f"{found} where {expected}", token.start)
 
     def _refused(self, first: Token, reason: str) -> Refused:
-        """What was read from a token on, which is not supported."""
+        """The part that was read from a token on, as not supported."""
         return Refused(self._since(first), reason, first.start)
 
     def _since(self, first: Token) -> str:

@@ -1,4 +1,4 @@
-"""Pure. Values that conditions and expressions are written with: from Python and Arrow, as SQL."""
+"""Pure. Values in conditions and expressions: from Python and Arrow, and as SQL."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _spell_timestamp(value: Timestamp) -> str:
     cycles, within = divmod(seconds, YEARS_DAYS * 86_400)
     near = EPOCH + timedelta(seconds=within)
     year = near.year + cycles * YEARS
-    # Years of other than four digits carry a sign, as Java writes them.
+    # Years that do not have four digits get a sign, as in Java.
     name = f"{year:04}" if 0 <= year <= 9999 else f"{year:+05}"
     text = name + near.isoformat(" ")[4:] + f".{rest:09}".rstrip("0").rstrip(".")
     return f"TIMESTAMP '{text}+00:00'" if value.zoned else f"TIMESTAMP_NTZ '{text}'"

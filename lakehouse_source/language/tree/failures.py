@@ -1,6 +1,6 @@
-"""Pure. What is raised inside this room where there is no result.
+"""Pure. The errors of this room if there is no result.
 
-The binder and bound nodes make it an error of the package, which names the expression.
+The binder and bound nodes turn them into errors of the package, which name the expression.
 """
 
 from __future__ import annotations

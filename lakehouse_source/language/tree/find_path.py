@@ -37,9 +37,9 @@ def find_path(
 ) -> list[F] | None:
     """The fields from the top level down to the column that `path` names, or None.
 
-    With `dotted`, `path` has one name, in which a dot may be part of a field's name or stand
-    between a field and one below it; the longest name of a field is taken first. `below` gives
-    the fields below a field.
+    With `dotted`, `path` has one name, in which a dot is part of a field's name or separates a
+    field from a field below it; the longest field name is tried first. `below` gives the fields
+    below a field.
 
     Raises:
         InvalidPredicateError: a name means two fields, which differ in case only.

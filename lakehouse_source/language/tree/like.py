@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lakehouse_source.errors import InvalidPredicateError
 
-# Text that cannot be a piece of a pattern marks the wildcards.
+# The marks of wildcards: texts that cannot be a piece of a pattern.
 ANY_TEXT, ONE_CHARACTER = "\udc00%", "\udc00_"
 
 
@@ -62,7 +62,7 @@ def pieces(pattern: str, escape: str) -> list[str]:
 def regex(pieces: Sequence[str]) -> str:
     """The pieces of a pattern as one regular expression for RE2.
 
-    Python's `re` would read it alike, and take a time that grows with each wildcard's power.
+    Python's `re` would read it alike, but its time grows exponentially with the wildcards.
     """
     wildcards = {ANY_TEXT: ".*", ONE_CHARACTER: "."}
     return "".join(wildcards.get(piece) or _plain(piece) for piece in pieces)
@@ -71,8 +71,8 @@ def regex(pieces: Sequence[str]) -> str:
 def matches(pieces: Sequence[str], text: str) -> bool:
     """Tell whether the whole text matches, in at most as many steps as pieces times characters.
 
-    Where a piece does not match, only the last `%` takes a character more: what the ones before
-    it took is the least that lets the pieces between them match, so that more would not help.
+    If a piece does not match, only the last `%` takes one more character: each earlier `%` took the
+    least that lets the pieces between match, so more characters would not help.
     """
     piece = at = 0
     after_any = -1  # the piece after the last `%`, and where its text ends

@@ -28,7 +28,7 @@ def literal_of(value: Any) -> Node:
     TIMESTAMP_NTZ.
 
     Raises:
-        InvalidExpressionError: no type of Spark's holds it.
+        InvalidExpressionError: no type of Spark holds the value.
     """
     if isinstance(value, pa.Scalar):
         if not is_atomic(value.type) and not pa.types.is_null(value.type):
@@ -71,7 +71,7 @@ def integer_literal(value: int) -> Literal:
     """An INT, a BIGINT or a decimal.
 
     Raises:
-        InvalidExpressionError: it has too many digits.
+        InvalidExpressionError: the number has too many digits.
     """
     for type_ in INTEGERS[2:]:
         bound = 1 << (type_.bit_width - 1)
@@ -81,10 +81,10 @@ def integer_literal(value: int) -> Literal:
 
 
 def decimal_literal(value: Decimal) -> Literal:
-    """A DECIMAL of as many digits as are written.
+    """A DECIMAL with the written number of digits.
 
     Raises:
-        InvalidExpressionError: it has too many.
+        InvalidExpressionError: there are too many digits.
     """
     type_ = decimal_of_digits(value)
     if type_ is None:

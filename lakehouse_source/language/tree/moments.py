@@ -21,7 +21,7 @@ from lakehouse_source.schema.ordinal import (
 
 SECOND_US = 10**6
 DAY_US = 86_400 * SECOND_US
-# Spark's trimAll takes these away: white space and control characters in one byte.
+# Spark's trimAll removes these: white space and control characters in one byte.
 BLANKS = "".join(map(chr, range(0x21))) + "\x7f"
 
 
@@ -59,7 +59,7 @@ def timestamp_text(wall_us: int) -> str:
 
 
 def _year(year: int) -> str:
-    # Java writes a sign before years of other than four digits.
+    # Java writes a sign before years that do not have four digits.
     return f"{year:04}" if 0 <= year <= 9999 else f"{year:+05}"
 
 
@@ -69,9 +69,8 @@ def _year(year: int) -> str:
 def to_instant(wall: int, zone: tzinfo) -> int:
     """The instant at which a wall clock in `zone` shows `wall` (nanoseconds from 1970).
 
-    When clocks are set back, the first of the two instants. When they are set forward,
-    a time in the gap is moved past it by as much as the gap is long. Java, and so
-    Spark, decide alike.
+    When clocks are set back, this is the first of the two instants. When clocks are set forward, a
+    time in the gap is moved by the length of the gap. Java and Spark do the same.
     """
     if zone is timezone.utc:
         return wall
@@ -119,7 +118,7 @@ def days_of_text(text: str) -> int:
     """Text as a count of days, as Spark casts it: `stringToDate` of `SparkDateTimeUtils`.
 
     Raises:
-        Failure: it is not a date.
+        Failure: the text is not a date.
     """
     match = _DATE_TEXT.fullmatch(text.strip(BLANKS))
     if match is None:
@@ -145,12 +144,12 @@ def parse_date(text: str) -> date | Timestamp:
 def micros_of_text(text: str, zone: tzinfo, *, zoned: bool) -> int:
     """Text as microseconds, as Spark casts it: `parseTimestampString` of `SparkDateTimeUtils`.
 
-    They count to an instant, or on a wall clock if not `zoned`; a zone in the text then
-    has no effect.
+    The microseconds count to an instant, or on a wall clock if not `zoned`, where a zone in the
+    text has no effect.
 
     Raises:
-        Failure: it is not a timestamp.
-        Unsupported: its date is that of the day on which it is read, or its zone is not known.
+        Failure: the text is not a timestamp.
+        Unsupported: the text has no date, which would mean today, or its zone is not known.
     """
     bare = text.strip(BLANKS)
     if _ONLY_TIME.match(bare):
@@ -197,7 +196,7 @@ def parse_time(text: str) -> int:
 
 
 def _told(read: Callable[[Any], Any], given: Any, what: str) -> Any:
-    """What `read` makes of a text, with the text in its error."""
+    """The result of `read` for a text; its error names the text."""
     try:
         return read(given)
     except Failure as exc:

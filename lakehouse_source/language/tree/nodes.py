@@ -1,7 +1,7 @@
-"""Pure. The nodes of an expression, of which conditions are the boolean ones; nothing is bound yet.
+"""Pure. The nodes of an unbound expression; a condition is a boolean expression.
 
-SQL texts, triples, Arrow expressions and what Spark hands on become these nodes. `str` of a node is
-SQL that reads as the same condition. An Arrow expression has none: it prints as Arrow prints it.
+SQL texts, triples, Arrow expressions and Spark's filters become these nodes. `str` of a node is SQL
+for the same condition. An Arrow expression has no SQL: it prints as in Arrow.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value that a column is compared with as it is, or the values of an IN: of no SQL type.
+    """A value without an SQL type, or the values of an IN, for a comparison without a cast.
 
-    A column is compared with what no SQL literal says, such as nanoseconds; text is not cast.
+    So a column is compared with values that no SQL literal has, such as nanoseconds; text is not
+    cast.
     """
 
     value: constants.Literal | tuple[constants.Literal | None, ...] | None
@@ -68,9 +69,9 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A column or a field of one, with or without a qualifier before it, as written.
+    """A column or nested field as written, with or without a qualifier.
 
-    `dotted`: the only part may be the name of a top-level column with dots in it or a path of
+    `dotted`: the only part is either the name of a top-level column, with dots in it, or a path of
     names; the schema decides, the longest name first.
     """
 
@@ -134,7 +135,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A part of a text, from `position` on, that is not supported. No other tree has one."""
+    """A part of a text, from `position` on, that is not supported. Only texts give such a node."""
 
     text: str
     reason: str
@@ -165,13 +166,13 @@ Node: TypeAlias = Literal | Value | Interval | Name | Call | Cast | Case | Refus
 NODES = (Literal, Value, Interval, Name, Call, Cast, Case, Refused, Arrow)
 
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=", "<=>")
-# The same comparison with its sides exchanged, and what is TRUE where one is FALSE.
+# The comparison with exchanged sides, and the comparison that is TRUE where this is FALSE.
 FLIPPED = {**{op: op for op in COMPARISONS}, "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 def joined(name: str, terms: Sequence[Node]) -> Node:
-    """Terms of an AND or an OR: one as it is, more as one flat call."""
+    """Terms of an AND or an OR: one term stays itself, several become one flat call."""
     if len(terms) == 1:
         return terms[0]
     flat: list[Node] = []
@@ -225,7 +226,7 @@ def mapped(node: Node, change: Callable[[Node], Node]) -> Node:
 
 
 def replaced(node: Node, old: Node, new: Node) -> Node:
-    """The node with another one in place of each that is equal to `old`."""
+    """The node with each node that equals `old` replaced by another one."""
     return mapped(node, lambda one: new if one == old else one)
 
 

@@ -84,7 +84,7 @@ def spell_moment(count: int, type_: pa.DataType) -> str:
 
 
 def spell_typed(text: str, type_: pa.DataType) -> str | None:
-    """A text behind the name of its type: `DATE '2024-01-01'`; None: it is not written so."""
+    """A text after the name of its type: `DATE '2024-01-01'`; None: the type has no such form."""
     try:
         if type_ not in _TYPED or _TYPED[type_](text) is None:
             return None
@@ -104,7 +104,7 @@ def spell_call(name: str, arguments: list[tuple[str, int]]) -> str:
         return first[: -len("NULL")] + "NOT NULL" if is_null else f"NOT ({first})"
     if name == "negative":
         return f"-({first})"
-    # An operator of the same level to the left needs no parentheses, but for comparisons.
+    # An operator of the same level on the left needs no parentheses, except in comparisons.
     left = first if own > level or (own == level and level > 4) else f"({first})"
     if name == "isnull":
         return f"{left} IS NULL"

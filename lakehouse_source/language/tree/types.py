@@ -49,12 +49,12 @@ def spark_type(stored: pa.DataType) -> pa.DataType:
 
 
 def is_decimal(type_: pa.DataType) -> bool:
-    """Tell whether it is one of Spark's decimals."""
+    """Tell whether the type is a decimal of Spark."""
     return bool(t.is_decimal128(type_) and type_.scale >= 0)
 
 
 def is_number(type_: pa.DataType) -> bool:
-    """Tell whether it is one of Spark's numbers."""
+    """Tell whether the type is a number of Spark."""
     return type_ in NUMBERS or is_decimal(type_)
 
 
@@ -87,7 +87,7 @@ def decimal_for_literal(value: int) -> pa.DataType:
 
 
 def adjusted(precision: int, scale: int) -> pa.DataType:
-    """The decimal of at most 38 digits: those before the point are kept, and 6 after it."""
+    """The decimal of at most 38 digits: all digits before the point and 6 after it are kept."""
     if precision <= MAX_PRECISION:
         return pa.decimal128(precision, scale)
     whole = precision - scale
@@ -96,7 +96,7 @@ def adjusted(precision: int, scale: int) -> pa.DataType:
 
 
 def wider_decimal(a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    """The decimal that holds the values of two, as long as it has at most 38 digits."""
+    """The decimal that holds the values of two decimals, within 38 digits."""
     scale = max(a.scale, b.scale)
     whole = max(a.precision - a.scale, b.precision - b.scale)
     if whole + scale <= MAX_PRECISION:
@@ -147,7 +147,7 @@ def common_of(types: Sequence[pa.DataType]) -> pa.DataType | None:
 
 # --- types by name ----------------------------------------------------------
 
-# A decimal of so many digits as in parentheses behind its name; 10 without.
+# A decimal has the digits in parentheses after its name; 10 without parentheses.
 NAMED = {
     **dict.fromkeys(("TINYINT", "BYTE"), pa.int8()),
     **dict.fromkeys(("SMALLINT", "SHORT"), pa.int16()),
@@ -186,7 +186,7 @@ def spark_name(type_: pa.DataType) -> str:
 
 
 def decimal_of_digits(value: Decimal) -> pa.DataType | None:
-    """The DECIMAL of as many digits as are written; None: they are too many."""
+    """The DECIMAL with the written number of digits; None: there are too many digits."""
     _, digits, exponent = value.as_tuple()
     scale = max(0, -int(exponent))
     precision = max(len(digits) + max(0, int(exponent)), scale, 1)

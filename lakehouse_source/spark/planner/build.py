@@ -2,12 +2,11 @@
 
     python -m lakehouse_source.spark.planner.build
 
-Needs a JDK (17 or later) and the pyspark to compile against. Users need neither: the jar is in
-the package. One source is not among the files: `Vocabulary.java`, which is made of `vocabulary.py`
-here. The same sources and a javac of the same feature version give the same classes, and the same
-javac and pyspark give the same file: entries are sorted, carry no time and are stored as they are
-(deflate differs between builds of zlib). Three entries record the SHA-256 of the sources, the javac
-and the pyspark.
+This needs a JDK (17 or later) and the pyspark to compile against. Users need neither: the jar is in
+the package. One source is not a file: `Vocabulary.java` is made from `vocabulary.py` here. The same
+sources and a javac of the same feature version give the same classes, and the same javac and
+pyspark give the same file: entries are sorted, have no time and are not compressed (deflate differs
+between builds of zlib). Three entries record the SHA-256 of the sources, the javac and the pyspark.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _JVM_FOLDERS = ("/usr/lib/jvm", "/opt/homebrew/opt", "/usr/local/opt")
 
 
 class BuildError(Exception):
-    """The jar could not be built; the message holds what the tool said."""
+    """The jar could not be built; the message has the tool's output."""
 
 
 def source_files() -> list[Path]:
@@ -58,7 +57,7 @@ def source_hash() -> str:
     digest = hashlib.sha256(f"release {RELEASE}\0{SERVICE}\0{EXTENSION}\0".encode())
     digest.update(f"{PROVIDER_SERVICE}\0{PROVIDER}\0".encode())
     for file in source_files():
-        # Line ends differ between checkouts, bytecode does not.
+        # Line ends differ between checkouts, but bytecode does not.
         text = file.read_bytes().replace(b"\r\n", b"\n")
         digest.update(file.relative_to(SOURCES).as_posix().encode() + b"\0" + text + b"\0")
     digest.update(VOCABULARY.encode() + b"\0" + vocabulary_source().encode() + b"\0")
@@ -85,13 +84,13 @@ def vocabulary_source() -> str:
 
 
 def entries(jar: Path) -> dict[str, bytes]:
-    """What a jar holds, by name."""
+    """The entries of a jar, by name."""
     with zipfile.ZipFile(jar) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
 def recorded(jar: Path, entry: str) -> str:
-    """What a jar says about its making: `SOURCE_HASH`, `BUILD_JDK` or `BUILD_PYSPARK`."""
+    """The jar's record of its build: `SOURCE_HASH`, `BUILD_JDK` or `BUILD_PYSPARK`."""
     return entries(jar)[entry].decode().strip()
 
 
@@ -111,7 +110,7 @@ def _javac_programs() -> Iterator[str]:
 
 
 def javac_version(javac: str) -> str | None:
-    """What a compiler calls itself ("17.0.12"), or None where it does not run."""
+    """The version of a compiler ("17.0.12"); None: it does not run."""
     try:
         done = subprocess.run([javac, "-version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -121,7 +120,7 @@ def javac_version(javac: str) -> str | None:
 
 
 def compilers() -> dict[str, tuple[str, str]]:
-    """The path and the version of a compiler for each feature version from 17 that is here."""
+    """The path and the version of a compiler for each installed feature version from 17 on."""
     found: dict[str, tuple[str, str]] = {}
     for javac in _javac_programs():
         version = javac_version(javac)
@@ -185,7 +184,7 @@ def build(target: Path = JAR, javac: str | None = None) -> Path:
 
 
 def _write(target: Path, content: dict[str, bytes]) -> None:
-    """A zip whose bytes follow from its entries alone."""
+    """A zip whose bytes depend on its entries alone."""
     with zipfile.ZipFile(target, "w") as archive:
         for name, data in content.items():
             entry = zipfile.ZipInfo(name, _EPOCH)

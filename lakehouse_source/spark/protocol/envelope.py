@@ -22,7 +22,7 @@ def asked(text: str) -> dict[str, Any]:
     """The question in an envelope.
 
     Raises:
-        InvalidOptionError: it is of another release of the planner extension.
+        InvalidOptionError: the envelope is of another release of the planner extension.
     """
     envelope = json.loads(text)
     number = envelope.get(Envelope.PROTOCOL)
@@ -43,7 +43,7 @@ def answer(body: Mapping[str, Any]) -> str:
 
 
 def failed(error: PlakeError, kind: str = Failure.OTHER) -> str:
-    """The answer that says that a question failed. `kind`: a value of `Failure`."""
+    """The answer for a question that failed. `kind`: a value of `Failure`."""
     told = {
         Failed.CODE: error.code,
         Failed.KIND: kind,

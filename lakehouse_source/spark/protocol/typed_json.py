@@ -1,8 +1,8 @@
-"""Door. Values as JSON, and back by the type that the reader names: nothing in a text is run.
+"""Door. Values as JSON, and back by the type that the reader names: no code in a text is run.
 
-For what tasks tell the driver. A pickle would run what its sender likes; here the reader says
-which class it expects, and only classes that its fields declare are made. All values survive
-exactly: NaN, bytes, decimals, whole numbers of any size, timestamps to the nanosecond.
+This is for the messages of tasks to the driver. A pickle would run the sender's code; here the
+reader says which class it expects, and only classes that its fields declare are made. All values
+survive exactly: NaN, bytes, decimals, whole numbers of any size, timestamps to the nanosecond.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _UNIONS = (typing.Union, types.UnionType)
 
 
 def to_json(value: object) -> str:
-    """A value of a dataclass as JSON; `from_json` with its class makes it again.
+    """A value of a dataclass as JSON; `from_json` with its class restores the value.
 
     Raises:
-        TypeError: it holds something that has no form.
+        TypeError: the value holds something without a form in JSON.
     """
     return json.dumps(_encoded(value, type(value)), separators=(",", ":"))
 
 
 def from_json(text: str, kind: type[Value]) -> Value:
-    """The value of a class that a text tells.
+    """The value of a class from its text.
 
     Raises:
-        ValueError: the text is not one of that class.
+        ValueError: the text is not a value of that class.
     """
     try:
         return cast("Value", _decoded(json.loads(text), kind))
@@ -233,18 +233,18 @@ def _untagged(told: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ToldError:
-    """An error of plake, by its code, with the facts of which its constructor makes it."""
+    """An error of plake, by its code, with the arguments of its constructor."""
 
     code: str
     facts: tuple[tuple[str, Any], ...]
 
     @classmethod
     def of(cls, error: PlakeError) -> ToldError:
-        """The error as it is told. A fact without a form is told as text."""
+        """The error in this form. A fact without a form becomes text."""
         return cls(error.code, tuple((name, _fact(fact)) for name, fact in error.facts.items()))
 
     def error(self) -> PlakeError:
-        """The error again.
+        """The restored error.
 
         Raises:
             ValueError: there is no such error.

@@ -1,7 +1,7 @@
 """Door. The names that the planner extension (Java) and the data source (Python) share.
 
-This is the one table of them. `planner/build.py` makes `Vocabulary.java` of it: Java uses no name
-that is not here. The forms of values are told beside the types.
+This is the only table of these names. `planner/build.py` makes `Vocabulary.java` from it: Java uses
+no other name. The comments beside the types give the forms of values.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ class Envelope:
 
     NAME = "plake.envelope"  # the option, and the key of a column's metadata, that holds it
     PROTOCOL = "protocol"
-    NUMBER = "1"  # one more with each change that the other side would not understand
+    NUMBER = "1"  # increased with each change that the other side would not understand
     QUESTION = "question"
     ANSWER = "answer"
     ERROR = "error"  # as `Failed` tells
@@ -36,7 +36,7 @@ class Mark:
     JOIN_KEYS = "join_keys"  # conditions that hold for one run of the query
     ROWS_ONLY = "rows_only"  # true: Spark counts rows and uses no value
     DECIMALS = "decimals"  # {column: [precision, scale]} of decimals wanted as longs
-    LIMIT = "row_limit"  # so many rows are enough
+    LIMIT = "row_limit"  # this many rows are enough
     AGGREGATE = "aggregate"  # a question, as `Key` tells
     PARALLELISM = "parallelism"  # Spark's default parallelism
     METADATA = "metadata_columns"  # {column: name} of columns that tell where a row is stored
@@ -51,10 +51,9 @@ class Key:
     A condition is `{op, terms}` (AND, OR, NOT), `{op}` (TRUE, FALSE), `{op, column}` (IS_NULL) or
     `{op, column, type, values, null}`. `column` is a list of names from the top, `values` are
     texts in the form of the type, and `null: true` puts NULL among the values.
-    `{op, name, terms, zone}` (EXPRESSION) is any condition, in a time zone: its one term is a node
-    as `Node` tells, and its name is for people.
-    A question is `{group, functions, columns}`: functions and columns go in pairs, and
-    the column of `count(*)` is the empty text.
+    `{op, name, terms, zone}` (EXPRESSION) is any condition, in a time zone: its only term is a
+    node, see `Node`, and its name is for people. A question is `{group, functions, columns}`:
+    functions and columns go in pairs, and the column of `count(*)` is the empty text.
     """
 
     OP = "op"
@@ -135,9 +134,9 @@ class Function:
 
 
 class Planned:
-    """Keys of an answer that comes in a pickle: the first partition of a scan, the data source."""
+    """Keys of an answer in the pickle of a scan's first partition, or of the data source."""
 
-    ROW_COUNT = "row_count"  # at most so many rows
+    ROW_COUNT = "row_count"  # the most rows
     BYTE_COUNT = "byte_count"  # the bytes of the row groups that are read
     COUNTS = "counts"  # {name: number}, with the names of `Count`
     NOTE = "note"  # why this reader was chosen
@@ -195,9 +194,9 @@ class MetadataColumn:
 class Statement:
     """Keys of `Told.STATEMENT`.
 
-    The rows of a write that does a statement have the columns `Row.OPERATION`, those of the
-    dataset (a DELETE has none), and `_file`, `_pos` and `_row_id` under names that no column
-    has. With `ADDED` true they are all new, and have the columns of the dataset only.
+    The rows of a statement's write have the columns `Row.OPERATION`, those of the dataset (a DELETE
+    has none), and `_file`, `_pos` and `_row_id` under names that no column has. With `ADDED` true,
+    all rows are new, and have only the columns of the dataset.
     """
 
     COMMAND = "command"  # a value of `Command`
@@ -224,8 +223,8 @@ class Row:
 class Question:
     """Keys of `Told.QUESTION`: what Spark's catalog asks `spark/tables/commands.py`.
 
-    Types and schemas are Spark's JSON. A value is `{FIELD, VALUE}` as text: the name of a column
-    and a condition, as `Key` tells, that the column equals it; or null.
+    Types and schemas are Spark's JSON. A value is `{FIELD, VALUE}` as text: the name of a column,
+    and a condition (see `Key`) that the column equals the value; or null.
     """
 
     COMMAND = "ask"  # a value of `Ask`
@@ -262,7 +261,7 @@ class Question:
 
 
 class Place:
-    """Options that say where a table is. Spark's catalog has them; a query must not."""
+    """Options that say where a table is. Spark's catalog sets them; a query must not."""
 
     PATH = "path"
     CATALOG = "catalog"
@@ -299,7 +298,7 @@ class Ask:
 
 
 class Changes:
-    """Options of a frame of the change feed. Spark has these names."""
+    """Options of a frame of the change feed, with Spark's names."""
 
     READ = "readChangeFeed"
     STARTING_VERSION = "startingVersion"
@@ -367,7 +366,7 @@ class Answer:
 
 
 class View:
-    """Keys of a view: what Spark must know to read its text."""
+    """Keys of a view: what Spark needs to read its text."""
 
     SQL = "sql"
     COLUMNS = "columns"  # a schema as Spark's JSON
@@ -386,7 +385,7 @@ class Parameter:
 
 
 class Failure:
-    """Values of `Failed.KIND`: the class of Spark's exception."""
+    """Values of `Failed.KIND`, which choose the class of Spark's exception."""
 
     NO_TABLE = "no_table"
     TABLE_EXISTS = "table_exists"
@@ -397,7 +396,7 @@ class Failure:
 
 
 class Part:
-    """What of the extension works or does not work on its own."""
+    """The parts of the extension that work or fail separately."""
 
     PUSHDOWN = "pushdown"
     AGGREGATES = "aggregates"
@@ -415,44 +414,46 @@ class Part:
 
 
 class Setting:
-    """Settings of a session. false turns the extension, or a part of it, off."""
+    """Settings of a session. The value false turns the extension, or a part of it, off."""
 
     PLANNER = "spark.plake.planner.enabled"
     BATCHES = "spark.plake.planner.batches.enabled"
-    # Before the name of an option: of all writes of the session, but those of streams.
+    # Prefix of an option's name: for all writes of the session, except streams.
     STATEMENT = "spark.plake.statement."
     # A value of `Reader`: who reads Parquet files.
     READER = "spark.plake.planner.reader"
-    # Of the application's own configuration, never of a session: which environment variables
-    # `env:NAME` may read besides PLAKE_*, and which hosts that a query names get secrets.
+    # Only in the application's own configuration, never in a session: the environment variables
+    # that `env:NAME` may read besides PLAKE_*, and the hosts that may get secrets if a query names
+    # them.
     ENV_ALLOWED = "spark.plake.env.allowed"
     HOSTS_ALLOWED = "spark.plake.hosts.allowed"
-    # An environment variable of planning workers: these two and the hosts of catalogs, as JSON.
+    # An environment variable of planning workers: these two settings and the hosts of catalogs, as
+    # JSON.
     STATIC = "PLAKE_STATIC_CONFIGURATION"
 
 
 class Reader:
     """Values of `Setting.READER`."""
 
-    AUTO = "auto"  # Spark where it is exact and faster, else Python
+    AUTO = "auto"  # Spark if it is exact and faster, else Python
     PYTHON = "python"
-    SPARK = "spark"  # Spark where it is exact, else Python
+    SPARK = "spark"  # Spark if it is exact, else Python
 
 
 class Entry:
-    """The class by which the extension makes the data source with options of its own."""
+    """The class with which the extension makes the data source, with its own options."""
 
     MODULE = "lakehouse_source.spark.source"
     CLASS = "FromExtension"
 
 
 class Option:
-    """Options of the data source that the extension sets, and nobody else (`SealedOptions.java`).
+    """Options of the data source that only the extension sets (`SealedOptions.java`).
 
-    What it tells Python is in the envelope, `Envelope.NAME`.
+    Its message to Python is in the envelope, `Envelope.NAME`.
     """
 
-    OWN = "plake."  # how all their names begin
+    OWN = "plake."  # the prefix of all their names
     SEAL = "plake.seal"  # beside them while Spark has them: that the extension set them
     # Of a temporary view without a version: Schema.STORED, or Schema.GIVEN by the user. Only rules
     # in Java read it.
@@ -468,15 +469,15 @@ class Told:
     STATEMENT = "statement"
     # Of a frame: what Spark's catalog asks, as `Question` tells.
     QUESTION = "catalog_question"
-    # Of a frame: the same, of a statement that may change what is stored.
+    # Of a frame: the same, for a statement that may change stored data.
     COMMAND = "catalog_command"
-    # Of a frame: a CALL, as `Question` tells, whose work the tasks of the frame do. Its rows are
-    # the messages for `Question.MESSAGES`.
+    # Of a frame: a CALL, as in `Question`, whose work the tasks of the frame do. The frame's rows
+    # are the messages for `Question.MESSAGES`.
     TASKS = "call_tasks"
     # Of an overwrite: conditions, as `Key` tells, of the rows that are replaced.
     OVERWRITE = "replaced_rows"
-    # Of a write that replaces rows: pairs of a path and a version, the datasets of plake that its
-    # query reads, without versions that the user named.
+    # Of a write that replaces rows: the datasets of plake that its query reads, as pairs of a path
+    # and a version, without versions that the user named.
     READS = "read_versions"
     # Of an overwrite by path: the session's `spark.sql.sources.partitionOverwriteMode`.
     SESSION_PARTITIONS = "session_partitions"

@@ -1,1 +1,1 @@
-"""Door. Batch reads and streams, and what of a query becomes a plan."""
+"""Door. Batch reads and streams, and the parts of a query that are pushed down."""

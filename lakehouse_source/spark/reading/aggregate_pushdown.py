@@ -1,9 +1,9 @@
 """Door. Answers aggregates of a query from the catalog, without a scan.
 
 The planner extension asks while Spark plans (`planner/src/io/plake/spark/scan/
-CatalogQuestion.java`). Spark has no call for such a question. The extension therefore
-makes a read plan that is never run, and the answer is its only partition: rows of text,
-which `CatalogAnswer.java` turns into Spark's values.
+CatalogQuestion.java`). Spark has no call for such a question. So the extension makes a read plan
+that is never run, and the answer is the plan's only partition: rows of text, which
+`CatalogAnswer.java` turns into Spark's values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Rows = list[list[str | None]]
 
 
 class AggregateReader(DataSourceReader):
-    """Its one partition holds the rows of the answer, or None: Spark has to scan."""
+    """Its only partition holds the rows of the answer, or None: Spark has to scan."""
 
     def __init__(self, request: ReadRequest, pushdown: Pushdown) -> None:
         self.request = request
@@ -62,7 +62,7 @@ class AggregateReader(DataSourceReader):
         return [[as_text(value, type_) for value, type_ in zip(row, types)] for row in found]
 
     def _types(self, snapshot: Snapshot, asked: Mapping[str, Any]) -> list[pa.DataType] | None:
-        """The stored types of the answer's columns, or None where one cannot be sent as text."""
+        """The stored types of the answer's columns; None: a type cannot be sent as text."""
         fields = list(snapshot.schema)
         types: list[pa.DataType] = []
         wanted = [(name, "group") for name in asked[Key.GROUP]]

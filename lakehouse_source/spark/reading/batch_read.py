@@ -46,7 +46,7 @@ from lakehouse_source.storage import Storage
 METADATA = {column.name: column for column in METADATA_COLUMNS}
 # Rows of a batch that is handed to the JVM.
 BATCH_ROWS = 65_536
-# Of more files it is not counted which are pruned by partition values alone.
+# If there are more files, those that partition values alone prune are not counted.
 MOST_COUNTED = 20_000
 
 
@@ -62,7 +62,7 @@ class ReadRequest:
     split_size_bytes: int | None
     # The frame has the columns of `METADATA_COLUMNS` too, under names that no other column has.
     metadata_columns: bool = False
-    # By name, as given: secrets are names of environment variables of the driver.
+    # By name, as given: a secret is the name of an environment variable of the driver.
     storage_options: Mapping[str, str] = field(default_factory=dict)
     # The frame shows this metadata table instead of the rows.
     metadata_table: str | None = None
@@ -83,9 +83,9 @@ class ReadRequest:
 class PlakeReader(DataSourceReader):
     """Reads one scan. Plans on the driver when Spark first needs the plan.
 
-    It has no `pushFilters`: Spark shares one read plan among all scans of a frame, and
-    would prune one scan by the filters of another. Filters come with `pushdown` instead.
-    A pickled `PlakeReader` becomes a `TaskReader`, so executors get neither catalog nor plan.
+    This class has no `pushFilters`: Spark shares one read plan among all scans of a frame, and
+    would prune one scan by the filters of another. Filters come in `pushdown` instead. A pickled
+    `PlakeReader` becomes a `TaskReader`, so executors get neither catalog nor plan.
     """
 
     def __init__(self, request: ReadRequest, pushdown: Pushdown) -> None:
@@ -133,14 +133,14 @@ class PlakeReader(DataSourceReader):
         narrowed = narrowed_structs(self.schema, snapshot.schema)
         spec = replace(made.spec, narrowed=narrowed, file_schemas=snapshot.file_schemas)
         if pushed.join_keys:
-            # Join keys choose tasks only. Without them in the spec, every run of the query has
-            # the same spec, and the reader of any run can read the tasks of any other.
+            # Join keys only choose tasks. The spec does not have them, so every run of the query
+            # has the same spec, and the reader of any run can read the tasks of any other run.
             bound = condition.bind(snapshot.schema)
             spec = replace(spec, predicate=None if bound.always_true else bound)
         return replace(made, spec=spec)
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks of the scan, or one `SparkFiles`, where that is asked and Spark is to read."""
+        """The tasks of the scan; or one `SparkFiles`, if requested and if Spark is to read."""
         if self.pushdown.reader is not None:
             try:
                 return [self._files()]
@@ -149,7 +149,7 @@ class PlakeReader(DataSourceReader):
         return self._tasks_with() if self.pushdown.isolated else self._tasks()
 
     def _tasks_with(self, note: str | None = None) -> list[InputPartition]:
-        """The tasks of the scan, and what the planner extension is told beside them."""
+        """The tasks of the scan, and the message to the planner extension."""
         first, *others = self._tasks() or [ScanPartition(())]
         assert isinstance(first, ScanPartition)
         tasks = self.plan().tasks
@@ -163,7 +163,7 @@ class PlakeReader(DataSourceReader):
         return [replace(first, told=told), *others]
 
     def _key_columns(self) -> tuple[str, ...] | None:
-        """The columns by which keys of a join may prune the scan, if that is asked."""
+        """The columns by which keys of a join may prune the scan, if requested."""
         made, snapshot = self.plan(), self._snapshot
         assert snapshot is not None
         if not self.pushdown.joined:
@@ -184,7 +184,7 @@ class PlakeReader(DataSourceReader):
         if is_free and needs_statistics(made):
             with request.opened() as (reader, _):
                 check_matches(reader, snapshot, made)
-        # Spark's reader has no use for keys of other columns: they would be found for nothing.
+        # Spark's reader cannot use keys of other columns, so finding them would be wasted.
         by_spark = self.pushdown.joined and not is_free
         keys = snapshot.partition_by if by_spark else self._key_columns()
         return found if keys is None else SparkFiles({**found.values, Planned.KEY_COLUMNS: [*keys]})
@@ -193,7 +193,7 @@ class PlakeReader(DataSourceReader):
         tasks = self.plan().tasks
         if not (self.pushdown.rows_only and has_placeholder(self.schema)):
             return self._pack(tasks)
-        # Tasks that are only counted open no file: one partition is enough for all of them.
+        # Tasks whose rows are only counted open no file: one partition is enough for all.
         known = [task for task in tasks if task.certain_row_count is not None]
         others = [task for task in tasks if task.certain_row_count is None]
         return [ScanPartition(tuple(known)), *self._pack(others)]
@@ -242,7 +242,7 @@ class TaskReader(DataSourceReader):
         target = batch_schema(self.schema)
         storage = Storage(self.spec.uri)
         assert not isinstance(partition, SparkFiles)  # these are for Spark's own reader
-        # Where there is nothing to read, Spark makes a partition of its own, without tasks.
+        # If there is nothing to read, Spark makes a partition of its own, without tasks.
         tasks = partition.tasks if isinstance(partition, ScanPartition) else ()
         counting = self.rows_only and has_placeholder(self.schema)
         for task in tasks:
@@ -265,10 +265,10 @@ def _is_accounted(pushed: Pushdown, snapshot: Snapshot) -> bool:
 def checked(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     """The batch, if it has the columns that Spark planned with.
 
-    The JVM does not look: it would take the bytes of one column for values of another.
+    The JVM does not check this: it would read the bytes of one column as values of another.
 
     Raises:
-        AssertionError: it has others.
+        AssertionError: the batch has other columns.
     """
     if not batch.schema.equals(target):
         raise AssertionError(f"a batch has the columns {batch.schema}, and Spark expects {target}")
@@ -276,7 +276,7 @@ def checked(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
 
 def has_placeholder(schema: StructType) -> bool:
-    """Tell whether values of the first column can be invented where Spark only counts rows."""
+    """Tell whether values of the first column can be invented if Spark only counts rows."""
     field = batch_schema(schema).field(0)
     return bool(field.nullable or pa.types.is_primitive(field.type))
 
@@ -291,7 +291,7 @@ def _placeholder_batches(count: int, schema: pa.Schema) -> Iterator[pa.RecordBat
 
 
 def _placeholder(field: pa.Field, size: int) -> pa.Array:
-    """Values that nobody looks at: NULL in a nullable column, else zero bits."""
+    """Values that nobody reads: NULL in a nullable column, else zero bits."""
     if field.nullable:
         return pa.nulls(size, field.type)
     zeros = pa.py_buffer(bytes(-(-size * field.type.bit_width // 8)))

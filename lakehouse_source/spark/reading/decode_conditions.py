@@ -1,7 +1,7 @@
 """Door. Decodes the conditions that the planner extension pushes down.
 
-The forms are those of `planner/vocabulary.py`. Spark applies every condition to the rows
-again, so pruning may leave out those that plake cannot express.
+The forms are those of `planner/vocabulary.py`. Spark applies every condition to the rows again, so
+pruning may leave out conditions that plake cannot express.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lakehouse_source.spark.protocol.vocabulary import Key, Operator, Type
 from lakehouse_source.spark.reading.decode_expressions import decode_expression
 from lakehouse_source.spark.types.spark_types import readable
 
-# The operators by their forms. Predicates spell comparisons as the planner extension does.
+# The operators by their forms. Predicates and the planner extension spell comparisons alike.
 CONSTANTS = {Operator.TRUE: True, Operator.FALSE: False}
 CONNECTIVES: dict[str, Callable[[list[Node]], Node]] = {
     Operator.AND: all_of,
@@ -62,7 +62,7 @@ def _date(text: str) -> date | Timestamp:
     days = int(text)
     try:
         return EPOCH_DATE + timedelta(days=days)
-    except OverflowError:  # a year that Python has no date for
+    except OverflowError:  # a year without a date in Python
         return Timestamp(days * _DAY_NS, zoned=False)
 
 
@@ -84,23 +84,23 @@ VALUES: dict[str, Callable[[str], Any]] = {
 
 
 def decode_supported(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> PredicateSet:
-    """The conjunction of those terms that can be bound to the dataset's schema.
+    """The conjunction of the terms that can be bound to the dataset's schema.
 
-    It may be true of more rows than all terms together. Spark applies them all.
+    It may be true for more rows than all terms together, but Spark applies all terms.
     """
     decoded = [_decode(term, schema) for term in terms]
     return PredicateSet.of([one[0] for one in decoded if one is not None])
 
 
 def decode_all(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> PredicateSet | None:
-    """The conjunction of all terms, or None where one of them has no such condition."""
+    """The conjunction of all terms; None: a term has no such condition."""
     decoded = [_decode(term, schema) for term in terms]
     known = [one[0] for one in decoded if one is not None and one[1]]
     return PredicateSet.of(known) if len(known) == len(decoded) else None
 
 
 def _decode(term: Mapping[str, Any], schema: pa.Schema) -> tuple[PredicateSet, bool] | None:
-    """What a term says, and whether that is all that it says; None: it cannot be bound."""
+    """The condition of a term, and whether it is the whole term; None: it cannot be bound."""
     if term[Key.OP] == Operator.EXPRESSION:
         return decode_expression(term, schema)
     try:
@@ -167,7 +167,7 @@ def _check_type(column: Name, expected: str, schema: pa.Schema) -> None:
 
 
 def type_name(type_: pa.DataType) -> str | None:
-    """The planner extension's name of a stored type. None: it pushes down no such literals."""
+    """The planner extension's name of a stored type; None: literals of it are not pushed down."""
     t, type_ = pa.types, readable(type_)
     named = (
         (t.is_boolean, Type.BOOLEAN),

@@ -1,7 +1,7 @@
 """Door. Decodes the expressions that the planner extension hands on, as nodes of the language.
 
-The forms are those of `Node` in `protocol/vocabulary.py`. Java tells the type that Spark gives each
-part: an expression to which plake gives another type is not understood.
+The forms are those of `Node` in `protocol/vocabulary.py`. Java sends Spark's type of each part: an
+expression to which plake gives another type is not understood.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lakehouse_source.schema.fields import children, find_field
 from lakehouse_source.spark.protocol.vocabulary import Key, Node
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
-# Functions that Spark's plans name otherwise than SQL.
+# Functions whose name in Spark's plans differs from the name in SQL.
 _NAMES = {"unaryminus": "negative", "timestampaddinterval": "+"}
 _READ: dict[pa.DataType, Callable[[str], Any]] = {
     pa.bool_(): lambda text: text == "true",
@@ -39,9 +39,9 @@ _READ: dict[pa.DataType, Callable[[str], Any]] = {
 def decode_expression(
     term: Mapping[str, Any], schema: pa.Schema
 ) -> tuple[PredicateSet, bool] | None:
-    """What an expression implies about columns, and whether that is the same on every row.
+    """What an expression implies about columns, and whether both are equal on every row.
 
-    None: it is not understood, or implies nothing.
+    None: the expression is not understood, or implies nothing.
     """
     zone = term[Key.ZONE]
     try:
@@ -63,7 +63,7 @@ class _Decoder:
 
         Raises:
             LookupError: there is no such type, or column.
-            InvalidExpressionError: it is not known, or plake gives it another type.
+            InvalidExpressionError: the node is not known, or plake gives it another type.
         """
         kind = data[Key.OP]
         if kind == Node.COLUMN:

@@ -24,12 +24,12 @@ from lakehouse_source.spark.session.options import (
 from lakehouse_source.spark.session.static_configuration import catalog_of_query
 from lakehouse_source.spark.session.storage_options import check_no_secrets, split_storage_options
 
-# Between two looks for a dataset that a stream waits for.
+# The time between two looks for a dataset that a stream waits for.
 _POLL_SECONDS = 0.5
 
 
 def resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
-    """The version that a frame reads, and what it reads of it."""
+    """The version that a frame reads, with its columns and condition."""
     others, storage = split_storage_options(options)
     streams = {name.lower() for name in STREAM_ONLY_OPTIONS}
     if any(name.lower() in streams for name in others):
@@ -81,7 +81,7 @@ def opened(
 def _wait_seconds(given: Options) -> int:
     """How long `load()` of a stream waits for a dataset that does not exist yet.
 
-    It has to wait there: without the dataset there are no columns to answer with.
+    The stream has to wait there, because without the dataset it has no columns to return.
     """
     seconds = given.number("waitForDataset") or 0
     if seconds < 0:

@@ -1,4 +1,4 @@
-"""Door. Keys of a join that come while a query runs: many of them become few ranges."""
+"""Door. Keys of a join that arrive while a query runs: many keys become few ranges."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from lakehouse_source.spark.protocol.vocabulary import Key, Operator, Type
 
 # Types whose values travel as whole numbers.
 _WHOLE = (Type.LONG, Type.DATE, Type.TIMESTAMP, Type.TIMESTAMP_NTZ)
-# Ranges for each row group. To plan with 29,000 keys takes 0.4 s, and with 100 ranges 0.01 s.
+# Ranges for each row group. Planning with 29,000 keys takes 0.4 s, and with 100 ranges 0.01 s.
 _RANGES_OF_ROW_GROUP = 2
 _FEWEST_RANGES = 64
 
 
 def coarsened(terms: Sequence[Mapping[str, Any]], row_groups: int) -> list[Mapping[str, Any]]:
-    """The terms, with ranges in the place of an IN that has many more values than row groups.
+    """The terms, with ranges in place of an IN that has many more values than row groups.
 
-    They are true of the same rows and of others: keys only choose what is read.
+    They are true for the same rows and for others: keys only choose what is read.
     """
     most = max(_FEWEST_RANGES, _RANGES_OF_ROW_GROUP * row_groups)
     return [_ranges(term, most) if _is_long(term, most) else term for term in terms]

@@ -27,7 +27,7 @@ def metadata_schema(name: str) -> StructType:
     """The columns of a metadata table.
 
     Raises:
-        InvalidOptionError: there is none of that name.
+        InvalidOptionError: there is no metadata table of that name.
     """
     if name not in SCHEMAS:
         raise InvalidOptionError(
@@ -69,7 +69,7 @@ class MetadataRowsReader(DataSourceReader):
         self.schema = schema
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Where there is nothing to read, Spark makes a partition of its own.
+        # If there is nothing to read, Spark makes a partition of its own.
         if partition is None or not isinstance(partition.value, bytes):
             return
         target = batch_schema(self.schema)

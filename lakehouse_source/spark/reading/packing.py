@@ -24,7 +24,7 @@ from lakehouse_source.spark.protocol.envelope import answer, in_pickle
 from lakehouse_source.spark.protocol.vocabulary import Count
 
 SPLIT_SIZE_BYTES = 128 * 1024 * 1024
-# What opening one more file costs, in bytes that could have been read meanwhile.
+# The cost of opening one more file, in bytes that could be read in this time.
 FILE_COST_BYTES = 1024 * 1024
 # A smaller partition costs more to start than it saves.
 SMALLEST_SPLIT_BYTES = 4 * 1024 * 1024
@@ -34,9 +34,10 @@ VARIABLE_WIDTH_BYTES = 20
 
 @dataclass(frozen=True)
 class AnswerPartition(InputPartition):
-    """An answer for the planner extension in the place of partitions. No task reads it.
+    """An answer for the planner extension in place of partitions.
 
-    `values`: what is answered, by the names in `vocabulary.Planned` and `vocabulary.Files`.
+    No task reads it. `values`: the answers, by the names in `vocabulary.Planned` and
+    `vocabulary.Files`.
     """
 
     values: Mapping[str, Any]
@@ -49,15 +50,16 @@ class AnswerPartition(InputPartition):
 class ScanPartition(InputPartition):
     """The scan tasks of one Spark partition.
 
-    `told`: in the first partition of a scan, what the planner extension is told of the scan, by the
-    names in `vocabulary.Planned` (`planner/src/io/plake/spark/scan/ReaderAnswer.java` reads it).
+    `told`: in the first partition of a scan, the message about the scan to the planner extension,
+    by the names in `vocabulary.Planned` (`planner/src/io/plake/spark/scan/ReaderAnswer.java` reads
+    it).
     """
 
     tasks: tuple[ScanTask, ...]
     told: Mapping[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # The envelope comes first: the extension takes the first one that it finds.
+        # The envelope comes first, because the extension uses the first envelope that it finds.
         envelope = {} if self.told is None else {"envelope": in_pickle(answer(self.told))}
         return {**envelope, "packed": pickle.dumps(self.tasks)}
 
@@ -67,7 +69,7 @@ class ScanPartition(InputPartition):
 
 
 def counts(pruning: Pruning) -> dict[str, int]:
-    """How much of a dataset a scan reads, as the planner extension shows it in metrics."""
+    """How much of a dataset a scan reads, for the metrics of the planner extension."""
     return {
         Count.FILES: pruning.files_total,
         Count.FILES_BY_PARTITION: pruning.files_pruned_by_partition,
@@ -89,9 +91,8 @@ def pack(
 
     Args:
         split_size_bytes: the size of a partition, counted in all bytes of its row
-            groups. None: only the part of the bytes that is decoded counts, and there
-            is one partition per core, fewer where they would be too small and more
-            where they would be too large.
+            groups. None: only the part of the bytes that is decoded counts, and there is one
+            partition per core: fewer if these would be too small, more if too large.
         share: the part of the bytes of a row group that the scan decodes.
         parallelism: the cores of the cluster, Spark's default parallelism. None: the
             cores of this machine.
@@ -106,7 +107,7 @@ def pack(
     one_per_core = max(SMALLEST_SPLIT_BYTES, total / cores)
     size = split_size_bytes or min(SPLIT_SIZE_BYTES, one_per_core)
     pieces = [piece for task in tasks for piece in _divide(task, size / share)]
-    # Counted by whole tasks: the cost of opening a file twice must not add a partition.
+    # Counted by whole tasks, so that the cost of opening a file twice does not add a partition.
     count = min(max(1, math.ceil(total / size)), len(pieces))
     return [ScanPartition(tuple(group)) for group in _balance(pieces, count, cost)]
 
@@ -116,8 +117,8 @@ def _balance(
 ) -> list[list[ScanTask]]:
     """The pieces in `count` groups of about equal cost.
 
-    The largest piece goes first, each into the group that costs least so far. No group
-    costs more than 4/3 of what it would in the best distribution (Graham 1969).
+    Each piece, the largest first, goes into the group with the least cost so far. No group costs
+    more than 4/3 of the largest one in the best distribution (Graham 1969).
     """
     groups: list[list[ScanTask]] = [[] for _ in range(count)]
     costs = [0.0] * count

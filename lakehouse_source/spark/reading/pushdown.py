@@ -1,11 +1,11 @@
-"""Door. What one scan pushes down, as the planner extension hands it over.
+"""Door. What one scan pushes down, as the planner extension sends it.
 
-Spark shares one read plan among all scans of a frame. A reader may therefore act on what one
-query asks only if its scan has a plan of its own. The planner extension gives it one
+Spark shares one read plan among all scans of a frame. So a reader may use the needs of one query
+only if its scan has a plan of its own. The planner extension gives the scan such a plan
 (`planner/src/io/plake/spark/scan/Pushdown.java`) and says so in the metadata of the first column of
 the schema that `DataSource.reader(schema)` receives. Only this schema differs from scan to scan:
-the options belong to the pickled instance, which all scans of a frame share. A schema without
-an envelope comes from a Spark without the extension: the reader must then be complete.
+the options belong to the pickled instance, which all scans of a frame share. A schema without an
+envelope comes from a Spark without the extension: then the reader must read everything.
 """
 
 from __future__ import annotations
@@ -23,30 +23,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pushdown:
-    """What one scan asks for.
+    """The needs of one scan.
 
     `schema`: the columns to read, without the envelope.
-    `isolated`: the scan has a read plan of its own and may be pruned. Where it is false, no
-    other field is set.
-    `condition`: conditions, as `decode_conditions.decode_usable` reads them, that are true of every
-    row that is wanted. Spark applies them again.
-    `join_keys`: more such conditions. They hold for one run of the query: they may change which
-    tasks are planned, and must not change how a task is read.
-    `rows_only`: Spark counts rows and uses no value. `schema` then holds one column, whose
-    values may be any of its type, or NULL if it is nullable.
-    `unscaled`: columns whose decimals Spark wants as longs without their scale. `schema` has
-    them as decimals.
-    `limit`: any so many rows are enough.
-    `aggregate`: a question, as `aggregate_pushdown` reads it, to answer from the catalog
-    instead of planning a scan. `schema` then holds the columns in the question.
-    `parallelism`: how many tasks Spark runs at a time, by its default parallelism.
-    `metadata`: for columns of `schema` that tell where a row is stored their names in
-    `schema/metadata_columns.py`.
-    `reader`: a value of `vocabulary.Reader`. The scan is then planned either for Python or as
-    `spark_files.SparkFiles`; None: for Python.
-    `changed_files`: Spark's reader can also read files with deleted rows or changed columns.
-    `joined`: a join may give keys of columns while the query runs. The answer then tells of which
-    columns they may prune.
+    `isolated`: the scan has a read plan of its own and may be pruned. If it is false, no other
+    field is set. `condition`: conditions, as `decode_conditions.decode_usable` reads them, that are
+    true for every row that Spark needs. Spark applies them again. `join_keys`: more such
+    conditions. They hold for one run of the query, so they may change which tasks are planned, but
+    not how a task is read. `rows_only`: Spark counts rows and uses no value. `schema` then holds
+    one column, whose values may be any of its type, or NULL if it is nullable. `unscaled`: columns
+    whose decimals Spark wants as longs without their scale. `schema` has them as decimals. `limit`:
+    any this many rows are enough. `aggregate`: a question, as `aggregate_pushdown` reads it, to
+    answer from the catalog instead of planning a scan. `schema` then holds the columns in the
+    question. `parallelism`: how many tasks Spark runs at a time, by its default parallelism.
+    `metadata`: for columns of `schema` that tell where a row is stored, their names in
+    `schema/metadata_columns.py`. `reader`: a value of `vocabulary.Reader`. The scan is then planned
+    either for Python or as `spark_files.SparkFiles`; None: for Python. `changed_files`: Spark's
+    reader can also read files with deleted rows or changed columns. `joined`: a join may give keys
+    of columns while the query runs. Then the answer names the columns by which keys may prune.
     """
 
     schema: StructType
@@ -65,10 +59,10 @@ class Pushdown:
 
 
 def read_pushdown(schema: StructType) -> Pushdown:
-    """Read what the scan asks that asks for `schema`.
+    """Read the needs of the scan that requests `schema`.
 
     Raises:
-        InvalidOptionError: a planner extension of another release asks.
+        InvalidOptionError: the planner extension is of another release.
     """
     from pyspark.sql.types import DecimalType, StructField, StructType
 

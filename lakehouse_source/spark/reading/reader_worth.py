@@ -1,9 +1,9 @@
-"""Door. Decides which reader is faster for a scan that Spark's own and Python's read alike.
+"""Door. Decides which reader is faster for a scan that Spark's and Python's readers read alike.
 
-Spark's reader decodes whole row groups in less time, and begins in less. Python's reads the columns
-of a condition first and then only what matches, and prunes by the keys of joins: that pays where
-much would be decoded otherwise. The catalog knows how many rows are left and how they are
-clustered. A wrong estimate costs time, no row.
+Spark's reader decodes whole row groups faster, and starts faster. Python's reader reads the columns
+of a condition first and then only matching rows, and prunes by the keys of joins: this pays if much
+would be decoded otherwise. The catalog knows how many rows are left and how they are clustered. A
+wrong estimate costs only time.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from lakehouse_source.schema.fields import field_id
 from lakehouse_source.spark.reading.pushdown import Pushdown
 from lakehouse_source.spark.reading.spark_files import Unsuited
 
-# Rows times columns. Spark decodes as many in the time that Python's reader takes longer to begin.
-# Measured on TPC-H at scale 1: queries over tables with fewer values took 1.1 to 1.6 x the time of
-# native Parquet with Python's reader and 0.8 to 1.2 x with Spark's.
+# Rows times columns. Spark decodes this many values in the extra time that Python's reader needs to
+# start. Measured on TPC-H at scale 1: queries over tables with fewer values took 1.1 to 1.6 x the
+# time of native Parquet with Python's reader and 0.8 to 1.2 x with Spark's.
 FEW_VALUES = 8_000_000
-# If not more than this part of the rows matches, Python does not decode most of them.
+# If at most this share of the rows matches, Python's reader does not decode most rows.
 FEW_MATCHES = 0.01
 # Keys of a join are worth planning for if a value is in at most this part of the rows.
 CLUSTERED = 0.5
-# As many are read in less time than it takes to plan the scan again with keys of a join.
+# Reading this many takes less time than planning the scan again with keys of a join.
 FEW_ROW_GROUPS = 3
-# The statistics of row groups are looked at if there are not more.
+# The statistics of row groups are used if there are at most this many.
 MOST_ROW_GROUPS = 10_000
 _SAMPLED_GROUPS = 16
 
@@ -47,7 +47,7 @@ LookUp = Callable[[int], ColumnBounds]
 
 
 def is_small(pushdown: Pushdown, plan: ScanPlan) -> bool:
-    """Tell whether Spark's reader is the faster one whatever the condition and the joins.
+    """Tell whether Spark's reader is faster for every condition and every join.
 
     With a limit Spark stops within the first rows.
     """
@@ -69,16 +69,16 @@ def check_matches(reader: CatalogReader, snapshot: Snapshot, plan: ScanPlan) -> 
 
 
 def needs_statistics(plan: ScanPlan) -> bool:
-    """Tell whether `check_matches` may object, so that the catalog has to be read for it."""
+    """Tell whether `check_matches` may refuse, so that it has to read the catalog."""
     return plan.spec.predicate is not None and has_points(plan.spec.predicate.root)
 
 
 def key_columns(
     reader: CatalogReader, snapshot: Snapshot, plan: ScanPlan, names: Sequence[str]
 ) -> tuple[str, ...] | None:
-    """The columns of `names` by which rows are clustered; None where that is not known.
+    """The columns of `names` by which rows are clustered; None: this is not known.
 
-    Keys of a join that Spark learns while a query runs can then leave out much of the scan.
+    Keys of a join that Spark finds while a query runs can prune much of the scan by these columns.
     Spark spends time on every column that may have such keys.
     """
     if plan.pruning.row_groups_read < FEW_ROW_GROUPS:
@@ -120,14 +120,14 @@ def has_points(node: BoundNode) -> bool:
 
 
 def share_of_matches(node: BoundNode, groups: Sequence[tuple[int, LookUp]]) -> float:
-    """The part of all rows that is expected to match: at most, and 1 where nothing is known."""
+    """The largest expected share of matching rows; 1 if nothing is known."""
     total = sum(rows for rows, _ in groups)
     matches = sum(rows * _share(node, look_up) for rows, look_up in groups)
     return matches / total if total else 1.0
 
 
 def _share(node: BoundNode, look_up: LookUp) -> float:
-    """The part of a row group that matches, if every value between the bounds is as frequent."""
+    """The matching share of a row group, if all values between the bounds are equally frequent."""
     if isinstance(node, BoundAnd):
         return min(_share(term, look_up) for term in node.terms)
     if isinstance(node, BoundOr):
@@ -149,10 +149,10 @@ def _points(column: BoundColumn, values: Sequence[Ordinal], look_up: LookUp) -> 
 
 
 def share_of_a_value(groups: Sequence[tuple[int, ColumnBounds]]) -> float:
-    """The part of all rows that is in row groups which may hold a value, on average.
+    """The average share of rows that are in row groups which may hold a value.
 
-    It is small where rows are clustered by the column. The values are lower bounds of a sample
-    of the row groups.
+    It is small if rows are clustered by the column. The values are lower bounds of a sample of the
+    row groups.
 
     Args:
         groups: the rows of each row group, and the bounds of the column over them.

@@ -1,12 +1,12 @@
-"""Door. Decides whether Spark's own Parquet reader can read a scan, and tells it the files.
+"""Door. Decides whether Spark's own Parquet reader can read a scan, and gives it the files.
 
 The planner extension asks when Spark makes a physical plan (`planner/src/io/plake/spark/reader/
-ChooseReader.java`). Spark's reader sees less than plake in some types, and reads what the files
-hold. Where rows of a file are deleted, or columns were renamed, added or promoted after it was
-written, the answer says so, and the extension makes the version's rows of what Spark's reader gives
-(`PlakeParquet.java`). Spark's reader is chosen only if this gives exactly plake's rows for every
-file of the scan. All else is read by Python, as without the question. Whether it is also faster,
-`reader_worth.py` decides.
+ChooseReader.java`). Spark's reader has less precise values for some types, and reads the files as
+stored. If rows of a file are deleted, or columns were renamed, added or promoted after the file was
+written, the answer says so, and the extension turns the rows of Spark's reader into the version's
+rows (`PlakeParquet.java`). Spark's reader is chosen only if this gives exactly plake's rows for
+every file of the scan. Python reads all other scans. `reader_worth.py` decides whether Spark's
+reader is also faster.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from lakehouse_source.spark.types.answer_text import as_text, has_text_form
 from lakehouse_source.spark.types.spark_types import narrowed_structs, spark_schema
 from lakehouse_source.storage import Storage, canonical_uri, check_relative, local_path
 
-# So many footers are read to learn the codecs of as many writes.
+# The most footers that are read to learn the codecs of writes, one for each write.
 MOST_WRITES = 256
-# Spark's Parquet library has no other.
+# Spark's Parquet library has no other codecs.
 CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4", "LZ4_RAW"})
 
 
-# How files store the columns that they do not store as they are now: the name that they have for a
-# column, or its value as text where they lack it. Pickled for the planner extension.
+# How files store columns that have changed since: the column's name in the files, or its value as
+# text if the files lack the column. Pickled for the planner extension.
 Layout: TypeAlias = dict[str, list[str | None]]
-# Each has a reader of its own in every task.
+# Each layout has a reader of its own in every task.
 MOST_LAYOUTS = 32
 
 
 class Unsuited(Exception):
-    """Spark's reader is not to read the scan. The text says why, for `explain()`."""
+    """Spark's reader must not read the scan. The text gives the reason, for `explain()`."""
 
 
 class SparkFiles(AnswerPartition):
@@ -193,7 +193,7 @@ class _Columns:
         return {**changed, **self._hidden(schema)}
 
     def _hidden(self, schema: pa.Schema) -> Layout:
-        """The names under which files of a schema store what they know of moved rows."""
+        """The names of the hidden columns about moved rows in files of a schema."""
         row, version = hidden_columns(schema)
         names = {MetadataColumn.ROW: row.name, MetadataColumn.COMMIT: version.name}
         return {name: [names.get(kind), None] for name, kind in self.places.items()}
@@ -217,7 +217,7 @@ class _Columns:
 
 
 class _Layouts:
-    """The ways in which the files of some tasks store the columns."""
+    """The layouts of the files of some tasks."""
 
     def __init__(self, columns: _Columns, tasks: Sequence[ScanTask]) -> None:
         self.all: list[Layout] = []
@@ -233,7 +233,7 @@ class _Layouts:
         self._places = columns.places
 
     def is_changed(self, number: int) -> bool:
-        """Tell whether files store a column of the version otherwise."""
+        """Tell whether files store a column in another way than the version has it."""
         return bool(self.all[number].keys() - self._places.keys())
 
     def check_plain(self, tasks: Sequence[ScanTask]) -> None:
@@ -248,7 +248,7 @@ class _Layouts:
 
 
 def _is_plain(type_: DataType) -> bool:
-    """Tell whether Spark's type is one that any Parquet file without plake's metadata has."""
+    """Tell whether a Parquet file without plake's metadata can have Spark's type."""
     if isinstance(type_, StructType):
         return all(not f.metadata and _is_plain(f.dataType) for f in type_.fields)
     if isinstance(type_, ArrayType):
@@ -327,9 +327,9 @@ def _root(plan: ScanPlan) -> str:
 
 
 def _check_files(root: str, tasks: Sequence[ScanTask]) -> None:
-    """Check what plake's own reader checks of each file before it reads it.
+    """Check each file as plake's own reader does before it reads a file.
 
-    Python then reads the scan, and fails with plake's error where something is wrong.
+    If something is wrong, Python reads the scan, and fails with plake's error.
     """
     real_root = os.path.realpath(root).rstrip("/") + "/"
     inside: dict[str, bool] = {}
@@ -363,7 +363,7 @@ def _check_files(root: str, tasks: Sequence[ScanTask]) -> None:
 
 
 def _vector(task: ScanTask) -> list[Any] | None:
-    """Where the deletion vector of a file is."""
+    """The place of a file's deletion vector."""
     found = task.deleted
     if found is None:
         return None

@@ -1,11 +1,10 @@
 """Door. Stream reads: first the rows of one version, then what each commit appended, or changed.
 
-Spark keeps one process for the reader of a query. It asks there how far the next batch gets and
-for its partitions. Another process, which never asks that, pickles the reader for the tasks:
-what a task needs therefore travels in its partition.
-
-Spark 4.1 knows no limits for sources in Python: there, each batch reads all that is new, and
-`availableNow` runs one batch. If that repeats a batch after a crash, a second run has the rest.
+Spark keeps one process for the reader of a query, and asks it for the end of the next batch and for
+its partitions. Another process, which does not know these, pickles the reader for the tasks: so the
+partition of a task has everything that the task needs. Spark 4.1 has no limits for Python sources:
+there, each batch reads all new rows, and `availableNow` runs one batch. If this batch repeats one
+after a crash, a second run reads the rest.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ from lakehouse_source.streaming import (
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
 
-# A batch without rows costs little. It keeps the checkpoint near the newest version, where
-# expiry does not come, though nothing is appended that the stream reads.
+# A batch without rows costs little. It keeps the checkpoint near the newest version, out of reach
+# of expiry, even if no commit appends rows for the stream.
 VERSIONS_WITHOUT_ROWS = 100
 
 try:
@@ -75,7 +74,7 @@ except ImportError:  # Spark 4.1
 
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
-    """What a stream reads, and how. `schema_version` is that of the columns it shows."""
+    """What a stream reads, and how. Its columns are those of `schema_version`."""
 
     path: str
     catalog: str | None
@@ -93,7 +92,7 @@ class StreamRequest:
 
 @dataclass(frozen=True, slots=True)
 class StreamedChanges:
-    """What a stream of changes shows, and the version whose schema that is."""
+    """The columns of a stream of changes, and the version of their schema."""
 
     schema_version: int
     columns: tuple[str, ...] | None
@@ -101,7 +100,7 @@ class StreamedChanges:
 
     @classmethod
     def of(cls, given: Options, newest: Snapshot) -> StreamedChanges:
-        """The stream that options name.
+        """The stream that the options describe.
 
         Raises:
             InvalidOptionError, SchemaMismatchError, InvalidPredicateError
@@ -110,7 +109,7 @@ class StreamedChanges:
         shown = feed_schema(newest.schema, columns)
         PredicateSet.of(given.text("where")).bind(newest.schema)
         named = with_metadata(newest.schema, columns, (ROW,))
-        # Names of types that only Spark has are in the metadata of the dataset's own fields.
+        # The metadata of the dataset's own fields has the names of Spark's own types.
         own = [named.field(name).with_nullable(True) for name in shown.names[: -len(FEED_COLUMNS)]]
         schema = spark_schema(pa.schema([*own, *FEED_COLUMNS]))
         return cls(newest.schema_version, columns, schema)
@@ -171,7 +170,7 @@ class StreamPartition(InputPartition):
 
 @dataclass(frozen=True)
 class ChangesPartition(InputPartition):
-    """Parts of a feed for one Spark partition. `feed` has the others no more."""
+    """Parts of a feed for one Spark partition. `feed` has no other parts."""
 
     feed: Feed
     parts: tuple[Changed, ...]
@@ -179,13 +178,13 @@ class ChangesPartition(InputPartition):
 
 @dataclass
 class _Progress:
-    """What the reader remembers of the query that it serves.
+    """What the reader remembers about its query.
 
-    `initial` is where a new query begins; `is_after_newest` says that this is after what was
-    there then, and that no batch has begun there yet. `newest` is the newest version when the
-    query was asked for its end before its beginning. `end` is where the last batch ended, and
-    `through` the last version of a query that ends by itself. Between `looked_from` and
-    `looked_to` nothing can be read: that is found out once.
+    `initial` is where a new query begins; `is_after_newest`: this position is after the newest
+    version of that time, and no batch has begun there yet. `newest` is the newest version if Spark
+    asked for the end before the beginning. `end` is where the last batch ended, and `through` the
+    last version of a query that ends by itself. Between `looked_from` and `looked_to` nothing can
+    be read: this is looked up once.
     """
 
     initial: Position | None = None
@@ -213,7 +212,7 @@ class _Now:
         return self.newest.file_schemas[self.request.schema_version]
 
     def start(self, current: int) -> Position:
-        """Where a new query begins whose newest version is `current`."""
+        """Where a new query begins if the newest version is `current`."""
         request = self.request
         version, timestamp = request.starting_version, request.starting_timestamp
         fails = request.rules.fail_on_data_loss
@@ -228,7 +227,7 @@ class _Now:
         return position.to_json(self.identity, self.request.changes)
 
     def source(self) -> AppendedFiles:
-        """What the stream reads: `ChangedRows` where it is one of changes."""
+        """What the stream reads; `ChangedRows` for a stream of changes."""
         request = self.request
         where = PredicateSet.of(request.where)
         of_all = self.reader, self.newest, request.schema_version, request.columns, where
@@ -254,7 +253,7 @@ class PlakeStreamReader(*_Bases):  # type: ignore[misc]
         request = self.request
         if self._address is None:
             made = Address(request.path, catalog_of_query(request.catalog), request.storage_options)
-            # On a server, the connection serves all batches.
+            # With a server, all batches use the same connection.
             self._address = made.kept_open()
         address = self._address
         with address.open() as catalog, catalog.read() as reader:
@@ -282,13 +281,13 @@ class PlakeStreamReader(*_Bases):  # type: ignore[misc]
         with self._now() as now:
             position = progress.end if start is None else now.position(start)
             if position is None:
-                # Spark 4.1 tells no start, and asks this before it asks for the initial offset.
-                # Whether this is a new query is not known: `partitions` checks the commits.
+                # Spark 4.1 gives no start, and calls this before it asks for the initial offset. So
+                # it is not known whether this is a new query: `partitions` checks the commits.
                 progress.newest = now.newest.version
                 return now.offset(Position(progress.newest + 1))
             if progress.is_after_newest and position == progress.initial:
-                # An empty batch: now the checkpoint knows where the query began. Without it, a
-                # restart would begin after what is committed by then.
+                # An empty batch, which records in the checkpoint where the query began. Without it,
+                # a restart would begin after all later commits.
                 progress.is_after_newest = False
                 return now.offset(position)
             everything = start is None or (HAS_LIMITS and isinstance(limit, ReadAllAvailable))
@@ -296,7 +295,10 @@ class PlakeStreamReader(*_Bases):  # type: ignore[misc]
             return now.offset(self._advance(now, position, limits))
 
     def _advance(self, now: _Now, start: Position, limits: Limits) -> Position:
-        """The end of the batch that begins at `start`; `start` itself where there is none."""
+        """The end of the batch that begins at `start`.
+
+        `start` itself if there is nothing to read.
+        """
         progress = self._progress
         through = now.newest.version if progress.through is None else progress.through
         begin = start
@@ -305,7 +307,7 @@ class PlakeStreamReader(*_Bases):  # type: ignore[misc]
         if begin.snapshot is None and begin.version > through:
             return start
         end, has_rows = now.source().advance(begin, limits, through)
-        # A batch does not read a snapshot and commits after it: see `batch_start`.
+        # A batch does not read both a snapshot and later commits, see `batch_start`.
         stale = end.version - start.version >= VERSIONS_WITHOUT_ROWS
         if has_rows or stale or start.snapshot is not None:
             return end
@@ -313,7 +315,8 @@ class PlakeStreamReader(*_Bases):  # type: ignore[misc]
         return start
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        # Spark knows one limit at a time. This one comes back and means "as the options say".
+        # Spark handles one limit at a time. It returns this limit, which means "as the options
+        # say".
         return ReadMaxFiles(self.request.limits.max_files or MAX_FILES_PER_TRIGGER)
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -347,7 +350,7 @@ class PlakeStreamReader(*_Bases):  # type: ignore[misc]
         return StreamTaskReader(self.schema).read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: a batch that is done leaves nothing behind."""
+        """Do nothing: a finished batch leaves nothing to clean up."""
 
     def stop(self) -> None:
         self._address = None
@@ -362,7 +365,7 @@ class StreamTaskReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if isinstance(partition, ChangesPartition):
             return changed_batches(partition.feed, partition.parts, self.schema, ())
-        # Where there is nothing to read, Spark may make a partition of its own, without tasks.
+        # If there is nothing to read, Spark may make a partition of its own, without tasks.
         if not isinstance(partition, StreamPartition):
             return iter(())
         reader = TaskReader(partition.spec, self.schema, False, None, ())

@@ -1,1 +1,1 @@
-"""Door. What a Spark session is told: settings, options, secrets, workers."""
+"""Door. What a Spark session gets: settings, options, secrets, workers."""

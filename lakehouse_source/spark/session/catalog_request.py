@@ -1,4 +1,4 @@
-"""Door. The questions of Spark's catalog, and where the tables are that they are about."""
+"""Door. The questions of Spark's catalog, and the places of their tables."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _BRANCH = "branch_"
 class Request:
     """A question with the options of the catalog that asks it.
 
-    `catalog`: the URL of plake's catalog, concealed where it holds a password. `frame`: options of
+    `catalog`: the URL of plake's catalog, concealed if it holds a password. `frame`: options of
     one query. `storage`: storage options without their prefix.
     """
 
@@ -52,7 +52,7 @@ class Request:
 
     @classmethod
     def of(cls, question: Mapping[str, Any], options: Mapping[str, str]) -> Request:
-        """The request that the options of a data source hold, whose names are in lower case."""
+        """The request in the options of a data source, whose names are in lower case."""
         others, storage = split_storage_options(options)
         frame = {k: v for k, v in others.items() if k not in (Where.CATALOG, Where.WAREHOUSE)}
         catalog, warehouse = others.get(Where.CATALOG), others.get(Where.WAREHOUSE)
@@ -60,17 +60,17 @@ class Request:
 
     @property
     def identifier(self) -> tuple[str, ...]:
-        """The parts of the table's name, the namespace first, without a branch and what follows."""
+        """The parts of the table's name, the namespace first, without a branch and later parts."""
         return self._parts[0]
 
     @property
     def branch(self) -> str | None:
-        """The branch that is meant: `audit` of `sales.orders.branch_audit`."""
+        """The branch in the name: `audit` of `sales.orders.branch_audit`."""
         return self._parts[1]
 
     @property
     def metadata_table(self) -> str | None:
-        """The metadata table that is meant: `files` of `sales.orders.files` or `/path`.`files`."""
+        """The metadata table in the name: `files` of `sales.orders.files` or `/path`.`files`."""
         return self._parts[2]
 
     @property
@@ -83,7 +83,7 @@ class Request:
             branch = further.pop(0)[len(_BRANCH) :]
         if further and further[0].lower() in SCHEMAS:
             metadata = further.pop(0).lower()
-        # More parts than there are levels: an error names all of them.
+        # There are more parts than levels, and an error names all parts.
         return ((*parts, *further), branch, metadata)
 
     @property
@@ -104,7 +104,7 @@ class Request:
         """Refuse a metadata table.
 
         Raises:
-            InvalidOptionError: the name is that of one.
+            InvalidOptionError: the name is that of a metadata table.
         """
         if self.metadata_table is not None:
             raise InvalidOptionError(
@@ -114,10 +114,10 @@ class Request:
             )
 
     def about(self, table: str) -> Request:
-        """The request about a table that is named as an argument: by its path or its name.
+        """The request about a table that an argument names, by its path or its name.
 
         A name is `name`, `namespace.name` or `catalog.namespace.name`, where the catalog is the
-        one of Spark that asks. A name alone is in the session's current namespace.
+        asking catalog of Spark. A name alone is in the session's current namespace.
 
         Raises:
             InvalidOptionError: the name has an open backtick.
@@ -142,7 +142,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a table is. `catalog` is concealed; None: the one that belongs to the path."""
+    """Where a table is. `catalog` is concealed; None: the catalog of the path."""
 
     path: str
     catalog: str | None
@@ -180,7 +180,7 @@ def names_of(request: Request) -> Iterator[DatasetCatalog]:
     """The plake catalog of Spark's settings, which has the names.
 
     Raises:
-        InvalidOptionError: the settings name none.
+        InvalidOptionError: the settings name no catalog.
     """
     if request.catalog is None and VARIABLE not in os.environ:
         spark_catalog = request.question[Question.CATALOG]
@@ -198,10 +198,10 @@ def names_of(request: Request) -> Iterator[DatasetCatalog]:
 
 
 def _refuse_unknown_metadata_table(request: Request) -> None:
-    """Refuse a name that goes on behind that of a table.
+    """Refuse a name that continues after the name of a table.
 
     Raises:
-        InvalidOptionError: the first parts name a table, and what follows is none of what it has.
+        InvalidOptionError: the first parts name a table, and the table does not have the rest.
     """
     count = _levels(request.identifier)
     parts, further = request.identifier[:count], request.identifier[count:]
@@ -253,7 +253,7 @@ def _quoted(name: str) -> str:
 
 
 def qualified(identifier: Sequence[str]) -> QualifiedName:
-    """The namespace and the name of a table, of which Spark gives the parts.
+    """The namespace and the name of a table, from Spark's parts of the name.
 
     Raises:
         InvalidOptionError: the namespace has several levels.

@@ -1,7 +1,7 @@
 """Door. Loads the planner extension into Spark sessions, new ones and running ones.
 
-Without the extension plake's frames are right and slow: Spark then tells a Python source neither
-which columns it needs nor filters that are safe to use.
+Without the extension plake's frames are right but slow: Spark then gives a Python source neither
+the needed columns nor filters that are safe to use.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _JARS = "spark.jars"
 _REDACTION = "spark.sql.redaction.options.regex"
 _REDACTION_DEFAULT = "(?i)url"
 
-# Spark 4.1 lacks what the catalog with views needs.
+# Spark 4.1 lacks classes that the catalog with views needs.
 _CATALOG_CLASS = "io.plake.spark.PlakeCatalog"
 _CATALOG_WITH_VIEWS = "io.plake.spark.PlakeViewCatalog"
 _MUTABLE_LOADER = "org.apache.spark.util.MutableURLClassLoader"
@@ -59,18 +59,18 @@ def configure(
     """Make the sessions of a `SparkSession.builder` load the planner extension.
 
     Args:
-        catalog: the URL of the plake catalog whose tables Spark's catalog `name` has; `env:NAME`
-            takes it from an environment variable of the driver. Without it Spark's catalog has
+        catalog: the URL of the plake catalog whose tables Spark's catalog `name` shows; `env:NAME`
+            takes the URL from an environment variable of the driver. Without it Spark's catalog has
             datasets by their paths only.
         name: the name of the catalog in Spark: `SELECT * FROM plake.`/data/flights``.
         warehouse: the folder or URI of tables that are created without a location.
 
-    Adds the jar to `spark.jars`, which must be set before the JVM starts; for a session that runs
-    already there is `enable`. Jars that this builder has are kept. Jars of a `spark-defaults.conf`
-    are not, because a setting in code replaces that of the file. Also hides the option `catalog`
-    in plans and logs, because it may hold a password. Does not set
-    `spark.sql.python.filterPushdown.enabled`: plake does not need it, and with it other Python
-    sources lose rows.
+    Adds the jar to `spark.jars`, which must be set before the JVM starts; for a running session,
+    use `enable`. Jars of this builder are kept. Jars of a `spark-defaults.conf` are not, because a
+    setting in code replaces the setting of the file. Also hides the option `catalog` in plans and
+    logs, because the option may hold a password. Does not set
+    `spark.sql.python.filterPushdown.enabled`: plake does not need this setting, and with it other
+    Python sources lose rows.
 
     Raises:
         InvalidOptionError: the builder is for a Spark Connect server that runs
@@ -132,15 +132,15 @@ def enable(
     """Load the planner extension into a session that runs already; returns it.
 
     `catalog`, `name` and `warehouse` are as in `configure`. Once the session has used a `catalog`,
-    it keeps that one: Spark reads its settings once.
+    it keeps this catalog: Spark reads its settings once.
 
     Takes effect for queries that are planned from now on. Sessions that share this one's
-    extensions (`spark.newSession()`) get it too; set `spark.plake.planner.enabled` to false in one
-    to leave it out. A second call does nothing. `status(spark)` tells what works.
+    extensions (`spark.newSession()`) get it too; set `spark.plake.planner.enabled` to false in a
+    session to leave it out. A second call does nothing. `status(spark)` tells what works.
 
     Raises:
-        InvalidOptionError: a Spark Connect session; its server is configured by
-            its administrator (`spark_conf/README.md`).
+        InvalidOptionError: a Spark Connect session; the administrator configures its server
+            (`spark_conf/README.md`).
 
     >>> spark = lake.spark.enable(spark)
     >>> lake.spark.is_enabled(spark)
@@ -171,7 +171,7 @@ def enable(
 
 
 def is_enabled(spark: Any) -> bool:
-    """Tell whether queries of this session push down, as `status(spark)` has it.
+    """Tell whether queries of this session push down, as `status(spark)` shows.
 
     Raises:
         InvalidOptionError: a Spark Connect session, which cannot see its planner.
@@ -205,8 +205,8 @@ def _apply_extension(spark: Any, extensions: Any) -> None:
     extension = _loader(spark).loadClass(EXTENSION)
     none = java_array(spark, jvm.java.lang.Class), java_array(spark, jvm.java.lang.Object)
     instance = extension.getConstructor(none[0]).newInstance(none[1])
-    # Not `instance.apply(...)`: Py4J remembers methods by the name of their class and would call
-    # that of an earlier loader, once a second session in this JVM is enabled.
+    # Not `instance.apply(...)`: Py4J caches methods by the name of their class. Once a second
+    # session in this JVM is enabled, it would call the method of an earlier loader.
     anything = java_array(spark, jvm.java.lang.Class, jvm.Class.forName("java.lang.Object"))
     arguments = java_array(spark, jvm.java.lang.Object, extensions)
     extension.getMethod("apply", anything).invoke(instance, arguments)
@@ -216,8 +216,8 @@ def _loader(spark: Any) -> Any:
     """A class loader of the driver that has the extension.
 
     Spark loads catalogs by their names from its own class loader, so the classes are added there.
-    The services that the jar names are not: they would load the extension into every new session
-    of this JVM. Where Spark's loader takes no classes, only the extension is loaded.
+    The services that the jar names are not added: they would load the extension into every new
+    session of this JVM. If Spark's loader takes no classes, only the extension is loaded.
     """
     jvm, jar = spark._jvm, planner_jar()
     spark_loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
@@ -232,7 +232,7 @@ def _loader(spark: Any) -> Any:
         found = str(mutable.getResource(entry).toString())
         if digest in found or jar.as_posix() in found:
             return spark_loader
-        spark_loader = mutable.getParent()  # it has the classes of another plake
+        spark_loader = mutable.getParent()  # the loader has the classes of another plake
     url = jvm.java.io.File(str(jar)).toURI().toURL()
     return jvm.java.net.URLClassLoader(java_array(spark, jvm.java.net.URL, url), spark_loader)
 
@@ -247,7 +247,7 @@ def _classes(jar: Path, digest: str) -> str:
 
 
 def _is_mutable(kind: Any) -> bool:
-    """Tell whether a Java class is Spark's loader that takes more classes."""
+    """Tell whether a Java class is Spark's loader, which accepts more classes."""
     while kind is not None and kind.getName() != _MUTABLE_LOADER:
         kind = kind.getSuperclass()
     return kind is not None
@@ -256,7 +256,7 @@ def _is_mutable(kind: Any) -> bool:
 def _give_to_executors(spark: Any) -> None:
     """Add the jar to those of the application, as `spark.jars` does: executors need one class.
 
-    Where that is forbidden, scans come as rows, and `status` says so.
+    If this is forbidden, scans return rows instead of batches, and `status` says so.
     """
     from py4j.protocol import Py4JError
 

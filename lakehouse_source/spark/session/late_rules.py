@@ -1,9 +1,8 @@
-"""Door. Rules and functions of the extension in a session whose analyzer was made before `enable`.
+"""Door. Adds rules and functions to a session whose analyzer was made before `enable`.
 
-Spark makes an optimizer for every query, but one analyzer per session, at its first query, and
-keeps the rules that extensions had then. The analyzer asks its lists of rules for every
-query, so rules that came later are added to these lists, at their end, where Spark adds those of
-extensions too.
+Spark makes an optimizer for every query, but one analyzer per session, at the first query, with the
+rules that extensions had then. The analyzer reads its lists of rules for every query. So later
+rules are added at the end of these lists, where Spark also adds rules of extensions.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def add_missing(spark: Any) -> None:
 
 
 def are_missing(spark: Any) -> bool:
-    """Tell whether a list lacks a rule of the extension; also where that cannot be seen."""
+    """Tell whether a list lacks a rule of the extension, or may lack one."""
     from py4j.protocol import Py4JError
 
     try:
@@ -50,7 +49,7 @@ def are_missing(spark: Any) -> bool:
 
 
 def _missing(spark: Any) -> list[tuple[Any, str, list[Any]]]:
-    """The object that has a list, the list's name, and the rules of the extension that it lacks."""
+    """The object with a list, the list's name, and the extension's rules that the list lacks."""
     session = spark._jsparkSession
     extensions, state = session.extensions(), session.sessionState()
     analyzer = state.analyzer()

@@ -28,7 +28,7 @@ READ_OPTIONS = (
     "metadataColumns",
     "metadataTable",
 )
-# Of the change feed. Their names and meanings are those of Delta and of Spark.
+# Options of the change feed, with the names and meanings of Delta and Spark.
 CHANGES_OPTIONS = (
     *("path", "branch", "catalog"),
     *constants(Changes).values(),
@@ -56,18 +56,18 @@ WRITE_OPTIONS = (
     "txnVersion",
     "commitMetadata",
 )
-# Spark passes these to a stream's source and sink too. They are Spark's own.
+# Spark's own options, which it passes to a stream's source and sink too.
 _OF_SPARK = ("checkpointLocation", "queryName")
 STREAM_WRITE_OPTIONS = (
     *(
         name
         for name in WRITE_OPTIONS
-        # A stream has an idempotency pair of its own, and more than one commit.
+        # Not for a stream, which has its own idempotency pairs and many commits.
         if name not in ("expectedVersion", "txnAppId", "txnVersion")
     ),
     *_OF_SPARK,
 )
-# Only a stream has these. Their names and meanings are those of Delta, which has no way to wait.
+# Only for streams. Names and meanings are those of Delta, which has no option to wait.
 STREAM_ONLY_OPTIONS = (
     *("maxFilesPerTrigger", "maxBytesPerTrigger", "startingVersion", "startingTimestamp"),
     *("skipChangeCommits", "ignoreDeletes", "failOnDataLoss", "waitForDataset"),
@@ -77,25 +77,25 @@ STREAM_READ_OPTIONS = (
     *STREAM_ONLY_OPTIONS,
     *_OF_SPARK,
 )
-# What commits did to rows ends no stream of changes.
+# No change of rows ends a stream of changes.
 CHANGES_STREAM_OPTIONS = (
     *(one for one in STREAM_READ_OPTIONS if one not in ("skipChangeCommits", "ignoreDeletes")),
     "readChangeFeed",
 )
-# Of the writes of DELETE, UPDATE and MERGE. `splitSize` is of their scan.
+# For the writes of DELETE, UPDATE and MERGE. `splitSize` is for their scan.
 STATEMENT_OPTIONS = (
     *("path", "branch", "catalog", "splitSize", "isolation"),
     *("targetFileSize", "rowGroupRows", "compression"),
     *("expectedVersion", "txnAppId", "txnVersion", "commitMetadata"),
 )
 
-# What settings `spark.plake.statement.NAME` may choose, of all writes but those of streams.
+# The options that settings `spark.plake.statement.NAME` may choose, except for streams.
 SETTINGS = (
     *("isolation", "targetFileSize", "rowGroupRows", "compression"),
     *("expectedVersion", "txnAppId", "txnVersion", "commitMetadata"),
 )
-# Of the writes of `lake.spark.open`, beside those: what happens to the rows that it writes, a
-# value of `vocabulary.Command`, and the version on which that was decided.
+# Further options for the writes of `lake.spark.open`: what happens to the written rows, a value of
+# `vocabulary.Command`, and the version on which this was decided.
 ROW_CHANGES = "rowChanges"
 BASE_VERSION = "baseVersion"
 OF_ROW_CHANGES = (ROW_CHANGES, BASE_VERSION)
@@ -105,7 +105,7 @@ STREAM_WRITING = "streaming to"
 
 
 class MetadataKey:
-    """Keys in the metadata of the columns that a frame has by option `metadataColumns`."""
+    """Keys in the metadata of the columns that option `metadataColumns` adds to a frame."""
 
     COLUMN = "plake.column"  # the name of the column in `schema/metadata_columns.py`
     VERSION = "plake.version"  # the version that the frame reads
@@ -136,15 +136,15 @@ class Options:
             self._values[name] = value
 
     def text(self, name: str) -> str | None:
-        """The value, or None where it is absent or blank."""
+        """The value; None: it is absent or blank."""
         value = self._values.get(name)
         return None if value is None or not value.strip() else value.strip()
 
     def path(self) -> str:
-        """The dataset's URI, or that of its branch where option `branch` names one.
+        """The dataset's URI, or the URI of the branch in option `branch`.
 
         Raises:
-            InvalidOptionError: it is absent, or names another branch.
+            InvalidOptionError: the path is absent, or names another branch.
         """
         path = self.text("path")
         if path is None:
@@ -193,7 +193,7 @@ class Options:
         return int(digits) * _UNITS[unit]
 
     def flag(self, name: str) -> bool | None:
-        """True or false, or None where the option is absent or blank.
+        """True or false; None: the option is absent or blank.
 
         Raises:
             InvalidOptionError: the value is anything else.
@@ -206,7 +206,7 @@ class Options:
         return value.lower() == "true"
 
     def document(self, name: str) -> dict[str, Any]:
-        """A JSON object, empty where the option is absent or blank.
+        """A JSON object; empty if the option is absent or blank.
 
         Raises:
             InvalidOptionError: the value is anything else.
@@ -223,7 +223,7 @@ class Options:
         return parsed
 
     def names(self, name: str) -> tuple[str, ...] | None:
-        """Comma-separated column names. A name that contains a comma stands in backquotes."""
+        """Comma-separated column names. A name that contains a comma is in backquotes."""
         value = self.text(name)
         return None if value is None else tuple(split_names(value))
 
@@ -235,7 +235,7 @@ class Options:
 def with_settings(options: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
     """The options of a write, whose names are in lower case, with the session's settings.
 
-    `told`: the settings as the planner extension tells them. An option counts more than a setting.
+    `told`: the settings as the planner extension sends them. An option overrides a setting.
 
     Raises:
         InvalidOptionError: there is no such setting.
@@ -252,7 +252,7 @@ def with_settings(options: Mapping[str, str], told: Mapping[str, str]) -> dict[s
 
 
 def is_stream(options: Mapping[str, str]) -> bool:
-    """Tell whether options of a feed are those of a stream: a batch has to say where it begins."""
+    """Tell whether options of a feed are for a stream: a batch has to say where it begins."""
     begins = {"startingversion", "startingtimestamp"}
     given = {name.lower() for name in options}
     return not given & begins or bool(given & ({o.lower() for o in STREAM_ONLY_OPTIONS} - begins))
@@ -268,7 +268,7 @@ def reads_changes(options: Mapping[str, str]) -> bool:
     return bool(Options(own, (Changes.READ,), "reading").flag(Changes.READ))
 
 
-# What each kind of use is called in errors, and its options.
+# The name of each kind of use in errors, and its options.
 _KINDS = {
     "reading": READ_OPTIONS,
     "writing": WRITE_OPTIONS,
@@ -292,7 +292,7 @@ def _unknown(key: str, known: tuple[str, ...], kind: str) -> InvalidOptionError:
 
 
 def on_branch(path: str, branch: str | None) -> str:
-    """The URI of a dataset, or that of its branch where option `branch` is not blank.
+    """The URI of a dataset, or of its branch if option `branch` is not blank.
 
     Raises:
         InvalidOptionError: the path names another branch.

@@ -12,8 +12,8 @@ EXTENSION = "io.plake.spark.PlakeExtension"
 RULE = "io.plake.spark.scan.IsolateScans"
 STATUS = "status"  # its static method
 
-# What each part does. Without it a query is slower and right, a view shows an older version, and
-# a statement that changes rows is refused.
+# What each part does. Without a part, a query is slower but right, a view shows an older version,
+# or a statement that changes rows is refused.
 EFFECTS = {
     Part.PUSHDOWN: "scans read only the columns, files and row groups that they need",
     Part.AGGREGATES: "the catalog answers counts, minima and maxima",
@@ -40,7 +40,7 @@ _CONNECT = "a Spark Connect client cannot see the planner of its server"
 
 @dataclass(frozen=True, slots=True)
 class PartStatus:
-    """One part. `works` is None where that cannot be seen; `reason` says why it is not True.
+    """One part. `works` is None if unknown; `reason` says why it is not True.
 
     >>> part = lake.spark.status(spark)["aggregates"]
     >>> part.works, part.effect
@@ -72,7 +72,7 @@ class PlannerStatus:
 
     @property
     def is_enabled(self) -> bool:
-        """Tell whether queries push down; the other parts depend on it, but for views."""
+        """Tell whether queries push down; all other parts except views depend on this."""
         return self[Part.PUSHDOWN].works is True
 
     def __str__(self) -> str:
@@ -91,8 +91,8 @@ def status(spark: Any) -> PlannerStatus:
 
     A part does not work if the session does not load the extension or turns the part off, if this
     version of Spark lacks what the part needs, if executors do not have the jar (batches), or if it
-    failed in a query of this driver before. Starts no job. Answers `works=None` for a session of
-    Spark Connect, whose planner is on the server.
+    failed in an earlier query of this driver. Starts no job. For a session of Spark Connect, whose
+    planner is on the server, `works` is None.
 
     >>> print(lake.spark.status(spark))
     part        state  effect ...
@@ -124,14 +124,14 @@ def status(spark: Any) -> PlannerStatus:
 
 
 def is_classic(spark: Any) -> bool:
-    """Tell a session whose JVM is in reach from one of a Spark Connect client."""
+    """Tell whether a session's JVM can be reached; a Spark Connect client has none."""
     # A Connect session raises on `_jsparkSession` instead of lacking it.
     classic = ".connect." not in f"{type(spark).__module__}."
     return classic and getattr(spark, "_jsparkSession", None) is not None
 
 
 def find_rule(spark: Any) -> Any:
-    """The extension's rule in the session's planner, whoever put it there, or None."""
+    """The extension's rule in the session's planner, or None."""
     session = spark._jsparkSession
     rules = session.extensions().buildPreCBORules(session)
     found = (rules.apply(i) for i in range(rules.size()))
@@ -147,13 +147,13 @@ def java_array(spark: Any, kind: Any, *items: Any) -> Any:
 
 
 def _reasons(spark: Any, rule: Any) -> dict[str, str]:
-    """For each part why it does not work, the empty text where it does."""
+    """For each part the reason why it does not work; empty if the part works."""
     from py4j.protocol import Py4JError
 
     jvm = spark._jvm
     try:
-        # By reflection: Py4J remembers methods by the name of a class, and sessions of one JVM
-        # may have loaded the class more than once.
+        # By reflection: Py4J caches methods by the name of a class, which sessions of one JVM may
+        # have loaded several times.
         extension = rule.getClass().getClassLoader().loadClass(EXTENSION)
         method = extension.getMethod(STATUS, java_array(spark, jvm.java.lang.Class))
         answer = method.invoke(None, java_array(spark, jvm.java.lang.Object))

@@ -1,14 +1,14 @@
 """Door. Makes Spark run the Python that runs now, unless the user names another.
 
 Spark finds the format `plake`, plans its scans and runs its tasks with one Python
-executable. The JVM reads the path of it from PYSPARK_DRIVER_PYTHON or PYSPARK_PYTHON
-when the JVM starts, and otherwise takes the `python3` on the PATH (`defaultPythonExec`
-in Spark's `PythonUtils.scala`). It ignores the setting `spark.pyspark.python` (tried on
-Spark 4.3, with and without `spark-submit`). So the Python of a virtual environment that
-is not activated is not used, and a read ends in DATA_SOURCE_NOT_FOUND.
+executable. When the JVM starts, it reads the executable's path from PYSPARK_DRIVER_PYTHON or
+PYSPARK_PYTHON, and otherwise uses the `python3` on the PATH (`defaultPythonExec` in Spark's
+`PythonUtils.scala`). The JVM ignores the setting `spark.pyspark.python` (tried on Spark 4.3, with
+and without `spark-submit`). So the Python of a virtual environment that is not activated is not
+used, and a read ends in DATA_SOURCE_NOT_FOUND.
 
-Executors start the same path as the driver. Where a cluster has its Python elsewhere,
-the user must name it in PYSPARK_PYTHON.
+Executors start the same path as the driver. If a cluster has its Python elsewhere, the user must
+name it in PYSPARK_PYTHON.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"
 def use_this_python(options: Mapping[str, Any]) -> None:
     """Set PYSPARK_PYTHON for a JVM that is not started yet. `options` are a builder's.
 
-    Changes nothing where the JVM runs already: it does not look at the variable again.
+    Changes nothing if the JVM runs already, because it does not read the variable again.
     """
     from pyspark import SparkContext
 
@@ -41,13 +41,13 @@ def use_this_python(options: Mapping[str, Any]) -> None:
 def register_if_missing(spark: Any) -> None:
     """Register format `plake` for a session whose JVM runs a Python without plake.
 
-    What a session registers runs in the Python that its SparkContext names at that
-    moment. It is named for this call only: functions of the user keep theirs.
+    A registered source runs in the Python that the SparkContext names at that moment. This Python
+    is named for this call only: functions of the user keep theirs.
     """
     python = _python_to_set(spark.conf.get(_SETTING, None))
     if python is None:
         return
-    # Starts that other Python to look for data sources, which the first query would do anyway.
+    # This starts the other Python to look for data sources, as the first query would anyway.
     if spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists("plake"):
         return
     from pyspark_plake import DefaultSource  # the name under which Spark itself finds the format
@@ -62,7 +62,7 @@ def register_if_missing(spark: Any) -> None:
 
 
 def _python_to_set(named: str | None) -> str | None:
-    """The executable that Spark has to be told of; None where it runs the right one by itself.
+    """The executable that must be named to Spark; None: Spark runs the right one by itself.
 
     `named`: the value of `spark.pyspark.python`.
     """
@@ -77,8 +77,8 @@ def _python_to_set(named: str | None) -> str | None:
 def _is_this_python(path: str | None) -> bool:
     """Tell whether an executable is the one that runs now.
 
-    The folder counts too: in a virtual environment the file is a link to the Python
-    that the environment was made with, which lacks the packages.
+    The folder counts too: in a virtual environment the file is a link to another Python, which
+    lacks the packages.
     """
     if path is None or not sys.executable:
         return False

@@ -1,12 +1,11 @@
 """Door. Keeps a catalog's password on the driver.
 
 Spark pickles the data source, the reader and the writer into every task. They carry a
-token instead of a URL with a password. The URL is on the driver, in a file of the session's
-private folder that goes with the session.
+token instead of a URL with a password. The URL is on the driver, in a file of the session's private
+folder, which is deleted with the session.
 
-Only `catalog = env:NAME` keeps a password out of everything, and stores nothing here:
-Spark prints the options of a write in errors of its own analysis, and does not redact
-them there.
+Only `catalog = env:NAME` hides a password completely, and stores nothing here: Spark prints the
+options of a write in errors of its own analysis, without redaction.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ _TOKEN = re.compile(r"[0-9a-f]{32}")
 
 
 def conceal(url: str | None) -> str | None:
-    """The URL itself where it holds no password, else a token for it.
+    """The URL itself if it holds no password, else a token for it.
 
-    One URL has one token in a session: Spark compares options. The token is a MAC by a random key
-    of the session, so that nobody finds the password by trying.
+    One URL has one token in a session, because Spark compares options. The token is a MAC by a
+    random key of the session, so that nobody finds the password by trying.
 
     Raises:
         CatalogUnavailableError: there is no private place for the URL.

@@ -1,10 +1,10 @@
-"""Door. A private folder on the driver for what one Spark session may not put into plans.
+"""Door. A private folder on the driver for data that a Spark session must not put into plans.
 
-Its name is random, it is in a folder of this user alone, and its owner is the process with which
-the session ends: the program on the driver, or for Spark's Python workers the JVM that started
-them. Planning workers of one session share no variable that we could set where Spark runs
-without the planner extension, so they find the owner among their parents. The folder of an
-owner that has ended is removed by the next session, by the program itself when it ends.
+Its name is random, it is in a folder that only this user can use, and its owner is the process with
+which the session ends: the program on the driver, or for Spark's Python workers the JVM that
+started them. Without the planner extension, planning workers of one session share no variable that
+plake could set, so they find the owner among their parents. A program removes its folder when it
+ends; the next session removes the folder of any other owner that has ended.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _WORKER = re.compile(rb"\0-m\0pyspark\.|-m pyspark\.")
 
 
 class NotPrivateError(Exception):
-    """The folder could be read or made by somebody else; the text says which."""
+    """Somebody else could read, or could have made, the folder; the text says which."""
 
 
 def session_folder() -> Path:
-    """The folder of this session, which is made where there is none.
+    """The folder of this session; it is made if there is none.
 
     Raises:
         NotPrivateError, OSError
@@ -42,7 +42,7 @@ def session_folder() -> Path:
     base, owner = _base(), _owner()
     handle = os.open(base, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)  # workers that begin at once share one
+        fcntl.flock(handle, fcntl.LOCK_EX)  # workers that begin at the same time share one
         for folder, text in _folders(base):
             if text == owner:
                 return folder
@@ -66,7 +66,7 @@ def keep(folder: Path, name: str, content: bytes) -> None:
 
 
 def kept(name: str) -> bytes | None:
-    """A file by its name, which nobody can guess, of any session of this user.
+    """A file of any session of this user, by its name, which nobody can guess.
 
     Raises:
         NotPrivateError
@@ -82,7 +82,7 @@ def kept(name: str) -> bytes | None:
 
 
 def remove_at_exit() -> None:
-    """Remove the folders of this process, and of a JVM that it started, when it ends."""
+    """Remove, at its end, the folders of this process and of a JVM that it started."""
     atexit.unregister(_remove_own)
     atexit.register(_remove_own, os.getpid())
 
@@ -121,7 +121,7 @@ def _folders(base: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _remove_ended(base: Path) -> None:
-    """Remove folders whose owner has ended, and what nobody has used for a month."""
+    """Remove folders whose owner has ended, and folders that were not used for a month."""
     owners = dict(_folders(base))
     for path in base.iterdir():
         owner = owners.get(path, "")
@@ -139,7 +139,7 @@ def _remove_ended(base: Path) -> None:
 
 
 def _owner() -> str:
-    """The process with which this session ends, so that no later one is taken for it."""
+    """The process with which this session ends, identified so that no later one matches."""
     pid = os.getpid()
     parent, command = _parent(pid)
     while _WORKER.search(command) and parent > 1:
@@ -154,7 +154,7 @@ def _has_ended(owner: str) -> bool:
 
 
 def _namespace() -> str:
-    """Where the numbers of processes mean the same: containers may share a folder."""
+    """The scope of process numbers, because containers may share a folder."""
     try:
         return os.readlink("/proc/self/ns/pid") + "@" + os.uname().nodename.replace(" ", "_")
     except OSError:
@@ -162,12 +162,12 @@ def _namespace() -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """What follows the name of a process in Linux's `stat`; its state is the first."""
+    """The fields after the name of a process in Linux's `stat`; its state is the first."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def _parent(pid: int) -> tuple[int, bytes]:
-    """The parent of a process, and its own command line; (0, b"") where it is gone."""
+    """The parent of a process, and its own command line; (0, b"") if it is gone."""
     try:
         return int(_stat(pid)[1]), Path(f"/proc/{pid}/cmdline").read_bytes()
     except (OSError, LookupError, ValueError):
@@ -176,7 +176,7 @@ def _parent(pid: int) -> tuple[int, bytes]:
 
 
 def _started(pid: int) -> str:
-    """When a process started; the empty text where it is gone."""
+    """When a process started; the empty text if it is gone."""
     try:
         told = _stat(pid)
         return "" if told[0] == "Z" else told[19]
@@ -185,7 +185,7 @@ def _started(pid: int) -> str:
 
 
 def _ps(pid: int, columns: str) -> bytes:
-    """What `ps` tells where there is no /proc, as on macOS."""
+    """The output of `ps`, for systems without /proc, such as macOS."""
     if os.path.isdir("/proc/self"):
         return b""
     asked = ["ps", "-o", columns, "-p", str(pid)]

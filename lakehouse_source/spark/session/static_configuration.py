@@ -1,8 +1,8 @@
-"""Door. Which hosts a query may send secrets to: those that the application itself names.
+"""Door. The hosts to which a query may send secrets: those that the application itself names.
 
-A query (SQL, options, `SET`) may name any host. The application's own configuration, which no
-query changes, and the environment name those that get secrets: `spark.plake.hosts.allowed`, and
-where Spark's catalogs are configured to be. Planning workers get that configuration in their
+A query (SQL, options, `SET`) may name any host. The application's own configuration, which no query
+changes, and the environment name the hosts that may get secrets: `spark.plake.hosts.allowed`, and
+the hosts of Spark's configured catalogs. Planning workers get that configuration in their
 environment (`PlakeSource.java`), the program on the driver asks its `SparkConf`.
 """
 
@@ -33,9 +33,9 @@ from lakehouse_source.storage.uris import (
 _CATALOGS = "spark.sql.catalog."
 _STORAGE = "storage."
 _SERVERS = ("postgresql://", "postgres://")
-# Of a name of an option that says where a server is, in any driver.
+# Parts of option names that say where a server is, in any driver.
 _PLACE_WORDS = ("endpoint", "host", "url", "authority", "server", "addr", "proxy")
-# The clouds of Microsoft. A request to one of them goes to nobody else.
+# The clouds of Microsoft. A request to one of these hosts goes to nobody else.
 _AZURE = (
     *(".core.windows.net", ".core.usgovcloudapi.net", ".core.chinacloudapi.cn"),
     *(".fabric.microsoft.com", ".storage.azure.net"),
@@ -48,9 +48,9 @@ def take_configuration() -> None:
 
 
 def catalog_of_query(url: str | None) -> str | None:
-    """The catalog's URL that an option tells, of its token too (`secrets`).
+    """The catalog's URL from an option, or from its token (`secrets`).
 
-    It is marked (`UrlOfQuery`) unless the configuration names all of its hosts.
+    The URL is marked (`UrlOfQuery`) unless the configuration names all of its hosts.
 
     Raises:
         CatalogUnavailableError: this machine does not have the URL: it is not the driver.
@@ -67,7 +67,7 @@ def catalog_of_query(url: str | None) -> str | None:
 
 
 def allow_hosts_of(spark: Any, url: str) -> None:
-    """Add the hosts of a catalog, which the program names, to the configuration of a session."""
+    """Add the hosts of a catalog that the program names to the configuration of a session."""
     if not url.lower().startswith(_SERVERS):
         return
     from lakehouse_source.catalog.backends.postgres.address import hosts_of
@@ -99,7 +99,7 @@ def check_hosts(uri: str, storage: Mapping[str, str]) -> None:
 
 
 def _gets_any(uri: str, host: str, storage: Mapping[str, str], has_secrets: bool) -> bool:
-    """Tell whether a store's client would send secrets there: given ones, or those it finds."""
+    """Tell whether a store's client would send secrets there, given ones or found ones."""
     if has_secrets:
         return True
     scheme = scheme_of(uri)
@@ -130,7 +130,7 @@ def _hosts(uri: str, storage: Mapping[str, str]) -> Iterator[str]:
 
 
 def _configuration() -> dict[str, str]:
-    """The static configuration, as far as it names what is permitted."""
+    """The parts of the static configuration that name what is permitted."""
     text = os.environ.get(Setting.STATIC)
     if text is not None:
         found = json.loads(text)

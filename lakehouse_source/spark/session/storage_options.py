@@ -1,9 +1,8 @@
 """Door. Storage options as options of the data source: `.option("storage.region", "eu-west-1")`.
 
 Spark shows the options of a frame in plans, in its user interface and in errors of its own
-analysis. So a value that may be a secret has to be `env:NAME`. The driver reads the
-variable; executors get the value inside of the pickled reader or writer, which Spark shows
-and logs nowhere.
+analysis. So a value that may be a secret must be given as `env:NAME`. The driver reads the
+variable; executors get the value in the pickled reader or writer, which Spark does not show or log.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ PREFIX = "storage."
 def split_storage_options(
     options: Mapping[str, str],
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The options without those of the store, and those of the store without their prefix."""
+    """The options without storage options, and the storage options without their prefix."""
     others: dict[str, str] = {}
     storage: dict[str, str] = {}
     for name, value in options.items():
@@ -36,8 +35,8 @@ def check_no_secrets(path: str, storage: Mapping[str, str]) -> None:
     """Refuse secrets among the options of a store, and hosts that may not get any.
 
     Raises:
-        InvalidOptionError: a value may be a secret and is not `env:NAME`, or a host that gets
-            one is not of the application's configuration.
+        InvalidOptionError: a value may be a secret and is not `env:NAME`, or the application's
+            configuration does not name a host that would get a secret.
     """
     for name, value in storage.items():
         if may_be_secret(scheme_of(path), name) and not is_from_environment(value):

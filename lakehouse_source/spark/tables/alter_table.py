@@ -109,7 +109,7 @@ def _change_column(schema: SchemaUpdate, dataset: Dataset, change: Mapping[str, 
 
 
 def _move(schema: SchemaUpdate, path: Sequence[str], change: Mapping[str, Any]) -> None:
-    """Spark names a neighbour in the same struct; none means the first place."""
+    """Spark names a neighbour in the same struct; no neighbour means the first place."""
     if Question.AFTER in change:
         after = change[Question.AFTER]
         place = None if after is None else (*path[:-1], after)
@@ -126,7 +126,7 @@ def _type(change: Mapping[str, Any], path: Sequence[str]) -> tuple[DataType, pa.
     spark: DataType = parse_type(json.loads(change[Question.TYPE]))
     whole = spark
     for name in reversed(path[1:]):
-        # Of a field in a struct, a list or a map the struct says what it is for Spark.
+        # A nested field gets its Spark type from the struct around it.
         whole = StructType([StructField(name, whole)])
     field = arrow_schema(StructType([StructField(path[0], whole)])).field(0)
     for _ in path[1:]:

@@ -1,4 +1,4 @@
-"""Door. What Spark's catalog asks about namespaces and the names in them."""
+"""Door. Answers Spark's catalog about namespaces and the names in them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def list_tables(request: Request) -> dict[str, Any]:
 
 
 def list_namespaces(request: Request) -> dict[str, Any]:
-    """All namespaces; below one there are none."""
+    """All namespaces; a namespace contains no others."""
     with names_of(request) as catalog:
         if request.question.get(Question.NAMESPACE):
             catalog.namespace(namespace_of(request))
@@ -65,7 +65,7 @@ def namespace_of(request: Request) -> str:
     """The one level of a namespace.
 
     Raises:
-        NamespaceNotFoundError: it has several.
+        NamespaceNotFoundError: the namespace has several levels.
     """
     parts = request.question.get(Question.NAMESPACE, [])
     if len(parts) > 1:

@@ -15,7 +15,7 @@ def list_partitions(request: Request) -> dict[str, Any]:
     """The values of the partition columns of all files of a version, each combination once.
 
     Raises:
-        InvalidOptionError: Spark has no exact value for those of a column.
+        InvalidOptionError: Spark has no exact values for a column.
     """
     address = place_of(request).address()
     with address.open() as catalog, catalog.read() as reader:

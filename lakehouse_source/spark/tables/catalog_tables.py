@@ -49,7 +49,7 @@ _OPTION = "option."
 
 
 def create(request: Request) -> dict[str, Any]:
-    """Create a table without rows, or give a name to a dataset that is there already."""
+    """Create a table without rows, or give a name to an existing dataset."""
     _refuse_branch(request)
     _check_provider(request)
     location = request.question[Question.PROPERTIES].get(LOCATION)
@@ -70,7 +70,10 @@ def create(request: Request) -> dict[str, Any]:
 
 
 def stage(request: Request) -> dict[str, Any]:
-    """The options of the write that creates or replaces a table. Nothing changes before it."""
+    """The options of the write that creates or replaces a table.
+
+    Nothing changes before this write.
+    """
     _check_provider(request)
     place, staged = _staged(request)
     return {
@@ -81,10 +84,10 @@ def stage(request: Request) -> dict[str, Any]:
 
 
 def with_table(options: WriteOptions, staged: Mapping[str, Any]) -> WriteOptions:
-    """The options of a write that also creates or replaces a table, as `stage` told.
+    """The options of a write that also creates or replaces a table, from `stage`.
 
     Raises:
-        InvalidOptionError: the user chose what the statement says.
+        InvalidOptionError: the user gave an option that the statement decides.
     """
     for option, given in (
         ("partitionBy", options.partition_by),
@@ -127,10 +130,10 @@ def with_table(options: WriteOptions, staged: Mapping[str, Any]) -> WriteOptions
 
 
 def _staged(request: Request) -> tuple[Place, dict[str, Any]]:
-    """Where a table is that is created or replaced, and what else a write needs to know.
+    """The place of a table that is created or replaced, and what else a write needs to know.
 
     Raises:
-        DatasetExistsError, DatasetNotFoundError: of the name, as the kind of the stage demands.
+        DatasetExistsError, DatasetNotFoundError: the name exists or not, against the kind of stage.
         DatasetExistsError: the name is new, and the location has a dataset.
     """
     _refuse_branch(request)
@@ -230,7 +233,7 @@ def rename(request: Request) -> dict[str, Any]:
 
 
 def drop(request: Request) -> dict[str, Any]:
-    """Take a table's name away; with PURGE delete the dataset. Tells whether there was one."""
+    """Take a table's name away; with PURGE delete the dataset. Returns whether it existed."""
     _require_name(request, "DROP TABLE")
     with names_of(request) as catalog:
         try:
@@ -255,7 +258,7 @@ def _refuse_branch(request: Request) -> None:
 
 
 def _refuse_other_catalog(request: Request, location: str) -> None:
-    """Say how to use a dataset of the folder's own catalog: only its catalog can name it."""
+    """Explain how to use a dataset of the folder's own catalog: only that catalog can name it."""
     if has_own_catalog(location) and not knows(Place(location, request.catalog, request.storage)):
         by_path = f"{request.question[Question.CATALOG]}.`{location}`"
         raise InvalidOptionError(

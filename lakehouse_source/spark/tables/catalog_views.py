@@ -1,4 +1,4 @@
-"""Door. What Spark's catalog asks about views: texts that Spark alone reads."""
+"""Door. Answers Spark's catalog about views: texts that only Spark reads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def load_view(request: Request) -> dict[str, Any]:
 
     Raises:
         SchemaMismatchError: Spark would make an object of a class that its columns name.
-        CorruptDatasetError: what is kept of it is no view.
+        CorruptDatasetError: the stored text is not a view.
     """
     if request.is_path or len(request.identifier) > 2:
         return {}
@@ -52,16 +52,16 @@ def load_view(request: Request) -> dict[str, Any]:
         raise SchemaMismatchError(
             column=request.shown,
             reason="is a view with a column of a type of users",
-            hint="Make the view anew, with a query that casts it.",
+            hint="Make the view again, with a query that casts the column.",
         )
     return {Answer.VIEW: view}
 
 
 def put_view(request: Request) -> dict[str, Any]:
-    """Make a view, or give one another text.
+    """Make a view, or replace the text of a view.
 
     Raises:
-        DatasetExistsError, DatasetNotFoundError: of the name, as the kind of the stage demands.
+        DatasetExistsError, DatasetNotFoundError: the name exists or not, against the kind of stage.
     """
     _refuse_path(request)
     view, kind = request.question[Question.VIEW], request.question[Question.STAGE]
@@ -91,7 +91,7 @@ def rename_view(request: Request) -> dict[str, Any]:
     _refuse_path(request)
     renamed = request.question[Question.RENAMED]
     if len(renamed) == 3 and renamed[0] == request.question[Question.CATALOG]:
-        renamed = renamed[1:]  # as of tables
+        renamed = renamed[1:]  # as for tables
 
     def rename(tx: CatalogTransaction) -> None:
         view = tx.names.view(request.name)

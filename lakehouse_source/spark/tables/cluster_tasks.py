@@ -1,7 +1,7 @@
 """Door. `CALL cluster` by tasks of Spark: each sorts a piece, and the driver commits them.
 
-As `compact_tasks.py` does it, but that each piece is a write, and a commit, of its own. What the
-first look did not find, and pieces that others changed meanwhile, are sorted by the driver.
+This works like `compact_tasks.py`, but each piece is a write and a commit of its own. The driver
+sorts pieces that the first look did not find, and pieces that others changed meanwhile.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lakehouse_source.write.layout.cluster import (
 
 
 class ClusterReader(CompactionReader):
-    """A frame whose tasks sort pieces, as those of a compaction write files."""
+    """A frame whose tasks sort pieces, as the tasks of a compaction write files."""
 
     def partitions(self) -> list[InputPartition]:
         """A task for each piece that the first look finds.
@@ -58,11 +58,11 @@ class ClusterReader(CompactionReader):
 def commit_pieces(
     place: Place, messages: Sequence[str], arguments: Mapping[str, Any]
 ) -> CompactionResult:
-    """Commit what the tasks wrote, a version for each piece, and sort what is left.
+    """Commit what the tasks wrote, one version for each piece, and sort the rest.
 
     Raises:
-        CommitConflictError: others changed rows of a piece each time that it was done.
-        InvalidOptionError: a message is not what a task tells, or an argument is wrong.
+        CommitConflictError: other commits changed rows of a piece at every attempt.
+        InvalidOptionError: a message is not from a task, or an argument is wrong.
     """
     given, address, parts = dict(arguments), place.address(), told_by(messages)
     done, conflicts = CompactionResult(0), 0

@@ -1,10 +1,10 @@
 """Door. Answers the questions of Spark's catalog: the Python end of the channel.
 
-The catalog in the JVM (`planner/src/io/plake/spark/core/Channel.java`) knows nothing of plake. It
-puts a question into the envelope of a data source's options (`Told.QUESTION`), and Spark asks the
-source for its schema, in a planning worker on the driver. The answer is in the metadata of a last
-column. A table that is loaded comes with its columns, and the same instance of the data source
-reads it: one question opens a table at one version.
+The catalog in the JVM (`planner/src/io/plake/spark/core/Channel.java`) does not know plake's data.
+It puts a question into the envelope of a data source's options (`Told.QUESTION`), and Spark asks
+the source for its schema, in a planning worker on the driver. The answer is in the metadata of an
+extra last column. A table that is loaded comes with its columns, and the same instance of the data
+source reads it: one question opens a table at one version.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ def opens_table(request: Request) -> bool:
 
 
 def answer(request: Request, *, may_change: bool) -> dict[str, Any]:
-    """Do what a question asks; to open a table comes after that.
+    """Do what a question asks, except opening a table, which comes later.
 
-    `may_change`: a statement asks, and not a read.
+    `may_change`: a statement asks, not a read.
 
     Raises:
-        PlakeError: what `failed` turns into an answer.
+        PlakeError: an error that `failed` turns into an answer.
     """
     command = request.question[Question.COMMAND]
     if command == Ask.LOAD:
@@ -104,7 +104,7 @@ def answer(request: Request, *, may_change: bool) -> dict[str, Any]:
 
 
 def failed(error: PlakeError) -> str:
-    """The envelope that says that a question failed."""
+    """The envelope for a question that failed."""
     kind = next((kind for one, kind in _FAILURES if isinstance(error, one)), Failure.OTHER)
     return envelope.failed(error, kind)
 
@@ -120,7 +120,7 @@ def answered(told: str, columns: StructType | None = None) -> StructType:
 
 
 def frame_options(request: Request, place: Place) -> dict[str, str]:
-    """The options of the frame that reads a table at the version that is asked for."""
+    """The options of the frame that reads a table at the requested version."""
     for option in _COLUMNS & request.frame.keys():
         raise InvalidOptionError(
             option=option, reason="is not for tables of Spark's catalog: select the columns."
@@ -136,7 +136,7 @@ def frame_options(request: Request, place: Place) -> dict[str, str]:
         options["metadatatable"] = request.metadata_table
     version = request.question.get(Question.VERSION)
     moment = request.question.get(Question.MICROSECONDS)
-    # A stream starts where its own options say.
+    # Not for a stream, which starts where its own options say.
     if version is not None and not _STREAMS & options.keys():
         options["versionasof"] = version
     if moment is not None:
@@ -145,7 +145,7 @@ def frame_options(request: Request, place: Place) -> dict[str, str]:
 
 
 def table(request: Request, place: Place, snapshot: Snapshot) -> dict[str, Any]:
-    """What Spark's catalog tells of a table beside its columns."""
+    """What Spark's catalog shows of a table besides its columns."""
     return {
         Answer.TABLE: request.shown,
         Answer.AT: snapshot.version,
@@ -157,7 +157,7 @@ def table(request: Request, place: Place, snapshot: Snapshot) -> dict[str, Any]:
 
 
 def unread_table(request: Request) -> dict[str, Any]:
-    """What is told of a table that could not be read after a change. Version 0 has no rows."""
+    """The answer for a table that could not be read after a change. Version 0 has no rows."""
     return {
         Answer.TABLE: request.shown,
         Answer.AT: 0,
@@ -173,7 +173,7 @@ def _properties(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _of_warehouse(request: Request, snapshot: Snapshot) -> dict[str, str]:
-    """What makes `SHOW CREATE TABLE` leave a location out that the catalog itself has chosen."""
+    """The property that hides a location chosen by the catalog from `SHOW CREATE TABLE`."""
     if request.is_path or request.warehouse is None:
         return {}
     folder = canonical_uri(request.warehouse).rstrip("/") + "/"
@@ -193,7 +193,7 @@ def columns(snapshot: Snapshot) -> StructType:
 
 
 def _sql(value: pa.Scalar, field: pa.Field) -> str:
-    """A default value as SQL. A float is passed as it is: ordinals have no negative zero."""
+    """A default value as SQL. A float is passed unchanged: ordinals have no negative zero."""
     if pa.types.is_floating(field.type):
         return literal_sql(float(value.as_py()), field.type)
     return literal_sql(to_ordinal(value, field.type), field.type)
@@ -222,7 +222,7 @@ def exists(request: Request) -> dict[str, Any]:
     """Tell whether there is a dataset at a path.
 
     Raises:
-        DatasetExistsError: there is one, and there must not be.
+        DatasetExistsError: there is a dataset, and there must be none.
     """
     (path,) = request.identifier
     path = on_branch(path, request.frame.get("branch"))

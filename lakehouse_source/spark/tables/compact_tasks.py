@@ -1,11 +1,11 @@
 """Door. `CALL compact` by tasks of Spark: they write the large files, and the driver commits them.
 
-A procedure runs in a planning worker of the driver, which can start no job. So Java runs one
+A procedure runs in a planning worker of the driver, which can start no job. So Java runs a job
 between two questions (`PlakeProcedure.java`): it reads a frame whose tasks write files, each task
-for some partitions of the dataset, and whose rows are messages about these files. With the rows it
-asks again, and the files are committed as `Dataset.compact` does it. Only rows of successful
-attempts of tasks reach the driver. Files of others, and of a job that failed, belong to no version:
-vacuum deletes them.
+for some partitions of the dataset, and whose rows are messages about these files. Java sends the
+rows with the second question, and the files are committed as in `Dataset.compact`. Only rows of
+successful attempts of tasks reach the driver. Files of failed attempts and jobs belong to no
+version, and vacuum deletes them.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class CompactionPartition(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a task did: the files it wrote, with their schema, and those that they replace.
+    """What a task did: the files that it wrote, with their schema, and the files that they replace.
 
-    `staged` has no storage options, among which are keys: the driver has them.
+    `staged` has no storage options, which may have keys: the driver has them.
     """
 
     staged: StagedWrite
@@ -103,7 +103,7 @@ class CompactionReader(DataSourceReader):
 
 
 def _counts_of(row_groups: Mapping[int, int], groups: Groups) -> dict[int, int]:
-    """The numbers of row groups of the files that are replaced: a task needs no others."""
+    """The numbers of row groups of the replaced files: a task needs no others."""
     return {file.id: row_groups[file.id] for _, replaced in groups for file in replaced}
 
 
@@ -111,7 +111,7 @@ class CompactionTasks(DataSourceReader):
     """Runs on executors, with what the partitions hold."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Where there is nothing to do, Spark makes a partition of its own.
+        # If there is nothing to do, Spark makes a partition of its own.
         if not isinstance(partition, CompactionPartition):
             return
         freeze_gc()

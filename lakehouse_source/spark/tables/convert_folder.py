@@ -1,4 +1,4 @@
-"""Door. `convert`: takes over a folder with very many Parquet files, whose footers Spark reads."""
+"""Door. `convert`: makes a dataset of a folder with many Parquet files; Spark reads footers."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def convert(
     """Make a dataset of a folder of Parquet files, as `lakehouse_source.convert` does.
 
     The driver lists the folder, Spark tasks read the footers, and the driver commits. So the
-    folder must be one that the executors reach by the same path. Worth it from some ten
-    thousand files, or where requests to an object store are slow.
+    executors must reach the folder by the same path. This is worth it for more than about ten
+    thousand files, or if requests to an object store are slow.
 
-    The arguments, the result and the errors are those of `lakehouse_source.convert`. Executors
-    get the storage options inside of the pickled function, which Spark shows and logs nowhere.
+    The arguments, the result and the errors are those of `lakehouse_source.convert`. Executors get
+    the storage options in the pickled function, which Spark does not show or log.
 
     >>> df = spark.read.format("plake").load("/data/flights")
     >>> df.write.parquet("/data/plain")
@@ -75,12 +75,12 @@ def _read_footers(spark: SparkSession, given: Sequence[GivenFile]) -> Iterator[F
     """The footers of files below one folder, in their order.
 
     Raises:
-        PlakeError: that of the first file that has one.
+        PlakeError: the error of the first file that has one.
     """
     starts = range(0, len(given), _FILES_PER_TASK)
     rows = [(at, [file.path for file in given[at : at + _FILES_PER_TASK]]) for at in starts]
     chunks = spark.createDataFrame(rows, "at long, paths array<string>").repartition(len(rows))
-    # Not in a column: what Spark shows of a plan is columns.
+    # Not in a column, because Spark shows the columns of a plan.
     read = _FooterTask(given[0].storage)
     found = chunks.mapInArrow(read, "at long, footers string").collect()
     schemas = _Schemas()
@@ -93,7 +93,7 @@ def _read_footers(spark: SparkSession, given: Sequence[GivenFile]) -> Iterator[F
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What the footer of a file says; `schema` is a place in `Footers.schemas`."""
+    """The contents of a file's footer; `schema` is a place in `Footers.schemas`."""
 
     size_bytes: int
     row_count: int
@@ -103,7 +103,7 @@ class Footer:
 
 @dataclass(frozen=True, slots=True)
 class Footers:
-    """What a task tells of its files, in their order, up to the first that has an error."""
+    """A task's message about its files, in their order, up to the first error."""
 
     schemas: tuple[ForeignSchema, ...]
     footers: tuple[Footer, ...]
@@ -111,7 +111,7 @@ class Footers:
 
     @classmethod
     def of(cls, files: Sequence[ForeignFile], error: PlakeError | None) -> Footers:
-        """The message about files; those with equal schemas share one object."""
+        """The message about files; files with equal schemas share one object."""
         places: dict[int, int] = {}
         schemas: list[ForeignSchema] = []
         footers = []
@@ -125,14 +125,14 @@ class Footers:
         return cls(tuple(schemas), tuple(footers), told)
 
     def files(self, known: _Schemas) -> Iterator[ForeignFile]:
-        """The files, whose schemas are those objects that other messages have too."""
+        """The files, whose equal schemas are shared objects, even between messages."""
         shared = [known.shared(schema) for schema in self.schemas]
         for one in self.footers:
             yield ForeignFile(one.size_bytes, one.row_count, shared[one.schema], one.row_groups)
 
 
 class _FooterTask:
-    """Runs on executors. Reads the footers of files; errors are answers too."""
+    """Runs on executors. Reads the footers of files; an error is a result too."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -165,7 +165,7 @@ class _Schemas:
         self._known: dict[tuple[Any, ...], ForeignSchema] = {}
 
     def shared(self, mine: ForeignSchema) -> ForeignSchema:
-        """The first schema that is equal to one."""
+        """The first schema that equals the given one."""
         key = (
             mine.physical.serialize().to_pybytes(),
             mine.schema.serialize().to_pybytes(),

@@ -1,4 +1,4 @@
-"""Door. What Spark's catalog asks about procedures; `PlakeProcedure.java` asks it."""
+"""Door. Answers Spark's catalog about procedures; `PlakeProcedure.java` asks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def list_procedures(_: Request) -> dict[str, Any]:
 
 
 def load_procedure(request: Request) -> dict[str, Any]:
-    """What a procedure takes and which rows it gives."""
+    """The parameters of a procedure and the columns of its rows."""
     procedure = PROCEDURES.get(request.question[Question.PROCEDURE])
     if procedure is None:
         return {Answer.EXISTS: False, Answer.NAMES: list(PROCEDURES)}
@@ -47,7 +47,7 @@ def load_procedure(request: Request) -> dict[str, Any]:
 
 
 def call(request: Request) -> dict[str, Any]:
-    """Run a procedure; its rows. One for tasks is asked again, with the messages of its tasks.
+    """Run a procedure; returns its rows. If tasks do the work, a second call has their messages.
 
     Raises:
         PlakeError: an argument is wrong, or the work failed.
@@ -58,7 +58,7 @@ def call(request: Request) -> dict[str, Any]:
     if by_tasks is None:
         rows = procedure.run(Call(CalledTable(about), arguments))
     elif messages is None:
-        place_of(about)  # refuses a table that is not there before tasks begin
+        place_of(about)  # refuses a missing table before tasks begin
         return {Answer.TASKS: True}
     else:
         rows = [astuple(by_tasks.commit(place_of(about), messages, arguments))]
@@ -77,7 +77,7 @@ def tasks(request: Request) -> DataSourceReader:
 
 
 def _prepared(request: Request) -> tuple[Operation, Request, dict[str, Any]]:
-    """The procedure that a question names, the table that it is called for, other arguments."""
+    """The procedure that a question names, its table, and the other arguments."""
     procedure = PROCEDURES[request.question[Question.PROCEDURE]]
     arguments = {
         name: value
@@ -88,7 +88,7 @@ def _prepared(request: Request) -> tuple[Operation, Request, dict[str, Any]]:
         if parameter.required and parameter.name not in arguments:
             raise InvalidOptionError(option=parameter.name, reason="must not be NULL.")
         if parameter.type is Type.DOUBLE and parameter.name in arguments:
-            # JSON has no infinities and no NaN: they come as text.
+            # JSON has no infinities and no NaN, which are sent as text.
             arguments[parameter.name] = float(arguments[parameter.name])
         if parameter.type is Type.TIMESTAMP and parameter.name in arguments:
             since = timedelta(microseconds=arguments[parameter.name])
@@ -106,7 +106,7 @@ def _prepared(request: Request) -> tuple[Operation, Request, dict[str, Any]]:
 
 
 def _description(procedure: Operation) -> str:
-    """What DESCRIBE PROCEDURE shows: what it does, takes and gives."""
+    """The text of DESCRIBE PROCEDURE: what a procedure does, takes and returns."""
     lines = [procedure.description, *(["Parameters:"] if procedure.parameters else [])]
     for parameter in procedure.parameters:
         default = default_in_sql(parameter)

@@ -1,7 +1,7 @@
 """Door. The procedures of Spark's catalog: `CALL plake.system.vacuum(table => 'sales.orders')`.
 
-They are the operations of `operations/` that CALL offers. Here stand only Spark's types of them,
-and those whose work tasks of Spark do.
+They are the operations of `operations/` that CALL offers. This module only has their Spark types,
+and the procedures whose work is done by tasks of Spark.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ ARROW_TYPES: Mapping[Type, pa.DataType] = {
 class ByTasks:
     """How tasks of Spark do the work of a procedure.
 
-    `reader` is that of the frame whose tasks do it; `commit` gets their messages and the arguments.
+    `reader` reads the frame whose tasks do the work; `commit` gets their messages and the
+    arguments.
     """
 
     reader: Callable[[Place, Mapping[str, Any]], DataSourceReader]

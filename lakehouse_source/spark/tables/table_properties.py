@@ -1,4 +1,4 @@
-"""Door. TBLPROPERTIES of Spark: those with names of plake's own settings, and those of the user.
+"""Door. TBLPROPERTIES of Spark: properties of plake, by their names, and properties of the user.
 
 `'compression' = 'zstd'` sets the property `compression` of the dataset, as
 `Dataset.set_properties` does; other names are texts that no rule of plake reads.
@@ -23,7 +23,7 @@ _SIZES = ("target_file_size_bytes",)
 _NUMBERS = ("row_group_rows", "auto_compact_min_files")
 _FLAGS = ("promote_to_string", "auto_compact", "iceberg_metadata")
 OWN = (*LAYOUT_KEYWORDS, "index_columns", "expire_rows")
-# Names that say what a property cannot.
+# Names that a table property cannot set.
 _REFUSED = {
     "partition_by": "is not set by TBLPROPERTIES: use PARTITIONED BY.",
 }
@@ -32,10 +32,10 @@ _REFUSED = {
 def divided(
     texts: Mapping[str, str | None],
 ) -> tuple[dict[str, Any], dict[str, str | None]]:
-    """Plake's own properties with their values, and those of the user; None takes one back.
+    """Plake's own properties with their values, and the user's properties; None removes one.
 
     Raises:
-        InvalidOptionError: a text is no value of its property.
+        InvalidOptionError: a text is not a value of its property.
     """
     own: dict[str, Any] = {}
     others: dict[str, str | None] = {}
@@ -74,7 +74,7 @@ def _value(name: str, text: str) -> Any:
 
 
 def shown(properties: DatasetProperties) -> dict[str, str]:
-    """What SHOW TBLPROPERTIES tells: those of the user, and those of plake that were chosen."""
+    """The result of SHOW TBLPROPERTIES: the user's properties, and plake's chosen ones."""
     own: dict[str, Any] = properties.layout.to_json()
     if properties.index_columns is not None:
         own["index_columns"] = properties.index_columns

@@ -1,4 +1,4 @@
-"""Door. Decimals in the form in which Spark keeps those of up to 18 digits: a long."""
+"""Door. Decimals of up to 18 digits in Spark's form: a long."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Door. Converts Spark's types to dataset types and back.
 
-Collations, the fields of intervals, vectors and matrices of Spark ML, for which Arrow
-has no type, and the metadata of columns are stored as Spark's own JSON in the metadata
-of the Arrow field. A frame is then read with the types that it was written with. Its
-columns become nullable, as in Delta and in plain Parquet.
+Arrow has no type for collations, the fields of intervals, and vectors and matrices of Spark ML.
+These, and the metadata of columns, are stored as Spark's own JSON in the metadata of the Arrow
+field. So a frame is read with the types that it was written with. Its columns become nullable, as
+in Delta and in plain Parquet.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ SPARK_DEFAULTS = frozenset({"CURRENT_DEFAULT", "EXISTS_DEFAULT"})
 _LENGTHS = (CharType, VarcharType)
 _LENGTH = re.compile(r"\b(?:var)?char\(\d+\)")
 
-# Types of Spark's own libraries, each by its class in the JVM and in Python. Those of others are
-# kept as the types that their values are stored in: to read them back, Spark would import and run
-# whatever class the catalog names.
+# Types of Spark's own libraries, by their classes in the JVM and in Python. Other user types are
+# kept only as their stored types: to read them back, Spark would import and run any class that the
+# catalog names.
 _OF_SPARK = [
     [f"org.apache.spark.{library}.linalg.{name}", f"pyspark.{library}.linalg.{name}"]
     for library in ("ml", "mllib")
@@ -83,8 +83,8 @@ def arrow_schema(spark: StructType) -> pa.Schema:
         _check(field.dataType, field.name)
     fields = []
     for field in _plain(spark, _is_strange).fields:
-        # PySpark cannot read char and varchar from a Python source. Spark's own tables store
-        # them in this form too, and Spark pads values and checks lengths by it.
+        # PySpark cannot read char and varchar from a Python source. Spark's own tables store these
+        # types in this form too, and Spark uses it to pad values and check lengths.
         plain = _plain(StructType([field]), _has_length).fields[0]
         kept = {k: v for k, v in (field.metadata or {}).items() if k not in SPARK_DEFAULTS}
         if plain.dataType != field.dataType:
@@ -113,7 +113,7 @@ def spark_schema(arrow: pa.Schema) -> StructType:
         if type_ is None:
             type_ = _from_arrow(field.type, field.name)
         kept = json.loads(metadata[SPARK_METADATA]) if SPARK_METADATA in metadata else None
-        if kept is not None:  # Spark would run what a catalog of strangers says there
+        if kept is not None:  # Spark would run code that a stranger's catalog has there
             kept = {key: value for key, value in kept.items() if key not in SPARK_DEFAULTS}
         if is_nested(field.type):
             kept = _with_lengths_inside(kept, type_, field)
@@ -122,10 +122,10 @@ def spark_schema(arrow: pa.Schema) -> StructType:
 
 
 def _marked(type_: pa.DataType, spark: DataType) -> pa.DataType:
-    """The type, whose nested fields say what they are for Spark where Arrow has no name for it.
+    """The type, whose nested fields have Spark types for which Arrow has no name.
 
-    What the top-level field says of the whole type holds until a field inside of it is added,
-    renamed or dropped.
+    The Spark type of the top-level field holds until a field inside it is added, renamed or
+    dropped.
     """
     if not is_nested(type_) or _is_user_defined(spark):
         return type_
@@ -151,21 +151,21 @@ def _children(spark: DataType) -> list[DataType]:
 def _with_lengths_inside(
     kept: dict[str, Any] | None, type_: DataType, field: pa.Field
 ) -> dict[str, Any] | None:
-    """A nested column's metadata, with the lengths that texts inside of it have now."""
+    """A nested column's metadata, with the present lengths of its texts."""
     others = {key: value for key, value in (kept or {}).items() if key != CHAR_VARCHAR}
     lengths = _with_lengths(type_, field.type)
     if lengths != type_:
         return {**others, CHAR_VARCHAR: lengths.simpleString()}
     before = (kept or {}).get(CHAR_VARCHAR)
-    # Earlier versions marked no nested fields. Where these are no longer what the text says,
-    # Spark would cut and check other fields by it.
+    # Earlier versions marked no nested fields. If these fields no longer match the text, Spark
+    # would use it to cut and check other fields.
     if before is not None and _LENGTH.sub("string", before) == type_.simpleString():
         return kept
     return others or None
 
 
 def text_types(field: pa.Field) -> Iterator[tuple[tuple[str, ...], CharType | VarcharType]]:
-    """The types with a length in a column, each with the names of the fields that lead to it."""
+    """The types with a length in a column, each with the path of field names to it."""
     kept = json.loads((field.metadata or {}).get(SPARK_METADATA, b"{}")).get(CHAR_VARCHAR)
     if kept is not None and not is_nested(field.type) and _LENGTH.fullmatch(str(kept)):
         own_length: Any = _parse_datatype_json_value(kept)
@@ -182,7 +182,7 @@ def text_types(field: pa.Field) -> Iterator[tuple[tuple[str, ...], CharType | Va
 
 
 def _with_lengths(spark: DataType, arrow: pa.DataType) -> DataType:
-    """The type with char and varchar where nested fields are marked so."""
+    """The type, with char and varchar for nested fields that are marked so."""
 
     def inside(part: DataType, child: pa.Field) -> DataType:
         own = _marked_type(child)
@@ -214,7 +214,7 @@ def batch_schema(spark: StructType) -> pa.Schema:
 
 
 def readable(arrow: pa.DataType) -> pa.DataType:
-    """The type that Spark reads a stored type as.
+    """The type as which Spark reads a stored type.
 
     Spark has no unsigned integers, no half floats, one resolution of timestamps
     and durations, and no fixed-length binary.
@@ -251,7 +251,7 @@ def _readable_field(field: pa.Field) -> pa.Field:
 def _own_type(text: bytes | None, field: pa.Field) -> DataType | None:
     """The Spark type that a field was written with, unless the field's type changed since.
 
-    What may be NULL is as the field says.
+    The field decides what may be NULL.
     """
     if text is None:
         return None
@@ -264,7 +264,8 @@ def _own_type(text: bytes | None, field: pa.Field) -> DataType | None:
         own = _plain(own, lambda part: _has_length(part) or _is_user_defined(part))
         then = nullable_field(storage_schema(batch_schema(own)).field(0))
     except (ImportError, ValueError, KeyError, TypeError, AttributeError):
-        # Written by a Spark that knows more types than this one, or with NumPy, which is not here.
+        # Written by a Spark that has more types than this one, or with NumPy, which is missing
+        # here.
         return None
     now = nullable_field(without_metadata(pa.schema([field])).field(0))
     return _nullable_like(type_, field.type) if then.equals(now) else None
@@ -273,7 +274,7 @@ def _own_type(text: bytes | None, field: pa.Field) -> DataType | None:
 def names_a_class(document: object) -> bool:
     """Tell whether Spark would import, or even unpickle, a class of strangers to parse this JSON.
 
-    Text from the catalog must never cause that, and plake never writes such JSON.
+    Text from the catalog must never cause this, and plake never writes such JSON.
     """
     if isinstance(document, dict):
         if document.get("type") == "udt":
@@ -296,7 +297,7 @@ def _from_arrow(type_: pa.DataType, column: str) -> DataType:
 
 
 def _nullable_like(spark: DataType, arrow: pa.DataType) -> DataType:
-    """The type with nested values of the types that they are marked with, nullable as Arrow's are.
+    """The type, whose nested values have their marked types and Arrow's nullability.
 
     Spark's conversion drops both.
     """
@@ -340,7 +341,7 @@ def _parts(type_: DataType) -> Iterator[DataType]:
 
 
 def _is_special(type_: DataType) -> bool:
-    """Tell whether a conversion to Arrow drops something of a type.
+    """Tell whether a conversion to Arrow drops a part of a type.
 
     These are the fields of intervals (`INTERVAL DAY` becomes `DAY TO SECOND`),
     collations, vectors and matrices, and the metadata of nested fields.
@@ -379,7 +380,7 @@ def _is_user_defined(type_: DataType) -> bool:
 
 
 def _is_strange(type_: DataType) -> bool:
-    """Tell whether a type of users is none of Spark's own."""
+    """Tell whether a user type is not one of Spark's own."""
     if not isinstance(type_, UserDefinedType):
         return False
     name = f"{type(type_).__module__}.{type(type_).__name__}"
@@ -415,7 +416,7 @@ def columns_for(spark: StructType, arrow: pa.Schema) -> list[str]:
     """The columns that a requested Spark schema names, as the dataset writes their names.
 
     Raises:
-        SchemaMismatchError: one is not in the dataset.
+        SchemaMismatchError: a column is not in the dataset.
     """
     names = []
     for field in spark.fields:
@@ -431,11 +432,11 @@ def columns_for(spark: StructType, arrow: pa.Schema) -> list[str]:
 
 
 def narrowed_structs(spark: StructType, arrow: pa.Schema) -> dict[str, pa.Field]:
-    """For each struct of which a requested Spark schema names some fields: the struct of those."""
+    """For each struct of which a requested Spark schema has some fields: the struct of these."""
     found: dict[str, pa.Field] = {}
     structs = [field for field in spark.fields if isinstance(field.dataType, StructType)]
     if not structs:
-        return found  # every scan is planned with this question, and most have no struct
+        return found  # every scan calls this, and most have no struct
     for wanted in batch_schema(StructType(structs)):
         field = find_field(wanted.name, arrow)
         if field is not None:

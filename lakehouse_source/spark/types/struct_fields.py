@@ -1,4 +1,4 @@
-"""Door. Structs in Spark's types: their fields are found by name, and get other values."""
+"""Door. Structs in Spark's types: finds their fields by name, and gives them new values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def find(name: str, columns: Mapping[str, Any]) -> list[StructField] | None:
-    """The column of a name, or the fields down to a field of a struct, or None.
+    """The column of a name, or the path of fields to a field of a struct, or None.
 
     A dot may be part of a name. The longest name is taken first.
     """
@@ -27,7 +27,7 @@ def find(name: str, columns: Mapping[str, Any]) -> list[StructField] | None:
 
 
 def replaced(tree: Mapping[str, Any], name: str, type_: Any, before: Column) -> Column:
-    """The column `before`, a struct, with other values of some fields, in the types that they have.
+    """The struct column `before` with new values for some fields, which keep their types.
 
     See `struct_with`; `as_type` gives the types of the dataset.
     """
@@ -53,12 +53,12 @@ class _Columns:
     def make(self, values: Sequence[tuple[StructField, Column]]) -> Column:
         from pyspark.sql import functions as F
 
-        # Not cast yet: a cast takes fields of structs by their places. See `as_type`.
+        # Not cast yet, because a cast matches fields of structs by position. See `as_type`.
         return F.struct(*(value.alias(field.name) for field, value in values))
 
 
 def as_type(frame: DataFrame, value: Column, type_: Any) -> Column:
-    """A value of a frame in another type. Fields of structs are brought together by name.
+    """A value of a frame in another type. Fields of structs are matched by name.
 
     Raises:
         InvalidOptionError: a struct has other fields.
@@ -85,7 +85,7 @@ def _names(type_: Any) -> list[Any]:
 
 
 def _by_name(value: Column, given: Any, wanted: Any) -> Column:
-    """A cast takes fields by their places: where these differ, the struct is built anew."""
+    """A cast matches fields by position: if positions differ, the struct is rebuilt."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType, MapType, StructType
 

@@ -1,6 +1,6 @@
-"""Door. Lengths of texts in columns of type CHAR and VARCHAR, as Spark keeps them.
+"""Door. Enforces the lengths of texts in columns of type CHAR and VARCHAR, as Spark does.
 
-Spark checks them in batch writes to tables of its catalog, and neither in streams nor in `save`.
+Spark checks lengths in batch writes to tables of its catalog, but neither in streams nor in `save`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lakehouse_source.spark.types.spark_types import text_types
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """Texts of one type in a column. `path` leads through the names of its child fields to them."""
+    """Texts of one type in a column. `path` has the names of the child fields that lead to them."""
 
     column: str
     path: tuple[str, ...]
@@ -27,10 +27,10 @@ class _Text:
 
 
 def fitted_texts(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The batches with texts as the columns of a dataset have them.
+    """The batches with texts in the form of the dataset's columns.
 
-    Spaces at the end of what is too long are cut off, and CHAR is filled up with spaces, inside of
-    structs, lists and maps too: conditions of statements compare what is stored.
+    Trailing spaces of a text that is too long are cut, and CHAR is padded with spaces, also inside
+    structs, lists and maps: conditions of statements compare stored texts.
 
     Raises:
         SchemaMismatchError: a text is too long.
@@ -61,13 +61,13 @@ def _fitted_values(values: pa.Array, text: _Text) -> pa.Array:
 
 
 def _fitted_inside(values: pa.Array, path: tuple[str, ...], text: _Text) -> pa.Array:
-    """The values with the texts that `path` leads to as their column has them."""
+    """The values, with the texts at `path` in the form of their column."""
     type_ = values.type
     if not path:
         return _fitted_values(values, text) if _is_text(type_) else values
     name, rest = path[0], path[1:]
     if values.offset:
-        # Below, buffers are used without the offset, so the slice needs buffers of its own.
+        # The code below ignores the offset of buffers, so a slice needs buffers of its own.
         values = pa.concat_arrays([values, values.slice(0, 0)])
     own = 2  # the validity, and the offsets
     if pa.types.is_struct(type_):

@@ -23,7 +23,7 @@ from lakehouse_source.write.layout.after_commit import compact_after
 
 @dataclass(frozen=True)
 class FilesWritten(WriterCommitMessage):
-    """The files of one task attempt. Only files that a message names can be committed."""
+    """The files of one task attempt. Only files in a message can be committed."""
 
     files: tuple[FileMetadata, ...]
 

@@ -40,7 +40,7 @@ def open(spark: Any, path: PathLike, catalog: str | None = None, **options: Any)
     Needs no planner extension and works through Spark Connect.
 
     Args:
-        path: its folder or URI, or its name (`plake.sales.orders`) where this process reaches the
+        path: the folder or URI, or the name (`plake.sales.orders`) if this process reaches the
             catalog.
         options: options of the format's statements: `isolation`, `commitMetadata`, `txnAppId`,
             `txnVersion`, `expectedVersion`, `targetFileSize`; `storage.NAME` by `**{...}`.
@@ -59,7 +59,7 @@ def _place(spark: Any, text: str, catalog: str | None) -> tuple[str, str | None]
     """The path and the catalog of a table that is given by its path or its name.
 
     Raises:
-        DatasetNotFoundError: the name is that of no table.
+        DatasetNotFoundError: there is no table of this name.
     """
     if "/" in text or ":" in text or "." not in text.strip("."):
         return text, catalog
@@ -86,7 +86,7 @@ class SparkTable:
         self._target = target
 
     def alias(self, name: str) -> SparkTable:
-        """The same dataset, whose columns conditions call `name.column` (default: `target`).
+        """The same dataset; conditions name its columns `name.column` (default: `target`).
 
         >>> people = lake.spark.open(spark, "/data/flights").alias("t")
         >>> people.update("t.month = 1", {"miles": "t.miles + 1"})

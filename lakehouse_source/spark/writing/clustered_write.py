@@ -1,8 +1,8 @@
 """Door. `write`: clusters the rows of a frame for pruning, then writes with format `plake`.
 
-A plain write moves no rows: each task writes a file for each partition value that it
-has, and the statistics of every file are as wide as the data. Here Spark first moves
-the rows of a partition, and rows with similar values, into the same files.
+A plain write moves no rows: each task writes a file for each of its partition values, and the
+statistics of every file are as wide as the data. Here Spark first moves the rows of a partition,
+and rows with similar values, into the same files.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def write(
 ) -> None:
     """Write a frame in few files with narrow statistics, as one new version.
 
-    Costs one shuffle. With `sort_by` or `cluster_by` Spark also takes a sample, for which it
-    computes the frame a second time, and a third time for several columns of `cluster_by`:
-    cache an expensive frame. Spark's adaptive execution sets the sizes of tasks, and so of files
+    This costs one shuffle. With `sort_by` or `cluster_by` Spark also takes a sample, for which it
+    computes the frame a second time; for several columns of `cluster_by`, a third time. So cache an
+    expensive frame. Spark's adaptive execution sets the sizes of tasks, and so of files
     (`spark.sql.adaptive.advisoryPartitionSizeInBytes`).
 
     Args:
@@ -53,10 +53,10 @@ def write(
             value then do not overlap, so a condition on the first column reads only
             the few files that can match it. Default: the property `sort_by` of the
             existing dataset; an empty list: not sorted.
-        cluster_by: one to four columns, nested ones by dotted path, by which rows of the whole
-            frame are placed, along a Hilbert curve where there are several; then `sort_by` is
-            the order of rows in a row group. Default: the property `cluster_by` of the existing
-            dataset, unless `sort_by` is given; an empty list: by none.
+        cluster_by: one to four columns, nested ones by dotted path, by which the rows of the whole
+            frame are placed, along a Hilbert curve if there are several; then `sort_by` only orders
+            the rows in a row group. Default: the property `cluster_by` of the existing dataset,
+            unless `sort_by` is given; an empty list: no columns.
         storage_options: as options `storage.NAME` of the format: secrets as `env:NAME`.
         options: options of `df.write.format("plake")` under the same names, such as
             `mergeSchema=True` or `targetFileSize="64m"`.
@@ -101,7 +101,7 @@ def write(
     if catalog is not None:
         writer = writer.option("catalog", catalog)
     for name, value in options.items():
-        # None stands for the default, as in every function of plake.
+        # None means the default, as in every function of plake.
         if value is not None:
             writer = writer.option(name, value)
     for name, value in (storage_options or {}).items():
@@ -116,9 +116,10 @@ def _placed(
     sort_columns: Sequence[str] | None,
     cluster_columns: Sequence[str] | None,
 ) -> DataFrame:
-    """The frame with its rows moved to the tasks that write them, by the columns that were given.
+    """The frame with its rows moved to the tasks that write them, by the given columns.
 
-    Where none were, by those of the dataset; one of these that the frame lacks is NULL in all rows.
+    Without given columns, by those of the dataset; a column that the frame lacks is NULL in all
+    rows.
     """
     layout, in_folders = existing.layout, _columns_of(df, partitions)
     if cluster_columns is not None:
@@ -143,8 +144,8 @@ def _clustered(
     columns = [F.col(quoted(name)) for name in (*partitions, *sort_columns)]
     if not columns:
         return df
-    # Ranges over all columns: a large partition is divided by the columns that sort it. Without
-    # an order, adaptive execution divides large partitions and joins small ones.
+    # Ranges over all columns, so that the sort columns divide a large partition. Without an order,
+    # adaptive execution divides large partitions and joins small ones.
     ranges = df.repartitionByRange(*columns) if sort_columns else df.hint("rebalance", *columns)
     # Needed without `sort_by` too: a task then has one file open at a time.
     return ranges.sortWithinPartitions(*columns)
@@ -153,7 +154,7 @@ def _clustered(
 def _existing_properties(
     uri: PathLike, catalog: str | None, storage_options: Mapping[str, str] | None
 ) -> DatasetProperties:
-    """The properties of the dataset. Those without a choice where there is no dataset yet."""
+    """The properties of the dataset; empty ones if there is no dataset yet."""
     address = Address(uri, catalog, storage_options)
     try:
         with address.open() as opened, opened.read() as reader:
@@ -166,7 +167,7 @@ def _columns_of(df: DataFrame, names: Sequence[str]) -> tuple[str, ...]:
     """The columns as the frame spells them, each once.
 
     Raises:
-        SchemaMismatchError: the frame lacks one.
+        SchemaMismatchError: the frame lacks a column.
     """
     chosen: dict[str, None] = {}
     for name in names:
@@ -185,7 +186,7 @@ def _paths_of(df: DataFrame, names: Sequence[str]) -> list[tuple[str, ...]]:
     """The leaf columns that dotted paths name.
 
     Raises:
-        SchemaMismatchError: the frame lacks one.
+        SchemaMismatchError: the frame lacks a column.
     """
     known = leaf_columns(df)
     missing = [name for name in names if name.lower() not in known]

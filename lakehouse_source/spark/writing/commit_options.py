@@ -1,4 +1,4 @@
-"""Door. Options of a write, a statement or a session, as the commit takes them."""
+"""Door. Options of a write, a statement or a session, in the form for the commit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakehouse_source.write.commit.options import WriteOptions
 
 
 def commit_options(given: Options) -> WriteOptions:
-    """What every commit can be told: on which version it is based, how it is known, what is noted.
+    """The options of every commit: its expected version, its idempotency pair, its notes.
 
     Raises:
         InvalidOptionError
@@ -26,7 +26,7 @@ def commit_options(given: Options) -> WriteOptions:
 
 
 def file_options(given: Options) -> Layout:
-    """How the files are written, as far as options of this kind may choose it.
+    """The layout of files, as far as options of this kind may choose it.
 
     Raises:
         InvalidOptionError

@@ -1,4 +1,4 @@
-"""Door. Spark's tasks get the rows of a frame along a curve through several columns."""
+"""Door. Distributes the rows of a frame to Spark's tasks along a curve through several columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakehouse_source.spark.types.to_spark_sql import quoted
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# The curve is laid through at most so many rows: of each task of the frame so many, and of all.
+# The most rows of the sample for the curve: of each task of the frame, and of all tasks.
 _TASK_ROWS = 2_000
 _ROWS = 100_000
 # A column of the frame while its rows are moved.
@@ -60,7 +60,7 @@ def along_curve(
 
 
 def _curve(df: DataFrame, columns: Sequence[Column]) -> Curve:
-    """The curve for the frame, through rows of each of its tasks."""
+    """The curve for the frame, from sample rows of each of its tasks."""
     from pyspark.sql import functions as F
 
     names = [str(number) for number in range(len(columns))]
@@ -73,7 +73,7 @@ def _curve(df: DataFrame, columns: Sequence[Column]) -> Curve:
 def some_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Evenly spread rows of a task: all of a small one, else 1 to 2 times `_TASK_ROWS`."""
     held: pa.Table | None = None
-    step, skip = 1, 0  # every so-manieth row is taken; so many rows come before the next one
+    step, skip = 1, 0  # one of `step` rows is taken, after `skip` rows
     for batch in batches:
         chosen = pa.array(range(skip, batch.num_rows, step), pa.int64())
         skip += len(chosen) * step - batch.num_rows
@@ -87,7 +87,7 @@ def some_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _key_of(curve: Curve) -> Any:
-    """A function of Spark that gives rows their places on the curve."""
+    """A Spark function that computes the places of rows on the curve."""
     from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 
     def key(*columns: pa.Array) -> pa.Array:

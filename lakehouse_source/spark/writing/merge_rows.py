@@ -27,13 +27,13 @@ from lakehouse_source.spark.writing.target_rows import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# Kinds of clauses, in the order in which a row is tried with them.
+# Kinds of clauses, in the order in which they are tried for a row.
 _MATCHED, _NOT_MATCHED, _BY_SOURCE = range(3)
 
 
 @dataclass(frozen=True)
 class _Clause:
-    """One WHEN. `values` None: the columns of the source; an empty one belongs to a DELETE."""
+    """One WHEN clause. `values` None: the columns of the source; empty: a DELETE."""
 
     kind: int
     operation: int
@@ -42,7 +42,7 @@ class _Clause:
 
 
 class SparkMerge:
-    """A MERGE that is being put together. Clauses of one kind are tried in their order.
+    """A MERGE under construction. Clauses of one kind are tried in their order.
 
     >>> target = lake.spark.open(spark, "/data/flights")
     >>> s = spark.sql("SELECT 1 AS month, 'UA' AS carrier, 5 AS miles").alias("s")
@@ -141,10 +141,10 @@ class SparkMerge:
         return self
 
     def execute(self) -> None:
-        """Find the rows by one join, and commit what is to be done as one version.
+        """Find the rows by one join, and commit all changes as one version.
 
-        A row of the dataset that clauses would change for several rows of the source raises
-        `AmbiguousMergeError`, and nothing is changed; deleting it for each is no conflict.
+        If clauses would change a row of the dataset for several rows of the source, this raises
+        `AmbiguousMergeError` and changes nothing; deleting a row several times is no conflict.
 
         >>> target = lake.spark.open(spark, "/data/flights")
         >>> s = spark.sql("SELECT 'UA' AS carrier").alias("s")
@@ -180,7 +180,7 @@ class SparkMerge:
         self._target.write(read, Command.MERGE, chosen, code, values)
 
     def _join(self) -> str:
-        """The kind of the join that keeps the rows that clauses ask for."""
+        """The kind of join that keeps the rows that the clauses need."""
         kinds = {clause.kind for clause in self._clauses}
         if _NOT_MATCHED in kinds:
             return "full_outer" if _BY_SOURCE in kinds else "right_outer"

@@ -1,12 +1,11 @@
-"""Door. The writes of DELETE, UPDATE and MERGE: executors gather places of rows and write rows.
+"""Door. The writes of DELETE, UPDATE and MERGE: executors collect places of rows and write rows.
 
-Each row of such a write says what happens to it: it is deleted, updated or inserted. A deleted
-or updated row names the file and the position where it is stored. A task sends the driver the
-positions, as bitmaps, and the files that it wrote with updated and inserted rows. The driver
-unites the bitmaps of all tasks and commits them and the files as one version.
-
-The version that the statement read is the base of the commit, not the one that is the newest
-when the write begins: a commit between the two must not be missed.
+Each row of such a write has an operation: it is deleted, updated or inserted. A deleted or updated
+row has the file and the position where it is stored. A task sends the driver the positions, as
+bitmaps, and the files that it wrote with updated and inserted rows. The driver unites the bitmaps
+of all tasks and commits them and the files as one version. The base of the commit is the version
+that the statement read, not the newest version when the write begins, because commits between the
+two must not be missed.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ from lakehouse_source.write.commit.row_changes import RowChanges, TouchedRows
 from lakehouse_source.write.layout.after_commit import compact_after
 from lakehouse_source.write.statements.row_statement import TouchedFiles, isolation_of
 
-# Values of `Row.OPERATION`. Spark has others, which it does not give to this kind of write.
+# Values of `Row.OPERATION`. Spark has other values, which this kind of write does not get.
 DELETED, UPDATED, INSERTED = 1, 2, 3
 
 CHANGES = {
@@ -79,10 +78,10 @@ CHANGES = {
 
 @dataclass(frozen=True, slots=True)
 class RowColumns:
-    """The names of a statement's columns beside those of the dataset.
+    """The names of a statement's columns besides those of the dataset.
 
-    `row_id` is the name of an updated row's identity in the rows, `hidden` that in files. With
-    `added` there is none of these columns, and every row is new.
+    `row_id` is the name of an updated row's identity in the rows, `hidden` its name in files. With
+    `added` there are no such columns, and every row is new.
     """
 
     file: str
@@ -113,7 +112,7 @@ class RowsChanged(WriterCommitMessage):
 
 @dataclass
 class _Found:
-    """What one task finds while its rows are written."""
+    """What one task collects while its rows are written."""
 
     deleted: dict[str, Positions] = field(default_factory=dict)
     updated: dict[str, Positions] = field(default_factory=dict)
@@ -143,12 +142,12 @@ def begin_statement(
 ) -> RowChangeWriter:
     """Begin the write of a statement. `schema` has the columns of its rows.
 
-    `told`: what the planner extension says of the statement; without it the options do.
+    `told`: the planner extension's message about the statement; without it, the options are used.
 
     Raises:
         InvalidOptionError: an option is not one of a statement's.
         SchemaMismatchError: rows that are written lack columns of the dataset.
-        CommitConflictError: the dataset has another schema by now.
+        CommitConflictError: the dataset's schema has changed.
     """
     others, storage = split_storage_options(options)
     known = STATEMENT_OPTIONS if told is not None else (*STATEMENT_OPTIONS, *OF_ROW_CHANGES)
@@ -177,7 +176,7 @@ def begin_statement(
             _check_columns(base, schema, added)
         incoming = dataframe_schema(without_metadata(newest.schema))
         staged = begin(catalog, address, incoming, chosen, base_version=base_version)
-    # The rows that a DELETE or UPDATE reads it changes; a MERGE leaves some alone.
+    # A DELETE or UPDATE changes all rows that it reads; a MERGE may leave some alone.
     rescans = statement.get(Statement.RESCANS, True)
     condition = None
     everything = rescans and isolation is Isolation.SERIALIZABLE
@@ -197,7 +196,7 @@ def begin_statement(
 def _check_columns(snapshot: Snapshot, rows: StructType, added: bool) -> None:
     """Check that the rows have all columns of the dataset, with its types.
 
-    A view can show fewer, or other types. A row that is written anew would lose the rest.
+    A view can have fewer columns, or other types. A rewritten row would lose the rest.
     """
     names = RowColumns.of(snapshot.schema)
     beside = () if added else (Row.OPERATION, names.file, names.position, names.row_id)
@@ -212,7 +211,7 @@ def _check_columns(snapshot: Snapshot, rows: StructType, added: bool) -> None:
                 dataset=snapshot.uri,
                 reason="is in the dataset with another type, or whole where the view shows a part",
                 hint="Make the view or frame of all columns, without a schema and the option "
-                "'columns': a row that is written anew would lose the rest.",
+                "'columns': a rewritten row would lose the rest.",
             )
     if found:
         raise SchemaMismatchError(
@@ -269,7 +268,7 @@ class RowChangeWriter(DataSourceArrowWriter):
         )
 
     def _rows(self, batches: Iterable[pa.RecordBatch], found: _Found) -> Iterator[pa.RecordBatch]:
-        """The rows to write. Puts the places of the others into `found`."""
+        """The rows to write. Puts the places of the other rows into `found`."""
         columns = self.columns
         for batch in batches:
             if columns.added:
@@ -313,7 +312,7 @@ class RowChangeWriter(DataSourceArrowWriter):
         )
 
     def _places(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Positions, int]]:
-        """The places of rows, by file, and how many rows name them."""
+        """The places of rows, by file, and how many rows have them."""
         paths = batch.column(self.columns.file).dictionary_encode()
         order = pc.sort_indices(paths.indices)
         positions = batch.column(self.columns.position).take(order)
@@ -363,10 +362,10 @@ def _serialized(found: Mapping[str, Positions]) -> dict[str, bytes]:
 
 
 def _united(parts: Sequence[RowsChanged]) -> dict[str, TouchedRows]:
-    """The rows that all tasks took out of files, by path.
+    """The rows that all tasks deleted or updated, by path of their file.
 
     Raises:
-        AmbiguousMergeError: two tasks change the same row, and not both delete it.
+        AmbiguousMergeError: two tasks change the same row, and at least one does not delete it.
     """
     touched = TouchedFiles()
     updated: dict[str, Positions] = {}
@@ -383,7 +382,7 @@ def _united(parts: Sequence[RowsChanged]) -> dict[str, TouchedRows]:
 
 
 def _add_once(known: Positions, positions: Positions, path: str) -> None:
-    """Add positions of updated rows, none of which may be known already."""
+    """Add positions of updated rows; none may be present already."""
     _check_once(known & positions, path)
     known.update(positions)
 

@@ -1,12 +1,10 @@
-"""Door. Stream writes: each micro-batch becomes one version, once.
+"""Door. Stream writes: each micro-batch becomes exactly one version.
 
-Spark makes the writer anew for each step of a batch: on the driver to send it to the tasks,
-to commit, and to abort. What the steps have in common travels in the messages of the tasks.
-
-A batch is known to the catalog by an idempotency pair: the id of the query, which its
-checkpoint keeps, and the number of the batch. Spark repeats a batch after a crash between
-the commit here and its own commit log. The catalog then has the pair already, the files of
-the repetition are deleted, and nothing is committed.
+Spark makes a new writer for each step of a batch: on the driver to send it to the tasks, to commit,
+and to abort. The messages of the tasks carry what the steps share. An idempotency pair identifies a
+batch in the catalog: the id of the query, which its checkpoint keeps, and the number of the batch.
+Spark repeats a batch after a crash between the commit here and its own commit log. Then the catalog
+has the pair already, the files of the repeated batch are deleted, and nothing is committed.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from lakehouse_source.write.commit.commit import abort, commit
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from lakehouse_source.write.layout.after_commit import compact_after
 
-# Spark sets it in each task of a streaming query. It is stable across restarts.
+# Spark sets this property in each task of a streaming query. Its value survives restarts.
 QUERY_ID = "sql.streaming.queryId"
 
 
@@ -40,7 +38,7 @@ QUERY_ID = "sql.streaming.queryId"
 class BatchWritten(WriterCommitMessage):
     """The files of one task attempt, and the write that they belong to.
 
-    Only files that a message names can be committed.
+    Only files in a message can be committed.
     """
 
     query_id: str
@@ -52,8 +50,8 @@ class BatchWritten(WriterCommitMessage):
 class BatchRefused(WriterCommitMessage):
     """Why the rows of one task attempt do not fit the dataset. Its files are deleted.
 
-    The commit raises the error. Spark would run a task that raises it again, to no avail, and
-    tell it as one of a task.
+    The commit raises the error. If the task raised it, Spark would run the task again, in vain, and
+    report an error of a task.
     """
 
     staged: StagedWrite
@@ -63,8 +61,8 @@ class BatchRefused(WriterCommitMessage):
 class PlakeStreamWriter(DataSourceStreamArrowWriter):
     """Writes the micro-batches of one query, on the driver.
 
-    Pickled, which Spark does once for the tasks of each batch, it becomes a `TaskWriter`. The
-    write of the batch begins then, on the version that is the newest at that time.
+    Spark pickles this writer once for the tasks of each batch, which turns it into a `TaskWriter`.
+    The write of the batch begins then, on the version that is the newest at that time.
     """
 
     def __init__(
@@ -113,7 +111,8 @@ class PlakeStreamWriter(DataSourceStreamArrowWriter):
         staged, files = first.staged, _files(written)
         with self._address.open() as catalog:
             if not files and staged.base_version and staged.options.mode == "append":
-                # No version for nothing. The dataset's first batch gives it its schema.
+                # An empty batch makes no version, except that the first batch gives the dataset its
+                # schema.
                 with catalog.write() as tx:
                     tx.finish_pending(staged.write_id)
                 return
@@ -127,10 +126,11 @@ class PlakeStreamWriter(DataSourceStreamArrowWriter):
             compact_after(catalog, staged, result)
 
     def _commit_no_message(self) -> None:
-        """Commit a batch of which no task tells anything, and so no query id is known.
+        """Commit a batch without messages of tasks, whose query id is therefore unknown.
 
         Spark runs at least one task for each batch. If it did not, there would be nothing to
-        append. In mode complete the result is empty, and to write that twice does no harm.
+        append. In mode complete the result is empty, and writing an empty result twice does no
+        harm.
         """
         if self.options.mode == "append":
             return
@@ -141,7 +141,7 @@ class PlakeStreamWriter(DataSourceStreamArrowWriter):
         """Give a batch up, unless it is committed: Spark calls this after a failed commit too.
 
         Without a message the write is not known. Its tasks deleted their files, and its
-        registration is abandoned in time.
+        registration is abandoned later.
         """
         known = [one for one in messages if isinstance(one, BatchWritten | BatchRefused)]
         if known:

@@ -22,7 +22,7 @@ Assignments: TypeAlias = "Mapping[str, str | Column]"
 
 DELETED, UPDATED, INSERTED = 1, 2, 3
 _PLACE = (MetadataColumn.FILE, MetadataColumn.POSITION, MetadataColumn.ROW)
-# Columns of a join that no user has.
+# Names of a join's own columns, which no user has.
 OWN = "__plake_"
 
 
@@ -47,7 +47,7 @@ class Target:
         return kept if self.catalog is None else {**kept, "catalog": self.catalog}
 
     def read(self) -> TargetRows:
-        """The rows, with copies of all columns under names of our own."""
+        """The rows, with copies of all columns under names of plake's own."""
         from pyspark.sql import functions as F
 
         loaded = self.load(metadataColumns="true")
@@ -91,7 +91,7 @@ class Target:
 class TargetRows:
     """The target of one statement: its rows, the types of its columns, and its version.
 
-    `names` are the names that the writer wants for the columns of `_PLACE`.
+    `names` are the writer's names for the columns of `_PLACE`.
     """
 
     frame: DataFrame
@@ -105,7 +105,7 @@ class TargetRows:
     def assigned(
         self, given: Assignments, alias: str, *, inserted: bool = False
     ) -> dict[str, Column]:
-        """The values by the names of the dataset's columns. `inserted`: there is no row before."""
+        """The values by the names of the dataset's columns. `inserted`: there is no old row."""
         from pyspark.sql import functions as F
 
         trees: dict[str, Any] = {}

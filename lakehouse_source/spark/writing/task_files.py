@@ -1,4 +1,4 @@
-"""Door. Files that tasks wrote, as their messages to the driver carry them."""
+"""Door. Files that tasks wrote, in the form for messages to the driver."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _NO_COLUMNS = pa.schema([])
 
 
 def shortened(files: Iterable[FileMetadata]) -> tuple[FileMetadata, ...]:
-    """Files for a message: without schema and footer, which the driver knows or does not need."""
+    """Files for a message, without schema and footer, which the driver knows or does not need."""
     return tuple(replace(file, schema=_NO_COLUMNS, parquet_metadata=None) for file in files)
 
 
 def restored(files: Iterable[FileMetadata], schema: pa.Schema) -> list[FileMetadata]:
-    """The files of messages, with the schema that the write gave them."""
+    """The files of messages, with the schema of the write."""
     return [replace(file, schema=schema) for file in files]

@@ -1,1 +1,1 @@
-"""Verb. Parquet files that were there before become part of a dataset."""
+"""Verb. Existing Parquet files become part of a dataset."""

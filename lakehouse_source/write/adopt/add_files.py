@@ -42,15 +42,15 @@ from lakehouse_source.write.commit.commit import abort, commit
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from lakehouse_source.write.rows.stage import heartbeat_of, with_heartbeat
 
-# Footers that are read at the same time. From a local disk there is nothing to wait for, and
-# threads only compete for Python's lock: 10,000 files of 9 columns took 16 s with one thread
-# and 19 to 25 s with eight. Requests to an object store are waited for.
+# How many footers are read at the same time. Reads from a local disk do not wait, so threads only
+# compete for Python's lock: 10,000 files of 9 columns took 16 s with one thread and 19 to 25 s with
+# eight. Requests to an object store do wait.
 _AT_ONCE_LOCAL = 1
 _AT_ONCE_REMOTE = 16
 _COPIED_BYTES = 8 << 20
 
 
-# Answers the footer of each file, in the order of the files.
+# Returns the footer of each file, in the order of the files.
 ReadFooters: TypeAlias = Callable[[Sequence[GivenFile]], Iterable[ForeignFile]]
 
 
@@ -68,14 +68,14 @@ def add_files(
     storage_options: Mapping[str, Any] | None = None,
     read_footers: ReadFooters | None = None,
 ) -> WriteResult:
-    """Add files to a dataset in one commit; with `is_new` the dataset is made by it.
+    """Add files to a dataset in one commit; with `is_new` the commit makes the dataset.
 
     `storage_options` are for files outside of the dataset. `read_footers` reads the footers
     of the files, in their order; by default threads of this process do.
 
     Raises:
         DatasetExistsError: the dataset exists and `is_new`.
-        DatasetNotFoundError: it does not exist, and not `is_new`.
+        DatasetNotFoundError: the dataset does not exist and not `is_new`.
         CorruptDatasetError, StorageError: a file is damaged or cannot be read.
         SchemaMismatchError: a file does not fit the dataset.
         CommitConflictError, CommitUnknownError: as `commit` raises them.
@@ -123,14 +123,14 @@ def _check_not_there(
     storage: Storage,
     options: WriteOptions,
 ) -> None:
-    """Refuse files that are in the dataset already, or of which a row is, in another file.
+    """Refuse files that the dataset already has, or whose rows it has in another file.
 
     The commit checks again, under the lock, what other commits did meanwhile.
     """
     shown = {file.path: file.shown for file in given if not file.is_copied}
     with catalog.read() as reader:
         if committed_before(reader, snapshot.dataset, options) is not None:
-            return  # the commit answers what the first one did
+            return  # the commit returns the result of the first one
         live = reader.live_paths(snapshot.dataset.id, snapshot.version)
         for path in shown:
             if path in live:

@@ -1,4 +1,4 @@
-"""Verb. Existing files that are added: they must fit the dataset; what the catalog records."""
+"""Verb. Existing files that are added: checks that they fit the dataset, and describes them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CheckedRecorder:
         self.write_id = staged.write_id
         self.schema = staged.spec.schema
         self.partition_by = staged.spec.partition_by
-        # Per schema of files: what describes them, and what their statistics must show.
+        # Per schema of files: how to describe the files, and what their statistics must show.
         self._known: dict[ForeignSchema, tuple[Recorder, list[ToShow]]] = {}
 
     def describe(self, one: FoundFile) -> FileMetadata:
@@ -34,7 +34,7 @@ class CheckedRecorder:
 
         Raises:
             SchemaMismatchError: it does not fit the dataset.
-            InvalidOptionError: a folder's name is no value of the partition column.
+            InvalidOptionError: a folder's name is not a value of the partition column.
         """
         if one.file.described not in self._known:
             self._known[one.file.described] = self._check(one.file)
@@ -97,7 +97,7 @@ def _not_shown(field: pa.Field, wanted: ToShow) -> SchemaMismatchError:
 
 
 def _check_in_file(file: ForeignFile, field: pa.Field, value: Any) -> None:
-    """Check a column that the file has besides its folder's value: both must be the same."""
+    """Check a partition column that the file stores too: each row must have the folder's value."""
     stored = find_field(field.name, file.schema)
     if stored is None:
         return

@@ -113,7 +113,7 @@ def schema_in(
         data = _nullable([zoned_as(f, schema, one.file) for f in fields] + partitions)
         with named_in_errors(one.given):
             schema = _merged(schema, data, options.schema_merge, snapshot.uri)
-    # Others may drop or rename a column meanwhile: only those that the files have are asked for.
+    # Others may drop or rename a column meanwhile, so only the files' own columns are used.
     given = [field.name for one in _one_per_schema(found) for field in one.file.schema]
     fields = [f for f in schema if f.name in names or find_name(f.name, given) is not None]
     return AddedSchema(_bare(fields), names)
@@ -122,8 +122,8 @@ def schema_in(
 def _merged(
     schema: pa.Schema, data: pa.Schema, add_columns: bool, dataset: str | None = None
 ) -> pa.Schema:
-    # Whether values fit is asked later: of the dataset's files by `begin`, of those that are
-    # added by `CheckedRecorder`.
+    # Whether values fit is checked later: `begin` checks the dataset's files, and `CheckedRecorder`
+    # checks the added files.
     return merge(
         schema,
         data,
@@ -134,7 +134,7 @@ def _merged(
 
 
 def zoned_as(field: pa.Field, schema: pa.Schema, file: ForeignFile) -> pa.Field:
-    """The field; INT96, which has no zone, as the dataset's column has it."""
+    """The field; an INT96 timestamp, which has no zone, gets the type of the dataset's column."""
     now = find_field(field.name, schema)
     if field.name in file.described.int96 and now is not None and pa.types.is_timestamp(now.type):
         return file.described.physical.field(field.name) if now.type.tz is None else field
@@ -142,7 +142,7 @@ def zoned_as(field: pa.Field, schema: pa.Schema, file: ForeignFile) -> pa.Field:
 
 
 def _nullable(fields: Sequence[pa.Field]) -> pa.Schema:
-    """The fields as data whose new columns are nullable; NOT NULL is checked per file."""
+    """The fields as a schema whose new columns are nullable; NOT NULL is checked per file."""
     return dataframe_schema(pa.schema(fields))
 
 
@@ -155,7 +155,7 @@ def _text_of(one: FoundFile, key: str) -> str | None:
 
 
 def _one_per_schema(found: Sequence[FoundFile]) -> Iterator[FoundFile]:
-    """The first file of each schema: many files have few schemas."""
+    """The first file of each schema, because many files have few schemas."""
     seen: set[ForeignSchema] = set()
     for one in found:
         if one.file.described not in seen:

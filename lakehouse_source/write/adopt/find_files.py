@@ -55,9 +55,8 @@ def find_files(
     `storage_options` are those of paths outside of the dataset. Without them the dataset's
     own options are used in a store of the same kind.
 
-    Hidden files and folders (`_` or `.` first, but not `_key=value`) of a folder are passed
-    over, and so are files that plake itself wrote in the dataset. Elsewhere a folder with files
-    of plake is refused.
+    Hidden files and folders (named `_…` or `.…`, but not `_key=value`) are skipped, and so are
+    files that plake itself wrote in the dataset. Any other folder with files of plake is refused.
 
     Raises:
         StorageError: a folder cannot be listed.
@@ -130,7 +129,7 @@ def _files_at(
 def _outside(location: StorageLocation) -> Iterator[GivenFile]:
     given = local_path(location.uri) or location.given
     if local_path(location.uri) is None:
-        # As given, with the credentials that it takes to get there.
+        # The URI as given, because it may have the credentials for the store.
         parts = urlsplit(given)
         above = parts.path.rstrip("/").rpartition("/")[0]
         storage = Storage(location.sibling(urlunsplit(parts._replace(path=above))))

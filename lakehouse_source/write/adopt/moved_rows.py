@@ -1,7 +1,7 @@
 """Verb. Whether rows of files that were removed are still in a dataset, in other files.
 
-A compaction, an update, a merge or a delete may write the rows of a file anew. They keep their
-identities, so these tell whether a row is there.
+A compaction, an update, a merge or a delete may rewrite the rows of a file. The rows keep their
+identities, which tell whether a row is still in the dataset.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from lakehouse_source.storage import Storage
 def file_with_rows_left(
     reader: CatalogReader, snapshot: Snapshot, removed: Sequence[RemovedFile], storage: Storage
 ) -> RemovedFile | None:
-    """The first of the files of which a row is in the version; it reads one column.
+    """The first of the files that has a row in the version; reads one column.
 
     Raises:
         StorageError, CorruptDatasetError: a file of the version cannot be read.
     """
     if not removed:
         return None
-    # Rows may have moved long before the file was removed, and files of somebody else hold none.
+    # Rows may have moved long before the file was removed. Files that plake did not write hold no
+    # moved rows.
     live = reader.files(snapshot.dataset.id, snapshot.version)
     files = [file for file in live if not is_foreign(file.path)]
     (row,) = unused_names((ROW,), snapshot.schema.names)

@@ -1,7 +1,7 @@
 """Verb. What a commit does under the lock of its dataset, inside its database transaction.
 
-It looks whether this write was committed already, whether newer commits conflict, and
-which files it replaces; then it records the new version.
+The commit checks whether this write was committed already and whether newer commits conflict, finds
+the files that it replaces, and records the new version.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def apply_commit(
 ) -> WriteResult:
     """Add the files of a write, and remove those that it replaces, as the next version.
 
-    Where this write, or one with the same idempotency pair, was committed already, nothing
-    is changed and the result is that of the first commit; in the second case its
-    `metadata` is empty.
+    If this write, or another write with the same idempotency pair, was committed already, nothing
+    is changed and the result is that of the first commit. For another write its `metadata` is
+    empty.
 
     Raises:
         RewriteOutdated, StorageNeeded: the write needs more before it can be committed.
@@ -82,8 +82,8 @@ def apply_commit(
         schema_version = version
         record = record_schema(tx, record, version, schema, before, staged)
         reach("schema written")
-    # Before the live files are listed: if another commit took the version that files were
-    # prerecorded for, they would be listed as live.
+    # This must come before the live files are listed: if another commit took the version that files
+    # were prerecorded for, these files would be listed as live.
     same = locked.schema is None and schema is before
     recorded = rebase_prerecorded(tx, record, version, schema, commit, prerecorded, same)
     check_not_live(tx, record, commit)
@@ -121,13 +121,13 @@ def apply_commit(
 def committed_before(
     reader: CatalogReader, record: DatasetRecord, options: WriteOptions
 ) -> TransactionRecord | None:
-    """The commit that a write repeats: of the same application, with its number or a later one."""
+    """The commit that a write repeats: its application committed this number or a later one."""
     pair = _pair(options)
     return None if pair is None else reader.repeated(record.id, *pair)
 
 
 def _committer(options: WriteOptions) -> Mapping[str, str]:
-    """What the writer tells of itself; the process knows the engine where that is not DuckDB."""
+    """What the writer tells of itself; the process knows the engine if it is not DuckDB."""
     return {"engine": "duckdb" if options.writer == "duckdb" else "", **options.committer}
 
 
@@ -153,7 +153,7 @@ def _first_result(
     record: DatasetRecord,
     done: TransactionRecord,
 ) -> WriteResult:
-    """Undo what was recorded for a repetition; answer what the first commit did."""
+    """Undo what was recorded for a repeated write; return the result of the first commit."""
     tx.forget_files(prerecorded.file_ids)
     tx.finish_pending(commit.staged.write_id)
     schema_version = tx.schema_at(record.id, done.version)[0]
@@ -192,7 +192,7 @@ def _schema_to_commit(
 ) -> pa.Schema:
     if commit.staged.options.change is not Change.DELETE or before is None:
         return schema_to_commit(tx, record, before, commit.staged)
-    # Deleted rows need no schema. Rows that were written anew have the one of the base version.
+    # Deleted rows need no schema. Rewritten rows have the schema of the base version.
     if commit.files and not before.equals(commit.staged.spec.schema, check_metadata=True):
         raise RewriteOutdated
     return before

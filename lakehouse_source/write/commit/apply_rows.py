@@ -1,6 +1,6 @@
 """Verb. Changes of rows are fitted to the version in force, under the lock of the dataset.
 
-The deletion vectors of a statement are compared with those that are live by then. Rows that other
+The deletion vectors of a statement are compared with those that are live now. Rows that other
 commits deleted meanwhile are added, and a row that both changed is a conflict. Storage is read and
 written without the lock, so that no other commit waits for it: the transaction ends with
 `StorageNeeded`, and the commit begins again when storage has answered.
@@ -24,12 +24,12 @@ VectorsSince = Mapping[int, Sequence[tuple[int, DeletionVector]]]
 
 @dataclass(frozen=True, slots=True)
 class AppliedRows:
-    """What the changes come to at the version that is committed.
+    """The effect of the changes on the version that is committed.
 
-    `removed` are files of which no row is left or whose rows were written anew; `vectors` are
-    the new vectors of other files, and `rows_by_vectors` counts the rows that these delete.
-    `deleted` and `updated` count rows that no other commit takes out, `copied` the rows that
-    were written anew without a change.
+    `removed` are files that have no row left, or whose rows were rewritten; `vectors` are the new
+    vectors of other files, and `rows_by_vectors` counts the rows that these delete. `deleted` and
+    `updated` count rows that no other commit takes out; `copied` counts the rows that were
+    rewritten without a change.
     """
 
     removed: tuple[FileRecord, ...]
@@ -49,12 +49,12 @@ class RowConflict(Exception):
 
 
 class RewriteOutdated(Exception):
-    """A file whose rows were written anew has another vector now, or another schema is in force."""
+    """A rewritten file has another vector now, or another schema is in force."""
 
 
 @dataclass(eq=False)
 class StorageNeeded(Exception):
-    """Vectors of other commits are not read yet, or merged ones, by file id, not written."""
+    """Vectors of other commits are not read yet, or merged vectors (by file id) not written yet."""
 
     unread: Sequence[tuple[FileRecord, DeletionVector]] = ()
     unwritten: Mapping[int, tuple[FileRecord, Positions]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class StorageNeeded(Exception):
 def with_storage(
     prepared: PreparedRows, needed: StorageNeeded, write_id: str, storage: Storage
 ) -> PreparedRows:
-    """Read and write what the changes need to be applied."""
+    """Read and write the vectors that are needed to apply the changes."""
     read = {
         vector: deleted_rows(vector, file.path, file.row_count, storage)
         for file, vector in needed.unread
@@ -139,7 +139,7 @@ def _merged(
     newer: Sequence[TransactionRecord],
     storage: Storage,
 ) -> tuple[dict[int, Positions], dict[int, Positions]]:
-    """The positions of files with another vector now, and of these the rows that others took."""
+    """The positions of files that have another vector now, and the rows that others deleted."""
     since = _vectors_since(tx, prepared.files, base_version)
     unread = [
         (one.file, vector)
@@ -157,7 +157,7 @@ def _merged(
         if file.id not in since:
             continue
         now = before
-        moved = Positions()  # rows that another commit wrote anew
+        moved = Positions()  # rows that another commit rewrote
         for version, vector in since[file.id]:
             known = prepared.read.get(vector)
             # Without `known` the catalog has a copy of the vector: storage is not read.

@@ -21,7 +21,10 @@ def begin_after(
     incoming: pa.Schema,
     options: WriteOptions,
 ) -> StagedWrite:
-    """Begin a write whose caller has read a version. Its base is the newest one as it begins."""
+    """Begin a write whose caller has read a version.
+
+    Its base is the version that is the newest now.
+    """
     try:
         return begin(catalog, address, incoming, options)
     except SchemaMismatchError as error:

@@ -45,7 +45,7 @@ from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 
 @dataclass(frozen=True, slots=True)
 class _Unclaimed:
-    """What a write finds whose folder is nobody's yet; `is_new`: nothing was committed there."""
+    """No catalog owns the folder of the write yet; `is_new`: nothing was committed there."""
 
     is_new: bool
 
@@ -60,14 +60,14 @@ def begin(
 ) -> StagedWrite:
     """Register a write to a dataset and fix the schema and layout of its files.
 
-    `catalog` is the open catalog of `address`; `incoming` is the schema of the rows. The
-    dataset is registered where it is not there yet. `base_version` is the version that the
-    caller has read already; what was committed after it is checked when the write commits.
+    `catalog` is the open catalog of `address`; `incoming` is the schema of the rows. The dataset is
+    registered if it is new. `base_version` is the version that the caller has read; the commit
+    checks all later versions.
 
     Raises:
         CommitConflictError: the dataset is not at `expected_version`, or has not reached
             `base_version`.
-        ForeignFolderError: the folder is another catalog's, or has data of plake that no
+        ForeignFolderError: the folder belongs to another catalog, or has data of plake that no
             dataset of this catalog has.
     """
     options.check()
@@ -106,7 +106,8 @@ def begin(
     reach("begin")
     staged = in_transaction(catalog, address.uri, write_id, register, resolve=False)
     if isinstance(staged, _Unclaimed):
-        # Before the catalog knows of the dataset, and in no transaction: a store may be slow.
+        # This comes before the catalog knows the dataset, and outside a transaction: a store may be
+        # slow.
         claim(catalog, address.location, is_new=staged.is_new)
         claimed = True
         staged = in_transaction(catalog, address.uri, write_id, register, resolve=False)
@@ -125,7 +126,7 @@ def _begin_reserved(
 ) -> StagedWrite | None:
     """Begin a write whose id is registered already, which needs no transaction that writes.
 
-    None where the registration is gone or the catalog cannot be read just now.
+    None if the registration is gone or the catalog cannot be read now.
     """
     try:
         with catalog.read_autocommit() as reader:
@@ -209,7 +210,7 @@ def _stage(
 
 def _check_base(record: DatasetRecord, version: int | None, uri: str) -> None:
     if version is not None and version > record.current_version:
-        made_anew = "the dataset that was read was dropped, and made anew since"
+        made_anew = "the dataset was dropped and made again after it was read"
         raise conflict(uri, version, record.current_version, made_anew)
 
 

@@ -1,4 +1,4 @@
-"""Verb. Before the first write to a folder: it becomes this catalog's, or the write is refused."""
+"""Verb. Before the first write to a folder: this catalog takes it, or refuses the write."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def claim(catalog: Catalog, location: StorageLocation, *, is_new: bool) -> None:
 
     Raises:
         InvalidOptionError: a new dataset would be made at `sales.orders`.
-        ForeignFolderError: it is another catalog's, or it has data that plake wrote and that
-            this catalog does not know: the URL of the catalog is probably wrong.
+        ForeignFolderError: the folder belongs to another catalog, or has data of plake that this
+            catalog does not know: the URL of the catalog is probably wrong.
     """
     storage = Storage(location)
     if is_new:
@@ -38,7 +38,7 @@ def _refuse_unknown_data(catalog: Catalog, storage: Storage) -> None:
     if not found:
         return
     with catalog.read() as reader:
-        # Other first writes may be going on, or have died.
+        # Other first writes may be running, or have crashed.
         known = reader.write_states(found)
     unknown = sorted(path for write_id, path in found.items() if write_id not in known)
     if unknown:

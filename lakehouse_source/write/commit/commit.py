@@ -1,8 +1,8 @@
-"""Verb. The end of a write: its files become a version, or they are given up.
+"""Verb. The end of a write: its files become a version, or the write is given up.
 
-The order of events makes a crash harmless at every point. A write is registered as
-pending, its files are written under unique names, and one database transaction makes
-them, and the removal of what they replace, visible. A crash before it leaves files that
+The order of events makes a crash harmless at every point. A write is registered as pending, and its
+files are written under unique names. One database transaction then makes the new files, and the
+removal of those that they replace, visible. A crash before this transaction leaves files that
 belong to no version; a crash after it leaves the new version.
 """
 
@@ -32,10 +32,10 @@ from lakehouse_source.write.commit.prerecord import PreparedCommit, prepare_file
 from lakehouse_source.write.commit.rewrite import rewrite_matching
 from lakehouse_source.write.commit.row_changes import RowChanges
 
-# While other commits come first, vectors are read and written so many times without the lock.
-# After that it is done under the lock, so that others cannot keep a statement from its end.
+# How often vectors are read and written without the lock while other commits come first. After that
+# this is done under the lock, so that other commits cannot starve a statement.
 _TRIES_WITHOUT_LOCK = 4
-# Files of an object store whose sizes are asked for at the same time; each is a request.
+# How many files' sizes are requested from an object store at the same time.
 CHECKS_AT_ONCE = 16
 
 
@@ -74,8 +74,8 @@ def _commit_rows(
             prepared = prepare_rows(catalog, staged, files, rows, written)
             result = _commit_prepared_rows(catalog, prepared)
         except RewriteOutdated:
-            # Another commit changed a row of a file whose other rows were written anew. That
-            # was to save space: now its deletion vector grows instead.
+            # Another commit changed a row of a file whose other rows were rewritten to save space.
+            # Now the file's deletion vector grows instead.
             _delete(staged, written)
             written.clear()
             prepared = prepare_rows(catalog, staged, files, rows, written, rewrite=False)
@@ -90,7 +90,7 @@ def _commit_rows(
 
 
 def _commit_prepared_rows(catalog: Catalog, prepared: PreparedCommit) -> WriteResult:
-    """Commit. No other commit waits while vectors of others are read, or merged ones written."""
+    """Commit. No other commit waits while vectors are read from storage or written."""
     storage = Storage(prepared.staged.spec.uri)
     tries = 0
     while True:
@@ -110,7 +110,7 @@ def commit_all(
 ) -> list[WriteResult]:
     """Commit writes to different datasets of one catalog in one database transaction.
 
-    Answers one result per write, in order. When an error is raised, none is committed.
+    Returns one result per write, in order. If an error is raised, no write is committed.
 
     Raises:
         CommitConflictError, StorageError, CommitUnknownError: as `commit` does, for any of
@@ -193,7 +193,7 @@ def _commit_prepared(catalog: Catalog, prepared: Sequence[PreparedCommit]) -> li
         for one, seen in zip(prepared, prerecorded):
             if one.staged.key in successors:
                 tx.register_pending(successors[one.staged.key], seen.current.dataset.id)
-        # Every transaction locks in the order of dataset ids: two that locked the same
+        # Every transaction locks in the order of dataset ids. Two transactions that lock the same
         # datasets in different orders would wait for each other.
         order = sorted(range(len(prepared)), key=lambda i: prerecorded[i].current.dataset.id)
         results = {i: apply_commit(tx, prepared[i], prerecorded[i]) for i in order}
@@ -224,11 +224,11 @@ def abort(
 
     Files that were added where they stand are never deleted.
 
-    This is the only place that decides whether files are deleted after a failure. They
-    are deleted only when the catalog has fenced the write. They stay, and the answer is
-    False, where the write was committed, where the catalog cannot be asked, and where
-    `failure`, the error that led here, leaves open whether it was committed. Vacuum
-    deletes them later if they belong to no version.
+    This is the only place that decides whether files are deleted after a failure. The files are
+    deleted only when the catalog has fenced the write. They stay, and the result is False, if the
+    write was committed, if the catalog cannot be asked, or if `failure`, the error that led here,
+    leaves open whether the write was committed. Vacuum deletes them later if they belong to no
+    version.
     """
     reach("abort begun")
     if isinstance(failure, PlakeError) and failure.outcome_unknown:
@@ -254,7 +254,7 @@ def _delete(staged: StagedWrite, files: Iterable[FileMetadata]) -> None:
     storage = Storage(staged.spec.uri)
     for file in files:
         if not is_of_write(file.path, staged.write_id):
-            continue  # added where it stands: it belongs to somebody else
+            continue  # added in place: the file belongs to somebody else
         try:
             storage.delete(file.path)
             reach("file deleted")

@@ -23,20 +23,21 @@ class Change(Enum):
 
 
 class Isolation(Enum):
-    """What a statement that changes rows must not miss of the commits since its base version.
+    """Which commits since its base version conflict with a statement that changes rows.
 
-    SNAPSHOT: a change of a row that it changes too. WRITE_SERIALIZABLE, the default: for a MERGE
-    also rows that were added and that it may match. SERIALIZABLE: all that it read. The commits
-    then have the result of statements that run one after the other, in the order of versions.
+    SNAPSHOT: those that changed a row that the statement changes too. WRITE_SERIALIZABLE, the
+    default: for a MERGE also those that added rows that it may match. SERIALIZABLE: those that
+    changed anything that the statement read. The commits then have the result of statements that
+    run one after the other, in the order of versions.
 
-    What a statement reads is the rows that satisfy its condition, and that there are no others.
-    A DELETE and an UPDATE change every such row, so only rows that others added are to be looked
-    for besides. A MERGE leaves some alone: a row that it matched keeps a row of the source from
-    being inserted, whether a clause changed it or not. So under SERIALIZABLE
-    - an added row conflicts that may satisfy the condition, by its file's partition and bounds;
-    - a change of a row conflicts that a MERGE with a clause for rows without a match has matched;
-    - where Spark does not tell what was read, as of the source of its MERGE, every change of a
-      row conflicts in a file that may hold rows of the condition.
+    A statement reads the rows that satisfy its condition, and relies on there being no others. A
+    DELETE and an UPDATE change every such row, so only rows that others added remain to be checked.
+    A MERGE may leave such a row unchanged: a matched row prevents the insert of a source row,
+    whether a clause changed the matched row or not. So under SERIALIZABLE
+    - an added row conflicts if it may satisfy the condition, by its file's partition and bounds;
+    - a change of a row conflicts if a MERGE with a clause for rows without a match matched the row;
+    - where Spark does not tell what was read, as for the source of its MERGE, every change of a row
+      conflicts if the row's file may hold rows of the condition.
     Other tables, and files that a source was made of, are not looked at.
     """
 
@@ -46,13 +47,13 @@ class Isolation(Enum):
 
 
 class Verdict(Enum):
-    """What a commit has to do about another one that was committed after it began.
+    """What a commit has to do about another commit that came after the first one began.
 
     REBASE: take the next version. REBASE_SCHEMA: the same, if the schemas can be merged
     again. CHECK_ADDED: rebase if no file that the other commit added can hold a row that
     this one replaces. CHECK_MINE: rebase if the other commit removed no file that this one
-    rewrites, and no row of one. CHECK_ROWS: rebase if the other commit changed no row that
-    this one changes, and as the isolation asks. CONFLICT: raise an error.
+    rewrites, and no row of one. CHECK_ROWS: rebase if the other commit changed no row that this one
+    changes, and the isolation allows it. CONFLICT: raise an error.
     """
 
     REBASE = "rebase"
@@ -70,11 +71,11 @@ _REBASE, _SCHEMA, _ADDED, _MINE, _ROWS, _STOP = Verdict
 TABLE: dict[Change, tuple[Verdict, ...]] = {
     Change.APPEND: (_REBASE, _REBASE, _REBASE, _SCHEMA, *[_REBASE] * 4),
     Change.OVERWRITE: (_REBASE, _REBASE, _REBASE, _SCHEMA, *[_REBASE] * 4),
-    # The rows to keep were read before: a row that was deleted since then would return.
+    # The rows to keep were read before: a row that was deleted after this would return.
     Change.OVERWRITE_WHERE: (_ADDED, *[_STOP] * 7),
     Change.SCHEMA: (_REBASE, _REBASE, _REBASE, _STOP, *[_REBASE] * 4),
     Change.REWRITE: (_MINE, _STOP, _MINE, _STOP, *[_MINE] * 4),
-    # Positions mean the same under every schema. Values do not: they were computed before.
+    # Positions mean the same under every schema. Values, which were computed before, do not.
     Change.DELETE: (_ROWS, _STOP, _ROWS, _REBASE, *[_ROWS] * 4),
     Change.UPDATE: (_ROWS, _STOP, _ROWS, _STOP, *[_ROWS] * 4),
     Change.MERGE: (_ROWS, _STOP, _ROWS, _STOP, *[_ROWS] * 4),
@@ -107,7 +108,7 @@ def _operations(*changes: Change) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Collision:
-    """What a commit collides with: facts, and a text with their names in braces.
+    """What a commit collides with: facts, and a text that names the facts in braces.
 
     `version` and `operation` are the other commit's; None is a fact that is not known.
     """
@@ -127,7 +128,7 @@ class Collision:
         return {**facts, "reason": text.format(**{**facts, "columns": ", ".join(self.columns)})}
 
 
-# A commit is refused whose base is so old that nothing can be said of the commits after it.
+# A commit is refused if its base is so old that the commits after the base are unknown.
 FORGOTTEN = Collision(
     "commits since then were expired, and a vacuum has removed them from the history"
 )
@@ -177,7 +178,7 @@ def change_of(operation: str) -> Change | None:
 
 
 def checks_added(mine: Change, isolation: Isolation) -> bool:
-    """Tell whether files that others added may hold no row that a statement would match."""
+    """Tell whether added files conflict if they may hold a row that a statement would match."""
     if isolation is Isolation.WRITE_SERIALIZABLE:
         return mine is Change.MERGE
     return isolation is Isolation.SERIALIZABLE

@@ -19,7 +19,7 @@ from lakehouse_source.schema.metadata_columns import hidden_columns
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.sorted_rows import curve_of, sorted_rows
 
-# A sample for the order has so many rows, or up to twice as many, of each of so many files.
+# A sample for the order: its files, and the rows of each file (up to twice as many).
 _SAMPLE_FILES = 64
 _SAMPLE_ROWS = 2_000
 # Decoded rows that wait to be sorted.
@@ -62,7 +62,7 @@ class Copy:
         watched = watch(batch for table in tables for batch in table.to_batches())
         rows = (pa.Table.from_batches([batch]) for batch in watched)
         with closing(sorted_rows(rows, paths, curve, sample)) as ordered:
-            # All rows are read here. What is left is to sort parts of them, beside the writer.
+            # All rows are read here. Then parts of them are sorted while the writer works.
             first = list(islice(ordered, 1))
             with closing(
                 in_order([ordered], iter, width=1, buffer_bytes=_READ_AHEAD_BYTES)

@@ -64,8 +64,8 @@ def schema_to_commit(
 ) -> pa.Schema:
     """The schema of the version that a write commits, given the one that is in force.
 
-    The files are written already. Where other commits came first, their schema is merged
-    with the incoming one again, and every column must be what the files contain.
+    The files are written already. If other commits came first, their schema is merged with the
+    incoming one again, and every column must match the files.
 
     Returns:
         `current` itself where the schema does not change.
@@ -91,7 +91,7 @@ def schema_to_commit(
         # The data fitted the schema that was in force when the write began.
         raise conflict(error, error.column) from error
     for field in _lacking(schema, staged.spec.schema):
-        # Files give a default only where they are recorded with a schema that lacks the field.
+        # A default applies only to files that are recorded with a schema that lacks the field.
         if initial_default(field) is not None:
             fits = schema_version_of(reader, record, staged) is not None
         else:
@@ -108,7 +108,7 @@ def schema_to_commit(
 
 
 def _check_new_ids(record: DatasetRecord, current: pa.Schema, staged: StagedWrite) -> None:
-    """Check that no column had an id of the schema that replaces the one in force."""
+    """Check that the replacing schema uses no id that a column of the dataset has had."""
     given = max(record.properties.last_field_id, max_id(current))
     if any((field_id(field) or 0) <= given for field in staged.spec.schema):
         replaced = "the schema changed, and this write replaces it"
@@ -118,9 +118,9 @@ def _check_new_ids(record: DatasetRecord, current: pa.Schema, staged: StagedWrit
 def schema_version_of(
     reader: CatalogReader, record: DatasetRecord, staged: StagedWrite
 ) -> int | None:
-    """The version whose schema is the one that the files of a write were written under.
+    """The version whose schema the files of a write have.
 
-    It is that of the version that the write is based on, or None where the write changes it.
+    This is the schema version of the write's base, or None if the write changes the schema.
     """
     if staged.base_version == 0:
         return None
@@ -135,10 +135,10 @@ def _lacking(schema: pa.Schema, written: pa.Schema) -> list[pa.Field]:
 
 
 def _holds(now: pa.Field, written: pa.Field) -> bool:
-    """Tell whether a file that was written with one field can be read as if with another.
+    """Tell whether a file that was written with one field can be read with another field.
 
-    Readers match nested fields by their ids in the schema that the file is recorded with,
-    and by their places in the file. So both must be the same in the two schemas.
+    Readers match nested fields by their ids in the schema that the file is recorded with, and by
+    their places in the file. So ids and places must be the same in the two schemas.
     """
     if field_id(now) != field_id(written) or now.name != written.name:
         return False
@@ -184,7 +184,7 @@ def replaced_properties(
 ) -> DatasetProperties:
     """The properties of a dataset whose schema is replaced by one of new columns.
 
-    What names columns is chosen again; the rest stays, unless the write chooses it.
+    Properties that name columns are chosen again; others stay, unless the write chooses them.
     """
     kept = replace(properties.layout, sort_by=None, cluster_by=None, bloom_filter_columns=None)
     bare = replace(properties, index_columns=None)
@@ -237,7 +237,7 @@ def evolve_properties(
 
     Returns:
         The properties, and the ids of the indexed columns whose keys have another encoding
-        now: a search must take every file that was written so far for a match.
+        now: a search must treat every file that was written so far as a match.
     """
     names = properties.index_columns
     if before is None and index_columns is not None:

@@ -24,7 +24,7 @@ from lakehouse_source.write.commit.summary import summary
 
 @dataclass(frozen=True, slots=True)
 class NewMetadata:
-    """What a change makes of a dataset.
+    """The state of a dataset after a change.
 
     `details` are for the history. Without `schema` the schema in force stays.
     """
@@ -46,7 +46,7 @@ def commit_metadata(
     """Commit a change that was asked for when the dataset was at `base`.
 
     `change` is called under the lock of the dataset, and again if the transaction is repeated.
-    Where it changes nothing, no version is committed.
+    If nothing changes, no version is committed.
 
     Raises:
         CommitConflictError: a newer commit changed the schema or the properties.

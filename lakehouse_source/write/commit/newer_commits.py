@@ -29,9 +29,9 @@ def check_newer_commits(
     record: DatasetRecord,
     prerecorded: PrerecordedFiles,
 ) -> list[TransactionRecord]:
-    """Check what was committed since the write began; answers these commits.
+    """Check the commits since the write began; returns these commits.
 
-    Which rows a statement and others changed is not checked here (`apply_rows`).
+    `apply_rows`, not this function, checks which rows a statement and other commits changed.
     """
     staged = commit.staged
     if record.current_version == staged.base_version:
@@ -105,7 +105,7 @@ def _check_added(
 ) -> None:
     """Check that no file that others added can hold a row that this write replaces."""
     own = set(prerecorded.file_ids)
-    # A rewrite adds no row: its rows are in files of the base version, or in others here.
+    # A rewrite adds no row: its rows are in files of the base version, or in files checked here.
     rewrites = {
         newer.version for newer in commits if conflicts.change_of(newer.operation) is Change.REWRITE
     }
@@ -127,7 +127,7 @@ def _check_taken(
     record: DatasetRecord,
     commits: Iterable[TransactionRecord],
 ) -> None:
-    """Check that others took no row that this statement may have read, where rows are not known."""
+    """Check that others deleted no row that this statement may have read, if these are unknown."""
     assert commit.rows is not None
     keep_rows = (Change.APPEND, Change.SCHEMA, Change.REWRITE)
     if commit.rows.changes.read is not None or all(
@@ -175,7 +175,7 @@ def in_partitions_of(
     record: DatasetRecord,
     files: Iterable[FileRecord],
 ) -> list[FileRecord]:
-    """Those of some files that are in a partition that the commit adds files to."""
+    """The files that are in a partition to which the commit adds files."""
     spec = commit.staged.spec
     names = spec.partition_by
     mine = {tuple(file.partitions[name] for name in names) for file in commit.encoded}
@@ -184,7 +184,7 @@ def in_partitions_of(
 
 
 def _touched_by_others(tx: CatalogTransaction, commit: PreparedCommit) -> Collision | None:
-    """Why a rewrite would undo another commit: it removed a file that is rewritten, or rows."""
+    """Why a rewrite would undo another commit, which removed a rewritten file or rows of it."""
     paths = {file.id: file.path for file in commit.rewritten}
     gone = paths.keys() - tx.live_among(list(paths))
     if gone:
@@ -198,9 +198,9 @@ def _touched_by_others(tx: CatalogTransaction, commit: PreparedCommit) -> Collis
 
 
 def check_not_live(tx: CatalogTransaction, record: DatasetRecord, commit: PreparedCommit) -> None:
-    """Check that no file that is added where it stands is in the dataset already.
+    """Check that the dataset has none of the files that are added in place.
 
-    A name that plake gave is new. Any other file another commit may have added before.
+    A name that plake gave is new. Another commit may have added any other file.
     """
     mine = {file.path for file in commit.files if own_name(file.path) is None}
     if not mine or record.current_version == 0:

@@ -25,22 +25,21 @@ from lakehouse_source.write.commit.file_layout import check_layout
 class WriteOptions:
     """What the caller asked for.
 
-    What `layout` does not choose, the dataset's properties do. The layout of the first write
+    The dataset's properties decide what `layout` does not choose. The layout of the first write
     becomes the dataset's. `index_columns` are the columns that the search index of a new
     dataset covers; a struct stands for all its fields. `row_change` is DELETE, UPDATE or MERGE
     where the write takes rows out of existing files, REWRITE where it moves rows to other
     files; then the mode is "append".
 
     `overwrite_schema`: with mode "overwrite", the schema and the partition columns are replaced
-    as the rows are; the new columns are others than the old ones, whatever their names.
-    `register_as` is a name (namespace and name) that the dataset gets in the same transaction.
-    `managed`: plake chose the location of the dataset, which is made by this write.
-    `table_properties` are those of a dataset that is created or whose schema is replaced.
-    `reads_own_rows`: the rows of an overwrite were computed from those of the base version. One
-    that replaces the whole dataset then conflicts with every later commit that changed rows.
-    `must_exist`: the dataset is not made where there is none.
-    `statement` is the name of the operation in the history, where it is not that of the change.
-    `committer` is what a door tells of who commits, beside what the process is.
+    like the rows; the new columns have new ids, even if they keep their names. `register_as` is a
+    name (namespace and name) that the dataset gets in the same transaction. `managed`: plake chose
+    the location of the dataset, which is made by this write. `table_properties` are those of a
+    dataset that is created or whose schema is replaced. `reads_own_rows`: the rows of an overwrite
+    were computed from those of the base version. An overwrite of the whole dataset then conflicts
+    with every later commit that changed rows. `must_exist`: a missing dataset is not made.
+    `statement` is the name of the operation in the history, if it differs from that of the change.
+    `committer` is what a door tells about the committer, besides what the process is.
     """
 
     mode: str = "append"
@@ -151,5 +150,5 @@ class StagedWrite:
         return self.spec.write_id
 
     def conflict(self, current_version: int, what: Collision | str) -> CommitConflictError:
-        """The error of this write where the version that it found does not allow it."""
+        """The error of this write if the version that it found does not allow the write."""
         return conflict(self.uri, self.base_version, current_version, what)

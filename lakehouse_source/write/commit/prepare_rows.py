@@ -1,7 +1,7 @@
-"""Verb. What a commit that changes rows does before its transaction: vectors, and files anew.
+"""Verb. Before the transaction of a commit that changes rows: writes vectors, rewrites files.
 
-A file of which few rows are left is not worth its deletion vector: its rows are written to a
-new file in the same commit, with their identities.
+A file with few rows left is not worth a deletion vector: these rows are written to a new file in
+the same commit, with their identities.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def prepare_rows(
         snapshot = base_snapshot(reader, staged)
         erased = snapshot.dataset.properties.erased_version
         if erased > staged.base_version:
-            # The positions that were read are those of files that are gone.
+            # The positions that were read belong to files that are gone.
             now = snapshot.dataset.current_version
             raise staged.conflict(now, committed_first(erased, "erase"))
         changes = find_changes(reader, rows, snapshot.dataset.id, snapshot.version, storage)
@@ -71,8 +71,8 @@ def prepare_rows(
     threshold = snapshot.dataset.properties.layout.rewrite_threshold
     if threshold is None:
         threshold = REWRITE_THRESHOLD
-    # The rows are written with the columns of the base version, and recorded as having those
-    # of the version that the write began with, which may be a newer one.
+    # The rows are written with the columns of the base version, but recorded with those of the
+    # version at which the write began, which may be newer.
     if rewrite and _has_columns_of(staged.spec.schema, snapshot.schema):
         changes = [
             replace(one, replaced=not one.is_empty and _share(one) > threshold) for one in changes
@@ -96,7 +96,7 @@ def prepare_rows(
 
 
 def _has_columns_of(schema: pa.Schema, other: pa.Schema) -> bool:
-    """Tell whether a schema has each column of another one, just as it is there."""
+    """Tell whether a schema has each column of another schema, unchanged."""
     mine = {field.name: field for field in schema}
     return all(
         field.name in mine and mine[field.name].equals(field, check_metadata=True)
@@ -112,7 +112,7 @@ def _share(change: FileChange) -> float:
 def _write_anew(
     staged: StagedWrite, snapshot: Snapshot, changes: Sequence[FileChange], storage: Storage
 ) -> list[FileMetadata]:
-    """Write the rows that are left of files to new files."""
+    """Write the remaining rows of files to new files."""
     if not changes:
         return []
     kept = []

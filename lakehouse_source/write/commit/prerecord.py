@@ -33,9 +33,9 @@ class PreparedCommit:
 
     `files` are the files to add. `encoded` are the same files with their partition values
     as the catalog stores them (JSON texts); `index_rows` has their rows of the search
-    index by path, over the columns with the ids `indexed`. `rewritten` are the files whose
-    rows of the condition this write replaces, with their numbers of row groups by file id.
-    `rows` are the rows of existing files that it takes out.
+    index by path, over the columns with the ids `indexed`. `rewritten` are the files in which this
+    write replaces the rows of its condition, with their numbers of row groups by file id. `rows`
+    are the rows of existing files that the write takes out.
     """
 
     staged: StagedWrite
@@ -55,7 +55,7 @@ def prepare_files(
     rewritten_row_groups: Mapping[int, int],
     rows: PreparedRows | None = None,
 ) -> PreparedCommit:
-    """Compute what the catalog will store of files, under the schema the write began with."""
+    """Compute what the catalog will store about files, under the schema as the write began."""
     schema = staged.spec.schema
     encoded = tuple(replace(file, partitions=encode_partitions(file, schema)) for file in files)
     indexed = frozenset(staged.indexed)
@@ -75,8 +75,8 @@ def prepare_files(
 class PrerecordedFiles:
     """The files that a commit recorded before it had the dataset's lock.
 
-    `current` is the dataset as it was seen then, and `version` the version the files were
-    recorded for, the one after it. Without `file_ids` nothing is recorded yet.
+    `current` is the dataset as the commit saw it, and `version` the next version, for which the
+    files were recorded. Without `file_ids` nothing is recorded yet.
     """
 
     current: Current
@@ -127,10 +127,10 @@ def rebase_prerecorded(
     prerecorded: PrerecordedFiles,
     schema_is_same: bool,
 ) -> bool:
-    """Correct the rows of prerecorded files under the lock; False if there are none after it.
+    """Correct the rows of prerecorded files under the lock; False if no rows are left.
 
-    They move to `version`. Where the schema or the indexed columns are others than those
-    that the rows were computed for, the rows are deleted.
+    The rows move to `version`. If the schema or the indexed columns differ from those that the rows
+    were computed for, the rows are deleted.
     """
     if not prerecorded.file_ids:
         return False

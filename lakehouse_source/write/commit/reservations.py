@@ -4,7 +4,7 @@ A write is registered before its first byte, so that vacuum leaves its files alo
 is a database transaction of its own, which takes as long as the commit of a small write.
 Where commits of one process follow one another closely, each commit therefore registers
 the next write in its own transaction. A reservation that no write takes is a pending
-write without files; it is abandoned in time, like that of a process that died.
+write without files; it is abandoned later, like the write of a process that died.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from weakref import WeakKeyDictionary
 
 from lakehouse_source.catalog.base import Catalog
 
-# A stream is this many commits, each at most so long after the one before it.
+# A stream is at least this many commits, each at most this long after the one before.
 STREAM_COMMITS = 8
 STREAM_SECONDS = 1.0
-# How long a reservation is taken; far below the age at which a pending write is abandoned.
+# How long a reservation can be used; far below the age at which a pending write is abandoned.
 RESERVED_SECONDS = 10.0
 
 
@@ -28,7 +28,7 @@ RESERVED_SECONDS = 10.0
 class _Stream:
     commits: int = 0
     last: float = 0.0
-    # Write ids. One, or as many as there are threads that commit at once.
+    # Write ids: one for each thread that commits at the same time.
     reserved: list[str] = field(default_factory=list)
 
 
@@ -39,7 +39,7 @@ _streams: WeakKeyDictionary[Catalog, dict[str, _Stream]] = WeakKeyDictionary()
 
 
 def take(catalog: Catalog, key: str) -> tuple[str | None, list[str]]:
-    """The id of a write that is registered already, and the ids that are too old for use.
+    """The id of a write that is registered already, and the ids that are too old to use.
 
     The caller deletes the old registrations from the catalog.
     """

@@ -1,4 +1,4 @@
-"""Verb. The files that an overwrite of a condition replaces, and the rows of them that stay."""
+"""Verb. The files that an overwrite of a condition replaces, and their rows that stay."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakehouse_source.write.commit.options import StagedWrite
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Files to remove, and new files with those of their rows that stay.
+    """Files to remove, and new files with the rows that stay.
 
     `row_groups` has the number of row groups of each removed file, by file id.
     """
@@ -30,7 +30,7 @@ class Rewrite:
 
 
 def rewrite_matching(catalog: Catalog, staged: StagedWrite) -> Rewrite:
-    """Find the files that hold rows of the condition, and write their other rows anew.
+    """Find the files that hold rows of the condition, and rewrite their other rows.
 
     Nothing is done for a write that overwrites no condition or was committed already.
 
@@ -67,8 +67,8 @@ def rewrite_matching(catalog: Catalog, staged: StagedWrite) -> Rewrite:
 def _without_match(spec: ReadSpec, tasks: tuple[ScanTask, ...], storage: Storage) -> set[str]:
     """The files in which no row matches, though their statistics leave it open.
 
-    They stay as they are. Written anew they would make a commit that only adds rows one that
-    replaces some, which readers of streams skip or end at. Only the columns of the condition
+    These files stay as they are. If they were rewritten, a commit that only adds rows would count
+    as a commit that replaces rows, which streams skip or refuse. Only the columns of the condition
     are read.
     """
     assert spec.predicate is not None

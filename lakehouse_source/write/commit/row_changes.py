@@ -1,8 +1,8 @@
 """Verb. Rows of existing files are deleted or moved: deletion vectors of one commit.
 
 A statement knows the rows by their positions in the files of the version that it is based on.
-Before the commit, the vectors are made for that version and written. Under the lock they are
-fitted to what other commits changed meanwhile (`apply_rows`).
+Before the commit, the vectors are made for that version and written. Under the lock they are fitted
+to changes that other commits made meanwhile (`apply_rows`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SMALL_BLOB_BYTES = 4096
 class TouchedRows:
     """Positions of the rows of one data file that a statement takes out of it.
 
-    `updated` are the rows that the statement writes anew elsewhere, `deleted` the others.
+    `updated` are the rows that the statement rewrites elsewhere, `deleted` the others.
     """
 
     deleted: Positions
@@ -49,10 +49,10 @@ class TouchedRows:
 class RowChanges:
     """What a statement does to the rows of the version that it is based on.
 
-    `touched` is by the paths of the data files, and so is `file_ids`, as far as the ids are
-    known. `inserted` counts rows that are in no old file. A row of an added file conflicts
-    where it may match `condition`, if `isolation` says that added files are checked. `read` are
-    rows that must not have changed though they are left alone, by path; None: they are not known.
+    `touched` and `file_ids` are by the paths of the data files; `file_ids` has the known ids only.
+    `inserted` counts rows that are in no old file. If `isolation` checks added files, a row of an
+    added file conflicts if it may match `condition`. `read` are rows, by path, that this statement
+    leaves alone but that other commits must not have changed; None: they are unknown.
     """
 
     touched: Mapping[str, TouchedRows]
@@ -67,7 +67,7 @@ class RowChanges:
 class FileChange:
     """A data file with touched rows. `before` are its deleted rows in the base version.
 
-    `replaced`: the file's other rows are written anew, and the file is removed.
+    `replaced`: the file's other rows are rewritten, and the file is removed.
     """
 
     file: FileRecord
@@ -86,10 +86,10 @@ class FileChange:
 class PreparedRows:
     """The changes to rows of a write that lacks only its database transaction.
 
-    `read_files` are those of `RowChanges.read`, with the rows in the place of updated ones.
-    `vectors` are those of the files that stay, by file id, and `positions` the rows that these
-    delete. `read` are vectors of other commits that were read from storage. `under_lock`: storage
-    may be used under the lock of the dataset.
+    `read_files` are the files of `RowChanges.read`; their read rows stand as updated ones.
+    `vectors` are the vectors of the files that stay, by file id, and `positions` the rows that
+    these vectors delete. `read` are vectors of other commits that were read from storage.
+    `under_lock`: storage may be used under the lock of the dataset.
     """
 
     changes: RowChanges

@@ -1,4 +1,4 @@
-"""Verb. Rows of any number are sorted in bounded memory, with files in a temporary folder."""
+"""Verb. Sorts any number of rows in bounded memory, with files in a temporary folder."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lakehouse_source.parquet.writer import column_arrays
 
 # Rows that are sorted at a time. Sorting copies them.
 SORTED_BYTES = 160 * 1024 * 1024
-# More rows are divided by so many values first: into those between two, and those equal to one.
+# More rows are first divided by this many cuts: into rows between two cuts, and rows equal to one.
 _CUTS = 31
 _SLICE_ROWS = 131_072
-# The key of one of so many rows is kept, to divide a part again.
+# One key of this many rows is kept, to divide a part again.
 _NOTED_ROWS = 1024
 
 Paths = Sequence[tuple[str, ...]]
@@ -32,7 +32,7 @@ def sorted_rows(
 ) -> Generator[pa.Table, None, None]:
     """The rows in the order of columns (see `layout.order`); equal rows may change places.
 
-    `sample` has rows from everywhere; without it the first rows stand for all.
+    `sample` has rows from the whole input; without a sample the first rows represent all rows.
 
     Raises:
         StorageError: the temporary folder is full or cannot be written.
@@ -68,8 +68,8 @@ def _sorted(
         for start in range(0, rows.num_rows, _SLICE_ROWS):
             yield rows.slice(start, _SLICE_ROWS)
         return
-    # Rows often come in an order already: if the first ones stood for all, nearly all others would
-    # lie behind the last cut, and be divided again and again.
+    # Rows are often ordered already. If the first rows represented all, nearly all others would lie
+    # behind the last cut, and be divided again and again.
     if sample is None or len(sample) == sample.null_count:
         sample = row_keys(columns, curve)
     cuts = boundaries(sample, _CUTS)
@@ -81,8 +81,8 @@ def _sorted(
         for table in tables:
             spill.add(table, paths, curve, cuts)
         for code, path, keys in spill.finish():
-            # Rows that equal a cut, or are NULL, are in order. The others are fewer than all,
-            # because the cuts are values of them.
+            # Rows that equal a cut, or are NULL, are in order. The other rows are fewer each time,
+            # because each cut is the value of a row.
             if code % 2 == 0:
                 yield from _read(path)
             else:
@@ -100,7 +100,7 @@ class _Spill:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._sinks: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
-        # By file: keys of every so-manieth row, and how many rows there are.
+        # By file: the key of one of `_NOTED_ROWS` rows, and how many rows there are.
         self._keys: dict[int, list[pa.Array]] = {}
         self._rows: dict[int, int] = {}
 
@@ -156,7 +156,7 @@ def _read(path: str) -> Iterator[pa.Table]:
 
 
 def curve_of(sample: pa.Table | None, paths: Paths) -> Curve | None:
-    """The curve for rows of which `sample` has some; None: one column needs none."""
+    """The curve for rows like those of `sample`; None: one column needs no curve."""
     if len(paths) < 2 or sample is None or not sample.num_rows:
         return None
     return Curve.of(column_arrays(sample, paths))

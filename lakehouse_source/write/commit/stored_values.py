@@ -1,8 +1,8 @@
-"""Verb. Shows by the catalog's statistics that a column's stored values fit another type.
+"""Verb. Checks by the catalog's statistics that a column's stored values fit another type.
 
 A finer unit has a shorter range, so a promotion from dates to timestamps, or to a
-finer unit, is exact for some values only. Files are not rewritten: one value outside
-of the range would make every later read fail.
+finer unit, is exact for some values only. Files are not rewritten, so one value outside the range
+would make every later read fail.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _row_groups_fit(
         if written is None:
             continue  # the file does not have the column
         for group in groups[file.id]:
-            # Bounds that do not fit the new type are unknown in it.
+            # Bounds that do not fit the new type become unknown.
             bounds = decode_row_group(group, wanted, written.type, type_)
             known = bounds.lower is not None and bounds.upper is not None
             yield known or bounds.null_count == bounds.row_count

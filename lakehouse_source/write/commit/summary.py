@@ -1,4 +1,4 @@
-"""Verb. What a commit did, as the history and the caller are told: counts of files and rows."""
+"""Verb. What a commit did, for the history and for the caller: counts of files and rows."""
 
 from __future__ import annotations
 
@@ -43,11 +43,10 @@ def summary(
 ) -> dict[str, int]:
     """The summary of a commit (see `TransactionRecord`), from that of the commit before it.
 
-    `removed_row_groups` has the numbers of row groups that are known already, by file id;
-    `last` is the commit before this one, read from the catalog where it is not given.
-    `returned_by_vectors` counts the rows that the commit brings back in files that stay, less
-    the rows of `files` that are deleted in them; `deleted_by_vectors` counts the rows that it
-    deletes in files that stay.
+    `removed_row_groups` has the numbers of row groups that are known already, by file id; `last` is
+    the commit before this one, by default read from the catalog. `returned_by_vectors` counts the
+    rows that the commit brings back in files that stay, minus the deleted rows of `files`;
+    `deleted_by_vectors` counts the rows that the commit deletes in files that stay.
     """
     if last is None and record.current_version:
         last = tx.transaction(record.id, record.current_version)
@@ -72,7 +71,7 @@ def summary(
         "rows_removed": removed_rows,
     }
     if last is not None and "live_rows" not in before:
-        return change  # what is live cannot be told from a summary that lacks it
+        return change  # a summary without live counts does not tell what is live
     return {
         **change,
         "live_files": before.get("live_files", 0) + len(files) - len(removed),

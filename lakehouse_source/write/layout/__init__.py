@@ -1,1 +1,1 @@
-"""Verb. Files are written anew so that they are read faster; no row changes."""
+"""Verb. Files are rewritten so that they are read faster; no row changes."""

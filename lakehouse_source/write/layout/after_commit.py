@@ -1,4 +1,4 @@
-"""Verb. After a commit: files are kept few, and sorted, where the dataset asks for it."""
+"""Verb. After a commit: compacts and clusters files, if the dataset's properties say so."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ from lakehouse_source.write.layout.compact import compact
 
 
 def compact_after(catalog: Catalog, staged: StagedWrite, result: WriteResult) -> None:
-    """Compact the dataset of a write that was just committed, if it asks for that and it is time.
+    """Compact the dataset of a write that was just committed, if it is wanted and due.
 
     A clustered dataset is clustered first.
 
-    All writers take turns: the files of `compact_min_files` are made by about as many commits,
-    and the one whose version is a multiple of this number looks for them, in all partitions. To
-    look is then cheap, and no partition is forgotten because several writers share it.
-
-    The commit stands whatever happens here: a conflict is left to the next time, and another
-    error is logged.
+    All writers take turns: `compact_min_files` files are made by about as many commits. The commit
+    whose version is a multiple of this number looks for small files, in all partitions. So looking
+    is cheap, and no partition is forgotten because several writers share it. An error here does not
+    undo the commit: a conflict waits for the next time, and another error is logged.
     """
     least, files = staged.compact_min_files, len(result.metadata)
     if least is None or not files or result.version % max(1, least // files):

@@ -1,9 +1,10 @@
-"""Verb. Files that overlap are sorted into ones that do not: commits that change no row.
+"""Verb. Files that overlap are sorted into files that do not, in commits that change no row.
 
-Only where more than a few files hold the same values of the clustering columns, the smallest of
-these are written anew, sorted together (`layout.merges`). Each such piece is a commit of its own.
-Rows keep their identities; deleted ones are left out. An append does not wait for it and does not
-conflict with it. Where another commit changes rows of a piece first, the piece is done again.
+If more than a few files hold the same values of the clustering columns, the smallest of these files
+are sorted together and rewritten (`layout.merges`). These files are a piece, and each piece is a
+commit of its own. Rows keep their identities; deleted rows are left out. An append neither waits
+for a piece nor conflicts with it. If another commit changes rows of a piece first, the piece is
+done again.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from lakehouse_source.write.layout.compact import begin_rewrite, commit_compaction
 from lakehouse_source.write.rows.stage import heartbeat_of, with_heartbeat
 
-# A piece that others change again and again is left to the next run.
+# After this many attempts, a piece that other commits keep changing is left to the next run.
 _TRIES = 5
 
 
@@ -47,17 +48,17 @@ def cluster(
     full: bool = False,
     dry_run: bool = False,
 ) -> CompactionResult:
-    """Sort files that overlap, piece by piece; answer what all the commits did together.
+    """Sort files that overlap, piece by piece; return what all the commits did together.
 
     Args:
-        max_bytes: begin no piece that would bring the bytes of the files written anew above this.
+        max_bytes: begin no piece that would bring the bytes of the rewritten files above this.
         full: sort all files of each partition, whether they overlap or not.
-        dry_run: only tell what the first look finds to be written anew.
+        dry_run: only tell what the first look would rewrite.
 
     Raises:
         DatasetNotFoundError
         InvalidOptionError: the dataset has no clustering columns.
-        CommitConflictError: others changed rows of a piece each time that it was done.
+        CommitConflictError: other commits changed rows of a piece at every attempt.
     """
     check_max_bytes(max_bytes)
     full, dry_run = flag("full", full), flag("dry_run", dry_run)
@@ -86,7 +87,7 @@ def cluster(
 
 
 def check_max_bytes(max_bytes: int | None) -> None:
-    """Check how many bytes are to be written anew at most.
+    """Check the largest number of bytes to rewrite.
 
     Raises:
         InvalidOptionError
@@ -146,7 +147,7 @@ def together(done: CompactionResult, more: CompactionResult) -> CompactionResult
 
 @dataclass(frozen=True, slots=True)
 class BegunPiece:
-    """A piece whose write is registered. `row_groups` are numbers of them by file id."""
+    """A piece whose write is registered. `row_groups` has the number of row groups by file id."""
 
     staged: StagedWrite
     copy: Copy
@@ -179,7 +180,7 @@ def begin_piece(
 def _sort(
     catalog: Catalog, address: Address, columns: Sequence[Leaf], piece: Piece
 ) -> CompactionResult:
-    """Write the rows of a piece anew, in their order, and commit them.
+    """Rewrite the rows of a piece, in their order, and commit them.
 
     Raises:
         CommitConflictError: another commit removed one of the files, or rows of one.

@@ -2,9 +2,9 @@
 
 The rows of the small files of a partition are written one after the other, in the order of the
 files, to files of the target size. Only the last of these can be small, so a second compaction
-finds nothing to do. Rows keep their identities; deleted ones are left out. An append does not
-wait for a compaction and does not conflict with it. A commit that removes one of the files, or
-rows of one, does: whichever of the two commits second gives up.
+finds nothing to do. Rows keep their identities; deleted rows are left out. An append neither waits
+for a compaction nor conflicts with it. A commit that removes one of the files, or rows of one,
+conflicts with it: whichever commits second gives up.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from lakehouse_source.write.commit.copy_rows import Copy, copy_of
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from lakehouse_source.write.rows.stage import heartbeat_of, with_heartbeat
 
-# A repeated compaction takes a file of at most this share of the bytes of the smaller ones. It is
-# more than 1, so that two files of about the same size are taken.
+# A repeated compaction takes a file of at most this many times the bytes of all smaller ones
+# together. The factor is above 1, so that two files of about the same size are taken.
 REPEATED_SHARE = 1.25
 
 
@@ -87,7 +87,7 @@ def compact(
 ) -> CompactionResult:
     """Compact the small files that may hold a row of `where`, in partitions with `min_files`.
 
-    With `rewrite_deleted` every file with deleted rows is written anew too, of any size.
+    With `rewrite_deleted` every file with deleted rows is rewritten too, of any size.
 
     A compaction that is `repeated` again and again leaves the larger of the small files alone
     until the smaller ones have as many bytes (see `worth_rewriting`).
@@ -251,16 +251,16 @@ def _find(
 def _beside_each_other(
     reader: CatalogReader, snapshot: Snapshot, groups: Sequence[Sequence[FileRecord]]
 ) -> Sequence[Sequence[FileRecord]]:
-    """The groups, of a clustered dataset divided so that no file's values are between theirs.
+    """The groups, divided so that no other file's values lie between, if the dataset is clustered.
 
-    Otherwise a compaction would make of two narrow files a wide one that overlaps all between.
-    """
+    Otherwise a compaction would turn two narrow files into a wide file that overlaps all files
+    between."""
     if not snapshot.dataset.properties.layout.cluster_by:
         return groups
     by_id = {file.id: file for group in groups for file in group}
     try:
         divided = neighbours(reader, snapshot, [[file.id for file in group] for group in groups])
-    except InvalidOptionError:  # by partition columns alone, or by one outside of the index
+    except InvalidOptionError:  # by partition columns alone, or by one outside the index
         return groups
     return [[by_id[id] for id in sorted(ids)] for ids in divided]
 

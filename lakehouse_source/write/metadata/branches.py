@@ -1,8 +1,8 @@
 """Verb. Branches of a dataset: made, listed, dropped, and taken over by the dataset.
 
-A branch begins as the files of one version. What is committed to it, the dataset does not see
-until `fast_forward` commits the same versions to the dataset. All of it is metadata: no data file
-is read or written. The work grows with the number of files of the version.
+A branch begins as the files of one version. The dataset does not see commits to a branch until
+`fast_forward` commits the same versions to the dataset. All this is metadata: no data file is read
+or written. The work grows with the number of files of the version.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 def make_branch(catalog: Catalog, address: Address, name: str, version: int | None) -> Address:
-    """Make a branch from a version, by default from the newest one; answers its address.
+    """Make a branch from a version, by default from the newest one; returns its address.
 
-    Without a version, a branch that is there already is answered.
+    Without a version, an existing branch is returned.
     """
     _check(address, name)
     found = address.branch(name)
@@ -88,7 +88,8 @@ def drop_branch(catalog: Catalog, address: Address, name: str) -> None:
     def hide(tx: CatalogTransaction) -> int:
         record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
         branch = _existing_branch(tx, record, address.uri, name)
-        # Under its lock: a write that began commits before, or finds no branch any more.
+        # Under the branch's lock: a running write commits before this, or finds that the branch is
+        # gone.
         tx.lock_dataset(with_branch(record.base_uri, name))
         tx.expire_branch(record.id, branch.dataset_id)
         tx.drop_dataset(branch.dataset_id)
@@ -98,8 +99,8 @@ def drop_branch(catalog: Catalog, address: Address, name: str) -> None:
         return _branch_id(tx, address, name) != hidden
 
     hidden = in_transaction(catalog, address.uri, "", hide, carried_out=is_hidden, resolve=False)
-    # Without the lock of the dataset, which other writers need. What is left where this fails,
-    # `make_branch` and `finish_drops` remove.
+    # Without the lock of the dataset, which other writers need. If this fails, `make_branch` and
+    # `finish_drops` remove the rest.
     with suppress(PlakeError):
         in_transaction(
             catalog, address.uri, "", lambda tx: tx.forget_dataset(hidden), resolve=False
@@ -107,9 +108,9 @@ def drop_branch(catalog: Catalog, address: Address, name: str) -> None:
 
 
 def fast_forward(catalog: Catalog, address: Address, name: str) -> WriteResult:
-    """Commit to a dataset what was committed to one of its branches, version by version.
+    """Commit the versions of a branch to its dataset, one by one.
 
-    The branch stays and is the same as the dataset then.
+    The branch stays; it then equals the dataset.
 
     Raises:
         VersionNotFoundError: the dataset has no such branch, or versions of the branch were
@@ -144,7 +145,7 @@ def _begin(
 ) -> int:
     """Register a branch with the files, vectors and schemas of a version, and its history.
 
-    Answers its id.
+    Returns its id.
     """
     key = with_branch(record.base_uri, name)
     for dropped in tx.dropped_datasets():
@@ -178,7 +179,7 @@ def _take_over(
     if changes.removed_files or changes.removed_vectors or changes.vectors:
         mine = tx.live_paths(record.id, base)
         ids = {one: mine[path] for path, one in tx.live_paths(branch.id, base).items()}
-    # The identities of rows go on where those of the branch ended.
+    # New identities of rows continue after those of the branch.
     new_rows = [0] * (len(commits) - 1) + [branch.next_row_id - record.next_row_id]
     added: dict[int, list[int]] = {}
     for file in changes.files:
@@ -213,7 +214,7 @@ def _take_over_schema(
 def _index_dropped(
     tx: CatalogTransaction, record: DatasetRecord, branch: DatasetRecord, schema: pa.Schema
 ) -> None:
-    """Let every file match a search over columns that joined the index and left the schema.
+    """Let every file match a search over columns that joined the index and then left the schema.
 
     Older versions, which have the columns, are searched by them.
     """
@@ -247,7 +248,7 @@ def _commit_again(
         app_id,
         number,
         new_rows=rows,
-        # Who takes a branch over commits. Who wrote it stays beside that.
+        # The committer is whoever takes the branch over; the writer of the branch is recorded too.
         committer={"branch_by": commit.committed_by or ""},
     )
 
@@ -255,7 +256,7 @@ def _commit_again(
 def _vectors_of(
     changes: DatasetChanges, version: int, ids: Mapping[int, int], gone: Set[int]
 ) -> dict[int, DeletionVector | None]:
-    """What a commit made of the deletion vectors of files; None: the file has none any more."""
+    """The new deletion vectors of files after a commit; None: the file has no vector any more."""
     removed = changes.removed_vectors.get(version, [])
     found: dict[int, DeletionVector | None] = {ids[one]: None for one in removed if one not in gone}
     for file_id, vector in changes.vectors.get(version, {}).items():

@@ -30,8 +30,8 @@ from lakehouse_source.write.commit.evolution import encoded_anew, evolve_propert
 from lakehouse_source.write.commit.prerecord import compute_index_rows
 from lakehouse_source.write.commit.summary import summary, write_result
 
-# Vectors are read so many times while other commits may change them. After that they are read
-# under the lock, so that other commits cannot keep a restore from its end.
+# How often vectors are read while other commits may change them. After that they are read under the
+# lock, so that other commits cannot starve a restore.
 _READS_WITHOUT_LOCK = 4
 
 
@@ -97,7 +97,7 @@ def restore(
 
 @dataclass(frozen=True, slots=True)
 class _ReplacedVector:
-    """A file that stays live, the deletion vector that it has, and the one that it gets back."""
+    """A file that stays live, its present deletion vector, and the old one that it gets back."""
 
     file_id: int
     path: str
@@ -156,7 +156,7 @@ def _changes(tx: CatalogTransaction, record: DatasetRecord, version: int) -> _Ch
 def _differing_rows(replaced: _ReplacedVector, storage: Storage) -> tuple[int, int]:
     """How many rows of a file come back, and how many are deleted, with another vector.
 
-    After several restores none of the two vectors needs to contain the other one.
+    After several restores, neither of the two vectors need contain the other.
     """
     pair = (replaced.before, replaced.after)
     before, after = (0 if one is None else one.cardinality for one in pair)
@@ -165,13 +165,13 @@ def _differing_rows(replaced: _ReplacedVector, storage: Storage) -> tuple[int, i
     try:
         old, new = (deleted_rows(one, replaced.path, replaced.row_count, storage) for one in pair)
     except (StorageError, CorruptDatasetError):
-        # A restore is what helps against a damaged vector: it must not need to read one.
+        # A restore repairs a damaged vector, so it must not need to read the damaged one.
         return before, after
     return len(old - new), len(new - old)
 
 
 def _identity(file: FileRecord) -> tuple[str, int, int]:
-    """What tells whether two records are of one file with the same columns and identities of rows.
+    """A key that is equal for two records of one file with the same columns and identities of rows.
 
     A file that was restored has another id than before. A file of somebody else can be removed
     and added again, under another schema; its rows then have other identities.
@@ -207,7 +207,10 @@ def _metadata_by_schema(
 def _record_schema(
     tx: CatalogTransaction, record: DatasetRecord, target: Snapshot, new_version: int
 ) -> int:
-    """Put the old schema into force where it differs; answers the version it is in force since."""
+    """Put the old schema into force if it differs.
+
+    Returns the version that the schema begins at.
+    """
     schema_now = tx.schema_at(record.id, record.current_version)[1]
     if target.schema.equals(schema_now, check_metadata=True):
         return target.schema_version
@@ -242,10 +245,10 @@ def _record_files(
     files: Mapping[int, Sequence[FileMetadata]],
     changes: _Changes,
 ) -> dict[str, int]:
-    """Record the files that return; answer their new ids by path."""
+    """Record the files that return; returns their new ids by path."""
     first_row_ids = {file.path: file.first_row_id for file in changes.returning}
     ids: dict[str, int] = {}
-    # A column may have been promoted after the file was written, up to the old version.
+    # A column may have been promoted between the writing of the file and the old version.
     types = {leaf.id: leaf.type for leaf in leaves(target.schema)}
     indexed = frozenset(record.properties.indexed_columns)
     keys = target.partition_texts().keys

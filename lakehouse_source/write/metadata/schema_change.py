@@ -84,14 +84,15 @@ class SchemaUpdate:
     ) -> None:
         """Add a column, or a field of a struct, as the last one.
 
-        Rows that were written before have `default` in it (NULL without one), and so have rows
-        that are written later from data that lacks the column, and those of files that `add_files`
-        adds without it. `default` is a Python value or Arrow scalar that the type holds exactly. A
-        column that is not nullable needs one. Nested columns have none.
+        These rows have `default` in the column (NULL without a default): rows that were written
+        before, rows that are written later from data that lacks the column, and rows of files that
+        `add_files` adds without the column. `default` is a Python value or Arrow scalar that the
+        type holds exactly. A column that is not nullable needs a default. Nested columns cannot
+        have one.
 
         Raises:
-            SchemaMismatchError: the name is taken, the type cannot be stored, the default is no
-                exact value of the type, or a column that is not nullable has no default.
+            SchemaMismatchError: the name is taken, the type cannot be stored, the type does not
+                hold the default exactly, or a column that is not nullable has no default.
 
         >>> with dataset.update_schema() as schema:
         ...     schema.add_column("address", pa.struct({"city": pa.string()}))
@@ -110,8 +111,8 @@ class SchemaUpdate:
     def set_default(self, name: Name, value: Any) -> None:
         """Set the value of a column in rows written later from data that lacks the column.
 
-        None: such rows have NULL. Rows that were written before do not change. Any column has
-        a default but nested ones and partition columns.
+        None: such rows have NULL. Rows that were written before do not change. Nested columns and
+        partition columns cannot have a default.
 
         >>> dataset.set_default("carrier", "UA").version
         2
@@ -139,7 +140,8 @@ class SchemaUpdate:
     def drop_column(self, name: Name) -> None:
         """Drop a column or a field of a struct; partition columns cannot be dropped.
 
-        Its data stays in the files for older versions. A later column of its name starts empty.
+        Its data stays in the files for older versions. A later column of the same name starts
+        empty.
 
         >>> with dataset.update_schema() as schema:
         ...     schema.drop_column("miles")
@@ -164,10 +166,10 @@ class SchemaUpdate:
         self._add(PromoteColumn(checked_path(name, "name"), _checked_type(type)))
 
     def set_spark_type(self, name: Name, type: str, metadata: Mapping[bytes, bytes]) -> None:
-        """Note what a column is for Spark: a collation, a length, the fields of an interval.
+        """Note the Spark type of a column: a collation, a length, the fields of an interval.
 
-        `metadata` is that of the Arrow field which `spark.types` made of the type; `{}`: the column
-        is for Spark what Arrow says.
+        `metadata` is that of the Arrow field that `spark.types` made for the Spark type; `{}`: the
+        Arrow type decides.
 
         >>> with dataset.update_schema() as schema:
         ...     schema.set_spark_type("carrier", "string", {})
@@ -237,7 +239,7 @@ class SchemaUpdate:
 
     @property
     def committed(self) -> WriteResult:
-        """What the block committed: the version, and the one whose schema is in force.
+        """What the block committed: the version, and the version whose schema is in force.
 
         Raises:
             InvalidOptionError: the block has not ended yet, or it raised.
@@ -254,8 +256,8 @@ def change_schema(
 ) -> WriteResult:
     """Commit changes that were made for the schema of `base`.
 
-    Where they change nothing, no version is committed. Appends and overwrites that were
-    committed since then do not matter, unless a name means another column by now.
+    If nothing changes, no version is committed. Appends and overwrites since `base` do not matter,
+    unless a name now means another column.
 
     Raises:
         SchemaMismatchError: a change cannot be made.
@@ -289,7 +291,7 @@ def _changed(
     changes: Sequence[SchemaChange],
     uri: str,
 ) -> pa.Schema:
-    """The schema in force after the changes, whose names must mean what they mean in `base`."""
+    """The schema in force after the changes; names must mean the same columns as in `base`."""
     first = next(_new_ids(record, before))
     facts = Facts(
         itertools.count(first),
@@ -321,7 +323,7 @@ def _changed(
 def _without_new(
     named: Sequence[Sequence[int | None]], first: int
 ) -> list[list[tuple[bool, int | None]]]:
-    """Ids of fields; those that the changes themselves gave are counted from the first one."""
+    """Ids of fields; ids that the changes themselves gave are counted from the first of them."""
     return [
         [(True, one - first) if one is not None and one >= first else (False, one) for one in ids]
         for ids in named
@@ -384,7 +386,7 @@ def _complete(
 
 
 def _counts_none(group: RowGroupMetadata | None, leaf: Leaf, written: AbstractSet[int]) -> bool:
-    """Tell whether a row group of a file with the leaves `written` surely has no NULL in one."""
+    """Tell whether a row group surely has no NULL in a leaf; its file has the leaves `written`."""
     if group is None or leaf.id not in written:
         return False
     count = parsed_object(group.null_counts_json).get(str(leaf.id))

@@ -26,7 +26,7 @@ from lakehouse_source.write.commit.metadata_commit import NewMetadata, commit_me
 from lakehouse_source.write.statements.expire_rows import expired_rows
 
 _KEYWORDS = ("partition_by", *LAYOUT_KEYWORDS, "index_columns", "expire_rows")
-# Files whose row groups are in memory at the same time while index rows are computed.
+# How many files' row groups are in memory while index rows are computed.
 _AT_ONCE = 1000
 
 
@@ -37,7 +37,7 @@ def set_properties(
     given: Mapping[str, Any],
     texts: Mapping[str, str | None] | None = None,
 ) -> WriteResult:
-    """Commit new properties; None sets one back to its default, absent ones stay.
+    """Commit new properties; None sets a property back to its default, absent properties stay.
 
     `texts` are those of the user (`set_table_properties`), in the same commit. Where nothing
     changes, no version is committed.
@@ -58,7 +58,7 @@ def set_properties(
     def change(
         tx: CatalogTransaction, record: DatasetRecord, schema: pa.Schema
     ) -> NewMetadata | None:
-        # A write in between may have changed the columns that the names here mean.
+        # A concurrent write may have changed the columns that these names mean.
         if not schema.equals(base.schema, check_metadata=True):
             raise conflict(address.uri, record, base, SCHEMA_CHANGED)
         properties = record.properties
@@ -122,7 +122,7 @@ def _merged(record: DatasetRecord, texts: Mapping[str, str | None]) -> dict[str,
 def _check_no_files(
     tx: CatalogTransaction, record: DatasetRecord, names: Sequence[str], uri: str
 ) -> None:
-    """Check that no version of the dataset has a file, which would be in the wrong folder."""
+    """Check that no version of the dataset has a file: a file would be in the wrong folder."""
     if tx.files_added_since(record.id, 0):
         has = ", ".join(record.properties.partition_by) or "none"
         raise InvalidOptionError(
@@ -169,7 +169,7 @@ def rebuild_index(
     The rows are those of the files that the dataset has; `schema` is the one in force.
     """
     before, after = set(record.properties.indexed_columns), set(properties.indexed_columns)
-    # A column that joins may have old rows: it left the index when its type had no keys.
+    # A column that joins may have old index rows, if it left the index when its type had no keys.
     tx.delete_bounds(record.id, sorted(before ^ after))
     added = [leaf for leaf in leaves(schema) if leaf.id in after - before]
     # Partition columns are in the index from the beginning, or there is no file yet.
@@ -209,8 +209,8 @@ def _index_rows(
 def _same_keys_since(leaf: Leaf, schemas: Mapping[int, pa.Schema]) -> int:
     """The version since which a column's keys have the encoding that they have now.
 
-    Files of earlier versions are searched with keys of another encoding too, when an old
-    version is read: every search must find them.
+    When an old version is read, files of earlier versions are searched with keys of another
+    encoding too, so every search must find these files.
     """
     wanted = keys.encoding(leaf.type)
     differing = [

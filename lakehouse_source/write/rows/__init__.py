@@ -1,1 +1,1 @@
-"""Verb. What callers give as rows, and the files that are written from it."""
+"""Verb. The rows that callers give, and the files that are written from them."""

@@ -1,6 +1,6 @@
-"""Verb. Whatever holds rows, as a stream of Arrow batches.
+"""Verb. Turns any source of rows into a stream of Arrow batches.
 
-A source that can be streamed is streamed: its rows are never gathered whole.
+A source that can be streamed is never read into memory as a whole.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def to_reader(data: Any, schema: pa.Schema | None = None) -> pa.RecordBatchReade
 
     Args:
         data: one of the kinds that `TABULAR` names.
-        schema: the columns and types of the rows. Python values are built with it. Batches
-            of an iterable must have it; the first batch gives it by default. Data that has
-            a schema of its own must have this one.
+        schema: the columns and types of the rows. Python values are built with it. Batches of an
+            iterable must have this schema; by default it is that of the first batch. Data with its
+            own schema must have this schema.
     """
     reader = _of_stranger(_reader(data, schema), data)
     if schema is not None and not reader.schema.equals(schema):
@@ -49,15 +49,15 @@ def to_reader(data: Any, schema: pa.Schema | None = None) -> pa.RecordBatchReade
 def opened_input(
     data: Any, schema: pa.Schema | None, writer: str
 ) -> tuple[pa.RecordBatchReader, Any]:
-    """Tabular data as a stream, as `to_reader` gives it, and None; or a relation for DuckDB.
+    """Tabular data as a stream, as `to_reader` gives it, and a relation for DuckDB or None.
 
-    The stream is empty then and has the schema of the relation: DuckDB itself runs the query,
-    and only once.
+    With a relation the stream is empty and has the relation's schema: DuckDB itself runs the query,
+    only once.
     """
     library = type(data).__module__.partition(".")[0].lstrip("_")
     if writer == "duckdb" and library == "duckdb" and hasattr(data, "limit"):
         empty = to_reader(data.limit(0), schema)
-        # `limit` gives a column another name where two have the same: those are refused below.
+        # `limit` renames one of two columns with the same name, which are refused below.
         if empty.schema.names == list(data.columns):
             return empty, data
     return to_reader(data, schema), None
@@ -101,8 +101,8 @@ def _reader(data: Any, schema: pa.Schema | None) -> pa.RecordBatchReader:
 def _with_index(data: Any) -> Any:
     """A pandas frame with its named index levels as its last columns, as in `to_parquet`.
 
-    Integers without a name are the numbers of rows that every frame has, unless they are one
-    level of several.
+    An unnamed integer index is only the row numbers that every frame has, unless it is one of
+    several levels.
     """
     index = getattr(data, "index", None)
     if index is None or not hasattr(data, "columns"):
@@ -134,7 +134,7 @@ def _with_index(data: Any) -> Any:
 
 
 def _from_polars(data: Any) -> pa.RecordBatchReader:
-    """A Polars frame. A lazy one is computed in portions where this Polars can do that."""
+    """A Polars frame. A lazy frame is computed in portions if this Polars can do that."""
     columns = data.collect_schema()
     for name, type_ in columns.items():
         if str(type_) == "Object":  # Polars would give addresses in its memory
@@ -155,8 +155,8 @@ def _from_polars(data: Any) -> pa.RecordBatchReader:
 def _check_exported(relation: Any) -> None:
     """Check that DuckDB gives Arrow the values that a relation has.
 
-    It wraps large unsigned numbers around, drops the zone of a time, and gives bytes as it keeps
-    them in memory for bits, large numbers and variants.
+    DuckDB wraps large unsigned numbers around, drops the zone of a time, and gives its internal
+    bytes for bits, large numbers and variants.
     """
     refused = ("uhugeint", "time with time zone", "bit", "bignum", "variant")
     for name, type_ in zip(relation.columns, relation.types):
@@ -179,7 +179,7 @@ def _stream(data: Any) -> pa.RecordBatchReader:
 
 
 def _of_stranger(reader: pa.RecordBatchReader, data: Any) -> pa.RecordBatchReader:
-    """The rows without metadata that only plake's own catalog may have."""
+    """The rows, without metadata that only plake's own catalog may set."""
     cleaned = without_own_metadata(reader.schema)
     is_arrow = type(data).__module__.partition(".")[0] == "pyarrow"
     if not is_arrow and comes_from_dataframe(reader.schema):
@@ -199,7 +199,7 @@ def _of_dataframe(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
 
 
 def _of_values(reader: pa.RecordBatchReader, schema: pa.Schema | None) -> pa.RecordBatchReader:
-    """Values of Python, of which Arrow chose the types where no schema is given."""
+    """Values of Python; Arrow chose their types if no schema is given."""
     if schema is not None:
         return reader
     return pa.RecordBatchReader.from_batches(schema_of_values(reader.schema), reader)

@@ -39,7 +39,7 @@ _FURTHER = (
     "txn_app_id",
     "txn_version",
 )
-# What only plake's own rooms ask for.
+# Options that only plake's own code uses.
 _INTERNAL = ("managed", "register_as", "statement", "table_properties")
 
 
@@ -115,7 +115,7 @@ def stage(
 
 
 def heartbeat_of(catalog: Catalog, staged: StagedWrite) -> Callable[[], None]:
-    """What tells the catalog that a write goes on, for `with_heartbeat`."""
+    """A function that tells the catalog that a write goes on, for `with_heartbeat`."""
 
     def beat() -> None:
         with catalog.write() as tx:
@@ -127,13 +127,13 @@ def heartbeat_of(catalog: Catalog, staged: StagedWrite) -> Callable[[], None]:
 def with_heartbeat(items: Iterable[T], beat: Callable[[], None]) -> Iterator[T]:
     """The same items; calls `beat` between two of them every `HEARTBEAT_SECONDS`.
 
-    No thread calls it: a write whose rows stop coming for a day shall count as abandoned.
+    No background thread does this: a write that gets no rows for a day must count as abandoned.
     """
     last = time.monotonic()
     for item in items:
         if time.monotonic() - last >= HEARTBEAT_SECONDS:
-            # A heartbeat that fails is no reason to stop: the next one may succeed, and
-            # the commit reports a catalog that stays away.
+            # A failed heartbeat does not stop the write: the next one may succeed, and the commit
+            # reports a catalog that stays unavailable.
             with suppress(PlakeError):
                 beat()
             last = time.monotonic()

@@ -20,7 +20,7 @@ from lakehouse_source.write.statements.struct_values import place_at, struct_wit
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
-    """Which value each of some columns gets. `values` are by the columns' names."""
+    """The value that each of some columns gets. `values` has them by column name."""
 
     fields: Mapping[str, pa.Field]
     values: Mapping[str, BoundValue]
@@ -31,8 +31,8 @@ class Assignments:
     ) -> Assignments:
         """Assignments by column: SQL text, an `Expression`, or another Python value.
 
-        A field of a struct is named `column.field`. Other fields keep their values, those of the
-        table whose qualifier is `target`; None: there is no such row, as for an INSERT.
+        A field of a struct is named `column.field`. Other fields keep their values in the table
+        whose qualifier is `target`; None: there is no old row, as for an INSERT.
 
         Raises:
             SchemaMismatchError: there is no such column, or it does not take the values.
@@ -131,7 +131,7 @@ def everything_from(schema: pa.Schema, source: pa.Schema, qualifier: str) -> dic
 def assembled(
     schema: pa.Schema, before: pa.Table | None, assigned: Mapping[str, pa.ChunkedArray]
 ) -> dict[str, pa.ChunkedArray]:
-    """The columns of new rows: assigned ones, and the others as they were before.
+    """The columns of new rows: assigned columns, and the other columns unchanged.
 
     Without rows before, columns that are not assigned are left out: they get their defaults.
     """

@@ -33,7 +33,7 @@ def delete_rows(
 
     `find` gives the condition for the schema of the version, in place of `where`.
 
-    Of files in which every row matches, none is read. Of others the condition's columns are.
+    A file in which every row matches is not read. Of other files the condition's columns are read.
 
     Raises:
         CommitConflictError: another commit changed one of the rows.

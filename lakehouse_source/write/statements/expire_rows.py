@@ -36,16 +36,16 @@ def expired_rows(condition: str, schema: pa.Schema, now: datetime) -> PredicateS
         raise InvalidOptionError(
             option="expire_rows",
             value=condition,
-            reason=f"is no condition on the newest columns, such as "
+            reason=f"is not a condition on the newest columns, such as "
             f'"ts < now() - interval 30 days": {error}',
         ) from error
 
 
 def delete_expired(catalog: Catalog, address: Address, condition: str) -> ChangeResult:
-    """Delete the rows of `expire_rows`, as one commit; it is evaluated at one time.
+    """Delete the rows of `expire_rows`, as one commit; the condition is evaluated once.
 
     Raises:
-        InvalidOptionError: a column of it is gone.
+        InvalidOptionError: a column of the condition is gone.
         CommitConflictError: another commit changed one of the rows.
     """
     with catalog.read() as reader:

@@ -24,7 +24,7 @@ class MergeBuilder:
 
     Clauses of a kind are tried in their order: the first one whose `predicate` is TRUE for a
     row applies to it. Predicates and values are SQL expressions over `target.column` and
-    `source.column`, with Spark's meaning; a value that is no text is taken as it is.
+    `source.column`, with Spark's meaning; a value that is not a text is used as it is.
 
     >>> changes = {"carrier": ["UA", "WN"], "miles": [5, 6], "gone": [True, False]}
     >>> merge = dataset.merge(changes, "target.carrier = source.carrier")
@@ -143,7 +143,7 @@ class MergeBuilder:
         lakehouse_source.errors.AmbiguousMergeError: the row of the target with month = 1 ...
         """
         source = to_reader(self._data, self._schema).read_all()
-        # In the types that plake stores: Arrow computes with few of the others.
+        # In the types that plake stores, because Arrow computes with few other types.
         stored = storage_schema(source.schema)
         request = MergeRequest(
             align(source, stored, source.schema, by_name),

@@ -86,7 +86,7 @@ class Clauses:
     def needs_unique_matches(self) -> bool:
         """Tell whether two source rows for one target row are an error.
 
-        They are not if the one thing that happens to a matched row is that it is deleted.
+        Two source rows are allowed if the only clause for matched rows deletes the row.
         Source: Spark, `RewriteMergeIntoTable.isCardinalityCheckNeeded`.
         """
         matched = self.of(Kind.MATCHED)
@@ -117,7 +117,7 @@ def chosen(
 ) -> Iterator[tuple[BoundClause, pa.Array]]:
     """For each clause the places of the rows to which it applies.
 
-    A condition is evaluated on the rows only to which no earlier clause applied.
+    A condition is evaluated only on the rows to which no earlier clause applied.
     """
     left = pa.arange(0, rows)
     for clause in clauses:

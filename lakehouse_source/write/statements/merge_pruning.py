@@ -24,14 +24,14 @@ from lakehouse_source.language.tree.nodes import Call
 from lakehouse_source.write.statements.merge_source import JoinCondition, Names, SourceRows
 from lakehouse_source.write.statements.row_condition import as_predicate
 
-# Of more different values only the smallest and the largest are used.
+# If there are more distinct values, only the smallest and the largest are used.
 MOST_VALUES = 50_000
 
 
 def may_match(
     condition: JoinCondition, source: SourceRows, schema: pa.Schema, scope: Scope, names: Names
 ) -> PredicateSet:
-    """A condition that every row of the target with a match satisfies."""
+    """A condition that every target row with a match satisfies."""
     if not len(source.rows):
         return PredicateSet(constant(False))
     found = PredicateSet.of(None)
@@ -57,7 +57,7 @@ def may_match(
 
 
 def _compares_alike(target: pa.DataType, source: pa.DataType) -> bool:
-    """Tell whether values of one type are looked for among those of the other as they are."""
+    """Tell whether values of one type can be compared with values of the other without a cast."""
     t = pa.types
     if t.is_integer(target) and t.is_integer(source):
         return True

@@ -1,7 +1,7 @@
 """Verb. MERGE: rows of a source update, delete and insert rows of a dataset, in one commit.
 
-The source is in memory. The target is read file by file: only files that can have a match, the
-key columns first, and all columns of the rows that match.
+The source is in memory. The target is read file by file, only files that can have a match: first
+the key columns, then all columns of the rows that match.
 """
 
 from __future__ import annotations
@@ -115,9 +115,9 @@ class _Merge:
         self.names = names = request.names
         self.touched = TouchedFiles()
         self.inserted = 0
-        # Matched rows by path, where these keep rows of the source from being inserted.
+        # Matched rows by path, if matched rows prevent inserts of source rows.
         self.read: dict[str, Positions] = {}
-        # The columns of the rows to write; `stored` lacks those that this statement adds.
+        # The columns of the rows to write; `stored` lacks the columns that this statement adds.
         self.schema = statement.staged.spec.schema
         self.stored = statement.snapshot.schema
         self.row_id = hidden_columns(self.schema)[0].name
@@ -154,7 +154,7 @@ class _Merge:
         for one in clauses:
             columns += one.columns(names.target)
             if one.assigned is not None:
-                # What is assigned is not read: an update of all columns reads the keys alone.
+                # Assigned columns are not read: an update of all columns reads only the keys.
                 columns += [n for n in self.stored.names if n not in one.assigned.values]
         where = self.may_match
         for one in self.clauses[Kind.NOT_MATCHED_BY_SOURCE]:
@@ -169,11 +169,11 @@ class _Merge:
     def of_interest(self, isolation: Isolation) -> PredicateSet:
         """The rows of the target that other commits must not have added meanwhile."""
         if isolation is Isolation.SERIALIZABLE:
-            return self._to_read()[0]  # those that clauses for rows without a match change too
+            return self._to_read()[0]  # including rows that clauses for rows without a match change
         return self.may_match
 
     def new_rows(self) -> Iterator[pa.RecordBatch]:
-        """The rows to write: updated ones, and after all of the target was read, new ones."""
+        """The rows to write: updated rows, and after the whole target was read, new rows."""
         if (
             self.clauses[Kind.MATCHED]
             or self.clauses[Kind.NOT_MATCHED_BY_SOURCE]

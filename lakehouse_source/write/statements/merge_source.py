@@ -23,9 +23,9 @@ from lakehouse_source.language import (
 )
 from lakehouse_source.language.functions.rows import flat
 
-# Without an equality to join by, so many pairs of rows are compared at a time.
+# How many pairs of rows are compared at a time, if there is no equality to join by.
 _PAIRS_AT_ONCE = 1 << 20
-# So many rows of the target are looked up one by one, in a source of so many rows.
+# Up to this many target rows are looked up one by one, in a source of up to this many rows.
 _FEW_ROWS = 10_000
 _FEW_SOURCE_ROWS = 100_000
 
@@ -86,7 +86,7 @@ class JoinCondition:
 
     @property
     def target_columns(self) -> list[str]:
-        """The columns of the target that matching reads."""
+        """The target's columns that matching reads."""
         bound = [*(key.target for key in self._keys), *self._others]
         columns = (column for one in bound for column in one.columns)
         return list(dict.fromkeys(name for table, name in columns if table == self._names.target))
@@ -131,7 +131,7 @@ class JoinCondition:
     def _satisfying(
         self, source: SourceRows, target: pa.Table, left: pa.Array, right: pa.Array
     ) -> tuple[pa.Array, pa.Array]:
-        """The pairs that satisfy what is no equality."""
+        """The pairs that satisfy the terms that are not equalities."""
         for term in self._others:
             if not len(left):
                 break
@@ -143,7 +143,7 @@ class JoinCondition:
 
 @dataclass(frozen=True)
 class SourceRows:
-    """The source, and the columns that join it: of the rows that can match at all.
+    """The source rows that can match at all, and their join columns.
 
     `rows` are their positions in `table`.
     """
@@ -187,7 +187,7 @@ def pair_tables(
 def _looked_up(
     places: Mapping[tuple[Any, ...], list[int]], columns: Sequence[pa.Array], rows: pa.Array
 ) -> tuple[pa.Array, pa.Array]:
-    """The pairs of a join of few rows, for which Arrow's join would take longer to begin."""
+    """The pairs of a join of few rows; Arrow's join would take longer to start."""
     left: list[int] = []
     right: list[int] = []
     keys = zip(*(column.to_pylist() for column in columns))
@@ -217,7 +217,7 @@ def _joinable(
     found: list[pa.Array] = []
     for column, key in zip(columns, keys):
         if key.null_safe:
-            # As a value and as a flag: Arrow joins no NULL.
+            # As a value and a flag, because Arrow does not join NULL with NULL.
             found += [pc.fill_null(column, _any_value(column.type)), pc.is_valid(column)]
         else:
             found.append(column)
@@ -225,9 +225,9 @@ def _joinable(
 
 
 def _bits(column: pa.Array) -> pa.Array:
-    """Floats as integers of the same bits: Arrow's join compares NaN as SQL does not.
+    """Floats as integers of the same bits, because Arrow's join compares NaN differently from SQL.
 
-    Moments too: Python has no value for some of them.
+    Moments too, because Python has no value for some of them.
     """
     if pa.types.is_timestamp(column.type):
         return column.view(pa.int64())

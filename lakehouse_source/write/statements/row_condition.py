@@ -24,7 +24,7 @@ def row_condition(where: Any, schema: pa.Schema, scope: Scope) -> PredicateSet:
     In SQL, names may begin with the scope's name of the table.
 
     Raises:
-        InvalidPredicateError: it is none.
+        InvalidPredicateError: it is not a condition.
     """
     found = PredicateSet.of(where)
     try:
@@ -40,13 +40,13 @@ def row_condition(where: Any, schema: pa.Schema, scope: Scope) -> PredicateSet:
 
 
 def of_expression(condition: Expression, schema: pa.Schema, scope: Scope) -> PredicateSet:
-    """The same of an expression."""
+    """The same as `row_condition`, for an expression."""
     require_condition(condition.bind(scope))
     found = PredicateSet.of(None)
     for term in conjuncts(condition):
         part = as_predicate(term, schema, scope)
         if part is None:
-            raise InvalidExpressionError(reason="it is no condition on rows", text=str(term))
+            raise InvalidExpressionError(reason="it is not a condition on rows", text=str(term))
         found = found & part
     return found
 
@@ -63,7 +63,7 @@ def as_predicate(term: Expression, schema: pa.Schema, scope: Scope) -> Predicate
 
 
 def _unqualified(node: Node, scope: Scope) -> Node:
-    """The node with names that begin at the columns: scans have one table and no qualifier."""
+    """The node without qualifiers in names: scans have one table and no qualifier."""
 
     def bare(part: Node) -> Node:
         if not isinstance(part, Name):

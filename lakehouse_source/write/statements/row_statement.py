@@ -42,7 +42,7 @@ _FURTHER = ("commit_metadata", "expected_version", "txn_app_id", "txn_version")
 
 
 def isolation_of(name: str) -> Isolation:
-    """The isolation of a name."""
+    """The isolation with this name."""
     known = {one.value: one for one in Isolation}
     if name not in known:
         raise InvalidOptionError(
@@ -72,7 +72,7 @@ class FoundRows:
         return self.table.column(self.row_id)
 
     def filter(self, mask: pa.Array) -> FoundRows:
-        """Those of the rows that a mask marks."""
+        """The rows that a mask marks."""
         return replace(self, table=self.table.filter(mask))
 
     def take(self, rows: pa.Array) -> FoundRows:
@@ -123,7 +123,7 @@ class RowStatement:
                 with catalog.read() as reader:
                     self.snapshot = base_snapshot(reader, self.staged)
                 if extend is not None and self.snapshot.schema_version != snapshot.schema_version:
-                    # What it dropped, or made NOT NULL, the merged schema would undo.
+                    # The merged schema would undo a drop or a NOT NULL of that commit.
                     now = self.snapshot.version
                     raise conflict(address.uri, snapshot.version, now, SCHEMA_CHANGED)
             except BaseException as failure:
@@ -152,7 +152,7 @@ class RowStatement:
         return found.spec, found.tasks, (position.name, row.name)
 
     def rows(self, where: PredicateSet, columns: Sequence[str]) -> Iterator[FoundRows]:
-        """The rows of a condition, row group by row group: few of them are in memory."""
+        """The rows of a condition, row group by row group, so that few rows are in memory."""
         spec, tasks, names = self.tasks(where, columns)
         for task, table in self.read(spec, list(_row_groups(tasks))):
             if table.num_rows:
@@ -190,7 +190,7 @@ class RowStatement:
         return _result_of(result)
 
     def _repeated(self) -> ChangeResult | None:
-        """What the commit did that this statement repeats, by its idempotency pair."""
+        """The result of the commit that this statement repeats, by its idempotency pair."""
         with self.catalog.read() as reader:
             done = committed_before(reader, self.snapshot.dataset, self.staged.options)
         return None if done is None else _result_of(done)
@@ -228,7 +228,7 @@ class TouchedFiles:
             self._of(path).deleted.update(positions)
 
     def update(self, path: str, positions: Positions) -> None:
-        """Add rows that are written anew elsewhere."""
+        """Add rows that are rewritten elsewhere."""
         if positions:
             self._of(path).updated.update(positions)
 

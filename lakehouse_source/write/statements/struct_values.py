@@ -33,7 +33,7 @@ class Structs(Protocol[F, V]):
 
 
 def place_at(trees: dict[str, Any], path: Sequence[Named], value: Any, name: str) -> None:
-    """Put a value into nested dicts, which have a level for each field of a path."""
+    """Put a value into nested dicts, with one level for each field of a path."""
     level = trees
     for field in path[:-1]:
         level = level.setdefault(field.name, {})
@@ -47,7 +47,7 @@ def place_at(trees: dict[str, Any], path: Sequence[Named], value: Any, name: str
 def struct_with(field: F, tree: Mapping[str, Any], before: V, structs: Structs[F, V]) -> V:
     """The struct `before` with other values of some fields. A NULL struct becomes a struct.
 
-    `tree` is what `place_at` made of the values: a dict for a struct of which fields are assigned.
+    `tree` is the result of `place_at`: a dict for a struct with assigned fields.
     Source: Spark, `AssignmentUtils`.
     """
     values: list[tuple[F, V]] = []

@@ -1,8 +1,8 @@
 """The catalog in one DuckDB file, for one process at a time.
 
 DuckDB lets one process open a file. Its threads get snapshots but no locks: transactions
-that change the same rows fail instead of waiting. Writers therefore take turns, by a lock
-of this process; no other process can have the file open.
+that change the same rows fail instead of waiting. So a lock of this process makes writers take
+turns; no other process can have the file open.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.catalog.sql.session import Row, Session
 from lakehouse_source.errors import CatalogUnavailableError, PlakeError
 
-# So many rows or more are inserted as one Arrow table: a statement per row takes 0.2 ms.
+# From this number of rows on, rows are inserted as one Arrow table: a statement per row takes 0.2
+# ms.
 _MANY_ROWS = 8
-# DuckDB has foreign keys without cascades. They refuse the update of an indexed column, which
-# DuckDB runs as a delete and an insert. FORGET_FILES deletes rows in the right order anyway.
+# DuckDB has foreign keys without cascades. They refuse an update of an indexed column, because
+# DuckDB runs the update as a delete and an insert. FORGET_FILES deletes rows in the right order
+# anyway.
 _FOREIGN_KEY = re.compile(r" REFERENCES \w+ \(id\)( ON DELETE CASCADE)?")
 _MADE_FIRST = "CREATE SEQUENCE plake_ids"
 _ADD_COLUMN = "ADD COLUMN"
@@ -49,7 +51,7 @@ _OBJECTS = (
     "UNION ALL SELECT 'schema', schema_name, '' FROM duckdb_schemas() WHERE NOT internal "
     "UNION ALL SELECT 'constraint', table_name, constraint_text FROM duckdb_constraints() "
 )
-# What a generated column computes is its default here.
+# duckdb_columns() gives the expression of a generated column as its default.
 _COLUMNS = (
     "SELECT 'column', table_name || '.' || column_name, "
     "data_type || ' ' || coalesce(column_default, '') FROM duckdb_columns() WHERE NOT internal"
@@ -86,8 +88,8 @@ class _Files:
         self._guard = threading.Lock()
         self._turns: dict[str, threading.Lock] = {}
         self._open: dict[str, int] = {}
-        # One thread at a time makes the file and its tables. The lock of writers does not
-        # serve here, because readers must never wait for it.
+        # One thread at a time makes the file and its tables. The lock of writers cannot be used
+        # here, because readers must never wait for it.
         self.opening = threading.Lock()
 
     def forked(self) -> None:
@@ -134,10 +136,11 @@ class DuckDBCatalog(FileCatalog[_Connection]):
             is_new = not self._check_file()
             with self._translated():
                 if os.path.exists(f"{self.path}.wal") and not _files.is_open(real_path):
-                    # Its changes would go into the file when that is opened to write.
+                    # The journal's changes would go into the file when the file is opened for
+                    # writing.
                     with duckdb.connect(self.path, read_only=True, config=SETTINGS) as reading:
                         self._format_in(reading)
-                # Who may only read the file reads it.
+                # A process that may only read the file opens it for reading.
                 only_reads = not is_new and not os.access(self.path, os.W_OK)
                 raw = duckdb.connect(self.path, read_only=only_reads, config=SETTINGS)
                 connection = _Connection(raw, real_path)
@@ -162,7 +165,7 @@ class DuckDBCatalog(FileCatalog[_Connection]):
         if any((kind, name) == ("table", migrations.FORMAT_TABLE) for kind, name, _ in found):
             row = raw.execute("SELECT version FROM catalog_format").fetchone()
             number = 0 if row is None else int(row[0])
-        # A migration that a crash ended may have added columns of the newest format already.
+        # A migration that a crash interrupted may have added columns of the newest format.
         early = columns & _objects_of(migrations.LATEST) if number else frozenset()
         return self._checked_format(found | columns, number, _objects_of(number) | early)
 
@@ -172,7 +175,7 @@ class DuckDBCatalog(FileCatalog[_Connection]):
         statements = [_without_foreign_keys(s) for s in migrations.steps(found)]
         if found > 0:
             # DuckDB 1 commits no transaction that adds a column to a table and changes its rows.
-            # A column that is there too early changes nothing for the format before.
+            # A column that is added too early does not matter to the format before.
             rows = raw.execute("SELECT table_name FROM duckdb_tables()").fetchall()
             existing = tuple(f"ALTER TABLE {name} {_ADD_COLUMN}" for (name,) in rows)
             for statement in (s for s in statements if s.startswith(existing)):
@@ -250,7 +253,7 @@ class DuckDBCatalog(FileCatalog[_Connection]):
 
     def overwrite_free_pages(self) -> tuple[str, ...]:
         # DuckDB leaves deleted rows in its blocks and free blocks as they are: the file is
-        # written anew. Nobody else may have it open, in this process either.
+        # rewritten. Nobody else may have it open, not even in this process.
         self._drop_idle()
         real_path = os.path.realpath(self.path)
         new = f"{real_path}.new"
@@ -273,7 +276,7 @@ class DuckDBCatalog(FileCatalog[_Connection]):
                 os.replace(new, real_path)
                 _sync(os.path.dirname(real_path))
         except OSError as exc:
-            raise self._unavailable(f"it cannot be written anew: {exc.strerror}") from exc
+            raise self._unavailable(f"it cannot be rewritten: {exc.strerror}") from exc
         finally:
             turn.release()
         return ()
@@ -290,7 +293,7 @@ class DuckDBCatalog(FileCatalog[_Connection]):
         except duckdb.InterruptException as exc:
             raise KeyboardInterrupt from exc
         except RuntimeError as exc:
-            # What DuckDB makes of a KeyboardInterrupt. `except Exception` would swallow it.
+            # DuckDB turns a KeyboardInterrupt into this error. `except Exception` would swallow it.
             if isinstance(exc, duckdb.Error) or str(exc) != "Query interrupted":
                 raise
             raise KeyboardInterrupt from exc
@@ -346,7 +349,7 @@ def _without_foreign_keys(statement: str) -> str:
 
 @lru_cache
 def _objects_of(number: int) -> frozenset[DatabaseObject]:
-    """What a catalog of a format has in it."""
+    """The objects in a catalog of a format."""
     if number <= 0:
         return frozenset()
     with duckdb.connect(":memory:", config=SETTINGS) as raw:

@@ -22,10 +22,10 @@ CONNECT_SECONDS = 10
 _PORT = "5432"
 # The longest name that PostgreSQL keeps.
 _NAME_BYTES = 63
-# What a query may say besides: its own password, and settings of its own session.
+# Parameters that a query may give too: its own password, and settings of its session.
 _OF_QUERIES = HARMLESS | {"password", "options"}
-# What libpq would take from the environment and the home folder. Empty values do not fall back
-# to a variable; below a file that is no folder there is none. Kerberos tickets are ambient too.
+# Replaces what libpq would take from the environment and the home folder. Empty values do not fall
+# back to a variable; a path below a plain file never exists. Kerberos tickets are ambient too.
 _NOTHING_AMBIENT = {
     "password": "",
     "passfile": os.devnull + "/none",
@@ -43,9 +43,9 @@ _FORCED = ("sslcertmode", "gssencmode", "require_auth")
 def connection_string(url: str, redacted_url: str) -> str:
     """The URL as a connection string with our defaults.
 
-    A host that is not local has to prove that it is the one that the URL names: `sslmode` is
-    `verify-full` unless the URL, or PGSSLMODE, says otherwise. A URL that a query named
-    (`UrlOfQuery`) gets nothing that libpq would find on this machine.
+    A host that is not local must prove that the URL names it: `sslmode` is `verify-full` unless the
+    URL, or PGSSLMODE, says otherwise. For a URL that a query named (`UrlOfQuery`), libpq gets
+    nothing from this machine.
     """
     # No error of libpq leaves this function: its texts quote the URL with the password.
     try:
@@ -78,7 +78,7 @@ def connection_string(url: str, redacted_url: str) -> str:
 def hosts_of(url: str) -> list[str] | None:
     """The hosts and ports that a URL names, without those of the environment.
 
-    None: it cannot be parsed.
+    None: the URL cannot be parsed.
     """
     try:
         return _hosts({name: str(value) for name, value in conninfo_to_dict(url).items()})
@@ -87,7 +87,7 @@ def hosts_of(url: str) -> list[str] | None:
 
 
 def application_name() -> str:
-    """`plake`, its version, the user and the application, as the server shows who is connected."""
+    """`plake`, its version, the user and the application: the name that the server shows."""
     application = told().get("application") or Path(sys.argv[0] or "python").name
     text = f"plake {_version()} {system_user()} {application}"
     plain = "".join(c if c.isascii() and c.isprintable() else "?" for c in text)
@@ -122,20 +122,20 @@ def _check_query(given: Mapping[str, str], redacted_url: str) -> None:
 
 
 def _ambient(given: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
-    """What libpq takes from its variables for parameters that matter here."""
+    """The values that libpq takes from its variables, for parameters that matter here."""
     found = {}
     for name in ("host", "hostaddr", "service", "sslmode", "sslrootcert"):
         value = os.environ.get("PG" + name.upper())
-        # The mode of the environment is that of its own server, not of a query's.
+        # The environment's mode is for the environment's server, not for the server of a query.
         if value and name not in given and name not in added and not added:
             found[name] = value
     return found
 
 
 def _secured(known: Mapping[str, str], added: dict[str, str]) -> dict[str, str]:
-    """With `sslmode`, where nobody chose one, and with the certificates that prove a host."""
+    """Add `sslmode`, if nobody chose one, and the certificates that prove a host."""
     if "service" in known:
-        return added  # its file names the host, and how to reach it
+        return added  # the service file names the host, and how to reach it
     names = [known.get("host", ""), known.get("hostaddr", "")]
     if all(_is_local(one) for name in names for one in name.split(",")):
         return added | ({"sslmode": "prefer"} if added and "sslmode" not in known else {})
@@ -152,8 +152,8 @@ def _secured(known: Mapping[str, str], added: dict[str, str]) -> dict[str, str]:
 def _system_roots() -> str | None:
     """The certificates that this machine trusts; None: libpq finds none, and its error says so.
 
-    The libpq in psycopg's wheels has an OpenSSL whose own folder does not exist, so that its
-    `system` trusts nothing (seen with psycopg 3.3). Python knows the file.
+    The libpq in psycopg's wheels has an OpenSSL whose own folder does not exist, so `system` trusts
+    no certificate (seen with psycopg 3.3). Python knows the file.
     """
     import ssl
 
@@ -190,7 +190,7 @@ def _known(option: str) -> bool:
 
 
 def _is_as_meant(url: str, parsed: Mapping[str, object]) -> bool:
-    # libpq reads `u:pass/word@host` as host u, port pass. Parts of a password with unescaped
+    # libpq reads `u:pass/word@host` as host u, port pass. So parts of a password with unescaped
     # characters would appear in messages about hosts and ports.
     address = url.partition("?")[0]
     if address.count("@") > 1:

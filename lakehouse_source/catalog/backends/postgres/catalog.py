@@ -41,17 +41,17 @@ from lakehouse_source.errors import (
 # How long to wait for a lock. Commits take milliseconds: a process that holds a lock for
 # longer is stuck.
 BUSY_SECONDS = 30.0
-# How long a transaction of ours may be idle before the server ends it. A process that was
-# suspended in a transaction would keep its locks. It loses no write: its files stay, and a
-# transaction whose connection is lost is run again.
+# How long a transaction of ours may be idle before the server ends it. Otherwise a process that is
+# suspended in a transaction would keep its locks. The process loses no write: its files stay, and a
+# transaction whose connection is lost runs again.
 IDLE_SECONDS = 300.0
-# More rows than this are inserted by COPY, which takes one more round trip per table.
+# COPY inserts more rows than this; it takes one more round trip per table.
 _FEW_ROWS = 16
 _MIGRATION_LOCK = 0x706C616B65  # "plake"; transaction-scoped
 
-# Every statement of ours is an index scan, or a nested loop of index scans. Without these
-# settings, tables without statistics, or with wrong ones, get plans that read whole tables.
-# JIT compilation takes longer than our longest statement.
+# Every statement of ours is an index scan, or a nested loop of index scans. Without these settings,
+# PostgreSQL reads whole tables if their statistics are missing or wrong. JIT compilation takes
+# longer than our longest statement.
 _PLANS = "".join(
     f"; SET LOCAL {name} = off"
     for name in (
@@ -69,9 +69,9 @@ _BEGIN_WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE{_PLANS}"
 
 
 def _is_usable(kept: Connection) -> bool:
-    """Tell whether the server has not ended a connection, nor anybody changed the format since.
+    """Tell whether a connection still works and the format is still the same.
 
-    The connection is closed where it is not usable.
+    If not, the connection is closed.
     """
     usable = False
     try:
@@ -153,7 +153,7 @@ class PostgresCatalog(PooledCatalog[Connection]):
     def _kept_or_new(self) -> Connection:
         kept = shared_connections.take(self._conninfo)
         while kept is not None:
-            # Whoever knows the catalog finds a lost connection at once, by the first statement.
+            # If the catalog is known, the first statement finds a lost connection at once.
             if self._ready or _is_usable(kept):
                 self._ready = True
                 return kept
@@ -188,8 +188,8 @@ class PostgresCatalog(PooledCatalog[Connection]):
         super()._recover()
 
     def _format_of(self, connection: Connection) -> int:
-        # Not to_regclass: in the transaction that waited for another one's migration it
-        # answers from a cache that does not know of it.
+        # Not to_regclass: in a transaction that waited for another migration, its cache does not
+        # know the new tables.
         row = connection.execute(
             "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class WHERE relname = 'catalog_format' "
             "AND pg_catalog.pg_table_is_visible(oid))"
@@ -253,7 +253,7 @@ class PostgresCatalog(PooledCatalog[Connection]):
 
     @contextmanager
     def read_autocommit(self) -> Iterator[CatalogReader]:
-        # Without BEGIN and ROLLBACK, which are two of three round trips.
+        # Without BEGIN and ROLLBACK, which would be two of three round trips.
         connection = self._acquire()
         session = self._session(connection)
         try:
@@ -266,7 +266,8 @@ class PostgresCatalog(PooledCatalog[Connection]):
     def _commit(self, connection: Connection, session: OpenSession[Connection]) -> None:
         assert isinstance(session, _PostgresSession)
         try:
-            # After a statement that fails, the server runs none of the same round trip.
+            # After a failed statement, the server skips the other statements of the same round
+            # trip.
             answer = pipeline.run(connection, [*session.unsent(), (b"COMMIT", ())])[-1].tag
         except psycopg.Error as exc:
             if connection.closed or failures.connection_lost(exc):
@@ -293,12 +294,12 @@ class PostgresCatalog(PooledCatalog[Connection]):
         return _PostgresSession(self, connection)
 
     def overwrite_free_pages(self) -> tuple[str, ...]:
-        """Write the tables that tell of rows anew; the old files of the tables are deleted."""
+        """Rewrite the tables that have data of rows; the tables' old files are deleted."""
         refused: list[str] = []
         connection = self._acquire()
         try:
             connection.add_notice_handler(
-                # A table that the role may not write anew is a warning, and no error.
+                # A table that the role may not rewrite gives a warning, not an error.
                 lambda notice: (
                     refused.append(notice.message_primary or "")
                     if notice.severity_nonlocalized == "WARNING"
@@ -309,7 +310,7 @@ class PostgresCatalog(PooledCatalog[Connection]):
                 connection.execute(self._lock_timeout.replace("SET LOCAL", "SET").encode())
                 for table in _TELL_OF_ROWS:
                     connection.execute(f"VACUUM (FULL, ANALYZE) {table}".encode())
-                # What ANALYZE sampled before. Only a superuser may.
+                # Removes the samples of earlier ANALYZE runs. Only a superuser may do this.
                 connection.execute(b"VACUUM (FULL) pg_catalog.pg_statistic")
                 others = connection.execute(_OPEN_SNAPSHOTS).fetchone()
         finally:
@@ -384,12 +385,12 @@ class _PostgresSession(OpenSession[Connection]):
             self._run(())
 
     def unsent(self) -> list[pipeline.Statement]:
-        """What is to be run and was not, for who runs it now."""
+        """The statements that were sent but not run; the caller runs them now."""
         statements, self._sent = self._sent, []
         return statements
 
     def _run(self, statements: Sequence[Statement]) -> list[pipeline.Answer]:
-        """What was sent and not run yet, and then `statements`, in one round trip."""
+        """Run what was sent and not run yet, and then `statements`, in one round trip."""
         connection = self._open()
         wanted = [*self.unsent(), *((_rendered(text), values) for text, values in statements)]
         with self.catalog._translated():

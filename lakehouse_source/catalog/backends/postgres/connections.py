@@ -1,14 +1,13 @@
 """Edge. The connections to PostgreSQL of this process, which its catalogs share.
 
-A server has a limited number of connections, and a program may have a thousand datasets open. So
-a catalog has a connection for a transaction only, and a process at most a few to one server.
+A server has a limited number of connections, and a program may have a thousand datasets open. So a
+catalog has a connection only during a transaction, and a process has at most a few connections to
+one server. A new connection costs several round trips, and its server process knows no table yet:
+together this takes longer than the queries of a stream's batch. An idle connection holds no lock
+and no transaction. It is kept for a few seconds only: a database in use cannot be dropped.
 
-A new connection costs several round trips and a server process that knows no table yet, which
-together takes longer than what a batch of a stream asks. An idle connection holds no lock and no
-transaction. It is kept for a few seconds only: a database in use cannot be dropped.
-
-A thread that holds a connection and needs another one gets it at once: it would wait for itself.
-So the limit is one of threads that hold connections, most of which need no second one.
+A thread that holds a connection and needs another gets it at once, because it would wait for
+itself. So the limit counts threads that hold connections; few of them need a second one.
 """
 
 from __future__ import annotations
@@ -26,39 +25,39 @@ import psycopg
 from lakehouse_source.catalog.sql.session import Row
 from lakehouse_source.errors import InvalidOptionError
 
-# How long nobody needs a connection until it is closed; longer than most batches of a stream.
+# How long a connection is kept idle; longer than most batches of a stream.
 KEPT_SECONDS = 10.0
-# No connection is kept that is older: an address may lead to another server by now.
+# Older connections are not kept: the address may lead to another server by now.
 LIFETIME_SECONDS = 300.0
 # How many connections to one server a process has.
 _MOST = 4
 MOST_SETTING = "PLAKE_CATALOG_CONNECTIONS"
-# How long to wait for one that another thread of this process holds. Transactions take
-# milliseconds, and at most half a minute where they wait for a lock.
+# How long to wait for a connection that another thread of this process holds. Transactions take
+# milliseconds, or at most half a minute if they wait for a lock.
 WAIT_SECONDS = 120.0
 
 # The connection string, and the variables with which libpq completes it.
 Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 
 
-# What was counted, and for which thread.
+# The key that was counted, and the thread that it was counted for.
 Hold: TypeAlias = tuple[Key, int]
 
 
 class Connection(psycopg.Connection[Row]):
-    """A connection that knows to what it was made, and when."""
+    """A connection that knows its server and when it was made."""
 
     key: Key | None = None
     made = 0.0  # by the monotonic clock
     # Its catalog has looked for abandoned writes.
     recovered = False
-    # The process that uses it now, and what `hold` gave there.
+    # The process that uses the connection now, and what `hold` returned there.
     process = 0
     hold: Hold | None = None
 
 
 def key_of(conninfo: str) -> Key:
-    """What a connection that is made now is the same for."""
+    """The key of a new connection: equal keys can share connections."""
     return conninfo, tuple(sorted(item for item in os.environ.items() if item[0].startswith("PG")))
 
 
@@ -87,20 +86,20 @@ def most_connections() -> int:
 
 
 class SharedConnections:
-    """The connections of this process: how many are in use, and those that wait for a catalog.
+    """The connections of this process: how many are in use, and the idle ones.
 
-    The idle one that was kept last is at the end.
+    The connection that was kept last is at the end.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._kept: list[tuple[float, Connection]] = []  # with the time at which it is closed
         self._closes = False  # a thread closes those that nobody takes
-        # How many connections each thread holds, by what they were made for.
+        # How many connections each thread holds, by their key.
         self._held: dict[Key, Counter[int]] = {}
 
     def hold(self, conninfo: str) -> Hold:
-        """Wait until this thread may have a connection, and count it. `free` ends that."""
+        """Wait until this thread may have a connection, and count it until `free`."""
         key, me, most = key_of(conninfo), threading.get_ident(), most_connections()
 
         def may() -> bool:
@@ -114,7 +113,7 @@ class SharedConnections:
         return key, me
 
     def free(self, hold: Hold) -> None:
-        """End what `hold` began, in any thread."""
+        """End the count that `hold` began, in any thread."""
         key, thread = hold
         with self._changed:
             held = self._held.pop(key)
@@ -153,13 +152,13 @@ class SharedConnections:
                 try:
                     threading.Thread(target=self._close_in_time, daemon=True).start()
                     self._closes = True
-                except RuntimeError:  # the interpreter ends, or may have no more threads
+                except RuntimeError:  # the interpreter is ending, or cannot start threads
                     surplus, self._kept = [*surplus, *self._kept], []
         for _until, old in surplus:
             disconnect(old)
 
     def take(self, conninfo: str) -> Connection | None:
-        """The connection that was kept last, made in the same way. The server may have ended it."""
+        """The connection with the same key that was kept last. The server may have ended it."""
         key = key_of(conninfo)
         with self._changed:
             for number in reversed(range(len(self._kept))):
@@ -174,7 +173,7 @@ class SharedConnections:
             return any(one.key == key and one.recovered for _until, one in self._kept)
 
     def close_all(self, conninfo: str | None = None) -> None:
-        """Close the connections that are kept now, or those that were made in one way."""
+        """Close the connections that are kept now, all or those with one key."""
         key = None if conninfo is None else key_of(conninfo)
         with self._changed:
             kept = [one for one in self._kept if key is None or one[1].key == key]

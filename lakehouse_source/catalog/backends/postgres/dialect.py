@@ -11,8 +11,8 @@ POSTGRES = Dialect(
     greatest="greatest",
     among="= ANY (CAST(? AS BIGINT[]))",
     ids="SELECT unnest(CAST(? AS BIGINT[])) AS file_id",
-    # With OFFSET 0 the planner cannot turn this into a join whose order it chooses:
-    # on tables without statistics it would begin with `files`.
+    # OFFSET 0 stops the planner from choosing the order of this join: on tables without statistics
+    # it would begin with `files`.
     files_of_s="CROSS JOIN LATERAL (SELECT * FROM files WHERE id = s.file_id OFFSET 0) AS f",
     # Not FOR UPDATE, which would also block the foreign key checks of writers that are
     # only registering.
@@ -31,6 +31,6 @@ POSTGRES = Dialect(
     levels=LEVELS,
     hex_lower="encode(lower, 'hex')",
     hex_upper="encode(upper, 'hex')",
-    cascades=True,  # they need no right to the rows
+    cascades=True,  # cascades need no rights to the rows
     highest_id="SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM $table_id_seq",
 )

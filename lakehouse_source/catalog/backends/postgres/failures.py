@@ -19,8 +19,8 @@ _ROLES_OF_LOGIN = (
     "AND NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = session_user AND rolsuper))"
 )
 
-# When the wait for a row lock is over, the server no longer tells who holds it. This is the
-# oldest transaction that may hold one.
+# After a failed wait for a row lock, the server no longer tells which transaction holds it. This
+# query finds the oldest transaction that may hold the lock.
 _HOLDER = (
     "SELECT a.pid, a.application_name, a.state, "
     "CAST(extract(epoch FROM clock_timestamp() - a.xact_start) AS BIGINT) "

@@ -1,10 +1,10 @@
 """Edge. Several statements to PostgreSQL in one round trip.
 
-They run one after the other, each as if it came alone: under READ COMMITTED each sees
-what was committed before it began, also while an earlier one of them waited for a lock.
-psycopg's own pipeline talks to the server at every statement and saved no time here (five
-reads: 0.27 ms with and without it, 0.15 ms in this way). Send several statements only inside
-a transaction, where a pooler keeps the connection on one server.
+They run one after the other, each as if it came alone: under READ COMMITTED each statement sees
+what was committed before it began, even if an earlier statement waited for a lock. psycopg's own
+pipeline talks to the server at every statement and saved no time here (five reads: 0.27 ms with and
+without it, 0.15 ms in this way). Send several statements only inside a transaction, where a pooler
+keeps the connection on one server.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run(connection: psycopg.Connection[Row], statements: Sequence[Statement]) ->
     """The answers to statements, in order.
 
     Raises:
-        psycopg.Error: that of the first statement that failed; none after it was run.
+        psycopg.Error: the error of the first statement that failed; no later one was run.
     """
     pgconn = connection.pgconn
     transformer = Transformer(connection)
@@ -53,7 +53,7 @@ def run(connection: psycopg.Connection[Row], statements: Sequence[Statement]) ->
         results = connection.wait(_results(pgconn))
         pgconn.exit_pipeline_mode()
     except BaseException:
-        # Answers may still be on their way. The next caller would get them.
+        # Answers may still arrive, and the next caller would get them.
         connection.close()
         raise
     answers: list[Answer] = []

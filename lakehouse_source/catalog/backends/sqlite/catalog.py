@@ -94,7 +94,7 @@ class SqliteCatalog(FileCatalog[Connection]):
             check_same_thread=False,
             factory=Connection,
         )
-        # The file may be a stranger's: nothing in its schema may run what has side effects.
+        # The file may be from a stranger: nothing in its schema may run code with side effects.
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         return connection
@@ -102,8 +102,9 @@ class SqliteCatalog(FileCatalog[Connection]):
     def _refuse_super_journal(self) -> None:
         """Keep SQLite away from a journal that names another file.
 
-        SQLite plays back a journal that a crash left, and then deletes the super-journal that it
-        names, whatever file that is. Only transactions over attached databases have one.
+        SQLite plays back a journal that a crash left, and then deletes the super-journal that this
+        journal names, whatever file it is. Only transactions over attached databases have a
+        super-journal.
 
         Source: SQLite, pager.c, `readSuperJournal` and `pager_delsuper`.
         """
@@ -133,8 +134,8 @@ class SqliteCatalog(FileCatalog[Connection]):
         """
         if not any(os.path.exists(f"{self.path}{suffix}") for suffix in ("-journal", "-wal")):
             return
-        # No lock and no journal: another process may be writing. What cannot be read now is
-        # read again under a lock.
+        # No lock and no journal: another process may be writing. If the read fails, it is repeated
+        # under a lock.
         with suppress(sqlite3.Error), closing(self._opened("mode=ro&immutable=1")) as connection:
             for kind, name, _ in sorted(objects_in(connection)):
                 if name not in names_of_all_formats():
@@ -150,8 +151,8 @@ class SqliteCatalog(FileCatalog[Connection]):
         self.close()
 
     def _make_file(self) -> None:
-        # SQLite would let everybody read it; the journals that it makes later get the
-        # permissions of this file.
+        # SQLite would let everybody read the file; journals that SQLite makes later get this file's
+        # permissions.
         try:
             with suppress(FileExistsError):
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -162,7 +163,7 @@ class SqliteCatalog(FileCatalog[Connection]):
     def _prepare(self, connection: Connection) -> None:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = FULL")
-        # Deleted rows are overwritten: what vacuum forgets is not left in free pages.
+        # Deleted rows are overwritten, so that free pages keep nothing of them.
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("PRAGMA cache_size = -65536")
         # Before the file is changed in any way.
@@ -194,8 +195,8 @@ class SqliteCatalog(FileCatalog[Connection]):
         return self._checked_format(found, number, objects_of(number))
 
     def _migrate(self, connection: Connection) -> int:
-        # Imported here: it imports pandas where that is installed, which takes a quarter
-        # of a second that only the making of tables has to pay.
+        # Imported here: sqlite-utils imports pandas, if installed, which takes a quarter of a
+        # second. Only the making of tables needs it.
         from sqlite_utils import Database
 
         database = Database(connection, recursive_triggers=False, execute_plugins=False)
@@ -216,7 +217,7 @@ class SqliteCatalog(FileCatalog[Connection]):
     def still(self) -> Iterator[CatalogReader]:
         import tempfile
 
-        # A read would keep writers waiting until it ends. Copying the pages takes less time.
+        # A read would make writers wait until it ends. Copying the pages is shorter.
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "catalog.db")
             connection = self._acquire()
@@ -312,7 +313,7 @@ class SqliteCatalog(FileCatalog[Connection]):
         connection = self._acquire()
         try:
             with self._translated():
-                # Writes every row into new pages, and the file again from these.
+                # Writes every row into new pages, and rewrites the file from these pages.
                 connection.execute("VACUUM")
         except BaseException:
             self._disconnect(connection)
@@ -335,8 +336,8 @@ class _SqliteSession(OpenSession[Connection]):
 
     def _open(self) -> Connection:
         connection = super()._open()
-        # Some errors (a full disk) make SQLite roll the transaction back. Each statement
-        # after that would be committed by itself.
+        # Some errors (a full disk) make SQLite roll the transaction back. Each later statement
+        # would then be committed by itself.
         if not connection.in_transaction:
             raise self.catalog._unavailable(_ROLLED_BACK)
         return connection

@@ -1,8 +1,8 @@
-"""Edge. A fork waits until no other thread of the process is inside of a SQLite database.
+"""Edge. A fork waits until no other thread of the process is using a SQLite database.
 
-A forked child has the memory of its parent and one of its threads. What another thread was in
-the middle of stays so for ever: a mutex of SQLite is never unlocked, and SQLite believes in
-file locks that only the parent holds. So the child would hang, or read without a lock.
+A forked child has the memory of its parent and only one of its threads. The work of the other
+threads stays half done in the child: a mutex of SQLite is never unlocked, and SQLite assumes file
+locks that only the parent holds. So the child would hang, or read without a lock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MOST_SECONDS = 2.0
 
 
 class Forks:
-    """Which threads are inside of a database, and which of them fork."""
+    """Which threads are using a database, and which of them fork."""
 
     def __init__(self) -> None:
         self._begin()
@@ -40,7 +40,7 @@ class Forks:
             depth = self._inside.pop(me, 0)
             if depth > 1:
                 self._inside[me] = depth - 1
-            elif depth == 1:  # 0: this is a child, which began anew inside
+            elif depth == 1:  # 0: this is a child, which began again inside
                 self._changed.notify_all()
 
     def before(self) -> None:

@@ -54,7 +54,7 @@ class _IdleConnections:
                 return None
             stamp = stamp_of(key[0])
             found = mine.pop() if mine[-1][1] == stamp else None
-            # Those of another state of the file would never be taken.
+            # Connections to another state of the file would never be used.
             outdated = [one for one in mine if one[1] != stamp]
             gone = [*outdated, found]
             self._connections = [one for one in self._connections if one not in gone]

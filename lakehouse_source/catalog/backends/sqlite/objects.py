@@ -1,4 +1,4 @@
-"""Edge. What is in a SQLite database, and what is in a catalog of each format.
+"""Edge. The objects in a SQLite database, and those in a catalog of each format.
 
 A file of strangers is a catalog only if it has exactly the tables and indexes of one.
 """
@@ -17,19 +17,19 @@ from lakehouse_source.catalog.backends.sqlite.dialect import SQLITE
 from lakehouse_source.catalog.sql import migrations
 
 _TABLE_OF_SQLITE = re.compile(r"CREATETABLEsqlite_\w+\([a-z,]*\)")
-# SHA-256 of the definitions in a new catalog, to the letter. To make one in memory and to compare
+# SHA-256 of the exact definitions in a new catalog. Making a catalog in memory and comparing it
 # takes 12 ms, which each process would wait when it opens its first catalog.
 NEW_CATALOG = "c45167ad7cec03e542b43a56a9aca2a3b738e67b3374ba01724d6a300eb5658a"
 
 
 def _rows(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
-    """Kind, name and definition of everything in a database but what SQLite made itself."""
+    """Kind, name and definition of every object in a database, without SQLite's own objects."""
     found = connection.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master").fetchall()
     return [row for row in found if not _is_of_sqlite(*row)]
 
 
 def objects_in(connection: sqlite3.Connection) -> frozenset[DatabaseObject]:
-    """Everything in a database but what SQLite made itself; definitions without spaces."""
+    """Every object in a database, without SQLite's own; definitions have no spaces."""
     return frozenset((kind, name, "".join(sql.split())) for kind, name, sql in _rows(connection))
 
 
@@ -43,18 +43,18 @@ def _is_of_sqlite(kind: str, name: str, definition: str) -> bool:
 
 
 def digest_of(connection: sqlite3.Connection) -> str:
-    """The SHA-256 of the definitions in a database, to the letter."""
+    """The SHA-256 of the exact definitions in a database."""
     return hashlib.sha256(repr(sorted(_rows(connection))).encode()).hexdigest()
 
 
 def is_new_catalog(connection: sqlite3.Connection) -> bool:
-    """Tell whether a database has what a new catalog has, to the letter, and nothing else."""
+    """Tell whether a database has exactly the definitions of a new catalog."""
     return digest_of(connection) == NEW_CATALOG
 
 
 @lru_cache
 def objects_of(number: int) -> frozenset[DatabaseObject]:
-    """What a catalog of a format has in it."""
+    """The objects in a catalog of a format."""
     return list(_objects_after_each(number))[-1]
 
 
@@ -77,7 +77,7 @@ def names_of_all_formats() -> frozenset[str]:
 
 
 def _objects_after_each(number: int) -> Iterator[frozenset[DatabaseObject]]:
-    """What is in a catalog before the first migration, and after each of so many."""
+    """The objects in a catalog before the first migration and after each of `number` ones."""
     with closing(sqlite3.connect(":memory:")) as connection:
         yield objects_in(connection)
         for statements in migrations.MIGRATIONS[: max(0, number)]:

@@ -1,8 +1,8 @@
-"""Edge. Looks whether what SQLite answers has the types of the catalog's columns.
+"""Edge. Checks that the rows that SQLite returns have the types of the catalog's columns.
 
-SQLite keeps any value in any column. A catalog that plake wrote has no other types; one of a
-stranger may. A column is known by its name, which has one type in all tables. An expression is
-not known, unless it has the name of a column, or that name and `_or_null` where it may be NULL.
+SQLite keeps any value in any column. A catalog that plake wrote has no other types; a stranger's
+catalog may. The name of a column gives its type, which is the same in all tables. An expression is
+checked only if it has the name of a column, or this name and `_or_null` if it may be NULL.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def expected_types() -> Mapping[str, frozenset[type]]:
 
 
 def learn_types(connection: sqlite3.Connection) -> None:
-    """Note the types of the columns of a database that has exactly what a new catalog has."""
+    """Note the types of the columns of a database that equals a new catalog."""
     if _known:
         return
     found: dict[str, frozenset[type]] = {}
@@ -47,7 +47,7 @@ def learn_types(connection: sqlite3.Connection) -> None:
             f"PRAGMA table_info({table})"
         ):
             types: set[type] = {_TYPES.get(declared, int)}
-            # One with a default was added to tables that had rows: DuckDB adds no NOT NULL.
+            # A column with a default was added to tables that had rows: DuckDB adds no NOT NULL.
             if not (not_null or in_key or default is not None):
                 types.add(type(None))
             found[name] = found.get(name, frozenset()) | types
