@@ -180,6 +180,19 @@ def test_a_row_that_has_no_value_is_found_by_is_null(tmp_path: Path) -> None:
     assert changes.count_rows()["insert"] == changes.count_rows()["delete"] == 1
 
 
+def test_values_are_told_that_a_later_version_forbids(tmp_path: Path) -> None:
+    """A file has NULL in a column that allows none any more."""
+    uri = str(tmp_path / "data")
+    lake.write_dataset({"id": [1, 2], "v": [None, "b"]}, uri)
+    dataset = lake.open_dataset(uri)
+    dataset.delete("v IS NULL")
+    dataset.set_nullable("v", False)
+    for where in (None, "v IS NULL"):
+        told = dataset.changes(1, where=where).to_table().to_pylist()
+        rows = [(row["_change_type"], row["v"]) for row in told if row["id"] == 1]
+        assert rows == [("insert", None), ("delete", None)]
+
+
 def test_a_net_change_has_the_version_that_changed_the_row_and_not_one_that_moved_it(
     tmp_path: Path,
 ) -> None:
