@@ -69,7 +69,13 @@ SAMPLED = {
     "test_cli.py": 2,
     "test_crash_points.py": 8,
     "test_row_change_crashes.py": 8,
-    **dict.fromkeys(("test_lost_acknowledgement.py", "test_dataset_names.py"), 4),
+    **dict.fromkeys(
+        (
+            *("test_lost_acknowledgement.py", "test_dataset_names.py"),
+            "test_names_and_no_columns.py",
+        ),
+        4,
+    ),
     **dict.fromkeys(
         (
             *("test_bloom_read.py", "test_index_columns.py", "test_plain_parquet.py"),
@@ -83,7 +89,8 @@ SAMPLED = {
             *("test_engines.py", "test_foreign_partition_columns.py", "test_known_files.py"),
             *("test_add_public_files.py", "test_maintenance.py", "test_multi_dataset.py"),
             *("test_object_stores.py", "test_read_changes.py", "test_row_change_conflicts.py"),
-            *("test_schema_changes.py", "test_names_and_no_columns.py"),
+            *("test_schema_changes.py", "test_change_feed.py", "test_engines_after_changes.py"),
+            *("test_forgotten_commits.py", "test_inputs.py", "test_roles.py"),
         ),
         2,
     ),

@@ -384,7 +384,7 @@ def test_what_is_pickled_does_not_know_the_catalog(tmp_path: Path) -> None:
         again = pickle.loads(pickled)
         assert again == one
         assert again._repr_html_().startswith("<pre>")
-        with pytest.raises(InvalidOptionError, match="ask again"):
+        with pytest.raises(InvalidOptionError, match="call the method again"):
             again.to_html(tmp_path / "page.html")
     plain: Pruning = dataset.scan("v = 1").plan().pruning
     assert plain.draw is None
