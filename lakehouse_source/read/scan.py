@@ -169,7 +169,7 @@ class Scan:
                 why = details_of(reader, snapshot, found, self._address.location)
         pinned = copy.copy(self)
         pinned._version, pinned._timestamp = found.pruning.version, None
-        known = replace(found.pruning, details=why)
+        known = replace(found.pruning, details=why) if details else found.pruning
         return replace(known, draw=lambda: pinned._draw(known))
 
     def _draw(self, pruning: Pruning) -> Markup:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import lru_cache
 from operator import itemgetter
+from typing import Any
 
 from lakehouse_source.catalog.backends.sqlite.dialect import SQLITE
 from lakehouse_source.catalog.sql import migrations
@@ -64,13 +65,13 @@ def _places(names: tuple[str, ...]) -> tuple[tuple[int, frozenset[type]], ...]:
 
 def check_types(
     connection: sqlite3.Connection,
-    description: Sequence[Sequence[object]],
+    description: Sequence[Sequence[Any]],
     rows: list[Row],
     statement: str,
     catalog: str,
 ) -> None:
     """Check the rows of a statement; `description` is that of its cursor."""
-    names = tuple(str(one[0]) for one in description)
+    names = tuple(map(itemgetter(0), description))
     places = _places(names)
     if len(rows) == 1:
         (row,) = rows
