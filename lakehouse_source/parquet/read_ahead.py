@@ -62,6 +62,7 @@ class _Waiting:
         self._tables: dict[int, deque[pa.Table]] = {}
         self._ended: set[int] = set()
         self._turn = 0
+        self._blocked = 0
         self._stopped = False
         self._changed = threading.Condition()
 
@@ -75,18 +76,26 @@ class _Waiting:
             return self._stopped or wanted or self._size_bytes + size <= self._limit_bytes
 
         with self._changed:
-            self._changed.wait_for(has_room)
+            if not has_room():
+                self._blocked += 1
+                self._changed.wait_for(has_room)
+                self._blocked -= 1
             if not self._stopped:
                 self._tables.setdefault(number, deque()).append(table)
                 self._size_bytes += size
-                self._changed.notify_all()
+                self._tell(number)
             return not self._stopped
+
+    def _tell(self, number: int) -> None:
+        # To wake the caller for each table of other streams takes as long as to read a small file.
+        if number == self._turn:
+            self._changed.notify_all()
 
     def end(self, number: int) -> None:
         """Mark that a stream has no more tables."""
         with self._changed:
             self._ended.add(number)
-            self._changed.notify_all()
+            self._tell(number)
 
     def tables(self, number: int) -> Iterator[pa.Table]:
         """The tables of a stream, whose turn begins now."""
@@ -102,7 +111,8 @@ class _Waiting:
                     return
                 table = self._tables[number].popleft()
                 self._size_bytes -= table.get_total_buffer_size()
-                self._changed.notify_all()
+                if self._blocked:
+                    self._changed.notify_all()
             yield table
             del table
 
