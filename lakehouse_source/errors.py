@@ -64,9 +64,23 @@ def _rebuild(cls: type[PlakeError], facts: dict[str, Any]) -> PlakeError:
     return cls(**facts)
 
 
+# Characters of a text of the user's that a message repeats; the error's fields have all of it.
+_LONGEST_SHOWN = 1000
+
+
 def _where(text: str | None, position: int | None) -> str:
     at = "" if position is None else f" at character {position}"
-    return "" if text is None else f", in {text!r}{at}"
+    if text is None or len(text) <= _LONGEST_SHOWN:
+        return "" if text is None else f", in {text!r}{at}"
+    begin = max(0, (position or 0) - _LONGEST_SHOWN // 2)
+    part = text[begin : begin + _LONGEST_SHOWN]
+    return f", in {part!r}, a part of {len(text):,} characters,{at}".rstrip(",")
+
+
+def _shown(reason: str) -> str:
+    """The begin and the end of a reason, which may repeat a value of any length."""
+    half = _LONGEST_SHOWN // 2
+    return reason if len(reason) <= _LONGEST_SHOWN else f"{reason[:half]} … {reason[-half:]}"
 
 
 class PlakeError(Exception):
@@ -150,7 +164,7 @@ class InvalidPredicateError(PlakeError):
     position: int | None = None
 
     def _message(self) -> str:
-        return f"invalid predicate: {self.reason}{_where(self.text, self.position)}"
+        return f"invalid predicate: {_shown(self.reason)}{_where(self.text, self.position)}"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -173,7 +187,7 @@ class InvalidExpressionError(PlakeError):
     position: int | None = None
 
     def _message(self) -> str:
-        return f"invalid expression: {self.reason}{_where(self.text, self.position)}"
+        return f"invalid expression: {_shown(self.reason)}{_where(self.text, self.position)}"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

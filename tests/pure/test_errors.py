@@ -126,3 +126,18 @@ def test_a_code_follows_from_the_name_of_its_class() -> None:
         words = re.findall("[A-Z][a-z]+", name.removesuffix("Error"))
         assert kind.code == "_".join(["PLAKE", *words]).upper()
         assert kind.__module__ == "lakehouse_source.errors"
+
+
+def test_a_message_repeats_a_part_of_a_long_text() -> None:
+    text = "a = " + "1 + " * 100_000 + "= 1"
+    for error in (
+        lake.InvalidPredicateError(reason="'=' is found", text=text, position=400_004),
+        lake.InvalidExpressionError(reason=f"the text {text!r} is no number"),
+    ):
+        assert len(str(error)) < 1200
+        assert str(error).count("+ = 1") == 1
+    assert "a part of 400,007 characters, at character 400004" in str(
+        lake.InvalidPredicateError(reason="'=' is found", text=text, position=400_004)
+    )
+    short = lake.InvalidPredicateError(reason="no", text="a = ", position=4)
+    assert str(short) == "invalid predicate: no, in 'a = ' at character 4"
