@@ -35,6 +35,7 @@ POLL_SECONDS = 0.2
 NO_TESTS = 5  # pytest's exit code where its arguments select none
 MOST_SECONDS = 2100  # of one pytest: all take a third of it, half on a busy machine
 SECONDS_TO_END = 120  # after its results are written
+SILENT_SECONDS = 660  # a test that hangs in Python is ended after 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +65,15 @@ class Command:
         """Tell whether it is a pytest that will not end by itself."""
         if self.results is None:
             return False
+        ran = time.monotonic() - self.begin
+        if self.log is not None:
+            silent = time.time() - self.log.stat().st_mtime
+            if min(silent, ran) > SILENT_SECONDS:
+                return True
         try:
             return time.time() - self.results.stat().st_mtime > SECONDS_TO_END
         except FileNotFoundError:
-            return time.monotonic() - self.begin > MOST_SECONDS
+            return ran > MOST_SECONDS
 
 
 FIRST = Lane("with Spark", "spark and not long")
