@@ -39,6 +39,16 @@ SLOW = {
         *("foreign_partition_columns", "inputs", "plain_parquet", "add_files", "aggregates"),
         *("damaged_files", "deleted_rows", "duckdb_writer", "encoding", "examples", "page_reads"),
         *("reader_answer", "stream_offsets", "tasks", "cli", "catalog_copy", "cli_sql", "cli_page"),
+        *("after_commit", "catalog_sqlite", "change_feed", "checksums", "cluster"),
+        *("cluster_beside_others", "consumers", "damage", "dataset", "dropped_tables"),
+        *("engines_after_changes", "erasure", "erasure_traces", "explain_details"),
+        *("expressions", "feed_beside_others", "feed_stream", "folder_owners"),
+        *("forgotten_commits", "health", "iceberg", "maintain", "many_columns"),
+        *("names_and_no_columns", "permitted", "postgres_tls", "processes_and_threads"),
+        *("read_memory", "roles", "row_statements", "secrets_of_queries", "serializable"),
+        *("server", "server_histories", "server_readers", "server_safety"),
+        *("shared_connections", "small_doors", "sql_conditions", "storage", "suggest_layout"),
+        *("supply", "tags_and_expiry", "wrong_values_in_catalogs"),
     )
 }
 
