@@ -69,12 +69,14 @@ _LONGEST_SHOWN = 1000
 
 
 def _where(text: str | None, position: int | None) -> str:
+    if text is None:
+        return ""
     at = "" if position is None else f" at character {position}"
-    if text is None or len(text) <= _LONGEST_SHOWN:
-        return "" if text is None else f", in {text!r}{at}"
+    if len(text) <= _LONGEST_SHOWN:
+        return f", in {text!r}{at}"
     begin = max(0, (position or 0) - _LONGEST_SHOWN // 2)
     part = text[begin : begin + _LONGEST_SHOWN]
-    return f", in {part!r}, a part of {len(text):,} characters,{at}".rstrip(",")
+    return f", in {part!r}, a part of {len(text):,} characters{at and ','}{at}"
 
 
 def _shown(reason: str) -> str:

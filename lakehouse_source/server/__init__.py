@@ -1,7 +1,6 @@
 """Door. The tables of a catalog over HTTP, as a REST catalog of Apache Iceberg: reads only.
 
-`app` is an ASGI application, for any ASGI server. `python -m lakehouse_source.server` runs it
-with uvicorn.
+`app` is an ASGI application, for any ASGI server. `plake serve` runs it with uvicorn.
 
 guard    who may ask, how much, and what is logged and counted
 routes   the paths, and errors as the specification has them

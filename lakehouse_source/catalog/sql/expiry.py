@@ -99,12 +99,12 @@ class ExpiryReader(HistoryReader):
         return self._expired(_EXPIRED_VECTORS, dataset)
 
     def _expired(self, statement: str, dataset: DatasetRecord) -> list[ExpiredFile]:
-        # One that a tag held, which was dropped since the last vacuum, expires now.
+        rows = self._session.query(statement, (dataset.id, dataset.oldest_version))
+        # A file that a tag held, which was dropped since the last vacuum, expires now.
+        now = self.now()
         return [
-            ExpiredFile(identity, path, size_bytes, self.now() if at is None else to_datetime(at))
-            for identity, path, size_bytes, at in self._session.query(
-                statement, (dataset.id, dataset.oldest_version)
-            )
+            ExpiredFile(identity, path, size_bytes, now if at is None else to_datetime(at))
+            for identity, path, size_bytes, at in rows
         ]
 
     def commits_to_forget(self, dataset_id: int, retention_seconds: float) -> list[int]:
