@@ -22,6 +22,7 @@ from lakehouse_source.model import ColumnBounds, FileMetadata, RowGroupMetadata
 from lakehouse_source.parquet.footer import file_metadata
 from lakehouse_source.parquet.new_file import column_at, verify_stored
 from lakehouse_source.parquet.read_write_specs import WriteSpec
+from lakehouse_source.parquet.writer import partition_values
 from lakehouse_source.pruning.bounds import encode_row_group
 from lakehouse_source.schema.fields import Leaf, field_id, is_nested, leaves
 from lakehouse_source.schema.partitions import partition_folder
@@ -40,7 +41,7 @@ def described(spec: WriteSpec, storage: Storage, answer: Mapping[str, Any]) -> F
     if spec.partition_by:
         texts = answer["partition_keys"]
         for name in spec.partition_by:
-            partitions[name] = _partition_value(texts[name], spec.schema.field(name).type)
+            partitions[name] = _partition_value(texts[name], spec.schema.field(name))
         path = _moved(storage, path, partition_folder(partitions))
     size = int(answer["file_size_bytes"])
     verify_stored(storage, path, size)
@@ -150,19 +151,25 @@ def _with_bounds(
     return replace(group, stats_min_json=text(lows), stats_max_json=text(highs))
 
 
-def _partition_value(text: str, type_: pa.DataType) -> Any:
-    """The value that a text of `_partition_sql` means, as Arrow gives it to Python."""
+def _partition_value(text: str, field: pa.Field) -> Any:
+    """The value that a text of `_partition_sql` means, as Arrow gives it to Python.
+
+    Raises:
+        SchemaMismatchError: a date or a timestamp is outside of the years 1 to 9999.
+    """
     if text == "n":
         return None
     value, t = text.removeprefix("v"), pa.types
-    if t.is_string(type_):
+    if t.is_string(field.type):
         return bytes.fromhex(value).decode()
-    if t.is_decimal(type_):
+    if t.is_decimal(field.type):
         return decimal.Decimal(value)
-    if t.is_boolean(type_):
+    if t.is_boolean(field.type):
         return value == "1"
-    if t.is_date(type_):
-        return pa.scalar(int(value), pa.int32()).cast(type_).as_py()
-    if t.is_timestamp(type_):
-        return pa.scalar(int(value), pa.int64()).cast(type_).as_py()
-    return int(value)
+    if t.is_date(field.type):
+        column = pa.array([int(value)], pa.int32()).cast(field.type)
+    elif t.is_timestamp(field.type):
+        column = pa.array([int(value)]).cast(pa.timestamp("us", field.type.tz))
+    else:
+        return int(value)
+    return partition_values(field.name, column)[0]

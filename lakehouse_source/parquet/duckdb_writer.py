@@ -252,7 +252,11 @@ def _partition_sql(column: str, field: pa.Field) -> str:
     elif t.is_date(type_):
         value = f"CAST({column} - DATE '1970-01-01' AS VARCHAR)"
     elif t.is_timestamp(type_):
-        value = f"CAST(epoch_{type_.unit}({column}) AS VARCHAR)"
+        # Microseconds for each unit: epoch_ms(TIMESTAMP_MS) fails in DuckDB 2.0.1. NULL is a moment
+        # that DuckDB calls infinite, or one outside of the range of microseconds.
+        wide = flat_type_name(pa.timestamp("us", type_.tz))
+        micros = f"epoch_us(TRY_CAST({column} AS {wide}))"
+        value = f"CAST(coalesce({micros}, {2**63 - 1}) AS VARCHAR)"
     else:
         value = f"CAST({column} AS VARCHAR)"
     return f"CASE WHEN {column} IS NULL THEN 'n' ELSE 'v' || {value} END"

@@ -342,15 +342,19 @@ def split(
     ends = runs.run_ends.to_pylist()
     starts = [0, *ends[:-1]]
     firsts = table.select(list(partition_by)).take(order.take(pa.array(starts, pa.int64())))
-    keys = zip(*(_python_values(firsts, name) for name in partition_by))
+    keys = zip(*(partition_values(name, firsts.column(name)) for name in partition_by))
     for start, end, key in zip(starts, ends, keys):
         # Copied, not sliced: a slice of few rows would keep the whole table in memory.
         picked = order.slice(start, end - start)
         yield key, table if len(ends) == 1 else table.take(picked)
 
 
-def _python_values(table: pa.Table, name: str) -> list[Any]:
-    column = table.column(name)
+def partition_values(name: str, column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """The values of a partition column as Python objects.
+
+    Raises:
+        SchemaMismatchError: a date or a timestamp is outside of the years 1 to 9999.
+    """
     try:
         return list(column.to_pylist())
     except (OverflowError, ValueError) as exc:

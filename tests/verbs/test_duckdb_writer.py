@@ -171,6 +171,13 @@ PARTITIONS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "truth": (pa.bool_(), [True, False, None]),
     "number": (pa.int64(), [-(2**63), 2**63 - 1, 0, None]),
     "small": (pa.uint8(), [0, 255, None]),
+    "i8": (pa.int8(), [-128, 127, None]),
+    "i16": (pa.int16(), [-(2**15), 2**15 - 1]),
+    "i32": (pa.int32(), [-(2**31), 2**31 - 1, None]),
+    "u16": (pa.uint16(), [0, 2**16 - 1]),
+    "u32": (pa.uint32(), [0, 2**32 - 1, None]),
+    "u64": (pa.uint64(), [0, 2**63, 2**64 - 1, None]),
+    "d38": (pa.decimal128(38, 10), [Decimal("-1.5"), Decimal("9" * 28), None]),
     "day": (pa.date32(), [dt.date(1, 1, 1), dt.date(1850, 2, 3), dt.date(9999, 12, 31), None]),
     "money": (pa.decimal128(20, 2), [Decimal("-0.01"), Decimal(10**17), Decimal("1.50"), None]),
     "wall": (
@@ -191,6 +198,32 @@ def test_partition_values_are_those_of_the_other_writer(tmp_path: Path, name: st
     check_same(mine, lake.open_dataset(tmp_path / "other"))
     for folder in (tmp_path / "mine").iterdir():
         assert any(folder.iterdir()), "an empty folder is left"
+
+
+BEYOND = 2**63 - 1  # DuckDB calls this moment, and its negative, infinite
+
+
+@pytest.mark.parametrize(
+    ("type_", "number"),
+    [
+        *((pa.timestamp("us", zone), n) for zone in (None, "UTC") for n in (BEYOND, -BEYOND)),
+        *((pa.timestamp("ms"), n) for n in (BEYOND, 10**17, BEYOND // 1000)),
+        *((pa.date32(), n) for n in (2**31 - 1, -(2**31))),
+    ],
+)
+def test_a_moment_that_cannot_partition_is_refused_as_by_the_other_writer(
+    tmp_path: Path, type_: pa.DataType, number: int
+) -> None:
+    number_type = pa.int32() if type_ == pa.date32() else pa.int64()
+    table = pa.table({"p": pa.array([number], number_type).cast(type_), "n": [1]})
+    if number == 10**17 and duckdb.__version__ < "2":
+        pytest.skip("DuckDB 1 refuses it by an error of its own, TRY_CAST or not")
+    for writer in ("duckdb", "pyarrow"):
+        with pytest.raises(SchemaMismatchError, match=r"p'.*outside of the years 1 to 9999"):
+            lake.write_dataset(
+                table, tmp_path / writer, partition_by="p", writer=writer, progress=False
+            )
+    assert list(tmp_path.rglob("*.parquet")) == []
 
 
 def test_two_partition_columns_and_an_odd_name(tmp_path: Path) -> None:
